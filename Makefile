@@ -1,0 +1,53 @@
+# `make demo` and `make test` each work as the first command on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+
+.PHONY: help setup demo test lint bench clean
+
+help:
+	@echo "make demo   evaluate a model over five generated hospitals"
+	@echo "make test   run all tests"
+	@echo "make setup  install everything for development into $(VENV)"
+	@echo "make lint   ruff, mypy --strict, import-linter"
+	@echo "make bench  speed and memory against named peers, and error against a paper's code"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "fedgauge needs Python 3.11 or later: run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "Python's venv module is missing: install the package python3-venv (Debian, Ubuntu) and run make again"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing fedgauge into $(VENV) (once)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	@echo "Installing the test tools into $(VENV) (once)"
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+setup: $(VENV)/.test
+
+demo: $(VENV)/.demo
+	@$(BIN)/fedgauge demo
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/.test
+	@$(BIN)/python benchmarks/speed.py
+	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/area_error.py
+
+clean:
+	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

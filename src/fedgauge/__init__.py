@@ -1,0 +1,61 @@
+"""fedgauge measures a classifier on data nobody may pool."""
+
+import logging
+
+from fedgauge.axis import Axis
+from fedgauge.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge.distribution import Aligned, Quantile
+from fedgauge.engines.simulation import evaluate
+from fedgauge.errors import (
+    AxisError,
+    AxisMismatch,
+    CountOverflow,
+    FedgaugeError,
+    InputError,
+    PlanError,
+    RecordError,
+    UndefinedMetric,
+)
+from fedgauge.evaluation import Evaluation
+from fedgauge.files import ScoreFile, ScoreTable
+from fedgauge.histogram import ScoreHistogram
+from fedgauge.intervals import Estimate
+from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
+from fedgauge.privacy import Cohort, PrivacyStatement, SecureAggregation
+from fedgauge.scores import Examples
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Aligned",
+    "Axis",
+    "AxisError",
+    "AxisMismatch",
+    "BinaryTask",
+    "Cohort",
+    "CountOverflow",
+    "Estimate",
+    "Evaluation",
+    "EvaluationPlan",
+    "Examples",
+    "FedgaugeError",
+    "HistogramRound",
+    "InputError",
+    "PlanError",
+    "PrCurve",
+    "PrivacyStatement",
+    "Quantile",
+    "RecordError",
+    "RocCurve",
+    "ScoreFile",
+    "ScoreHistogram",
+    "ScoreTable",
+    "SecureAggregation",
+    "UndefinedMetric",
+    "area_error",
+    "evaluate",
+    "exact_pr_curve",
+    "exact_roc_curve",
+]
+
+logging.getLogger("fedgauge").addHandler(logging.NullHandler())

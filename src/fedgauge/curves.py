@@ -1,0 +1,187 @@
+"""ROC and PR curves: estimated from a distribution, or exact from pooled data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedgauge.distribution import ScoreDistribution, require_both_classes
+from fedgauge.errors import InputError
+from fedgauge.lookup import Floats
+from fedgauge.piecewise import ParametricCurve, linear_pieces
+from fedgauge.scores import Examples, Label, LabelReader
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RocCurve:
+    """True positive rate against false positive rate.
+
+    `fpr`, `tpr` and `thresholds` are the knots, as scikit-learn's ``roc_curve`` gives
+    them: from threshold infinity down. Call the curve for the true positive rate at any
+    false positive rate; where the curve is vertical that is its upper end.
+    """
+
+    fpr: Floats
+    tpr: Floats
+    thresholds: Floats
+    path: ParametricCurve = field(repr=False)
+
+    def __call__(self, fpr: Any) -> Floats:
+        """True positive rate at each false positive rate."""
+        return _read_off(self.path, fpr, side="end")
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.fpr, self.tpr, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrCurve:
+    """Precision against recall.
+
+    `precision`, `recall` and `thresholds` are the knots, as scikit-learn's
+    ``precision_recall_curve`` gives them: thresholds ascend, and a last point (0, 1)
+    without a threshold closes the curve. Call the curve for the precision at any recall:
+    that of the highest threshold which reaches the recall.
+    """
+
+    precision: Floats
+    recall: Floats
+    thresholds: Floats
+    path: ParametricCurve = field(repr=False)
+
+    def __call__(self, recall: Any) -> Floats:
+        """Precision at each recall."""
+        return _read_off(self.path, recall, side="start")
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.precision, self.recall, self.thresholds))
+
+
+def _read_off(path: ParametricCurve, x: Any, *, side: str) -> Floats:
+    array = np.asarray(x, dtype=np.float64)
+    if not np.all((array >= 0) & (array <= 1)):
+        raise InputError("a rate lies between 0 and 1.")
+    return np.clip(path.at(array.ravel(), side=side), 0.0, 1.0).reshape(array.shape)
+
+
+def roc_curve(distribution: ScoreDistribution) -> RocCurve:
+    """The ROC curve of a distribution."""
+    d = distribution
+    path = ParametricCurve(d.width, d.fpr_pieces, d.tpr_pieces)
+    return RocCurve(d.fpr, d.tpr, d.thresholds, path)
+
+
+def pr_curve(distribution: ScoreDistribution) -> PrCurve:
+    """The PR curve of a distribution."""
+    d = distribution
+    found = d.positives * d.tpr[1:]
+    flagged = found + d.negatives * d.fpr[1:]
+    precision = np.divide(found, flagged, out=np.ones_like(found), where=flagged > 0)
+    if d.steps:
+        path = _steps(d.tpr, precision)
+    else:
+        path = ParametricCurve(d.width, d.tpr_pieces, d.positives * d.tpr_pieces, d.flagged_pieces)
+    return PrCurve(
+        precision=np.append(precision[::-1], 1.0),
+        recall=np.append(d.tpr[:0:-1], 0.0),
+        thresholds=d.thresholds[:0:-1],
+        path=path,
+    )
+
+
+def _steps(recall: Floats, precision: Floats) -> ParametricCurve:
+    """Between two recalls, the precision of the threshold that reaches the higher one."""
+    width = np.ones(len(precision))
+    top = linear_pieces(width, precision, precision)
+    return ParametricCurve(width, linear_pieces(width, recall[:-1], recall[1:]), top)
+
+
+def exact_roc_curve(y_true: Any, y_score: Any, *, positive: Label | None = None) -> RocCurve:
+    """The ROC curve of pooled data: every distinct score is a knot, joined by lines.
+
+    Examples
+    --------
+    >>> fpr, tpr, thresholds = exact_roc_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> fpr
+    array([0. , 0. , 0.5, 0.5, 1. ])
+    """
+    found, wrong, thresholds = _exact_counts(y_true, y_score, positive)
+    tpr, fpr = found / found[-1], wrong / wrong[-1]
+    width = np.diff(fpr + tpr)
+    path = ParametricCurve(
+        width, linear_pieces(width, fpr[:-1], fpr[1:]), linear_pieces(width, tpr[:-1], tpr[1:])
+    )
+    return RocCurve(fpr, tpr, thresholds, path)
+
+
+def exact_pr_curve(y_true: Any, y_score: Any, *, positive: Label | None = None) -> PrCurve:
+    """The PR curve of pooled data: a step at every distinct score, as in scikit-learn.
+
+    Examples
+    --------
+    >>> precision, recall, thresholds = exact_pr_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> recall
+    array([1. , 1. , 0.5, 0.5, 0. ])
+    """
+    found, wrong, thresholds = _exact_counts(y_true, y_score, positive)
+    precision = found[1:] / (found[1:] + wrong[1:])
+    recall = found / found[-1]
+    return PrCurve(
+        precision=np.append(precision[::-1], 1.0),
+        recall=recall[::-1],
+        thresholds=thresholds[:0:-1],
+        path=_steps(recall, precision),
+    )
+
+
+def _exact_counts(
+    y_true: Any, y_score: Any, positive: Label | None
+) -> tuple[Floats, Floats, Floats]:
+    """True and false positives at threshold infinity and at each distinct score, descending."""
+    examples = Examples(y_true, y_score)
+    reader = LabelReader(positive)
+    labels, scores = reader(examples.y_true), examples.y_score
+    if reader.missing or reader.unusable or not np.all(np.isfinite(scores)):
+        raise InputError("an exact curve needs finite scores and labels of two classes.")
+    thresholds, group = np.unique(-scores, return_inverse=True)
+    found = np.cumsum(np.bincount(group, weights=labels))
+    wrong = np.cumsum(np.bincount(group, weights=1.0 - labels))
+    require_both_classes(*(float(c[-1]) if len(c) else 0.0 for c in (wrong, found)))
+    return np.append(0.0, found), np.append(0.0, wrong), np.append(np.inf, -thresholds)
+
+
+def area_error(estimated: RocCurve | PrCurve, exact: RocCurve | PrCurve) -> float:
+    """Area between an estimated curve and an exact one (Xu & Cormode 2025, definition 4.1).
+
+    The integral of the absolute difference over the false positive rate (ROC) or the
+    recall (PR). It is taken piece by piece between all breakpoints and crossings of the
+    two curves, not on a grid.
+
+    Parameters
+    ----------
+    estimated
+        A curve of any kind.
+    exact
+        A curve of the same kind from :func:`exact_roc_curve` or :func:`exact_pr_curve`.
+
+    Examples
+    --------
+    >>> truth = exact_roc_curve([0, 1], [0.2, 0.8])
+    >>> chance = exact_roc_curve([0, 1], [0.5, 0.5])
+    >>> area_error(chance, truth)
+    0.5
+    """
+    if type(estimated) is not type(exact):
+        raise InputError("area_error compares two ROC curves or two PR curves.")
+    path = exact.path
+    if path.bottom is not None or np.any(path.x[:2]) or np.any(path.top[:2]):
+        raise InputError(
+            "the second curve must be exact: make it with exact_roc_curve or exact_pr_curve."
+        )
+    moves = path.x[2] > 0
+    width = path.width[moves]
+    x, y = path.x[:, moves], path.top[:, moves]
+    return estimated.path.distance(
+        starts=x[3], ends=x[3] + x[2] * width, left=y[3], right=y[3] + y[2] * width
+    )

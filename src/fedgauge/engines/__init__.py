@@ -1,0 +1,1 @@
+"""How contributions travel from clients to the sum."""

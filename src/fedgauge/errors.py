@@ -1,0 +1,60 @@
+"""The exception tree: every error fedgauge raises on purpose.
+
+::
+
+    FedgaugeError
+    ├── InputError (ValueError)       rows, columns or files that cannot be measured
+    ├── AxisError (ValueError)        a score axis that cannot exist or be used
+    │   └── AxisMismatch              two histograms, or a histogram and a plan, disagree
+    ├── PlanError (ValueError)        a plan that is incomplete, inconsistent or altered
+    ├── RecordError (ValueError)      a saved result that cannot be read
+    ├── UndefinedMetric (ValueError)  a number that the counts do not define
+    └── CountOverflow (OverflowError) counts too large for 64 bits
+
+A message says what, where, the rule and the remedy. It never holds a score, a
+label or a count of a bin.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class FedgaugeError(Exception):
+    """Base class of all errors raised by fedgauge."""
+
+
+class InputError(FedgaugeError, ValueError):
+    """Rows, columns or files that cannot be measured."""
+
+
+class AxisError(FedgaugeError, ValueError):
+    """A score axis that cannot exist or be used."""
+
+
+class AxisMismatch(AxisError):
+    """Two histograms, or a histogram and a plan, use different axes."""
+
+
+class PlanError(FedgaugeError, ValueError):
+    """A plan that is incomplete, inconsistent or altered."""
+
+
+class RecordError(FedgaugeError, ValueError):
+    """A saved result that cannot be read."""
+
+
+class UndefinedMetric(FedgaugeError, ValueError):
+    """A number that the counts do not define."""
+
+
+class CountOverflow(FedgaugeError, OverflowError):
+    """Counts too large for 64-bit integers."""
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Put `place` in front of the message of any fedgauge error raised inside."""
+    try:
+        yield
+    except FedgaugeError as error:
+        raise type(error)(f"{place}: {error}") from None

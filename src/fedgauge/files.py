@@ -1,0 +1,213 @@
+"""Score tables on disk: CSV and Parquet files read in batches, never whole."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from fedgauge.errors import InputError, located
+from fedgauge.scores import Examples
+
+_BATCH_ROWS: Final = 65_536
+_BLOCK_BYTES: Final = 1 << 20
+_DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
+_PARQUET: Final = (".parquet", ".pq")
+
+
+class ScoreFile:
+    """A file with the labels and scores of one client, one row an example.
+
+    Call it for its examples, batch after batch. Every call reads the file again, so memory
+    does not depend on its size. Errors name columns and the file, never a value in it.
+
+    Parameters
+    ----------
+    path
+        A ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` file.
+    label, score
+        Names of the columns.
+    """
+
+    def __init__(self, path: str | Path, *, label: str, score: str) -> None:
+        self.path = Path(path)
+        self._label, self._score = label, score
+        self._open = _checked_opener(self.path, (score, label))
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings: the client's name."""
+        return self.path.name[: -len("".join(self.path.suffixes))]
+
+    def __call__(self) -> Iterator[Examples]:
+        """The examples, batch after batch."""
+        with located(str(self.path)):
+            for batch in self._open((self._score, self._label)).batches:
+                yield _examples(batch, self._label, self._score)
+
+
+class ScoreTable:
+    """Files with the labels and scores of many clients, told apart by a column.
+
+    Parameters
+    ----------
+    paths
+        Files as for :class:`ScoreFile`.
+    client, label, score
+        Names of the columns.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], *, client: str, label: str, score: str) -> None:
+        self._client, self._label, self._score = client, label, score
+        self._columns = (score, label, client)
+        self._open = {Path(path): _checked_opener(Path(path), self._columns) for path in paths}
+
+    def batches(self) -> Iterator[tuple[set[str], Examples]]:
+        """Batches of examples, each with the names of the clients it has rows of."""
+        for path, opener in self._open.items():
+            with located(str(path)):
+                for batch in opener(self._columns).batches:
+                    yield self._names(batch), _examples(batch, self._label, self._score)
+
+    def _names(self, batch: pa.RecordBatch) -> set[str]:
+        column = batch[self._client]
+        if column.null_count:
+            raise InputError(
+                f"column {self._client!r} names no client in {column.null_count:,} or more rows. "
+                "Fill them in or drop them."
+            )
+        return {str(name) for name in pc.unique(column).to_pylist()}
+
+
+def _examples(batch: pa.RecordBatch, label: str, score: str) -> Examples:
+    try:
+        scores = batch[score].cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(_not_numbers(score)) from None
+    labels = batch[label]
+    if pa.types.is_dictionary(labels.type):
+        labels = labels.dictionary_decode()
+    return Examples(labels.to_numpy(zero_copy_only=False), scores.to_numpy(zero_copy_only=False))
+
+
+class _Table:
+    """An open file: its schema, and its batches."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self.schema = schema
+        self.batches = batches
+
+
+Opener = Callable[[Sequence[str]], _Table]
+
+
+def _checked_opener(path: Path, columns: Sequence[str]) -> Opener:
+    """How to open the file; refuses what can be refused before reading rows."""
+    if len(set(columns)) < len(columns):
+        raise InputError(f"one column cannot be two things: got {', '.join(map(repr, columns))}.")
+    with located(str(path)):
+        opener = _opener(path)
+        _check_columns(columns, opener(()).schema.names)
+    return opener
+
+
+def _opener(path: Path) -> Opener:
+    if path.is_dir():
+        raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.")
+    if not path.exists():
+        raise InputError("there is no such file.")
+    if path.stat().st_size == 0:
+        raise InputError("the file is empty (0 bytes). Export it again.")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else path.suffix.lower()
+    is_parquet = _starts_with(path, b"PAR1")
+    if ending in _PARQUET:
+        if not is_parquet:
+            raise InputError("this is not a Parquet file, whatever its name says. Export it again.")
+        return lambda columns: _open_parquet(path, columns)
+    if ending in _DELIMITERS:
+        if is_parquet:
+            raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
+        if suffixes[-1] == ".gz" and not _starts_with(path, b"\x1f\x8b"):
+            raise InputError("this is not a gzip file, whatever its name says. Export it again.")
+        return lambda columns: _open_csv(path, columns, _DELIMITERS[ending])
+    raise InputError(
+        f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv or .parquet."
+    )
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}.") from None
+
+
+def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
+    try:
+        # Buffered, not pre-buffered: pages are read as they are needed.
+        file = pq.ParquetFile(path, buffer_size=_BLOCK_BYTES, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError):
+        raise InputError("the Parquet file is damaged or cut short. Export it again.") from None
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
+        except (pa.ArrowInvalid, OSError):
+            raise InputError("the Parquet file is damaged. Export it again.") from None
+
+    return _Table(file.schema_arrow, batches())
+
+
+def _open_csv(path: Path, columns: Sequence[str], delimiter: str) -> _Table:
+    # Text for every column but the score: a label's kind must not depend on the first block.
+    score, *rest = columns or (None,)
+    types = {name: pa.string() for name in rest} | ({score: pa.float64()} if score else {})
+    try:
+        reader = pa.csv.open_csv(
+            path,
+            read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=list(columns), column_types=types, strings_can_be_null=True
+            ),
+        )
+    except (pa.ArrowInvalid, OSError):
+        # Arrow's own message can quote a row.
+        raise InputError(_bad_csv(columns)) from None
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except (pa.ArrowInvalid, OSError):
+            raise InputError(_bad_csv(columns)) from None
+
+    return _Table(reader.schema, batches())
+
+
+def _bad_csv(columns: Sequence[str]) -> str:
+    told = "the file does not read as UTF-8 text with the same number of columns in every row"
+    if columns:
+        return f"{told}, or {_not_numbers(columns[0])}"
+    return f"{told}. Export it again."
+
+
+def _not_numbers(column: str) -> str:
+    return (
+        f"column {column!r} holds values that are not numbers. Check which column holds the score."
+    )
+
+
+def _check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
+    seen = Counter(present)
+    for name in wanted:
+        if not seen[name]:
+            listed = ", ".join(repr(column) for column in list(present)[:30])
+            raise InputError(f"there is no column {name!r}. The columns are {listed}.")
+        if seen[name] > 1:
+            raise InputError(f"{seen[name]} columns are named {name!r}. Rename all but one.")

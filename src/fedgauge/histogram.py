@@ -1,0 +1,191 @@
+"""Count examples by channel and bin; histograms of many clients add up to the pooled one."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedgauge.axis import Axis
+from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError
+from fedgauge.scores import Examples, Label, LabelReader
+
+Counts = NDArray[np.int64]
+
+_BATCH_ROWS: Final = 32_768  # the arrays of one batch stay within a core's cache
+_MOST_EXAMPLES: Final = 2**62
+
+
+class ScoreHistogram:
+    """Counts of examples by channel and bin of a score axis.
+
+    Channels are slices times classes: channel 2 i holds the negatives of slice i,
+    channel 2 i + 1 its positives. A binary evaluation of one model has one slice.
+
+    Parameters
+    ----------
+    axis
+        The score axis. Only histograms on equal axes add.
+
+    Examples
+    --------
+    >>> axis = Axis.uniform(4)
+    >>> a, b = ScoreHistogram(axis), ScoreHistogram(axis)
+    >>> a.update([0, 1], [0.1, 0.9])
+    >>> b.update([0, 1], [0.3, 0.9])
+    >>> (a + b).counts
+    array([[1, 1, 0, 0],
+           [0, 0, 0, 2]])
+    """
+
+    __slots__ = ("_axis", "_counts")
+
+    def __init__(self, axis: Axis) -> None:
+        self._axis = axis
+        self._counts: Counts = np.zeros((2, axis.bins), dtype=np.int64)
+
+    @classmethod
+    def from_counts(cls, axis: Axis, counts: ArrayLike) -> "ScoreHistogram":
+        """A histogram with known counts, one row for each channel."""
+        array = np.asarray(counts)
+        if array.shape != (2, axis.bins) or array.dtype.kind not in "iu":
+            raise InputError(
+                f"counts must be whole numbers of shape (2, {axis.bins}), "
+                f"got {array.dtype} of shape {array.shape}."
+            )
+        if np.any(array < 0) or np.any(array > _MOST_EXAMPLES):
+            raise InputError(f"counts must lie between 0 and {_MOST_EXAMPLES:,}.")
+        histogram = cls(axis)
+        histogram._add(array.astype(np.int64))
+        return histogram
+
+    @property
+    def axis(self) -> Axis:
+        """The score axis."""
+        return self._axis
+
+    @property
+    def counts(self) -> Counts:
+        """Counts by channel and bin, read-only."""
+        view = self._counts.view()
+        view.setflags(write=False)
+        return view
+
+    def sum(self) -> int:
+        """Number of examples counted."""
+        return int(self._counts.sum())
+
+    def update(self, y_true: Any, y_score: Any, *, positive: Label | None = None) -> None:
+        """Count more examples. Either all rows are counted or, on an error, none."""
+        self.update_batches([Examples(y_true, y_score)], positive=positive)
+
+    def update_batches(self, batches: Iterable[Examples], *, positive: Label | None = None) -> None:
+        """Count one client's examples, batch after batch, in bounded memory.
+
+        Either all rows are counted or, on an error, none.
+        """
+        bins = self._axis.bins
+        added: Counts = np.zeros(2 * bins, dtype=np.int64)
+        reader = LabelReader(positive)
+        rows = unfit = infinite = 0
+        batch_rows = max(_BATCH_ROWS, 2 * bins)
+        for whole in batches:
+            for batch in whole.split(batch_rows):
+                rows += len(batch)
+                labels = reader(batch.y_true)
+                if not self._axis.accepts(batch.y_score):
+                    infinite += int(np.count_nonzero(~np.isfinite(batch.y_score)))
+                    unfit += self._axis.count_refused(batch.y_score)
+                    continue
+                index = self._axis.place(batch.y_score)
+                index += np.multiply(labels, bins, dtype=np.int64)
+                added += np.bincount(index, minlength=2 * bins)
+        if not rows:
+            raise InputError("there are no examples. Leave this client out, or check its export.")
+        self._refuse(reader, rows, infinite, unfit - infinite)
+        self._add(added.reshape(2, bins))
+
+    def _refuse(self, reader: LabelReader, rows: int, infinite: int, outside: int) -> None:
+        if infinite:
+            raise InputError(
+                f"{infinite:,} of {rows:,} scores are missing, NaN or infinite. "
+                "Drop those rows or score them again."
+            )
+        if outside > 0:
+            raise InputError(
+                f"{outside:,} of {rows:,} scores lie outside {_describe(self._axis)}. Use an axis "
+                "that covers them, or outside='clip' to count them in the end bins "
+                "(float32 rounding can lift a probability just above 1)."
+            )
+        if reader.missing:
+            raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
+        if reader.unusable:
+            raise InputError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+
+    def _add(self, counts: Counts) -> None:
+        # Neither a bin nor any total taken later may wrap; half the range is slack for
+        # the rounding of this floating-point sum.
+        if self._counts.sum(dtype=np.float64) + counts.sum(dtype=np.float64) > _MOST_EXAMPLES:
+            raise CountOverflow(f"more than {_MOST_EXAMPLES:,} examples do not fit the counts.")
+        self._counts += counts
+
+    def levels(self, tree: Sequence[int]) -> list[Counts]:
+        """Counts of the nodes at each level of a tree over the bins, leaves last.
+
+        `tree` lists the branchings from the root down; their product is the number of
+        bins. The root itself is left out.
+        """
+        check_tree(tree, self._axis.bins)
+        widths = [self._axis.bins // math.prod(tree[: depth + 1]) for depth in range(len(tree))]
+        return [self._counts.reshape(2, -1, width).sum(axis=2) for width in widths]
+
+    def __add__(self, other: object) -> "ScoreHistogram":
+        if not isinstance(other, ScoreHistogram):
+            return NotImplemented
+        total = ScoreHistogram(self._axis)
+        total._add(self._counts)
+        total += other
+        return total
+
+    def __iadd__(self, other: object) -> "ScoreHistogram":
+        if not isinstance(other, ScoreHistogram):
+            return NotImplemented
+        if self._axis != other._axis:
+            raise AxisMismatch(
+                f"cannot add histograms on axes {self._axis.digest[:8]} and "
+                f"{other._axis.digest[:8]}. Build both with the same axis."
+            )
+        self._add(other._counts)
+        return self
+
+    def __radd__(self, other: object) -> "ScoreHistogram":
+        # The built-in sum() starts from 0.
+        return self + ScoreHistogram(self._axis) if other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ScoreHistogram)
+            and self._axis == other._axis
+            and np.array_equal(self._counts, other._counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # counts change
+
+    def __repr__(self) -> str:
+        return f"ScoreHistogram({self._axis!r}, {self.sum():,} examples)"
+
+
+def check_tree(tree: Sequence[int], bins: int) -> None:
+    """Refuse branchings that do not multiply to the number of bins."""
+    if not tree or any(branching < 1 for branching in tree) or math.prod(tree) != bins:
+        raise AxisError(
+            f"tree {tuple(tree)} does not divide {bins:,} bins: its branchings must be positive "
+            "and multiply to the number of bins."
+        )
+
+
+def _describe(axis: Axis) -> str:
+    if axis.kind == "values":
+        return f"the axis of {axis.bins:,} values"
+    return f"the axis [{axis.low:g}, {axis.high:g}]"

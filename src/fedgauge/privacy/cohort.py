@@ -1,0 +1,27 @@
+"""Who must take part before anything is released."""
+
+import msgspec
+
+from fedgauge.errors import PlanError
+
+
+class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The clients a release needs.
+
+    Parameters
+    ----------
+    min_survivors
+        Fewest contributions that a released sum may hold.
+    max_colluding
+        How many contributors may pool what they know with whoever reads the result.
+        At least 1 by default: a contributor who reads the result can subtract its own part.
+    """
+
+    min_survivors: int = 3
+    max_colluding: int = 1
+
+    def __post_init__(self) -> None:
+        if self.min_survivors < 1:
+            raise PlanError(f"min_survivors must be at least 1, got {self.min_survivors}.")
+        if self.max_colluding < 0:
+            raise PlanError(f"max_colluding cannot be negative, got {self.max_colluding}.")

@@ -1,0 +1,163 @@
+"""A result as plain data: the only reader and writer of its JSON."""
+
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+
+from fedgauge.distribution import Aligned, Quantile
+from fedgauge.errors import FedgaugeError, RecordError
+from fedgauge.intervals import Estimate
+from fedgauge.lookup import Floats
+from fedgauge.plan import EvaluationPlan, decode_axis, encode_axis
+from fedgauge.privacy import PrivacyStatement
+
+FORMAT: Final = "fedgauge-evaluation/1"
+Threshold = float | Literal["inf"]
+
+
+class MetricRecord(msgspec.Struct, frozen=True):
+    """One number of a result."""
+
+    value: float
+    bounds: tuple[float, float]
+    low: float | None
+    high: float | None
+    level: float | None
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> "MetricRecord":
+        """The record of an estimate."""
+        e = estimate
+        return cls(e.value, e.bounds, e.low, e.high, e.level)
+
+
+class RocRecord(msgspec.Struct, frozen=True):
+    """The knots of a ROC curve."""
+
+    fpr: list[float]
+    tpr: list[float]
+    thresholds: list[Threshold]
+
+
+class PrRecord(msgspec.Struct, frozen=True):
+    """The knots of a PR curve."""
+
+    precision: list[float]
+    recall: list[float]
+    thresholds: list[Threshold]
+
+
+class CurvesRecord(msgspec.Struct, frozen=True):
+    """The curves of one slice; None where a class is missing."""
+
+    roc: RocRecord | None = None
+    pr: PrRecord | None = None
+
+
+class SliceRecord(msgspec.Struct, frozen=True):
+    """One part of a result.
+
+    `counts` has a row of negatives and a row of positives; `variances` those of the noise
+    in them, None where there is none. `metrics` and `curves` follow from both.
+    """
+
+    model: str | None
+    group: str | None
+    label: str | None
+    counts: list[list[int]]
+    variances: list[list[float]] | None
+    metrics: dict[str, MetricRecord]
+    curves: CurvesRecord
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A whole result: what was planned, what may be claimed, what was found."""
+
+    format: str
+    plan: EvaluationPlan
+    privacy: PrivacyStatement
+    estimator: Aligned | Quantile
+    clients: int
+    slices: list[SliceRecord]
+
+    def to_json(self) -> bytes:
+        """The result as JSON."""
+        return msgspec.json.encode(self, enc_hook=encode_axis)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Record":
+        """Read a result; fields of later minor versions are ignored."""
+        try:
+            header = msgspec.json.decode(data, type=_Header)
+            if header.format != FORMAT:
+                raise RecordError(
+                    f"this result has format {header.format!r}; this version of fedgauge reads "
+                    f"{FORMAT!r}."
+                )
+            record = msgspec.json.decode(data, type=cls, dec_hook=decode_axis)
+        except RecordError:
+            raise
+        except (msgspec.MsgspecError, FedgaugeError) as error:
+            raise RecordError(f"this is not a fedgauge result: {error}") from None
+        record._check_counts()
+        return record
+
+    def _check_counts(self) -> None:
+        bins = self.plan.axis.bins
+        for part in self.slices:
+            rows = part.counts
+            if len(rows) != 2 or any(len(row) != bins or min(row) < 0 for row in rows):
+                raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
+        if len(self.slices) != len(self.plan.task.slices):
+            raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
+
+
+class _Header(msgspec.Struct):
+    format: str
+
+
+def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
+    """Thresholds as JSON can hold them; it has no infinity."""
+    return ["inf" if math.isinf(t) else t for t in thresholds.tolist()]
+
+
+def thresholds_from_plain(thresholds: Sequence[Threshold]) -> Floats:
+    """The inverse of :func:`thresholds_to_plain`."""
+    return np.array(thresholds, dtype=np.float64)
+
+
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it."""
+    path = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_whole(path: str | Path) -> Any:
+    """The bytes of a saved result."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}.") from None
