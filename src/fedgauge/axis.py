@@ -209,43 +209,35 @@ class Axis:
             If a score is NaN or infinite, or lies outside an axis that refuses.
         """
         array = np.atleast_1d(np.asarray(scores, dtype=np.float64))
-        refused = self.count_refused(array)
-        if refused:
+        index = self.place(array)
+        if index is None:
+            refused = self.count_refused(array)
             raise AxisError(f"{refused:,} of {array.size:,} scores do not fit {self}.")
-        return self.place(array)
+        return index
 
     def count_refused(self, scores: Floats) -> int:
         """How many of the scores have no bin on this axis."""
         if self.outside == "clip":
             return int(np.count_nonzero(~np.isfinite(scores)))
-        inside = (scores >= self.low) & (scores <= self.high)
         if self.kind == "values":
-            inside[inside] = self._is_value(scores[inside])
-        return int(np.count_nonzero(~inside))
+            return int(np.count_nonzero(~np.isin(scores, self._edges)))
+        return int(np.count_nonzero(~((scores >= self.low) & (scores <= self.high))))
 
-    def accepts(self, scores: Floats) -> bool:
-        """Whether every score has a bin; the fast form of ``count_refused(scores) == 0``."""
+    def place(self, scores: Floats) -> Indices | None:
+        """Bin of each score, or None if any of them is refused."""
+        if self._lookup is None:
+            self._lookup = BinLookup(self._edges)
         if not scores.size:
-            return True
+            return np.empty(0, dtype=np.intp)
         lowest, highest = scores.min(), scores.max()  # both NaN if any score is NaN
-        if self.outside == "clip":
-            return bool(np.isfinite(lowest) and np.isfinite(highest))
         if not (lowest >= self.low and highest <= self.high):
-            return False
-        return self.kind != "values" or bool(np.all(self._is_value(scores)))
-
-    def place(self, scores: Floats) -> Indices:
-        """Bin of each score, all of which the axis accepts."""
-        if self._lookup is None:
-            self._lookup = BinLookup(self._edges)
-        if self.outside == "clip":
+            if self.outside == "refuse" or not (np.isfinite(lowest) and np.isfinite(highest)):
+                return None
             scores = np.clip(scores, self.low, self.high)
-        return self._lookup(scores)
-
-    def _is_value(self, scores: Floats) -> Any:
-        if self._lookup is None:
-            self._lookup = BinLookup(self._edges)
-        return self._edges[self._lookup(scores)] == scores
+        index = self._lookup(scores, touches_top=bool(highest >= self.high))
+        if self.separates_all and np.any(self._edges[index] != scores):
+            return None
+        return index
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Axis) and self.digest == other.digest

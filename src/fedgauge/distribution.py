@@ -100,7 +100,7 @@ def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDis
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
     rows = [*counts, counts.sum(axis=0)]
     found = [_left_edges(axis, row, levels) for row in rows]
-    return _from_quantiles(found, levels, (negatives, positives), estimator)
+    return from_quantiles(found, levels, (negatives, positives), estimator)
 
 
 def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> ScoreDistribution:
@@ -113,7 +113,7 @@ def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> Scor
     require_both_classes(negatives, positives)
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
     found = [np.quantile(group, levels) for group in groups]
-    return _from_quantiles(found, levels, (negatives, positives), estimator)
+    return from_quantiles(found, levels, (negatives, positives), estimator)
 
 
 def require_both_classes(negatives: float, positives: float) -> None:
@@ -163,9 +163,13 @@ def _left_edges(axis: Axis, row: NDArray[Any], levels: Floats) -> Floats:
     return edges
 
 
-def _from_quantiles(
+def from_quantiles(
     found: list[Floats], levels: Floats, totals: tuple[float, float], estimator: Quantile
 ) -> ScoreDistribution:
+    """The path through quantiles found at `levels`: of negatives, positives and (to combine) all.
+
+    `totals` are the numbers of negatives and positives.
+    """
     negatives, positives = totals
     survivals = [_survival(q, levels, estimator.interpolation) for q in found]
     if estimator.pr == "separate":

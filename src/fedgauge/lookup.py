@@ -35,16 +35,9 @@ class BinLookup:
         self._bins = len(edges) - 1
         low, high = float(edges[0]), float(edges[-1])
         direct = _linear_cells(low, high, self._bins)
-        self._direct = direct if self._is_exact(direct) else None
+        self._direct = direct if _is_exact(direct, edges) else None
         if self._direct is None:
             self._choose_table(low, high)
-
-    def _is_exact(self, cell: CellFunction) -> bool:
-        # A monotone function that is right at every edge and at the float just
-        # below every edge is right everywhere.
-        order = np.arange(1, self._bins)
-        below = np.nextafter(self._inner, -np.inf)
-        return bool(np.all(cell(self._inner) == order) and np.all(cell(below) == order - 1))
 
     def _choose_table(self, low: float, high: float) -> None:
         size = min(_MOST_CELLS, _CELLS_PER_EDGE * self._bins)
@@ -58,27 +51,41 @@ class BinLookup:
         self._first = np.searchsorted(cells, np.arange(int(cell(np.array([high]))[0]) + 1))
         self._padded = np.append(self._inner, np.inf)
 
-    def __call__(self, scores: Floats) -> Indices:
-        """Bin of each score; every score must lie within the edges."""
+    def __call__(self, scores: Floats, *, touches_top: bool) -> Indices:
+        """Bin of each score; every score must lie within the edges.
+
+        `touches_top` says whether any score may equal the last edge.
+        """
         if self._direct is not None:
-            return self._direct(scores)
+            index = self._direct(scores)
+            return np.minimum(index, self._bins - 1, out=index) if touches_top else index
         if self._comparisons > _MOST_COMPARISONS:
             return np.searchsorted(self._inner, scores, side="right")
-        index: Indices = self._first.take(self._cell(scores), mode="clip")
+        index = self._first.take(self._cell(scores), mode="clip")
         for _ in range(self._comparisons):
             index += scores >= self._padded.take(index, mode="clip")
         return index
 
 
+def _is_exact(cell: CellFunction, edges: Floats) -> bool:
+    """Whether the cell of a score below the last edge is its bin.
+
+    A monotone function that is right at every lower edge, and at the float just below
+    every upper edge, is right everywhere between.
+    """
+    order = np.arange(len(edges) - 1)
+    below = np.nextafter(edges[1:], -np.inf)
+    return bool(np.all(cell(edges[:-1]) == order) and np.all(cell(below) == order))
+
+
 def _linear_cells(low: float, high: float, cells: int) -> CellFunction:
-    """Cells of equal width."""
+    """Cells of equal width; the last edge has a cell of its own."""
     width = high - low
     scale = cells / width if width > 0 else 0.0
 
     def cell(scores: Floats) -> Indices:
-        scaled = np.multiply(scores - low if low else scores, scale)
-        index = scaled.astype(np.intp)
-        return np.minimum(index, cells - 1, out=index)
+        index = np.empty(scores.shape, dtype=np.intp)
+        return np.multiply(scores - low if low else scores, scale, out=index, casting="unsafe")
 
     return cell
 

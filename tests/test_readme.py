@@ -1,0 +1,76 @@
+"""The README's code runs, and the numbers it shows are the demo's."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from typer.testing import CliRunner
+
+from fedgauge import demo
+from fedgauge.cli import app
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_python_blocks_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    assert len(blocks("python")) >= 2
+    for block in blocks("python"):
+        exec(block, namespace)
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    shown = re.search(r"roc_auc\.value +# ([0-9.]+)\.\.\.", README).group(1)
+    auc = namespace["fg"].Evaluation.from_json("result.json").roc_auc.value
+    assert f"{auc:.12f}".startswith(shown)
+
+
+def write_score_files(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels, scores = rng.integers(0, 2, 60), rng.random(60)
+    for site in "abc":
+        lines = ["y,p", *(f"{y},{p:.3f}" for y, p in zip(labels, scores, strict=True))]
+        (folder / f"site-{site}.csv").write_text("\n".join(lines))
+    table = pa.table({"site": ["a", "b"] * 30, "y": labels, "p": scores})
+    pq.write_table(table, folder / "scores.parquet")
+
+
+def test_commands_run(tmp_path):
+    write_score_files(tmp_path)
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    commands = [line for line in lines if line.startswith("fedgauge ")]
+    assert len(commands) == 2
+    for command in commands:
+        done = subprocess.run(
+            f"{shlex.quote(str(Path(sys.executable).parent))}/{command}",
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "ROC AUC" in done.stdout
+    assert (tmp_path / "result.json").exists()
+
+
+def test_demo_output_is_as_shown(tmp_path):
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert done.exit_code == 0
+    shown = blocks("text")[0].splitlines()
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    assert printed[: len(shown)] == shown
+
+
+def test_headline_numbers_are_the_demos(tmp_path):
+    found = demo.run(tmp_path)
+    mean, pooled = re.findall(r"\*\*(0\.\d\d)\*\*", README)
+    assert mean == f"{found.mean_client_auc:.2f}"
+    assert pooled == f"{found.exact_auc:.2f}"

@@ -1,0 +1,454 @@
+"""The axis: its edges to the last bit, its digest, which bin a score falls in."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import msgspec
+import numpy as np
+import pytest
+
+from fedgauge import Axis, AxisError
+from fedgauge.axis import AxisSpec, _uniform_edges
+
+AXES = {
+    "uniform": Axis.uniform(7, -3.5, 2.25),
+    "uniform clipping": Axis.uniform(100, outside="clip"),
+    "logit": Axis.logit(16, limit=9.5),
+    "edges": Axis.from_edges([-1.0, 0.1, 0.5, 4.0]),
+    "values": Axis.from_values([0.0, 0.2, 0.6, 1.0]),
+    "one value": Axis.from_values([0.5], outside="clip"),
+}
+
+
+@pytest.mark.parametrize(
+    ("axis", "digest"),
+    [
+        (
+            Axis.uniform(4096),
+            "2163ce51a645bcb743faba193eb57e833e15ade65c03743163b60c1bcf1d9338",
+        ),
+        (
+            Axis.uniform(100),
+            "3491fefea35a3347648b6a85294e81807e1c62a549429526b53fd180649b3582",
+        ),
+        (
+            Axis.uniform(7, -3.5, 2.25),
+            "ee7e3b349b4ae9de491dd5c8b978eb4eb54eccbd19373ddac3e69f4d70507f1b",
+        ),
+        (
+            Axis.logit(64),
+            "61bb9fa0373ab1c34453fde91c094ca7caf58a76257a62a3e19aadbc4a70c31a",
+        ),
+        (
+            Axis.logit(4096),
+            "69d4ffe192ccdec2d0de76c027e7b30d4c4e42630a85708ae2e5f516711cd1b9",
+        ),
+    ],
+    ids=repr,
+)
+def test_digests_are_the_same_on_every_machine(axis, digest):
+    assert axis.digest == digest
+
+
+# Edges
+
+
+def test_uniform_edges_are_the_decimals_they_print_as():
+    assert Axis.uniform(8, 0.1, 0.9).edges.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert Axis.uniform(100).edges.tolist() == [float(f"{i}e-2") for i in range(101)]
+
+
+SHORT_DECIMALS = [(1, 0.0, 1.0), (100, 0.0, 1.0), (7, -3.5, 2.25), (4096, 0.1, 0.9), (999, -1, 1e6)]
+LONG_DECIMALS = [
+    (10, 1e-20, 1.0),
+    (64, 0.0, 1e-300),
+    (3, 0.1234567890123456, 1.0),
+    (1000, -math.pi, math.e),
+    (17, -8e307, 8e307),
+    (4, 0.0, 2e-323),
+]
+
+
+@pytest.mark.parametrize(("bins", "low", "high"), SHORT_DECIMALS + LONG_DECIMALS)
+def test_uniform_edges_are_the_floats_nearest_to_the_exact_ones(bins, low, high):
+    start, stop = Fraction(repr(low)), Fraction(repr(high))
+    edges = _uniform_edges(bins, low, high)
+    assert len(edges) == bins + 1
+    for i, edge in enumerate(edges.tolist()):
+        exact = start + (stop - start) * i / bins
+        error = abs(Fraction(edge) - exact)
+        for neighbour in (math.nextafter(edge, -math.inf), math.nextafter(edge, math.inf)):
+            assert error <= abs(Fraction(neighbour) - exact)
+
+
+@pytest.mark.parametrize(("bins", "low", "high"), SHORT_DECIMALS)
+def test_integer_arithmetic_gives_the_same_edges_as_fractions(bins, low, high):
+    start, stop = Fraction(repr(low)), Fraction(repr(high))
+    exact = [float(start + (stop - start) * i / bins) for i in range(bins + 1)]
+    assert _uniform_edges(bins, low, high).tolist() == exact
+
+
+def correctly_rounded(number):
+    _, mantissa, exponent, _ = number._mpf_
+    return float(Fraction(int(mantissa)) * Fraction(2) ** exponent)
+
+
+@pytest.mark.parametrize(("bins", "limit"), [(257, 16.0), (257, 36.0), (3, 2.5), (50, 0.1)])
+def test_logit_edges_are_correctly_rounded(bins, limit):
+    with mpmath.workprec(300):
+        span = mpmath.mpf(repr(limit))
+        odds = [-span + 2 * span * i / (bins - 2) for i in range(bins - 1)]
+        inner = [correctly_rounded(1 / (1 + mpmath.exp(-x))) for x in odds]
+    assert Axis.logit(bins, limit=limit).edges.tolist() == [0.0, *inner, 1.0]
+
+
+def test_logit_axes_of_one_and_two_bins():
+    assert Axis.logit(1).edges.tolist() == [0.0, 1.0]
+    assert Axis.logit(2).edges.tolist() == [0.0, 0.5, 1.0]
+
+
+def test_from_edges_keeps_the_edges_given():
+    axis = Axis.from_edges(iter([-1, 0.1, 7]))
+    assert axis.edges.tolist() == [-1.0, 0.1, 7.0]
+    assert (axis.kind, axis.bins, axis.low, axis.high) == ("edges", 2, -1.0, 7.0)
+    assert axis.thresholds.tolist() == [-1.0, 0.1]
+
+
+def test_from_values_sorts_and_drops_repeats():
+    axis = Axis.from_values([0.6, 0.0, 0.6, 1.0])
+    assert axis.bins == 3
+    assert axis.thresholds.tolist() == [0.0, 0.6, 1.0]
+    assert axis == Axis.from_values([0.0, 0.6, 1.0])
+
+
+def test_a_callers_array_is_neither_kept_nor_frozen():
+    given = np.array([0.0, 0.5, 1.0])
+    axis = Axis.from_edges(given)
+    given[1] = 0.7
+    assert axis.edges[1] == 0.5
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_edges_are_read_only(name):
+    with pytest.raises(ValueError, match="read-only"):
+        AXES[name].edges[0] = -9.0
+    with pytest.raises(ValueError, match="read-only"):
+        AXES[name].thresholds[0] = -9.0
+
+
+def test_attributes_cannot_be_set():
+    with pytest.raises(AttributeError):
+        Axis.uniform(4).bins = 8
+
+
+# Equality and digest
+
+
+def test_axes_with_the_same_edges_are_the_same_axis():
+    uniform = Axis.uniform(10)
+    given = Axis.from_edges([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    assert uniform.digest == given.digest
+    assert uniform == given
+    assert len({uniform, given}) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Axis.uniform(11),
+        Axis.uniform(10, 0.0, math.nextafter(1.0, 2.0)),
+        Axis.uniform(10, outside="clip"),
+        Axis.logit(10),
+        Axis.from_values([i / 10 for i in range(10)]),
+        "uniform",
+    ],
+    ids=repr,
+)
+def test_any_difference_makes_another_axis(other):
+    assert Axis.uniform(10) != other
+
+
+def test_a_values_axis_is_not_the_edges_axis_of_the_same_floats():
+    values, edges = Axis.from_values([0.0, 1.0]), Axis.from_edges([0.0, 1.0])
+    assert values.digest != edges.digest
+
+
+def test_negative_zero_and_zero_are_one_edge():
+    assert Axis.from_edges([-0.0, 1.0]).digest == Axis.from_edges([0.0, 1.0]).digest
+    assert Axis.uniform(4, -0.0).digest == Axis.uniform(4).digest
+    assert Axis.from_values([-0.0, 0.0, 1.0]).digest == Axis.from_values([0.0, 1.0]).digest
+    assert Axis.uniform(3, -0.0).index([-0.0, 0.0]).tolist() == [0, 0]
+    assert Axis.uniform(2, -1.0, 1.0).index([-0.0, 0.0]).tolist() == [1, 1]
+    assert Axis.from_values([0.0, 1.0]).index([-0.0]).tolist() == [0]
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_repr_is_code_that_makes_the_axis(name):
+    made = eval(repr(AXES[name]), {"Axis": Axis})  # noqa: S307
+    assert made == AXES[name]
+
+
+def test_repr_of_many_points_stays_short():
+    assert len(repr(Axis.from_edges(np.linspace(0, 1, 1000)))) < 200
+
+
+# Which bin
+
+
+def test_bins_are_left_closed_and_the_last_one_closed():
+    axis = Axis.uniform(4)
+    scores = [0.0, math.nextafter(0.25, 0), 0.25, 0.5, 0.75, math.nextafter(1.0, 0), 1.0]
+    assert axis.index(scores).tolist() == [0, 0, 1, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_every_lower_edge_opens_its_own_bin(name):
+    axis = AXES[name]
+    assert axis.index(axis.thresholds).tolist() == list(range(axis.bins))
+    assert axis.index([axis.low, axis.high]).tolist() == [0, axis.bins - 1]
+
+
+def test_two_decimal_scores_fall_in_the_bin_they_open():
+    assert Axis.uniform(100).index(np.arange(101) / 100).tolist() == [*range(100), 99]
+
+
+def test_index_takes_one_number_and_no_numbers():
+    assert Axis.uniform(4).index(0.3).tolist() == [1]
+    assert Axis.uniform(4).index([]).tolist() == []
+
+
+def test_a_single_value_axis():
+    axis = Axis.from_values([0.7])
+    assert (axis.bins, axis.low, axis.high) == (1, 0.7, 0.7)
+    assert axis.index([0.7, 0.7]).tolist() == [0, 0]
+    assert axis.count_refused(np.array([0.7, math.nextafter(0.7, 1), 0.0])) == 2
+
+
+@pytest.mark.parametrize("score", [-1e-300, math.nextafter(1.0, 2.0), -5.0, 1e308])
+def test_scores_outside_are_refused(score):
+    axis = Axis.uniform(10)
+    assert axis.place(np.array([0.5, score])) is None
+    assert axis.count_refused(np.array([0.5, score, score])) == 2
+    with pytest.raises(AxisError, match="1 of 2 scores"):
+        axis.index([0.5, score])
+
+
+def test_scores_outside_are_clipped_where_asked():
+    axis = Axis.uniform(10, outside="clip")
+    assert axis.index([-1e308, -0.1, 0.05, 1.1, 1e308]).tolist() == [0, 0, 0, 9, 9]
+    assert axis.count_refused(np.array([-5.0, 5.0])) == 0
+
+
+def test_clipping_leaves_the_callers_scores_alone():
+    scores = np.array([-2.0, 0.5, 2.0])
+    Axis.uniform(4, outside="clip").place(scores)
+    assert scores.tolist() == [-2.0, 0.5, 2.0]
+
+
+@pytest.mark.parametrize("outside", ["refuse", "clip"])
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "make",
+    [lambda outside: Axis.uniform(8, outside=outside), lambda o: Axis.from_values([0, 0.5, 1], o)],
+    ids=["uniform", "values"],
+)
+def test_nan_and_infinity_are_refused_even_when_clipping(make, outside, score):
+    axis = make(outside)
+    assert axis.place(np.array([0.5, score, 0.5])) is None
+    assert axis.count_refused(np.array([0.5, score, score])) == 2
+    with pytest.raises(AxisError, match="1 of 3 scores"):
+        axis.index([0.5, score, 0.5])
+
+
+def test_a_values_axis_refuses_what_lies_between():
+    axis = Axis.from_values([0.0, 0.2, 1.0])
+    assert axis.index([1.0, 0.2, 0.0]).tolist() == [2, 1, 0]
+    assert axis.place(np.array([0.2, 0.3])) is None
+    assert axis.count_refused(np.array([0.2, 0.3, 0.20000000000000004, 2.0])) == 3
+
+
+def test_a_clipping_values_axis_takes_the_value_below():
+    axis = Axis.from_values([0.0, 0.2, 1.0], outside="clip")
+    assert axis.index([-1.0, 0.19, 0.2, 0.99, 1.0, 7.0]).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_only_a_refusing_values_axis_separates_all():
+    assert Axis.from_values([0.0, 1.0]).separates_all
+    assert not Axis.from_values([0.0, 1.0], outside="clip").separates_all
+    assert not Axis.uniform(1 << 16).separates_all
+    assert not Axis.logit(8).separates_all
+    assert not Axis.from_edges([0.0, 1.0]).separates_all
+
+
+def test_a_refusal_never_quotes_a_score():
+    with pytest.raises(AxisError) as caught:
+        Axis.uniform(4).index([0.5, 1.123456789])
+    assert "123456789" not in str(caught.value)
+
+
+def test_scores_that_are_not_numbers_are_refused_without_quoting_them():
+    with pytest.raises(AxisError) as caught:
+        Axis.uniform(4).index(["SECRETLABEL"])
+    assert "SECRETLABEL" not in str(caught.value)
+
+
+# Axes that cannot exist
+
+
+@pytest.mark.parametrize("make", [Axis.uniform, Axis.logit])
+@pytest.mark.parametrize(
+    ("bins", "told"),
+    [
+        (0, "at least 1 bin"),
+        (-3, "at least 1 bin"),
+        (True, "whole number, got bool"),
+        (4.0, "whole number, got float"),
+        ("4", "whole number, got str"),
+        (None, "whole number, got NoneType"),
+        (10**9, "1,000,000,000 bins would need 16.0 GB"),
+        (2**24 + 1, "at most 16,777,216"),
+    ],
+)
+def test_impossible_numbers_of_bins(make, bins, told):
+    with pytest.raises(AxisError, match=told):
+        make(bins)
+
+
+@pytest.mark.parametrize("make", [Axis.uniform, Axis.logit])
+def test_numpy_whole_numbers_of_bins(make):
+    axis = make(np.int64(6))
+    assert axis == make(6)
+    assert type(axis.bins) is int
+    assert type(axis.spec.bins) is int
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1.0, 0.0), (0.5, 0.5), (0.0, -0.0), (-1e308, 1e308), (1, 0)]
+)
+def test_low_must_lie_below_high_by_a_finite_width(low, high):
+    with pytest.raises(AxisError, match="finite low < high"):
+        Axis.uniform(4, low, high)
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf, "wide", None, [1.0], 10**400])
+def test_bounds_must_be_finite_numbers(bound):
+    with pytest.raises(AxisError, match="low must be a finite number"):
+        Axis.uniform(4, bound, 1.0)
+    with pytest.raises(AxisError, match="high must be a finite number"):
+        Axis.uniform(4, 0.0, bound)
+
+
+def test_a_range_too_narrow_for_its_bins():
+    with pytest.raises(AxisError, match="widen the range or use fewer bins"):
+        Axis.uniform(4, 1.0, math.nextafter(1.0, 2.0))
+    with pytest.raises(AxisError, match="use fewer bins"):
+        Axis.logit(4096, limit=1e-14)
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, 36.5, math.nan, math.inf, "far"])
+def test_logit_limits_that_cannot_be(limit):
+    with pytest.raises(AxisError, match="limit must"):
+        Axis.logit(8, limit=limit)
+
+
+@pytest.mark.parametrize("outside", ["ignore", None, "", True])
+def test_outside_is_refuse_or_clip(outside):
+    for make in (
+        lambda: Axis.uniform(4, outside=outside),
+        lambda: Axis.logit(4, outside=outside),
+        lambda: Axis.from_edges([0, 1], outside),
+        lambda: Axis.from_values([0, 1], outside),
+    ):
+        with pytest.raises(AxisError, match="outside must be 'refuse' or 'clip'"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("edges", "told"),
+    [
+        ([], "at least two edges"),
+        ([0.5], "at least two edges"),
+        ([0.0, 0.0, 1.0], "must increase"),
+        ([0.0, 1.0, 0.5], "must increase"),
+        ([0.0, -0.0], "must increase"),
+        ([0.0, math.nan, 1.0], "finite"),
+        ([0.0, math.inf], "finite"),
+        ([[0.0, 1.0], [2.0, 3.0]], "flat"),
+        (["a", "b"], "edges must be numbers"),
+        (7, "edges must be numbers"),
+        ([0, 10**400], "edges must be"),
+    ],
+)
+def test_impossible_edges(edges, told):
+    with pytest.raises(AxisError, match=told):
+        Axis.from_edges(edges)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"), [([], "at least one value"), ([math.nan], "finite"), (["a"], "numbers")]
+)
+def test_impossible_values(values, told):
+    with pytest.raises(AxisError, match=told):
+        Axis.from_values(values)
+
+
+# Plain data and back
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_spec_makes_the_same_axis_again(name):
+    axis = AXES[name]
+    spec = msgspec.json.decode(msgspec.json.encode(axis.spec), type=AxisSpec)
+    again = Axis.from_spec(spec)
+    assert again == axis
+    assert again.spec == axis.spec
+    assert again.edges.tobytes() == axis.edges.tobytes()
+    assert spec.digest == axis.digest
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_tampered_digest_is_refused(name):
+    spec = msgspec.structs.replace(AXES[name].spec, digest="f" * 64)
+    with pytest.raises(AxisError, match="altered on the way"):
+        Axis.from_spec(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("uniform", {"high": 2.5}),
+        ("uniform", {"bins": 8}),
+        ("uniform", {"outside": "clip"}),
+        ("logit", {"limit": 9.0}),
+        ("edges", {"points": (-1.0, 0.1, 0.6, 4.0)}),
+        ("values", {"points": (0.0, 0.2, 0.7, 1.0)}),
+        ("values", {"outside": "clip"}),
+    ],
+)
+def test_a_change_beside_the_digest_is_refused(name, change):
+    with pytest.raises(AxisError, match="altered on the way"):
+        Axis.from_spec(msgspec.structs.replace(AXES[name].spec, **change))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("uniform", {"low": None}),
+        ("uniform", {"limit": 16.0}),
+        ("uniform", {"kind": "edges"}),
+        ("logit", {"limit": None}),
+        ("logit", {"low": 0.0}),
+        ("edges", {"points": None}),
+        ("values", {"high": 1.0}),
+    ],
+)
+def test_a_spec_needs_the_fields_of_its_kind_and_no_others(name, change):
+    with pytest.raises(AxisError, match="lacks a field or has one of another kind"):
+        Axis.from_spec(msgspec.structs.replace(AXES[name].spec, **change))
+
+
+@pytest.mark.parametrize("name", ["edges", "values"])
+def test_a_spec_must_count_its_bins(name):
+    with pytest.raises(AxisError, match="says 9 bins"):
+        Axis.from_spec(msgspec.structs.replace(AXES[name].spec, bins=9))
