@@ -73,7 +73,7 @@ def errors_by_method(
     methods = {
         "Aligned": distribution.estimate(axis, counts, fg.Aligned()),
         "Quantile": distribution.estimate(axis, counts, fg.Quantile(q)),
-        "as the peer": distribution.from_quantiles(found, levels, totals, fg.Quantile(q)),
+        "as the peer": distribution.from_quantiles(found, totals, fg.Quantile(q)),
         "exact quantiles": distribution.from_exact_quantiles(labels, scores, fg.Quantile(q)),
     }
     roc, pr = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)

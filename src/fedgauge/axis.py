@@ -18,6 +18,7 @@ Kind = Literal["uniform", "logit", "edges", "values"]
 Outside = Literal["refuse", "clip"]
 
 MOST_BINS: Final = 1 << 24
+MOST_LOGIT_BINS: Final = 1 << 18  # each edge takes microseconds of exact arithmetic
 _BYTES_PER_BIN: Final = 2 * 8  # two classes of 64-bit counts
 
 
@@ -78,7 +79,7 @@ class Axis:
         float nearest to its true value: ``Axis.uniform(8, 0.1, 0.9)`` has exactly the
         edges 0.1, 0.2, ..., 0.9.
         """
-        _check_bins(bins)
+        bins = _check_bins(bins)
         low, high = _number("low", low), _number("high", high)
         if not low < high or not math.isfinite(high - low):
             raise AxisError("an axis needs finite low < high. Swap or widen the range.")
@@ -94,7 +95,9 @@ class Axis:
         Inner edges run from log-odds ``-limit`` to ``limit``; probabilities beyond
         them, 0 and 1 included, fall in the end bins.
         """
-        _check_bins(bins)
+        bins = _check_bins(bins)
+        if bins > MOST_LOGIT_BINS:
+            raise AxisError(f"a logit axis has at most {MOST_LOGIT_BINS:,} bins, got {bins:,}.")
         limit = _number("limit", limit)
         if not 0 < limit <= 36:
             raise AxisError("limit must lie in (0, 36]: beyond, float64 cannot tell 1 - p from 1.")
@@ -208,7 +211,10 @@ class Axis:
         AxisError
             If a score is NaN or infinite, or lies outside an axis that refuses.
         """
-        array = np.atleast_1d(np.asarray(scores, dtype=np.float64))
+        try:
+            array = np.atleast_1d(np.asarray(scores, dtype=np.float64))
+        except (TypeError, ValueError, OverflowError):
+            raise AxisError("scores must be numbers.") from None
         index = self.place(array)
         if index is None:
             refused = self.count_refused(array)
@@ -291,7 +297,7 @@ def _logit_edges(bins: int, limit: float) -> Floats:
     return np.array([0.0, *inner, 1.0])
 
 
-def _check_bins(bins: int) -> None:
+def _check_bins(bins: int) -> int:
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)):
         raise AxisError(f"bins must be a whole number, got {type(bins).__name__}.")
     if bins < 1:
@@ -302,6 +308,7 @@ def _check_bins(bins: int) -> None:
             f"{bins:,} bins would need {gigabytes:,.1f} GB for each histogram; "
             f"at most {MOST_BINS:,} are allowed. 4096 is a good start."
         )
+    return int(bins)
 
 
 def _check_outside(outside: Outside) -> Outside:
@@ -313,21 +320,21 @@ def _check_outside(outside: Outside) -> Outside:
 def _number(name: str, value: float) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise AxisError(f"{name} must be a finite number, got {value!r}.")
-    return number
+    return number + 0.0  # -0.0 and 0.0 are one number and must digest alike
 
 
 def _points(name: str, points: Iterable[float]) -> Floats:
     try:
         array = np.array(list(points), dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise AxisError(f"{name} must be numbers.") from None
     if array.ndim != 1 or not np.all(np.isfinite(array)):
         raise AxisError(f"{name} must be a flat list of finite numbers.")
-    return array + 0.0  # -0.0 and 0.0 are one edge and must digest alike
+    return array + 0.0
 
 
 def _increasing(edges: Floats, remedy: str) -> Floats:

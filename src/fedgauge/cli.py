@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
+import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -23,8 +24,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
+_out = Console(highlight=False, soft_wrap=True, emoji=False)
+_err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+# What the library calls its options, and what they are called here.
+_AS_OPTIONS = {"positive=...": "--positive LABEL", "outside='clip'": "--clip"}
 
 
 class AxisKind(StrEnum):
@@ -41,6 +45,7 @@ class EstimatorKind(StrEnum):
     QUANTILE = "quantile"
 
 
+_INTERRUPTED = 130  # what typer returns when the user stops a command
 T = TypeVar("T")
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
@@ -81,7 +86,7 @@ def evaluate(
     ] = AxisKind.UNIFORM,
     range_: Annotated[
         tuple[float, float] | None,
-        typer.Option("--range", metavar="LO HI", help="Range of the scores.  [default: 0 1]"),
+        typer.Option("--range", metavar="LO HI", help=r"Range of the scores. \[default: 0 1]"),
     ] = None,
     clip: Annotated[
         bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
@@ -90,7 +95,7 @@ def evaluate(
         EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
     ] = EstimatorKind.ALIGNED,
     quantiles: Annotated[
-        int | None, typer.Option(help="Quantiles for --estimator quantile.  [default: 256]")
+        int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
     plots: Annotated[
@@ -222,15 +227,30 @@ def _readable_errors() -> Iterator[None]:
         _fail("not enough memory. Use fewer --bins.", 1)
 
 
-def _fail(reason: object, code: int) -> None:
-    _err.print(f"fedgauge: {reason}", markup=False)
+def _fail(reason: object, code: int) -> NoReturn:
+    told = " ".join(str(reason).split())
+    for name, option in _AS_OPTIONS.items():
+        told = told.replace(name, option)
+    _err.print(f"fedgauge: {told}", markup=False)
     raise typer.Exit(code)
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line."""
     try:
-        app()
-    except KeyboardInterrupt:
+        code = typer.main.get_command(app).main(prog_name="fedgauge", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        code = error.exit_code  # the help has been printed
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "fedgauge"
+        _err.print(
+            f"fedgauge: {' '.join(error.format_message().split())} Try '{command} --help'.",
+            markup=False,
+        )
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
         _err.print("fedgauge: stopped.", markup=False)
-        sys.exit(1)
+        code = 1
+    sys.exit(code or 0)

@@ -75,9 +75,9 @@ def roc_curve(distribution: ScoreDistribution) -> RocCurve:
 def pr_curve(distribution: ScoreDistribution) -> PrCurve:
     """The PR curve of a distribution."""
     d = distribution
-    found = d.positives * d.tpr[1:]
-    flagged = found + d.negatives * d.fpr[1:]
+    found, flagged = d.positives * d.tpr[1:], d.flagged[1:]
     precision = np.divide(found, flagged, out=np.ones_like(found), where=flagged > 0)
+    precision = np.minimum(precision, 1.0)
     if d.steps:
         path = _steps(d.tpr, precision)
     else:
@@ -169,7 +169,7 @@ def area_error(estimated: RocCurve | PrCurve, exact: RocCurve | PrCurve) -> floa
     --------
     >>> truth = exact_roc_curve([0, 1], [0.2, 0.8])
     >>> chance = exact_roc_curve([0, 1], [0.5, 0.5])
-    >>> area_error(chance, truth)
+    >>> round(area_error(chance, truth), 12)
     0.5
     """
     if type(estimated) is not type(exact):

@@ -6,12 +6,12 @@ positive rates as functions of a parameter, from (0, 0) at the highest threshold
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator, PPoly
+from scipy.interpolate import PchipInterpolator
 
 from fedgauge.axis import Axis
 from fedgauge.errors import InputError, PlanError, UndefinedMetric
@@ -19,6 +19,7 @@ from fedgauge.lookup import Floats
 from fedgauge.piecewise import horner, linear_pieces, shifted
 
 Interpolation = Literal["pchip", "linear"]
+_ROUNDING: Final = 1e-12
 
 
 class Aligned(
@@ -73,9 +74,9 @@ Estimator = Aligned | Quantile
 class ScoreDistribution:
     """Rates of both classes along all thresholds, and the class totals.
 
-    `thresholds`, `fpr`, `tpr` are the knots, from threshold infinity down. `width` and
-    the coefficient arrays hold the path between knots as cubics; `flagged` is the number
-    of examples at or above the threshold. `steps` says that precision holds still
+    `thresholds`, `fpr`, `tpr` and `flagged`, the number of examples at or above the
+    threshold, are the knots, from threshold infinity down. `width` and the coefficient
+    arrays hold the path between knots as cubics. `steps` says that precision holds still
     between knots, as it does when every score in a bin is equal.
     """
 
@@ -84,6 +85,7 @@ class ScoreDistribution:
     thresholds: Floats
     fpr: Floats
     tpr: Floats
+    flagged: Floats
     width: Floats
     fpr_pieces: Floats
     tpr_pieces: Floats
@@ -97,10 +99,9 @@ def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDis
     require_both_classes(negatives, positives)
     if isinstance(estimator, Aligned):
         return _aligned(axis, counts, estimator)
-    levels = np.linspace(0.0, 1.0, estimator.quantiles)
     rows = [*counts, counts.sum(axis=0)]
-    found = [_left_edges(axis, row, levels) for row in rows]
-    return from_quantiles(found, levels, (negatives, positives), estimator)
+    found = [_left_edges(axis, row, estimator.quantiles) for row in rows]
+    return from_quantiles(found, (negatives, positives), estimator)
 
 
 def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> ScoreDistribution:
@@ -113,7 +114,7 @@ def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> Scor
     require_both_classes(negatives, positives)
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
     found = [np.quantile(group, levels) for group in groups]
-    return from_quantiles(found, levels, (negatives, positives), estimator)
+    return from_quantiles(found, (negatives, positives), estimator)
 
 
 def require_both_classes(negatives: float, positives: float) -> None:
@@ -148,6 +149,7 @@ def _aligned(axis: Axis, counts: NDArray[Any], estimator: Aligned) -> ScoreDistr
         thresholds=thresholds,
         fpr=fpr,
         tpr=tpr,
+        flagged=negatives * fpr + positives * tpr,
         width=width,
         fpr_pieces=fpr_pieces,
         tpr_pieces=tpr_pieces,
@@ -156,21 +158,25 @@ def _aligned(axis: Axis, counts: NDArray[Any], estimator: Aligned) -> ScoreDistr
     )
 
 
-def _left_edges(axis: Axis, row: NDArray[Any], levels: Floats) -> Floats:
+def _left_edges(axis: Axis, row: NDArray[Any], quantiles: int) -> Floats:
+    # Level i of Q lies in the first bin with cumulative >= i n / (Q - 1), compared in
+    # whole numbers: the product of a rounded level with n can exceed a whole rank.
     cumulative = np.cumsum(row, dtype=np.float64)
-    bins = np.searchsorted(cumulative, levels * cumulative[-1], side="left")
+    ranks = np.arange(quantiles) * cumulative[-1]
+    bins = np.searchsorted(cumulative * (quantiles - 1), ranks, side="left")
     edges: Floats = axis.thresholds[np.minimum(bins, axis.bins - 1)]
     return edges
 
 
 def from_quantiles(
-    found: list[Floats], levels: Floats, totals: tuple[float, float], estimator: Quantile
+    found: list[Floats], totals: tuple[float, float], estimator: Quantile
 ) -> ScoreDistribution:
-    """The path through quantiles found at `levels`: of negatives, positives and (to combine) all.
+    """The path through evenly spaced quantiles of negatives, positives and (to combine) all.
 
     `totals` are the numbers of negatives and positives.
     """
     negatives, positives = totals
+    levels = np.linspace(0.0, 1.0, estimator.quantiles)
     survivals = [_survival(q, levels, estimator.interpolation) for q in found]
     if estimator.pr == "separate":
         survivals = survivals[:2]
@@ -182,14 +188,21 @@ def from_quantiles(
     else:
         flagged_pieces = (negatives + positives) * pieces[2]
     # Piece 2 i jumps at knot i; piece 2 i + 1 runs from knot i down to knot i + 1.
-    jumps = slice(0, None, 2)
-    ends = [np.append(0.0, horner(p[:, jumps], width[jumps])) for p in (fpr_pieces, tpr_pieces)]
+    fpr, tpr, flagged = (
+        np.maximum.accumulate([0.0, *pieces[-1, 1::2], end])
+        for pieces, end in (
+            (fpr_pieces, 1.0),
+            (tpr_pieces, 1.0),
+            (flagged_pieces, negatives + positives),
+        )
+    )
     return ScoreDistribution(
         negatives=negatives,
         positives=positives,
         thresholds=np.append(np.inf, knots),
-        fpr=ends[0],
-        tpr=ends[1],
+        fpr=fpr,
+        tpr=tpr,
+        flagged=flagged,
         width=width,
         fpr_pieces=fpr_pieces,
         tpr_pieces=tpr_pieces,
@@ -198,18 +211,23 @@ def from_quantiles(
     )
 
 
-def _survival(quantiles: Floats, levels: Floats, interpolation: Interpolation) -> PPoly:
+class _Survival(NamedTuple):
+    """A survival function: its knots, and cubics between them."""
+
+    x: Floats
+    c: Floats
+
+
+def _survival(quantiles: Floats, levels: Floats, interpolation: Interpolation) -> _Survival:
     """1 - ECDF through the quantiles; equal ones are one knot at their mean level."""
     knots, group = np.unique(quantiles, return_inverse=True)
     survival = 1.0 - np.bincount(group, weights=levels) / np.bincount(group)
-    if len(knots) == 1:
-        return PPoly(np.empty((4, 0)), knots, extrapolate=False)
     if interpolation == "pchip" and len(knots) > 2:
-        return PchipInterpolator(knots, survival)
-    return PPoly(linear_pieces(np.diff(knots), survival[:-1], survival[1:]), knots)
+        return _Survival(knots, PchipInterpolator(knots, survival).c)
+    return _Survival(knots, linear_pieces(np.diff(knots), survival[:-1], survival[1:]))
 
 
-def _along(survivals: list[PPoly], knots: Floats) -> tuple[Floats, list[Floats]]:
+def _along(survivals: list[_Survival], knots: Floats) -> tuple[Floats, list[Floats]]:
     """All survivals as pieces over descending knots, with a unit piece for each jump.
 
     A survival is 0 above its highest quantile and 1 below its lowest, so every path
@@ -220,8 +238,10 @@ def _along(survivals: list[PPoly], knots: Floats) -> tuple[Floats, list[Floats]]
     pieces = []
     for survival in survivals:
         runs = _between(survival, knots)
-        before = np.append(0.0, horner(runs, width[1::2]))
+        before = np.append(0.0, np.clip(horner(runs, width[1::2]), 0.0, 1.0))
+        runs[-1] = np.clip(runs[-1], 0.0, 1.0)
         after = np.append(runs[-1], 1.0)
+        before = np.where(np.abs(after - before) < _ROUNDING, after, before)
         joined = np.empty((4, len(width)))
         joined[:, 1::2] = runs
         joined[:, 0::2] = linear_pieces(np.ones(len(knots)), before, after)
@@ -229,7 +249,7 @@ def _along(survivals: list[PPoly], knots: Floats) -> tuple[Floats, list[Floats]]
     return width, pieces
 
 
-def _between(survival: PPoly, knots: Floats) -> Floats:
+def _between(survival: _Survival, knots: Floats) -> Floats:
     """Coefficients of the survival in ``t = knot - s`` from each knot down to the next."""
     upper, lower = knots[:-1], knots[1:]
     runs = np.zeros((4, len(upper)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedgauge import curves, metrics
 from fedgauge.curves import PrCurve, RocCurve
 from fedgauge.distribution import Estimator, ScoreDistribution, estimate
-from fedgauge.errors import UndefinedMetric
+from fedgauge.errors import UndefinedMetric, located
 from fedgauge.intervals import Estimate, from_bounds
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import PrivacyStatement
@@ -138,7 +138,9 @@ class Evaluation:
     @classmethod
     def from_json(cls, path: str | Path) -> "Evaluation":
         """Load a saved result."""
-        record = Record.from_json(read_whole(path))
+        data = read_whole(path)
+        with located(str(path)):
+            record = Record.from_json(data)
         (part,) = record.slices
         return cls(
             record.plan,
@@ -153,13 +155,15 @@ class Evaluation:
 
     def __repr__(self) -> str:
         examples = self.negatives + self.positives
-        return f"<Evaluation of {examples:,} examples at {self._clients:,} clients>"
+        return f"<Evaluation of {examples:,} examples at {self._counted()}>"
 
     def _who(self) -> str:
         examples = self.negatives + self.positives
         share = self.positives / examples
-        clients = "1 client" if self._clients == 1 else f"{self._clients:,} clients"
-        return f"{clients}, {examples:,} examples, {share:.1%} positive"
+        return f"{self._counted()}, {examples:,} examples, {share:.1%} positive"
+
+    def _counted(self) -> str:
+        return "1 client" if self._clients == 1 else f"{self._clients:,} clients"
 
     def _found(self) -> list[str]:
         try:

@@ -16,6 +16,7 @@ from fedgauge.scores import Examples
 _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
 _DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
+_MOST_NAMES: Final = 30
 _PARQUET: Final = (".parquet", ".pq")
 
 
@@ -43,11 +44,13 @@ class ScoreFile:
         """The file's name without its endings: the client's name."""
         return self.path.name[: -len("".join(self.path.suffixes))]
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch."""
-        with located(str(self.path)):
-            for batch in self._open((self._score, self._label)).batches:
-                yield _examples(batch, self._label, self._score)
+        for batch in self._open((self._score, self._label)).batches:
+            yield _examples(batch, self._label, self._score)
 
 
 class ScoreTable:
@@ -62,16 +65,20 @@ class ScoreTable:
     """
 
     def __init__(self, paths: Sequence[str | Path], *, client: str, label: str, score: str) -> None:
+        if not paths:
+            raise InputError("there are no files. Name at least one.")
         self._client, self._label, self._score = client, label, score
         self._columns = (score, label, client)
         self._open = {Path(path): _checked_opener(Path(path), self._columns) for path in paths}
 
+    def __str__(self) -> str:
+        return ", ".join(map(str, self._open))
+
     def batches(self) -> Iterator[tuple[set[str], Examples]]:
         """Batches of examples, each with the names of the clients it has rows of."""
-        for path, opener in self._open.items():
-            with located(str(path)):
-                for batch in opener(self._columns).batches:
-                    yield self._names(batch), _examples(batch, self._label, self._score)
+        for opener in self._open.values():
+            for batch in opener(self._columns).batches:
+                yield self._names(batch), _examples(batch, self._label, self._score)
 
     def _names(self, batch: pa.RecordBatch) -> set[str]:
         column = batch[self._client]
@@ -80,6 +87,8 @@ class ScoreTable:
                 f"column {self._client!r} names no client in {column.null_count:,} or more rows. "
                 "Fill them in or drop them."
             )
+        if pa.types.is_nested(column.type):
+            raise InputError(f"column {self._client!r} holds lists, not names of clients.")
         return {str(name) for name in pc.unique(column).to_pylist()}
 
 
@@ -108,20 +117,28 @@ Opener = Callable[[Sequence[str]], _Table]
 def _checked_opener(path: Path, columns: Sequence[str]) -> Opener:
     """How to open the file; refuses what can be refused before reading rows."""
     if len(set(columns)) < len(columns):
-        raise InputError(f"one column cannot be two things: got {', '.join(map(repr, columns))}.")
+        listed = ", ".join(map(repr, columns))
+        raise InputError(f"one column cannot be two things: got {listed}. Name different ones.")
     with located(str(path)):
         opener = _opener(path)
-        _check_columns(columns, opener(()).schema.names)
+        try:
+            present = opener(()).schema.names
+        except UnicodeDecodeError:
+            raise InputError(_bad_csv(())) from None
+        _check_columns(columns, present)
     return opener
 
 
 def _opener(path: Path) -> Opener:
-    if path.is_dir():
-        raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.")
-    if not path.exists():
-        raise InputError("there is no such file.")
-    if path.stat().st_size == 0:
-        raise InputError("the file is empty (0 bytes). Export it again.")
+    try:
+        if path.is_dir():
+            raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.")
+        if path.stat().st_size == 0:
+            raise InputError("the file is empty (0 bytes). Export it again.")
+    except FileNotFoundError:
+        raise InputError("there is no such file. Check its name and folder.") from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}.") from None
     suffixes = [suffix.lower() for suffix in path.suffixes]
     ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else path.suffix.lower()
     is_parquet = _starts_with(path, b"PAR1")
@@ -132,6 +149,8 @@ def _opener(path: Path) -> Opener:
     if ending in _DELIMITERS:
         if is_parquet:
             raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
+        if suffixes[-1] != ".gz" and _starts_with(path, b"\x1f\x8b"):
+            raise InputError("this is a gzip file. Rename it to end in .gz.")
         if suffixes[-1] == ".gz" and not _starts_with(path, b"\x1f\x8b"):
             raise InputError("this is not a gzip file, whatever its name says. Export it again.")
         return lambda columns: _open_csv(path, columns, _DELIMITERS[ending])
@@ -169,15 +188,18 @@ def _open_csv(path: Path, columns: Sequence[str], delimiter: str) -> _Table:
     score, *rest = columns or (None,)
     types = {name: pa.string() for name in rest} | ({score: pa.float64()} if score else {})
     try:
+        compression = "gzip" if path.suffix.lower() == ".gz" else None
         reader = pa.csv.open_csv(
-            path,
+            pa.input_stream(path, compression=compression),
             read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=list(columns), column_types=types, strings_can_be_null=True
             ),
         )
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowInvalid, OSError) as error:
+        if "Empty CSV" in str(error):
+            raise InputError("there are no examples below the header. Export it again.") from None
         # Arrow's own message can quote a row.
         raise InputError(_bad_csv(columns)) from None
 
@@ -207,7 +229,23 @@ def _check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
     seen = Counter(present)
     for name in wanted:
         if not seen[name]:
-            listed = ", ".join(repr(column) for column in list(present)[:30])
-            raise InputError(f"there is no column {name!r}. The columns are {listed}.")
+            raise InputError(f"there is no column {name!r}. {_list_columns(present)}")
         if seen[name] > 1:
             raise InputError(f"{seen[name]} columns are named {name!r}. Rename all but one.")
+
+
+def _list_columns(names: Sequence[str]) -> str:
+    # Without a header the first row, a person's label and score, stands in its place.
+    if any(_is_number(name) for name in names):
+        return "The first row looks like data: add a row with the names of the columns."
+    shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"The columns are {shown}{more}."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

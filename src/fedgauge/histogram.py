@@ -15,7 +15,7 @@ from fedgauge.scores import Examples, Label, LabelReader
 
 Counts = NDArray[np.int64]
 
-_BATCH_ROWS: Final = 65_536  # the arrays of one batch stay within a core's cache
+_BATCH_ROWS: Final = 131_072  # large enough to share threads fairly, small enough for the cache
 _THREADED_ROWS: Final = 1 << 20
 _MOST_THREADS: Final = 4
 _MOST_EXAMPLES: Final = 2**62
@@ -52,7 +52,10 @@ class ScoreHistogram:
     @classmethod
     def from_counts(cls, axis: Axis, counts: ArrayLike) -> "ScoreHistogram":
         """A histogram with known counts, one row for each channel."""
-        array = np.asarray(counts)
+        try:
+            array = np.asarray(counts)
+        except (ValueError, OverflowError):
+            raise InputError(f"counts must be whole numbers of shape (2, {axis.bins}).") from None
         if array.shape != (2, axis.bins) or array.dtype.kind not in "iu":
             raise InputError(
                 f"counts must be whole numbers of shape (2, {axis.bins}), "
@@ -217,7 +220,7 @@ class _Tally:
 
 def check_tree(tree: Sequence[int], bins: int) -> None:
     """Refuse branchings that do not multiply to the number of bins."""
-    if not tree or any(branching < 1 for branching in tree) or math.prod(tree) != bins:
+    if not tree or any(not isinstance(b, int) or b < 1 for b in tree) or math.prod(tree) != bins:
         raise AxisError(
             f"tree {tuple(tree)} does not divide {bins:,} bins: its branchings must be positive "
             "and multiply to the number of bins."

@@ -6,6 +6,7 @@ in a higher cell above it, and the edges that share the score's cell are compare
 one by one. Rounding inside the cell function can therefore never misplace a score.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -33,11 +34,16 @@ class BinLookup:
     def __init__(self, edges: Floats) -> None:
         self._inner = edges[1:-1]
         self._bins = len(edges) - 1
+        self._direct: CellFunction | None = None
+        self._comparisons = _MOST_COMPARISONS + 1
         low, high = float(edges[0]), float(edges[-1])
-        direct = _linear_cells(low, high, self._bins)
-        self._direct = direct if _is_exact(direct, edges) else None
-        if self._direct is None:
-            self._choose_table(low, high)
+        # Cells need a width that neither overflows nor underflows when divided.
+        if math.isfinite(high - low) and high - low > _MOST_CELLS * np.finfo(float).tiny:
+            direct = _linear_cells(low, high, self._bins)
+            if _is_exact(direct, edges):
+                self._direct = direct
+            else:
+                self._choose_table(low, high)
 
     def _choose_table(self, low: float, high: float) -> None:
         size = min(_MOST_CELLS, _CELLS_PER_EDGE * self._bins)
@@ -80,8 +86,7 @@ def _is_exact(cell: CellFunction, edges: Floats) -> bool:
 
 def _linear_cells(low: float, high: float, cells: int) -> CellFunction:
     """Cells of equal width; the last edge has a cell of its own."""
-    width = high - low
-    scale = cells / width if width > 0 else 0.0
+    scale = cells / (high - low)
 
     def cell(scores: Floats) -> Indices:
         index = np.empty(scores.shape, dtype=np.intp)

@@ -1,6 +1,6 @@
 """Numbers from pooled counts: each is a value with the bounds that binning allows."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,9 @@ from scipy.special import digamma
 
 from fedgauge.curves import pr_curve, roc_curve
 from fedgauge.distribution import ScoreDistribution, require_both_classes
+from fedgauge.lookup import Floats
+
+_ROUNDING: Final = 1e-13
 
 
 class Bounded(NamedTuple):
@@ -27,7 +30,7 @@ def roc_auc(distribution: ScoreDistribution, counts: NDArray[Any], *, tied: bool
     """
     negatives, positives = np.asarray(counts, dtype=np.float64)
     require_both_classes(negatives.sum(), positives.sum())
-    pairs = negatives.sum() * positives.sum()
+    pairs = float(negatives.sum() * positives.sum())
     below = np.cumsum(negatives) - negatives
     half = float(positives @ negatives) / (2 * pairs)
     middle = float(positives @ below) / pairs + half
@@ -47,25 +50,27 @@ def average_precision(
     negatives, positives = np.asarray(counts, dtype=np.float64)[:, ::-1]
     require_both_classes(negatives.sum(), positives.sum())
     found, wrong = np.cumsum(positives), np.cumsum(negatives)
-    area = pr_curve(distribution).path.area()
+    total = float(found[-1])
     if tied:
-        return Bounded(area, area, area)
+        exact = _ratio_sum(positives, found, found + wrong) / total
+        return Bounded(exact, exact, exact)
+    area = pr_curve(distribution).path.area()
     before = found - positives
-    total = found[-1]
     highest = _ratio_sum(positives, found, found + wrong - negatives) / total
     # In one bin with all its negatives ahead: sum over k = 1..p of (a + k) / (a + k + w),
     # a positives found before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
-    harmonic = digamma(found + wrong + 1.0) - digamma(before + wrong + 1.0)
-    lowest = float(np.sum(positives - wrong * harmonic)) / total
-    return _within(area, lowest, highest)
+    above, below = digamma(found + wrong + 1.0), digamma(before + wrong + 1.0)
+    lowest = float(np.sum(positives - wrong * (above - below))) / total
+    rounding = 4 * np.finfo(float).eps * float(wrong @ above) / total
+    return _within(area, float(min(lowest, highest) - rounding), float(highest))
 
 
-def _ratio_sum(weights: Any, top: Any, bottom: Any) -> float:
+def _ratio_sum(weights: Floats, top: Floats, bottom: Floats) -> float:
     used = weights > 0
     return float(np.sum(weights[used] * top[used] / bottom[used]))
 
 
 def _within(value: float, lowest: float, highest: float) -> Bounded:
-    # A smooth curve can leave the range by a hair; the range is what is certain.
-    lowest, highest = max(lowest, 0.0), min(highest, 1.0)
-    return Bounded(float(min(max(value, lowest), highest)), float(lowest), float(highest))
+    """The value moved into its range, and the range widened by what rounding may have cost."""
+    value = min(max(value, lowest), highest)
+    return Bounded(value, max(lowest - _ROUNDING, 0.0), min(highest + _ROUNDING, 1.0))

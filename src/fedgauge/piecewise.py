@@ -12,9 +12,10 @@ import numpy as np
 from fedgauge.lookup import Floats, Indices
 
 _BISECTIONS: Final = 60
+_GRADES: Final = 40
 _NUDGE: Final = 1e-6  # where a quotient is 0/0, look this far into the piece
 # Exact for the polynomials here (degree 5 with the Jacobian); a quotient is smooth on a piece.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _QUADRATURE: Final = (0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS)
 
 
@@ -52,7 +53,7 @@ class ParametricCurve:
 
     def locate(self, x: Floats, *, side: str) -> tuple[Indices, Floats]:
         """The piece and offset at which the curve reaches each x."""
-        starts = self.x[-1]
+        starts = np.maximum.accumulate(self.x[-1])
         if side == "end":  # the last parameter at which the abscissa is still x
             piece = np.searchsorted(starts, x, side="right") - 1
         else:
@@ -66,15 +67,20 @@ class ParametricCurve:
             low = value <= x if side == "end" else value < x
             below = np.where(low, middle, below)
             above = np.where(low, above, middle)
-        return piece, 0.5 * (below + above)
+        t = 0.5 * (below + above)
+        if side == "end":  # a flat end is reached before rounding lets a bisection see it
+            t = np.where(x >= horner(coefficients, self.width[piece]), self.width[piece], t)
+        return piece, t
 
     def area(self) -> float:
         """Integral of y over x."""
         nodes, weights = _QUADRATURE
-        piece = np.arange(len(self.width))[:, None]
-        t = nodes * self.width[:, None]
-        slope = horner(derivative(self.x)[:, piece], t)
-        return float(np.sum(self.ordinate(piece, t) * slope * weights * self.width[:, None]))
+        piece, begin, finish = self._smooth_parts(np.empty(0, dtype=np.intp), np.empty(0))
+        span = (finish - begin)[:, None]
+        t = begin[:, None] + nodes * span
+        pieces = piece[:, None]
+        slope = horner(derivative(self.x)[:, pieces], t)
+        return float(np.sum(self.ordinate(pieces, t) * slope * weights * span))
 
     def distance(self, starts: Floats, ends: Floats, left: Floats, right: Floats) -> float:
         """Integral over x of ``|y - line|`` for adjoining line segments.
@@ -83,15 +89,8 @@ class ParametricCurve:
         at the ends of segments and where it crosses the segment, so that on every part
         the integrand is smooth and of one sign.
         """
-        cuts, cut_t = self.locate(np.append(starts, ends[-1:]), side="end")
-        piece = np.concatenate([np.arange(len(self.width)), cuts])
-        begin = np.concatenate([np.zeros(len(self.width)), cut_t])
-        order = np.lexsort((begin, piece))
-        piece, begin = piece[order], begin[order]
-        last_of_piece = np.append(piece[1:] != piece[:-1], True)
-        finish = np.where(last_of_piece, self.width[piece], np.append(begin[1:], 0.0))
-        keep = finish > begin
-        piece, begin, finish = piece[keep], begin[keep], finish[keep]
+        knots = np.append(starts, ends[-1:])
+        piece, begin, finish = self._smooth_parts(*self.locate(knots, side="end"))
 
         middle = horner(self.x[:, piece], 0.5 * (begin + finish))
         segment = np.clip(np.searchsorted(starts, middle, side="right") - 1, 0, len(starts) - 1)
@@ -116,6 +115,37 @@ class ParametricCurve:
         error = self.ordinate(pieces, t) - (offset[None, :, None] + slope[None, :, None] * here)
         jacobian = horner(derivative(self.x)[:, pieces], t)
         return float(np.sum(np.abs(error) * jacobian * weights * span))
+
+    def _smooth_parts(self, cuts: Indices, offsets: Floats) -> tuple[Indices, Floats, Floats]:
+        """Piece, begin and finish of parts on which y is smooth, cut also where asked."""
+        whole = np.arange(len(self.width))
+        pieces, begins = [whole, cuts], [np.zeros(len(whole)), offsets]
+        if self.bottom is not None:
+            for piece, t in (self._graded_cuts(self.bottom), self._clip_cuts(self.bottom)):
+                pieces.append(piece)
+                begins.append(t)
+        piece, begin = np.concatenate(pieces), np.concatenate(begins)
+        order = np.lexsort((begin, piece))
+        piece, begin = piece[order], begin[order]
+        last_of_piece = np.append(piece[1:] != piece[:-1], True)
+        finish = np.where(last_of_piece, self.width[piece], np.append(begin[1:], 0.0))
+        keep = finish > begin
+        return piece[keep], begin[keep], finish[keep]
+
+    def _graded_cuts(self, bottom: Floats) -> tuple[Indices, Floats]:
+        """Cuts at halves of halves towards the start of pieces whose denominator grows fast.
+
+        Such a quotient has a pole close before the start. On each graded part the pole is
+        at least the part's length away, where the quadrature converges quickly.
+        """
+        grows = np.flatnonzero(horner(bottom, self.width) > 2.0 * bottom[-1])
+        halves = 0.5 ** np.arange(1, _GRADES + 1)
+        return np.repeat(grows, _GRADES), np.outer(self.width[grows], halves).ravel()
+
+    def _clip_cuts(self, bottom: Floats) -> tuple[Indices, Floats]:
+        """Cuts where the quotient reaches 1 and is clipped."""
+        cuts = _roots_within(self.top - bottom, np.zeros_like(self.width), self.width)
+        return np.tile(np.arange(len(self.width)), len(cuts)), cuts.ravel()
 
 
 def horner(coefficients: Floats, t: Floats) -> Floats:

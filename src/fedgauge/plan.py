@@ -1,6 +1,7 @@
 """The evaluation plan: a frozen, fully resolved, digestible statement of what is measured."""
 
 import hashlib
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+import numpy as np
 
 from fedgauge.axis import Axis, AxisSpec
 from fedgauge.errors import AxisError, PlanError
@@ -35,6 +37,16 @@ class BinaryTask(
     """
 
     positive: Label | None = None
+
+    def __post_init__(self) -> None:
+        positive: Any = self.positive
+        if isinstance(positive, np.generic):
+            positive = positive.item()
+        if not isinstance(positive, bool | int | float | str | None):
+            raise PlanError(f"positive must be one label, got {type(positive).__name__}.")
+        if isinstance(positive, float) and not math.isfinite(positive):
+            raise PlanError("positive must be a finite number, a truth value or text.")
+        msgspec.structs.force_setattr(self, "positive", positive)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -191,6 +203,8 @@ def _plan_errors(form: str) -> Iterator[None]:
         yield
     except AxisError as error:
         raise PlanError(str(error)) from None
+    except UnicodeDecodeError:
+        raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
     except msgspec.MsgspecError as error:
         raise PlanError(f"this is not a plan in {form}: {error}.") from None
 

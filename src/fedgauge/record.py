@@ -3,15 +3,14 @@
 import math
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
-import numpy as np
 
 from fedgauge.distribution import Aligned, Quantile
 from fedgauge.errors import FedgaugeError, RecordError
+from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
 from fedgauge.lookup import Floats
 from fedgauge.plan import EvaluationPlan, decode_axis, encode_axis
@@ -109,13 +108,15 @@ class Record(msgspec.Struct, frozen=True):
         return record
 
     def _check_counts(self) -> None:
-        bins = self.plan.axis.bins
-        for part in self.slices:
-            rows = part.counts
-            if len(rows) != 2 or any(len(row) != bins or min(row) < 0 for row in rows):
-                raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
-        if len(self.slices) != len(self.plan.task.slices):
+        if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
+        for part in self.slices:
+            try:
+                empty = not ScoreHistogram.from_counts(self.plan.axis, part.counts).sum()
+            except FedgaugeError:
+                empty = True
+            if empty:
+                raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
 
 
 class _Header(msgspec.Struct):
@@ -127,21 +128,20 @@ def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
     return ["inf" if math.isinf(t) else t for t in thresholds.tolist()]
 
 
-def thresholds_from_plain(thresholds: Sequence[Threshold]) -> Floats:
-    """The inverse of :func:`thresholds_to_plain`."""
-    return np.array(thresholds, dtype=np.float64)
-
-
 def write_whole(path: str | Path, data: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it."""
-    path = Path(path)
+    target = Path(path).resolve()  # through a link, to the file it names
+    if target.exists() and not target.is_file():
+        raise RecordError(f"cannot write {path}: it is not a file.")
+    if not target.parent.is_dir():
+        raise RecordError(f"cannot write {path}: make its folder first.")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)
             raise

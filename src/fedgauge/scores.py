@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import narwhals as nw
@@ -73,7 +74,13 @@ def read_batches(data: Data) -> Iterator[Examples]:
     if isinstance(data, Examples):
         yield data
     elif callable(data):
-        for chunk in data():
+        chunks = data()
+        if not isinstance(chunks, Iterable):
+            raise InputError(
+                f"the function of a client returned {type(chunks).__name__}. It must return "
+                "chunks, each (y_true, y_score) or Examples."
+            )
+        for chunk in chunks:
             yield chunk if isinstance(chunk, Examples) else _from_pair(chunk)
     else:
         yield _from_pair(data)
@@ -93,6 +100,11 @@ def _column(name: str, values: Any) -> NDArray[Any]:
     """A flat array of the values, without a copy where that is possible."""
     if isinstance(values, pa.Array):
         values = pa.chunked_array([values])
+    if isinstance(values, pa.ChunkedArray) and pa.types.is_dictionary(values.type):
+        # ChunkedArray.to_numpy gives a null the last value of the dictionary (pyarrow 26).
+        values = values.cast(values.type.value_type)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} has masked rows. Drop them: array.compressed().")
     if not isinstance(values, np.ndarray):
         native = nw.from_native(values, allow_series=True, pass_through=True)
         if isinstance(native, nw.DataFrame | nw.LazyFrame):
@@ -114,10 +126,10 @@ def _floats(scores: NDArray[Any]) -> Floats:
     if scores.dtype.kind in "fiub":
         return scores.astype(np.float64, copy=False)
     if scores.dtype.kind == "O":
-        missing = np.array([value is None for value in scores], dtype=bool)
         try:
-            return np.where(missing, np.nan, scores).astype(np.float64)
-        except (TypeError, ValueError):
+            valid = pa.array(scores, from_pandas=True).is_valid().to_numpy(zero_copy_only=False)
+            return np.where(valid, scores, np.nan).astype(np.float64)
+        except (TypeError, ValueError, OverflowError, pa.ArrowException):
             pass
     raise InputError("y_score holds values that are not numbers. Convert the column to floats.")
 
@@ -175,7 +187,7 @@ class LabelReader:
     def complaint(self) -> str:
         """What is wrong with unusable labels and how to mend it."""
         if self._positive is None:
-            return "are neither bool nor 0/1. Name the positive label with positive=..."
+            return "are neither bool nor 0/1. Name the positive label (positive=...)"
         return "are a third value beside the positive label and one other. Recode them"
 
 
@@ -183,20 +195,30 @@ def _encode(labels: Labels) -> tuple[NDArray[Any], list[float | str]]:
     """Codes of the labels (-1 where missing) and the meaning of each code."""
     try:
         encoded = pa.array(labels, from_pandas=True).dictionary_encode()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         # The reason would quote a label.
         raise InputError("y_true mixes kinds of values, or holds none usable as labels.") from None
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, [_meaning(value) for value in encoded.dictionary.to_pylist()]
+    values = encoded.dictionary.to_pylist()
+    if None in values:  # a column of nothing but nulls
+        return np.full(len(labels), -1), []
+    meanings = [_meaning(value) for value in values]
+    nan = [code for code, meaning in enumerate(meanings) if meaning != meaning]
+    return np.where(np.isin(codes, nan), -1, codes), meanings
 
 
 def _meaning(label: Any) -> float | str:
+    if isinstance(label, np.generic):
+        label = label.item()
     if isinstance(label, str):
         word = label.strip()
         if word.casefold() in ("true", "false"):
             return float(word.casefold() == "true")
         try:
-            return float(word)
+            number = float(word)
+            return int(word) if abs(number) >= 2**53 and word.lstrip("+-").isdigit() else number
         except ValueError:
             return word
-    return float(label)
+    if isinstance(label, bool | int | float | Decimal):
+        return label if isinstance(label, int) else float(label)
+    raise InputError("labels must be numbers, truth values or text. Recode the label column.")

@@ -11,7 +11,7 @@ CROWDED = np.array([0.0, *(0.3 + np.arange(50) * 2.0**-52), 1.0])
 EDGES = {
     "dyadic": (np.arange(65) / 64, "direct"),
     "one bin": (np.array([-2.0, 5.0]), "direct"),
-    "one value": (np.array([0.7, 0.7]), "direct"),
+    "one value": (np.array([0.7, 0.7]), "search"),
     "decimal": (np.arange(101) / 100, "table"),
     "shifted": (Axis.uniform(30, -1.7, 2.9).edges, "table"),
     "logit": (Axis.logit(512).edges, "table"),

@@ -1,5 +1,6 @@
 """Everything in one process: the sum is taken here, so nothing is protected on the way."""
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -7,7 +8,7 @@ from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, Estimator
 from fedgauge.errors import InputError, PlanError, located
 from fedgauge.evaluation import Evaluation
-from fedgauge.files import ScoreTable
+from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.plan import BinaryTask, EvaluationPlan
 from fedgauge.privacy import Cohort, SecureAggregation
@@ -65,10 +66,9 @@ def evaluate(
     >>> evaluate(clients).roc_auc
     Estimate(0.8889, bounds 0.8889..0.8889)
     """
+    _check_kinds(plan, privacy, axis, cohort, estimator)
     if plan is None:
-        chosen = Axis.uniform(AUTO_BINS) if isinstance(axis, str) else axis
-        if isinstance(axis, str) and axis != "auto":
-            raise PlanError(f"axis must be 'auto' or an Axis, got {axis!r}.")
+        chosen = axis if isinstance(axis, Axis) else Axis.uniform(AUTO_BINS)
         task = BinaryTask(positive)
     else:
         _refuse_shortcuts(privacy, axis, tree, cohort, positive)
@@ -86,11 +86,24 @@ def evaluate(
         )
     if count < plan.cohort.min_survivors:
         raise PlanError(
-            f"{count} clients took part and the plan needs {plan.cohort.min_survivors}. "
+            f"the plan needs {plan.cohort.min_survivors} clients and {count} took part. "
             "Add clients or lower cohort.min_survivors."
         )
     statement = plan.privacy.statement(plan.cohort, claim="simulated")
     return Evaluation(plan, statement, total.counts, clients=count, estimator=estimator)
+
+
+def _check_kinds(plan: Any, privacy: Any, axis: Any, cohort: Any, estimator: Any) -> None:
+    for name, value, fits, wanted in (
+        ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
+        ("privacy", privacy, isinstance(privacy, SecureAggregation), "SecureAggregation()"),
+        ("axis", axis, isinstance(axis, Axis) or axis == "auto", "'auto' or an Axis"),
+        ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
+        ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),
+    ):
+        if not fits:
+            got = repr(value) if isinstance(value, str) else type(value).__name__
+            raise PlanError(f"{name} must be {wanted}, got {got}.")
 
 
 def _refuse_shortcuts(
@@ -121,7 +134,10 @@ def _branchings(tree: Tree, axis: Axis) -> tuple[int, ...]:
                 f"tree must be 'auto', 'flat' or branchings such as (16, 16), got {tree!r}."
             )
         return (axis.bins,)
-    return tuple(tree)
+    try:
+        return tuple(operator.index(branching) for branching in tree)
+    except TypeError:
+        raise PlanError("the branchings of a tree must be whole numbers.") from None
 
 
 def _add_up(
@@ -132,7 +148,8 @@ def _add_up(
         return _add_up_table(clients, axis, positive)
     total, count = ScoreHistogram(axis), 0
     for name, data in clients.items() if isinstance(clients, Mapping) else _pairs(clients):
-        with located(f"client {name!r}"):
+        place = f"client {name!r}"
+        with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
             total.update_batches(read_batches(data), positive=positive)
         count += 1
     if not count:
@@ -152,12 +169,14 @@ def _add_up_table(
             yield batch
 
     total = ScoreHistogram(axis)
-    total.update_batches(examples(), positive=positive)
+    with located(str(table)):
+        total.update_batches(examples(), positive=positive)
     return total, len(names)
 
 
 def _pairs(clients: Iterable[Any]) -> Iterator[tuple[str, Data]]:
-    for item in clients:
+    items = clients if isinstance(clients, Iterable) else (None,)
+    for item in items:
         if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], str):
             raise InputError(
                 "clients must be a mapping, or an iterable of (name, data): "

@@ -1,5 +1,7 @@
 """Who must take part before anything is released."""
 
+from numbers import Integral
+
 import msgspec
 
 from fedgauge.errors import PlanError
@@ -21,6 +23,11 @@ class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_colluding: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("min_survivors", "max_colluding"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise PlanError(f"{name} must be a whole number, got {type(value).__name__}.")
+            msgspec.structs.force_setattr(self, name, int(value))
         if self.min_survivors < 1:
             raise PlanError(f"min_survivors must be at least 1, got {self.min_survivors}.")
         if self.max_colluding < 0:

@@ -103,6 +103,7 @@ def _legend(figure: Figure, axes: Axes, where: Literal["lower right", "best"]) -
 
 def _save(figure: Figure, path: Path) -> Path:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format="png")
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror}.") from None

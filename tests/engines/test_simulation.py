@@ -1,0 +1,423 @@
+"""`evaluate` in one process: every way to hand over clients, and what is refused."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import fedgauge as fg
+
+SITES = {"site-a": 900, "site-b": 500, "site-c": 40}
+
+
+def make_clients(seed=4):
+    rng = np.random.default_rng(seed)
+    clients = {}
+    for name, rows in SITES.items():
+        labels = rng.integers(0, 2, rows)
+        clients[name] = labels, np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
+    return clients
+
+
+@pytest.fixture
+def clients():
+    return make_clients()
+
+
+@pytest.fixture
+def result(clients):
+    return fg.evaluate(clients)
+
+
+def pool(clients):
+    return tuple(np.concatenate(column) for column in zip(*clients.values(), strict=True))
+
+
+def streamed(labels, scores, *, wrap=lambda labels, scores: (labels, scores)):
+    def chunks():
+        for start in range(0, len(labels), 128):
+            yield wrap(labels[start : start + 128], scores[start : start + 128])
+
+    return chunks
+
+
+FORMS = {
+    "pairs": lambda clients: list(clients.items()),
+    "generator": lambda clients: iter(clients.items()),
+    "lists": lambda clients: {n: (y.tolist(), p.tolist()) for n, (y, p) in clients.items()},
+    "bool labels": lambda clients: {n: (y == 1, p) for n, (y, p) in clients.items()},
+    "examples": lambda clients: {n: fg.Examples(*data) for n, data in clients.items()},
+    "stream of pairs": lambda clients: {n: streamed(*data) for n, data in clients.items()},
+    "stream of examples": lambda clients: {
+        n: streamed(*data, wrap=fg.Examples) for n, data in clients.items()
+    },
+    "pandas": lambda clients: {n: (pd.Series(y), pd.Series(p)) for n, (y, p) in clients.items()},
+    "polars": lambda clients: {n: (pl.Series(y), pl.Series(p)) for n, (y, p) in clients.items()},
+    "arrow": lambda clients: {n: (pa.array(y), pa.array(p)) for n, (y, p) in clients.items()},
+    "read-only": lambda clients: {n: freeze(*data) for n, data in clients.items()},
+}
+
+
+def freeze(*arrays):
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_forms_of_clients_agree(clients, result, form):
+    found = fg.evaluate(form(clients))
+    assert found.record == result.record
+    assert found.clients == 3
+
+
+def test_score_files(clients, result, tmp_path):
+    files = {}
+    for name, (labels, scores) in clients.items():
+        pq.write_table(pa.table({"y": labels, "p": scores}), tmp_path / f"{name}.parquet")
+        files[name] = fg.ScoreFile(tmp_path / f"{name}.parquet", label="y", score="p")
+    assert fg.evaluate(files).record == result.record
+
+
+def test_score_table(clients, result, tmp_path):
+    labels, scores = pool(clients)
+    site = np.repeat(list(SITES), list(SITES.values()))
+    pq.write_table(pa.table({"y": labels, "p": scores, "site": site}), tmp_path / "all.parquet")
+    table = fg.ScoreTable([tmp_path / "all.parquet"], client="site", label="y", score="p")
+    assert fg.evaluate(table).record == result.record
+
+
+def test_auc_is_that_of_pooled_data(clients, result):
+    low, high = result.roc_auc.bounds
+    assert low <= roc_auc_score(*pool(clients)) <= high
+    assert high - low < 1e-3
+
+
+def test_stream_may_be_read_again(clients):
+    streams = {name: streamed(*data) for name, data in clients.items()}
+    assert fg.evaluate(streams).record == fg.evaluate(streams).record
+
+
+def test_large_client_counts_like_its_chunks():
+    rng = np.random.default_rng(8)
+    scores = rng.random(1_200_000)
+    labels = (rng.random(scores.size) < scores).astype(np.int64)
+    whole = fg.evaluate({"a": (labels, scores)})
+    assert whole.negatives + whole.positives == scores.size
+    assert whole.positives == labels.sum()
+    assert fg.evaluate({"a": streamed(labels, scores)}).record == whole.record
+
+
+@pytest.mark.parametrize("sites", [1, 2, 17, 1440])
+def test_split_over_clients_changes_no_number(clients, result, sites):
+    labels, scores = pool(clients)
+    order = np.random.default_rng(sites).permutation(len(labels))
+    split = fg.evaluate(
+        (f"site-{i}", (labels[rows], scores[rows]))
+        for i, rows in enumerate(np.array_split(order, sites))
+    )
+    assert split.record.slices == result.record.slices
+    assert split.clients == sites
+
+
+def test_inputs_stay_as_they_were(clients):
+    fg.evaluate(clients, axis=fg.Axis.uniform(16, 0.2, 0.8, outside="clip"))
+    for name, (labels, scores) in make_clients().items():
+        np.testing.assert_array_equal(clients[name][0], labels)
+        np.testing.assert_array_equal(clients[name][1], scores)
+    assert list(clients) == list(SITES)
+
+
+def peak_memory(clients):
+    def generated():
+        rng = np.random.default_rng(0)
+        for i in range(clients):
+            scores = rng.random(200)
+            yield f"site-{i}", (scores > 0.5, scores)
+
+    tracemalloc.start()
+    try:
+        fg.evaluate(generated(), axis=fg.Axis.uniform(64))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_number_of_clients():
+    peak_memory(200)  # whatever is loaded or cached once
+    assert peak_memory(5_000) < 1.5 * peak_memory(200)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_client_with_one_class(clients, label):
+    clients["site-d"] = [label] * 30, np.linspace(0, 1, 30)
+    labels, scores = pool(clients)
+    low, high = fg.evaluate(clients).roc_auc.bounds
+    assert low <= roc_auc_score(labels, scores) <= high
+
+
+def test_classes_at_different_clients_only():
+    found = fg.evaluate({"well": ([0, 0], [0.1, 0.4]), "ill": ([1, 1], [0.3, 0.9])})
+    assert found.roc_auc.value == pytest.approx(0.75)
+
+
+EMPTY = {
+    "pair": ([], []),
+    "arrays": (np.array([], np.int64), np.array([])),
+    "examples": fg.Examples([], []),
+    "stream": lambda: [],
+    "stream of empty chunks": lambda: [([], []), ([], [])],
+}
+
+
+@pytest.mark.parametrize("data", EMPTY.values(), ids=EMPTY.keys())
+def test_client_without_examples_is_named(clients, data):
+    clients["site-d"] = data
+    with pytest.raises(fg.InputError, match=r"'site-d'.*no examples\. Leave this client out"):
+        fg.evaluate(clients)
+
+
+def test_empty_chunks_do_no_harm(clients, result):
+    labels, scores = clients["site-a"]
+    clients["site-a"] = lambda: [([], []), (labels, scores), fg.Examples([], [])]
+    assert fg.evaluate(clients).record == result.record
+
+
+@pytest.mark.parametrize("nobody", [{}, [], iter(())])
+def test_no_clients(nobody):
+    with pytest.raises(fg.InputError, match="no clients"):
+        fg.evaluate(nobody)
+
+
+@pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Aligned("linear"), fg.Quantile(16)])
+def test_all_scores_equal(estimator):
+    found = fg.evaluate({"a": ([0, 1, 0], [0.5] * 3), "b": ([1], [0.5])}, estimator=estimator)
+    assert found.roc_auc.value == pytest.approx(0.5)
+    assert found.roc_auc.bounds == (0.0, 1.0)
+    assert found.roc_curve()(0.25) == pytest.approx(0.25)
+    assert len(str(found).splitlines()) == 5
+
+
+def test_all_scores_equal_and_known():
+    found = fg.evaluate({"a": ([0, 1, 0], [0.5] * 3)}, axis=fg.Axis.from_values([0.5]))
+    assert found.roc_auc.bounds == (0.5, 0.5)
+    assert found.average_precision.bounds == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize(("label", "missing"), [(0, "positive"), (1, "negative")])
+def test_one_class_everywhere(label, missing):
+    found = fg.evaluate({"a": ([label] * 3, [0.1, 0.2, 0.3]), "b": ([label], [0.4])})
+    assert found.negatives + found.positives == 4
+    for ask in (
+        lambda: found.roc_auc,
+        lambda: found.average_precision,
+        found.roc_curve,
+        found.pr_curve,
+    ):
+        with pytest.raises(fg.UndefinedMetric, match=f"no client has a {missing} example"):
+            ask()
+    lines = str(found).splitlines()
+    assert len(lines) == 5
+    assert f"no client has a {missing} example" in str(found)
+
+
+WRONG_CLIENTS = {
+    "path": "scores.csv",
+    "one pair": ([0, 1], [0.1, 0.9]),
+    "pairs without names": [([0, 1], [0.1, 0.9])],
+    "three parts": [("a", [0, 1], [0.1, 0.9])],
+    "numbers": [1, 2],
+    "data frame": pd.DataFrame({"y": [0, 1], "p": [0.1, 0.9]}),
+    "array": np.zeros((3, 2)),
+    "none": None,
+    "number": 5,
+    "examples": fg.Examples([0, 1], [0.1, 0.9]),
+    "histogram": fg.ScoreHistogram(fg.Axis.uniform(4)),
+    "stream": lambda: [([0, 1], [0.1, 0.9])],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_CLIENTS.values(), ids=WRONG_CLIENTS.keys())
+def test_clients_of_another_shape(wrong):
+    with pytest.raises(fg.InputError, match="clients must be a mapping, or an iterable of"):
+        fg.evaluate(wrong)
+
+
+def test_score_file_that_is_not_named(tmp_path):
+    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9]}), tmp_path / "s.parquet")
+    file = fg.ScoreFile(tmp_path / "s.parquet", label="y", score="p")
+    with pytest.raises(fg.InputError, match="clients must be a mapping"):
+        fg.evaluate(file)
+
+
+WRONG_DATA = {
+    "list of two": ([[0, 1], [0.1, 0.9]], "got list of 2"),
+    "three parts": (([0], [0.1], [1]), "got tuple of 3"),
+    "path": ("s.csv", "got str"),
+    "number": (3, "got int"),
+    "none": (None, "got NoneType"),
+    "generator": (iter([([0], [0.1])]), "got list_iterator"),
+    "stream of numbers": (lambda: [1, 2], "got int"),
+    "stream of nothing": (lambda: None, "NoneType"),
+    "stream without list": (lambda: 5, "int"),
+    "lengths": (([0, 1, 1], [0.1, 0.9]), "y_true has 3 rows and y_score 2"),
+    "two columns": (([0, 1], [[0.1, 0.9], [0.2, 0.8]]), "y_score has 2 dimensions"),
+    "text scores": (([0, 1], ["0.987654321", "SECRET123"]), "not numbers"),
+    "missing score": (([0, 1], [0.5, None]), "1 of 2 scores are missing"),
+    "infinite score": (([0, 1], [0.5, np.inf]), "1 of 2 scores are missing, NaN or infinite"),
+    "score outside": (([0, 1], [0.5, 1.987654321]), r"1 of 2 scores lie outside the axis \[0, 1\]"),
+    "text labels": ((["no", "SECRET123"], [0.1, 0.9]), "2 of 2 labels are neither bool nor 0/1"),
+    "missing labels": (([None, None], [0.1, 0.9]), "2 of 2 labels are missing"),
+    "missing label": (([0, None, 1], [0.1, 0.9, 0.4]), "1 of 3 labels are missing"),
+    "dates": ((np.array(["2020-01-01"], "M8[D]"), [0.1]), "label"),
+}
+
+
+@pytest.mark.parametrize(("data", "told"), WRONG_DATA.values(), ids=WRONG_DATA.keys())
+def test_wrong_data_names_the_client_and_shows_no_value(clients, data, told):
+    clients["site-d"] = data
+    with pytest.raises(fg.InputError, match=told) as caught:
+        fg.evaluate(clients)
+    error = caught.value
+    assert "client 'site-d'" in str(error)
+    assert "SECRET123" not in str(error)
+    assert "987654321" not in str(error)
+    assert error.__cause__ is None
+    assert error.__suppress_context__
+
+
+def test_errors_inside_a_stream_come_through():
+    def broken():
+        yield [0, 1], [0.1, 0.9]
+        raise ConnectionError("the database went away")
+
+    with pytest.raises(ConnectionError, match="went away"):
+        fg.evaluate({"a": broken})
+
+
+def make_plan(**options):
+    options = {"axis": fg.Axis.uniform(64), "cohort": fg.Cohort(min_survivors=3)} | options
+    return fg.EvaluationPlan.for_histogram(**options)
+
+
+def test_plan_says_it_all(clients):
+    plan = make_plan(tree=(8, 8), task=fg.BinaryTask(positive=0))
+    found = fg.evaluate(clients, plan)
+    assert found.plan is plan
+    labels, _ = pool(clients)
+    assert found.positives == np.count_nonzero(labels == 0)
+
+
+def test_plan_and_shortcuts_agree(clients):
+    found = fg.evaluate(clients, axis=fg.Axis.uniform(64), tree=(8, 8))
+    assert found.record == fg.evaluate(clients, make_plan(tree=(8, 8))).record
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("axis", fg.Axis.uniform(64)),
+        ("tree", "flat"),
+        ("tree", (8, 8)),
+        ("cohort", fg.Cohort()),
+        ("positive", 1),
+        ("positive", 0),
+        ("positive", False),
+    ],
+)
+def test_plan_with_a_shortcut_is_refused(clients, name, value):
+    with pytest.raises(fg.PlanError, match=f"a plan already says {name}") as caught:
+        fg.evaluate(clients, make_plan(), **{name: value})
+    assert "not both" in str(caught.value)
+
+
+def test_plan_with_shortcuts_names_all_of_them(clients):
+    with pytest.raises(fg.PlanError, match="says axis, cohort, positive"):
+        fg.evaluate(
+            clients, make_plan(), axis=fg.Axis.uniform(8), cohort=fg.Cohort(), positive="yes"
+        )
+
+
+def test_estimator_goes_with_a_plan(clients):
+    found = fg.evaluate(clients, make_plan(), estimator=fg.Quantile(32))
+    assert found.estimator == fg.Quantile(32)
+
+
+@pytest.mark.parametrize("needed", [4, 100])
+def test_too_few_clients_for_the_plan(clients, needed):
+    cohort = fg.Cohort(min_survivors=needed)
+    for options in ({"plan": make_plan(cohort=cohort)}, {"cohort": cohort}):
+        with pytest.raises(fg.PlanError, match=f"the plan needs {needed} clients and 3 took part"):
+            fg.evaluate(clients, **options)
+
+
+def test_default_cohort_is_everybody(result):
+    assert result.plan.cohort == fg.Cohort(min_survivors=3, max_colluding=1)
+
+
+def test_default_axis_is_public(result):
+    assert result.plan.axis == fg.Axis.uniform(4096)
+    assert result.plan.tree == (4096,)
+    other = {name: (labels, scores**4) for name, (labels, scores) in make_clients(9).items()}
+    assert fg.evaluate(other).plan == result.plan
+
+
+@pytest.mark.parametrize("tree", [(4096,), (64, 64), (16, 16, 16), (2,) * 12])
+def test_tree_changes_the_plan_and_no_number(clients, result, tree):
+    found = fg.evaluate(clients, tree=tree)
+    assert found.plan.tree == tree
+    assert found.record.slices == result.record.slices
+
+
+@pytest.mark.parametrize("tree", ["auto", "flat"])
+def test_named_trees_are_flat(clients, result, tree):
+    assert fg.evaluate(clients, tree=tree).record == result.record
+
+
+@pytest.mark.parametrize("tree", [(16, 16), (4096, 2), (0,), (-4096, -1), "deep"])
+def test_wrong_trees(clients, tree):
+    with pytest.raises(fg.PlanError, match="tree"):
+        fg.evaluate(clients, tree=tree)
+
+
+def test_wrong_name_of_an_axis(clients):
+    with pytest.raises(fg.PlanError, match="axis must be 'auto' or an Axis, got 'logit'"):
+        fg.evaluate(clients, axis="logit")
+
+
+def test_privacy_statement(result):
+    privacy = result.privacy
+    assert privacy.model == "secure-aggregation"
+    assert privacy.claim == "simulated"
+    assert privacy.cohort == result.plan.cohort
+    assert privacy.public_inputs == ()
+    assert (privacy.epsilon, privacy.delta) == (None, None)
+    assert (privacy.unit, privacy.neighbours) == (None, None)
+
+
+@pytest.mark.parametrize(("positive", "expected"), [("yes", 2), ("no", 1)])
+def test_positive_label_text(positive, expected):
+    clients = {"a": (["yes", "no"], [0.9, 0.2]), "b": (["yes"], [0.7])}
+    found = fg.evaluate(clients, positive=positive)
+    assert found.positives == expected
+    assert found.plan.task.positive == positive
+    assert found.roc_auc.value == (1.0 if positive == "yes" else 0.0)
+
+
+def test_swapped_positive_label_mirrors_the_auc(clients, result):
+    mirrored = fg.evaluate(clients, positive=0)
+    low, high = mirrored.roc_auc.bounds
+    assert result.roc_auc.bounds == pytest.approx((1 - high, 1 - low))
+
+
+def test_verdict_has_five_lines(result):
+    lines = str(result).splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("3 clients, 1,440 examples, ")
+    assert f"{result.roc_auc.value:.4f}" in lines[1]
+    assert "simulated" in lines[3]

@@ -1,0 +1,49 @@
+"""Area Error on real scores against the figures of a paper's published code."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data"
+
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real scores are not at {DATA}")
+
+
+def load_benchmark(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def cells():
+    benchmark = load_benchmark("area_error")
+    peer = benchmark.peer_figures(DATA)
+    return [(cell, peer[cell], errors) for cell, errors in benchmark.cells(DATA)]
+
+
+def test_every_cell_is_compared(cells):
+    assert len(cells) == 16
+
+
+def test_aligned_beats_the_peer_in_every_cell(cells):
+    for cell, (roc, pr), errors in cells:
+        assert errors["Aligned"][0] <= roc / 2.5, cell
+        assert errors["Aligned"][1] < pr, cell
+
+
+def test_quantile_with_the_peers_early_stop_gives_the_peers_figures(cells):
+    # What remains is its evaluation: 10,000 thresholds joined by lines.
+    for cell, (roc, pr), errors in cells:
+        assert errors["as the peer"][0] == pytest.approx(roc, rel=0.2), cell
+        assert errors["as the peer"][1] == pytest.approx(pr, rel=0.1), cell
+
+
+def test_exact_quantiles_are_no_better_than_aligned(cells):
+    for cell, _, errors in cells:
+        assert errors["Aligned"][0] < errors["exact quantiles"][0], cell

@@ -1,0 +1,455 @@
+"""The cases of scikit-learn's own ranking tests that a pooled evaluation must agree with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu
+from sklearn import metrics as sk
+
+import fedgauge as fg
+from fedgauge import Axis, UndefinedMetric
+
+
+@dataclass
+class Measured:
+    roc: fg.RocCurve
+    pr: fg.PrCurve
+    auc: float
+    ap: float
+
+
+def from_pooled(labels, scores):
+    """The exact curves and the areas under them."""
+    roc, pr = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)
+    auc = np.trapezoid(roc.tpr, roc.fpr)
+    return Measured(roc, pr, auc, -np.sum(np.diff(pr.recall) * pr.precision[:-1]))
+
+
+def from_clients(labels, scores):
+    """The same through counts of three clients on an axis of all scores."""
+    parts = np.arange(len(labels)) % min(3, len(labels))
+    clients = {
+        f"site-{part}": (np.asarray(labels)[parts == part], np.asarray(scores)[parts == part])
+        for part in np.unique(parts)
+    }
+    result = fg.evaluate(clients, axis=Axis.from_values(scores))
+    auc, ap = result.roc_auc, result.average_precision
+    assert auc.bounds == (auc.value, auc.value)
+    assert ap.bounds == (ap.value, ap.value)
+    return Measured(result.roc_curve(), result.pr_curve(), auc.value, ap.value)
+
+
+ways = pytest.mark.parametrize("measure", [from_pooled, from_clients])
+
+
+# A model that is neither good nor useless: labels, probabilities and hard decisions.
+LABELS = np.tile([0, 1], 50)
+PROBABILITIES = np.random.default_rng(37).beta(2 + LABELS, 3 - LABELS)
+DECISIONS = (PROBABILITIES > 0.5).astype(int)
+
+
+def draw(name):
+    rng = np.random.default_rng(len(name))
+    labels = np.repeat([0, 1], [70, 50])[rng.permutation(120)]
+    if name == "probabilities":
+        return LABELS, PROBABILITIES
+    if name == "hard decisions":
+        return LABELS, DECISIONS
+    if name == "three scores":
+        return labels, rng.integers(0, 3, 120)
+    if name == "no signal":
+        return labels, rng.uniform(size=120)
+    if name == "one decimal":
+        return labels, np.round(rng.beta(2 + labels, 3 - labels), 1)
+    if name == "margins":
+        return labels, rng.normal(labels, 1.5) * 10
+    if name == "tiny scores":
+        return labels, 1e-6 * rng.beta(2 + labels, 3 - labels)
+    if name == "neighbouring floats":
+        return labels, 0.5 + np.spacing(0.5) * rng.integers(0, 5, 120)
+    if name == "rare positives":
+        labels = (np.arange(120) % 60 == 0).astype(int)
+        return labels, rng.beta(1 + labels, 5)
+    if name == "one positive":
+        return (np.arange(120) == 60).astype(int), rng.uniform(size=120)
+    return (np.arange(120) != 60).astype(int), rng.uniform(size=120)
+
+
+DATA = [
+    "probabilities",
+    "hard decisions",
+    "three scores",
+    "no signal",
+    "one decimal",
+    "margins",
+    "tiny scores",
+    "neighbouring floats",
+    "rare positives",
+    "one positive",
+    "one negative",
+]
+data = pytest.mark.parametrize("name", DATA)
+
+# labels, scores, fpr, tpr, AUC, precision, recall, AP
+TOYS = {
+    "right": ([0, 1], [0, 1], [0, 0, 1], [0, 1, 1], 1, [0.5, 1, 1], [1, 1, 0], 1),
+    "right, other order": ([1, 0], [1, 0], [0, 0, 1], [0, 1, 1], 1, [0.5, 1, 1], [1, 1, 0], 1),
+    "wrong": ([0, 1], [1, 0], [0, 1, 1], [0, 0, 1], 0, [0.5, 0, 1], [1, 0, 0], 0.5),
+    "tied at one": ([1, 0], [1, 1], [0, 1], [0, 1], 0.5, [0.5, 1], [1, 0], 0.5),
+    "tied between": ([1, 0], [0.5, 0.5], [0, 1], [0, 1], 0.5, [0.5, 1], [1, 0], 0.5),
+    "textbook": (
+        [0, 0, 1, 1],
+        [0.1, 0.4, 0.35, 0.8],
+        [0, 0, 0.5, 0.5, 1],
+        [0, 0.5, 0.5, 1, 1],
+        0.75,
+        [0.5, 2 / 3, 0.5, 1, 1],
+        [1, 1, 0.5, 0.5, 0],
+        (1 + 2 / 3) / 2,
+    ),
+    "positives tied with one negative": (
+        [0, 0, 1, 1],
+        [0.1, 0.5, 0.5, 0.5],
+        [0, 0.5, 1],
+        [0, 1, 1],
+        0.75,
+        [0.5, 2 / 3, 1],
+        [1, 1, 0],
+        2 / 3,
+    ),
+    "negative on top": (
+        [0, 1, 0],
+        [1.0, 0.5, 0.0],
+        [0, 0.5, 0.5, 1],
+        [0, 0, 1, 1],
+        0.5,
+        [1 / 3, 0.5, 0, 1],
+        [1, 1, 0, 0],
+        0.5,
+    ),
+}
+
+
+@ways
+@pytest.mark.parametrize("toy", TOYS)
+def test_toy_cases_have_known_answers(measure, toy):
+    labels, scores, fpr, tpr, auc, precision, recall, ap = TOYS[toy]
+    found = measure(labels, scores)
+    np.testing.assert_allclose(found.roc.fpr, fpr, atol=1e-15)
+    np.testing.assert_allclose(found.roc.tpr, tpr, atol=1e-15)
+    np.testing.assert_allclose(found.pr.precision, precision, atol=1e-15)
+    np.testing.assert_allclose(found.pr.recall, recall, atol=1e-15)
+    assert found.auc == pytest.approx(auc, abs=1e-15)
+    assert found.ap == pytest.approx(ap, abs=1e-15)
+
+
+@ways
+@data
+def test_roc_curve_is_scikit_learns(measure, name):
+    labels, scores = draw(name)
+    expected = sk.roc_curve(labels, scores, drop_intermediate=False)
+    for found, wanted in zip(measure(labels, scores).roc, expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@ways
+@data
+def test_pr_curve_is_scikit_learns(measure, name):
+    labels, scores = draw(name)
+    expected = sk.precision_recall_curve(labels, scores)
+    for found, wanted in zip(measure(labels, scores).pr, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15)
+
+
+@ways
+@data
+def test_areas_are_scikit_learns(measure, name):
+    labels, scores = draw(name)
+    found = measure(labels, scores)
+    assert found.auc == pytest.approx(sk.roc_auc_score(labels, scores), abs=1e-13)
+    assert found.ap == pytest.approx(sk.average_precision_score(labels, scores), abs=1e-13)
+
+
+@data
+@pytest.mark.parametrize("bins", [1, 2, 7, 64, 1000])
+def test_bounds_on_a_uniform_axis_hold_scikit_learns_areas(name, bins):
+    labels, scores = draw(name)
+    axis = Axis.uniform(bins, float(np.min(scores)) - 1e-3, float(np.max(scores)) + 1e-3)
+    result = fg.evaluate({"a": (labels, scores)}, axis=axis)
+    for found, value in (
+        (result.roc_auc, sk.roc_auc_score(labels, scores)),
+        (result.average_precision, sk.average_precision_score(labels, scores)),
+    ):
+        low, high = found.bounds
+        assert low - 1e-13 <= value <= high + 1e-13
+        assert low <= found.value <= high
+
+
+@data
+def test_bounds_close_in_as_bins_multiply(name):
+    labels, scores = draw(name)
+    low, high = float(np.min(scores)) - 1e-3, float(np.max(scores)) + 1e-3
+    widths = []
+    for bins in (1, 4, 64, 1024):
+        result = fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(bins, low, high))
+        widths.append(np.ptp(result.roc_auc.bounds))
+    assert np.all(np.diff(widths) <= 1e-14)
+    assert widths[0] == pytest.approx(1)
+
+
+@ways
+@data
+def test_thresholds_belong_to_their_rates(measure, name):
+    labels, scores = draw(name)
+    roc = measure(labels, scores).roc
+    for fpr, tpr, threshold in zip(*roc, strict=True):
+        assert fpr == np.mean(scores[labels == 0] >= threshold)
+        assert tpr == np.mean(scores[labels == 1] >= threshold)
+
+
+@ways
+@data
+def test_end_points(measure, name):
+    labels, scores = draw(name)
+    found = measure(labels, scores)
+    assert (found.roc.fpr[0], found.roc.tpr[0], found.roc.thresholds[0]) == (0, 0, np.inf)
+    assert (found.roc.fpr[-1], found.roc.tpr[-1]) == (1, 1)
+    assert found.roc.thresholds[-1] == np.min(scores)
+    assert (found.pr.recall[0], found.pr.precision[0]) == (1, pytest.approx(np.mean(labels)))
+    assert (found.pr.recall[-1], found.pr.precision[-1]) == (0, 1)
+
+
+@ways
+@data
+def test_rates_rise_along_the_knots(measure, name):
+    roc = measure(*draw(name)).roc
+    assert np.all(np.diff(roc.fpr) >= 0)
+    assert np.all(np.diff(roc.tpr) >= 0)
+    assert np.all(np.diff(roc.fpr + roc.tpr) > 0)
+
+
+@ways
+@pytest.mark.parametrize("constant", [0.0, 0.25, 1.0, -3.0])
+def test_a_constant_score_is_chance_and_base_rate(measure, constant):
+    labels = np.zeros(100, dtype=int)
+    labels[::4] = 1
+    found = measure(labels, np.full(100, constant))
+    np.testing.assert_array_equal(found.roc.fpr, [0, 1])
+    np.testing.assert_array_equal(found.roc.tpr, [0, 1])
+    assert found.auc == 0.5
+    assert found.ap == 0.25
+    np.testing.assert_allclose(found.roc([0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=1e-15)
+    np.testing.assert_array_equal(found.pr([0.1, 0.5, 1.0]), 0.25)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("bins", [1, 10])
+def test_a_constant_score_on_a_uniform_axis(constant, bins):
+    labels = np.zeros(100, dtype=int)
+    labels[::4] = 1
+    result = fg.evaluate({"a": (labels, np.full(100, constant))}, axis=Axis.uniform(bins))
+    assert result.roc_auc.value == pytest.approx(0.5, abs=1e-14)
+    assert result.average_precision.value == pytest.approx(0.25, abs=1e-14)
+    assert result.roc_auc.bounds == (0, 1)
+    assert result.average_precision.bounds[1] == 1
+
+
+@ways
+@pytest.mark.parametrize("scores", [[0.1, 0.2, 0.8, 0.9], [0.3, 0.3, 0.7, 0.7], [-2, -1, 0, 9]])
+def test_a_perfect_ranking(measure, scores):
+    found = measure([0, 0, 1, 1], scores)
+    assert found.auc == 1
+    assert found.ap == 1
+    np.testing.assert_array_equal(found.roc([0, 0.5, 1]), 1)
+    np.testing.assert_array_equal(found.pr([0, 0.5, 1]), 1)
+
+
+@ways
+def test_an_inverted_ranking(measure):
+    found = measure([1, 1, 0, 0], [0.1, 0.2, 0.8, 0.9])
+    assert found.auc == 0
+    assert found.ap == pytest.approx((1 / 3 + 2 / 4) / 2, abs=1e-15)
+    np.testing.assert_allclose(found.roc([0, 0.5, 0.999]), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 1, 1], [1, 1, 0, 0]])
+def test_bins_that_separate_the_classes_are_exact(labels):
+    result = fg.evaluate({"a": (labels, [0.1, 0.2, 0.8, 0.9])}, axis=Axis.uniform(2))
+    assert result.roc_auc.bounds == pytest.approx((labels[3], labels[3]), abs=1e-12)
+
+
+@ways
+def test_the_order_of_examples_does_not_matter(measure):
+    order = np.random.default_rng(3).permutation(len(LABELS))
+    found = measure(LABELS[order], PROBABILITIES[order])
+    expected = measure(np.sort(LABELS), PROBABILITIES[np.argsort(LABELS, kind="stable")])
+    for part, wanted in zip(
+        (*found.roc, *found.pr, found.auc, found.ap),
+        (*expected.roc, *expected.pr, expected.auc, expected.ap),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(part, wanted)
+
+
+@ways
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: 100 * s,
+        lambda s: 1e-6 * s,
+        lambda s: s - 10,
+        np.exp,
+        lambda s: s**3,
+        lambda s: np.log(s / (1 - s)),
+    ],
+    ids=["scaled up", "scaled down", "shifted", "exp", "cube", "logit"],
+)
+def test_monotone_changes_of_the_score_change_no_area(measure, change):
+    before, after = measure(LABELS, PROBABILITIES), measure(LABELS, change(PROBABILITIES))
+    assert (after.auc, after.ap) == (before.auc, before.ap)
+    np.testing.assert_array_equal(after.roc.tpr, before.roc.tpr)
+    np.testing.assert_array_equal(after.pr.precision, before.pr.precision)
+
+
+def test_a_change_of_score_and_edges_changes_no_curve():
+    edges = np.linspace(0, 1, 17)
+    before = fg.evaluate({"a": (LABELS, PROBABILITIES)}, axis=Axis.from_edges(edges))
+    after = fg.evaluate({"a": (LABELS, PROBABILITIES**2)}, axis=Axis.from_edges(edges**2))
+    assert after.roc_auc == before.roc_auc
+    assert after.average_precision == before.average_precision
+
+
+@ways
+@data
+def test_flipped_labels_mirror_the_curve(measure, name):
+    labels, scores = draw(name)
+    before, after = measure(labels, scores), measure(1 - labels, scores)
+    assert after.auc == pytest.approx(1 - before.auc, abs=1e-13)
+    np.testing.assert_array_equal(after.roc.fpr, before.roc.tpr)
+
+
+@ways
+@data
+def test_negated_scores_reverse_the_ranking(measure, name):
+    labels, scores = draw(name)
+    before, after = measure(labels, scores), measure(labels, -np.asarray(scores))
+    assert after.auc == pytest.approx(1 - before.auc, abs=1e-13)
+
+
+@ways
+@data
+def test_auc_is_the_share_of_pairs_in_order(measure, name):
+    labels, scores = draw(name)
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    won = np.mean(positive[:, None] > negative) + np.mean(positive[:, None] == negative) / 2
+    u = mannwhitneyu(positive, negative).statistic
+    found = measure(labels, scores).auc
+    assert found == pytest.approx(won, abs=1e-13)
+    assert found == pytest.approx(u / len(positive) / len(negative), abs=1e-13)
+
+
+@ways
+@pytest.mark.parametrize("times", [2, 5])
+def test_duplicate_examples_change_nothing(measure, times):
+    before = measure(LABELS, np.round(PROBABILITIES, 1))
+    after = measure(np.tile(LABELS, times), np.tile(np.round(PROBABILITIES, 1), times))
+    for found, wanted in zip((*after.roc, *after.pr), (*before.roc, *before.pr), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15)
+    assert after.auc == pytest.approx(before.auc, abs=1e-14)
+    assert after.ap == pytest.approx(before.ap, abs=1e-14)
+
+
+def test_duplicate_examples_change_no_estimated_curve():
+    axis = Axis.uniform(16)
+    before = fg.evaluate({"a": (LABELS, PROBABILITIES)}, axis=axis)
+    after = fg.evaluate({"a": (LABELS, PROBABILITIES), "b": (LABELS, PROBABILITIES)}, axis=axis)
+    x = np.linspace(0, 1, 101)
+    np.testing.assert_allclose(after.roc_curve()(x), before.roc_curve()(x), atol=1e-9)
+    np.testing.assert_allclose(after.pr_curve()(x[1:]), before.pr_curve()(x[1:]), atol=1e-9)
+
+
+@ways
+def test_average_precision_feels_ties(measure):
+    labels = [1, 0, 0, 1, 0]
+    apart = measure(labels, [0.9, 0.8, 0.7, 0.6, 0.5]).ap
+    tied_above = measure(labels, [0.9, 0.9, 0.7, 0.6, 0.5]).ap
+    all_tied = measure(labels, [0.9] * 5).ap
+    assert apart == pytest.approx((1 + 2 / 4) / 2, abs=1e-15)
+    assert tied_above == pytest.approx((1 / 2 + 2 / 4) / 2, abs=1e-15)
+    assert all_tied == pytest.approx(2 / 5, abs=1e-15)
+
+
+@ways
+def test_tied_positives_are_better_than_distinct_ones(measure):
+    # One threshold finds both at the better precision of the lower one.
+    assert measure([0, 1, 1], [0.9, 0.5, 0.4]).ap == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert measure([0, 1, 1], [0.9, 0.5, 0.5]).ap == pytest.approx(2 / 3)
+
+
+@ways
+def test_ties_do_not_depend_on_the_order_of_examples(measure):
+    scores = [0.5] * 5
+    found = {measure(labels, scores).ap for labels in ([1, 0, 0, 0, 0], [0, 0, 0, 0, 1])}
+    assert found == {0.2}
+
+
+@ways
+def test_hard_decisions_have_one_inner_knot(measure):
+    roc = measure(LABELS, DECISIONS).roc
+    np.testing.assert_array_equal(roc.thresholds, [np.inf, 1, 0])
+    assert roc.tpr[1] == sk.recall_score(LABELS, DECISIONS)
+    assert 0.5 < np.trapezoid(roc.tpr, roc.fpr) < 1
+
+
+@ways
+@pytest.mark.parametrize(
+    ("labels", "scores"),
+    [
+        ([0, 0, 0, 0, 1, 1], [0.0, 0.2, 0.5, 0.6, 0.7, 1.0]),
+        (
+            [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],
+            [0.0, 0.1, 0.6, 0.6, 0.7, 0.8, 0.9, 0.6, 0.7, 0.8, 0.9, 0.9, 1.0],
+        ),
+    ],
+)
+def test_dropping_knots_on_a_line_leaves_the_same_curve(measure, labels, scores):
+    roc = measure(labels, scores).roc
+    fpr, tpr, thresholds = sk.roc_curve(labels, scores, drop_intermediate=True)
+    assert len(thresholds) < len(roc.thresholds)
+    assert set(thresholds) <= set(roc.thresholds)
+    x = np.linspace(0.001, 1, 100)
+    np.testing.assert_allclose(roc(x), np.interp(x, fpr, tpr), atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [fg.exact_roc_curve, fg.exact_pr_curve])
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_has_no_exact_curve(make, label):
+    with pytest.raises(UndefinedMetric):
+        make(np.full(10, label), np.arange(10) % 2)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("axis", [Axis.from_values([0.25, 0.75]), Axis.uniform(4)], ids=repr)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda result: result.roc_auc,
+        lambda result: result.average_precision,
+        lambda result: result.roc_curve(),
+        lambda result: result.pr_curve(),
+    ],
+    ids=["roc_auc", "average_precision", "roc_curve", "pr_curve"],
+)
+def test_one_class_has_no_pooled_curve(read, axis, label):
+    result = fg.evaluate({"a": ([label, label], [0.25, 0.75])}, axis=axis)
+    with pytest.raises(UndefinedMetric, match="negative" if label else "positive"):
+        read(result)
+
+
+def test_one_class_at_each_client_is_enough():
+    result = fg.evaluate(
+        {"sick": ([1, 1], [0.4, 0.8]), "well": ([0, 0], [0.1, 0.4])},
+        axis=Axis.from_values([0.1, 0.4, 0.8]),
+    )
+    assert result.roc_auc.value == pytest.approx(3.5 / 4, abs=1e-15)

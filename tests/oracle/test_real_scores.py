@@ -1,0 +1,94 @@
+"""Scores of real models on real data: the pooled numbers against scikit-learn."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+import fedgauge as fg
+
+SCORES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "scores"
+AXES = {
+    "auto": "auto",
+    "coarse": fg.Axis.uniform(32),
+    "logit": fg.Axis.logit(1024),
+}
+ROUNDING = 1e-12
+
+
+@pytest.fixture(
+    scope="module", params=["adult_logistic", "adult_xgboost", "bank_logistic", "bank_xgboost"]
+)
+def path(request):
+    path = SCORES / f"{request.param}.parquet"
+    if not path.exists():
+        pytest.skip(f"needs {path}, which is not part of the project")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pooled(path):
+    table = pq.read_table(path)
+    return table["y"].to_numpy(), table["p"].to_numpy().astype(np.float64)
+
+
+def by_site(path, **options):
+    table = fg.ScoreTable([path], client="site", label="y", score="p")
+    return fg.evaluate(table, **options)
+
+
+@pytest.mark.parametrize("axis", AXES.values(), ids=AXES.keys())
+@pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Quantile(256)], ids=["aligned", "quantile"])
+def test_bounds_hold_the_numbers_of_scikit_learn(path, pooled, axis, estimator):
+    result = by_site(path, axis=axis, estimator=estimator)
+    for estimate, exact in (
+        (result.roc_auc, roc_auc_score(*pooled)),
+        (result.average_precision, average_precision_score(*pooled)),
+    ):
+        low, high = estimate.bounds
+        assert low - ROUNDING <= exact <= high + ROUNDING
+        assert low <= estimate.value <= high
+
+
+def test_default_axis_pins_the_numbers_down(path, pooled):
+    result = by_site(path)
+    assert result.roc_auc.value == pytest.approx(roc_auc_score(*pooled), abs=2e-5)
+    # A crowded top bin hides in which order its examples come, and precision starts there.
+    exact = average_precision_score(*pooled)
+    assert result.average_precision.value == pytest.approx(exact, abs=5e-4)
+    low, high = result.average_precision.bounds
+    assert high - low < 2e-3
+
+
+def test_sites_count_like_one_client(path, pooled):
+    sites, one = by_site(path), fg.evaluate({"all": pooled})
+    assert sites.clients == 20
+    assert one.clients == 1
+    assert sites.record.slices == one.record.slices
+
+
+def test_site_files_count_like_the_table(path, tmp_path):
+    table = pq.read_table(path)
+    site = np.asarray(table["site"].to_pylist())
+    files = {}
+    for name in np.unique(site):
+        pq.write_table(table.filter(site == name), tmp_path / f"{name}.parquet")
+        files[str(name)] = fg.ScoreFile(tmp_path / f"{name}.parquet", label="y", score="p")
+    assert fg.evaluate(files).record == by_site(path).record
+
+
+def test_rates_at_the_knots_are_exact(path, pooled):
+    labels, scores = pooled
+    fpr, tpr, thresholds = by_site(path, axis=fg.Axis.uniform(128)).roc_curve()
+    for rate, label in ((fpr, 0), (tpr, 1)):
+        ordered = np.sort(scores[labels == label])
+        reached = len(ordered) - np.searchsorted(ordered, thresholds, side="left")
+        np.testing.assert_allclose(rate, reached / len(ordered), rtol=0, atol=ROUNDING)
+
+
+def test_curves_are_close(path, pooled):
+    result = by_site(path)
+    assert fg.area_error(result.roc_curve(), fg.exact_roc_curve(*pooled)) < 2e-4
+    assert fg.area_error(result.pr_curve(), fg.exact_pr_curve(*pooled)) < 1e-3

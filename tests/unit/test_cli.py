@@ -1,0 +1,468 @@
+"""The command line: exit codes, one-line errors with a remedy, clean output, files that parse."""
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+import fedgauge as fg
+from fedgauge import cli, demo
+
+COLUMNS = ["--label", "y", "--score", "p"]
+
+
+def make_table(rows=300, seed=6):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, rows)
+    scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
+    return pa.table({"y": labels, "p": scores, "site": [f"s{i % 4}" for i in range(rows)]})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A working folder with one table, and the same rows as one CSV file for each site."""
+    monkeypatch.chdir(tmp_path)
+    table = make_table()
+    pq.write_table(table, "scores.parquet")
+    site = np.asarray(table["site"].to_pylist())
+    for name in np.unique(site):
+        table.filter(site == name).to_pandas().to_csv(f"site-{name}.csv", index=False)
+    return tmp_path
+
+
+def run(*arguments):
+    """Run in this process; a crash is a failure of the test, not of the command."""
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "100"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def evaluate(*arguments):
+    return run("evaluate", *arguments, *COLUMNS)
+
+
+def complaint(result, code=2):
+    """The one line on stderr of a command that failed."""
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("fedgauge: ")
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def words(text):
+    """The text without frames and line breaks, which depend on the terminal."""
+    return " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split())
+
+
+def test_evaluate_prints_the_verdict():
+    result = evaluate("scores.parquet", "--client", "site")
+    table = make_table()
+    expected = fg.evaluate(fg.ScoreTable(["scores.parquet"], client="site", label="y", score="p"))
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert result.stdout == f"{expected}\n"
+    assert result.stdout.startswith(f"4 clients, {table.num_rows} examples, ")
+
+
+def test_one_file_for_each_client(folder):
+    files = sorted(folder.glob("site-*.csv"))
+    assert len(files) == 4
+    split, whole = evaluate(*files), evaluate("scores.parquet", "--client", "site")
+    assert split.exit_code == 0
+    assert split.stdout == whole.stdout
+
+
+def test_several_files_with_a_client_column(folder):
+    whole = evaluate("scores.parquet", "--client", "site")
+    assert evaluate(*sorted(folder.glob("site-*.csv")), "--client", "site").stdout == whole.stdout
+
+
+def test_one_file_is_one_client():
+    assert evaluate("scores.parquet").stdout.startswith("1 client, 300 examples")
+
+
+def test_json_is_the_result():
+    assert evaluate("scores.parquet", "--client", "site", "--json", "r.json").exit_code == 0
+    data = json.loads(Path("r.json").read_text())
+    assert data["format"] == "fedgauge-evaluation/1"
+    labels, scores = (make_table()[name].to_numpy() for name in ("y", "p"))
+    expected = fg.evaluate({"all": (labels, scores)}).record.slices
+    assert fg.Evaluation.from_json("r.json").record.slices == expected
+
+
+def test_plots_are_pictures(folder):
+    (folder / "plots").mkdir()
+    assert evaluate("scores.parquet", "--plots", "plots").exit_code == 0
+    assert {path.name for path in Path("plots").iterdir()} == {"roc.png", "pr.png"}
+    for path in Path("plots").iterdir():
+        colours = imread(path)[..., :3] @ [1, 256, 65536]
+        assert len(np.unique(colours)) > 10
+
+
+def test_options_reach_the_plan():
+    options = ["--bins", 50, "--range", -1, 2, "--clip", "--estimator", "quantile"]
+    result = evaluate("scores.parquet", *options, "--quantiles", 40, "--json", "r.json")
+    assert result.exit_code == 0
+    loaded = fg.Evaluation.from_json("r.json")
+    assert loaded.plan.axis.spec == fg.Axis.uniform(50, -1.0, 2.0, "clip").spec
+    assert loaded.estimator == fg.Quantile(40)
+
+
+def test_default_options():
+    evaluate("scores.parquet", "--json", "r.json")
+    loaded = fg.Evaluation.from_json("r.json")
+    assert loaded.plan.axis.spec == fg.Axis.uniform(4096).spec
+    assert loaded.estimator == fg.Aligned()
+    evaluate("scores.parquet", "--json", "r.json", "--estimator", "quantile")
+    assert fg.Evaluation.from_json("r.json").estimator == fg.Quantile(256)
+
+
+def test_logit_axis():
+    evaluate("scores.parquet", "--axis", "logit", "--bins", 64, "--clip", "--json", "r.json")
+    axis = fg.Evaluation.from_json("r.json").plan.axis
+    assert axis.spec == fg.Axis.logit(64, outside="clip").spec
+
+
+def test_positive_label():
+    Path("words.csv").write_text("y,p\nyes,0.9\nno,0.1\nyes,0.8\n")
+    assert "66.7% positive" in evaluate("words.csv", "--positive", "yes").stdout
+    assert "33.3% positive" in evaluate("words.csv", "--positive", "no").stdout
+
+
+def test_quiet_prints_nothing():
+    result = evaluate("scores.parquet", "--quiet", "--json", "r.json")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert Path("r.json").exists()
+    assert evaluate("scores.parquet", "-q").output == ""
+
+
+def test_quiet_still_tells_errors():
+    assert "no such file" in complaint(evaluate("absent.csv", "-q"))
+
+
+BAD_OPTIONS = {
+    "no bins": (["--bins", 0], "at least 1 bin", "4096"),
+    "negative bins": (["--bins", -5], "at least 1 bin", "4096"),
+    "too many bins": (["--bins", 1_000_000_000], "16.0 GB", "4096"),
+    "range of a logit axis": (["--axis", "logit", "--range", 0, 1], "0 to 1", "Drop --range"),
+    "quantiles alone": (["--quantiles", 10], "--quantiles", "--estimator quantile"),
+    "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "at least 2"),
+    "range upside down": (["--range", 1, 0], "low < high", "Swap"),
+    "range of nothing": (["--range", 0.5, 0.5], "low < high", "widen"),
+    "range without end": (["--range", 0, "inf"], "high", "finite"),
+}
+
+
+@pytest.mark.parametrize(("options", "what", "remedy"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+def test_bad_options(options, what, remedy):
+    line = complaint(evaluate("scores.parquet", *options))
+    assert what in line
+    assert remedy in line
+
+
+def test_too_many_bins_speaks_of_memory():
+    assert re.search(r"memory|GB", complaint(evaluate("scores.parquet", "--bins", 10**9)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["evaluate", "scores.parquet", "--label", "y", "--score", "q"], "no column 'q'"),
+        (["evaluate", "scores.parquet", "--label", "q", "--score", "p"], "no column 'q'"),
+        (["evaluate", "scores.parquet", *COLUMNS, "--client", "q"], "no column 'q'"),
+    ],
+)
+def test_wrong_column_lists_the_columns(arguments, what):
+    line = complaint(run(*arguments))
+    assert "scores.parquet" in line
+    assert what in line
+    assert "'y', 'p', 'site'" in line
+
+
+def test_one_column_twice():
+    result = run("evaluate", "scores.parquet", "--label", "p", "--score", "p")
+    assert "one column cannot be two things" in complaint(result)
+
+
+def test_files_that_make_the_same_client(folder):
+    (folder / "old").mkdir()
+    shutil.copy("site-s0.csv", "old/site-s0.csv")
+    line = complaint(evaluate("site-s0.csv", "old/site-s0.csv"))
+    assert "'site-s0'" in line
+    assert "site-s0.csv and old/site-s0.csv" in line
+    assert "--client" in line
+
+
+def test_same_stem_with_another_ending():
+    content = Path("site-s0.csv").read_bytes()
+    Path("site-s0.csv.gz").write_bytes(gzip.compress(content))
+    assert "Rename one" in complaint(evaluate("site-s0.csv", "site-s0.csv.gz"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("absent.csv", None, "no such file"),
+        ("empty.csv", b"", "Export it again"),
+        ("text.parquet", b"y,p\n0,SECRET123\n", "Export it again"),
+        ("score.csv", b"y,p\n0,SECRET123\n", "Check which column holds the score"),
+        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "Export it again"),
+        ("other.txt", b"y,p\n0,SECRET123\n", "use .csv, .tsv or .parquet"),
+        ("latin.csv", "y,p,größe\n0,0.1,1\n".encode("latin-1"), "UTF-8"),
+    ],
+    ids=["absent", "empty", "not parquet", "text for a score", "ragged", "ending", "not utf-8"],
+)
+def test_bad_files(name, content, told):
+    if content is not None:
+        Path(name).write_bytes(content)
+    line = complaint(evaluate(name))
+    assert name in line
+    assert told in line
+    assert "SECRET123" not in line
+
+
+def test_folder_instead_of_a_file(folder):
+    (folder / "exports").mkdir()
+    assert "exports: this is a folder. Name the files in it" in complaint(evaluate("exports"))
+
+
+def test_pattern_that_matches_nothing():
+    assert "no-*.csv: there is no such file" in complaint(evaluate("no-*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "remedy"),
+    [
+        pytest.param("yes,0.1\nno,0.9\n", "--positive", id="labels"),
+        pytest.param("0,0.1\n1,1.9\n", "--clip", id="scores outside"),
+        pytest.param("0,0.1\n0,0.9\n", "--positive", id="one class"),
+    ],
+)
+def test_remedies_are_options_of_the_command(rows, remedy):
+    Path("s.csv").write_text("y,p\n" + rows)
+    assert remedy in complaint(evaluate("s.csv"))
+
+
+def test_no_positives_anywhere():
+    Path("s.csv").write_text("y,p\n0,0.1\n0,0.9\n")
+    line = complaint(evaluate("s.csv", "--json", "r.json"))
+    assert "no client has a positive example" in line
+    assert not Path("r.json").exists()
+
+
+@pytest.mark.parametrize("name", ["x[bold]y.csv", "x:id:y.csv", "x[/]y.csv"])
+def test_names_are_printed_as_they_are(name):
+    assert name in complaint(evaluate(name))
+
+
+@pytest.mark.parametrize(
+    "options", [["--json", "absent/r.json"], ["--json", "."], ["--plots", "scores.parquet"]]
+)
+def test_output_that_cannot_be_written(options):
+    line = complaint(evaluate("scores.parquet", *options), code=1)
+    assert "cannot write" in line
+    assert options[1] in line
+
+
+def test_out_of_memory(monkeypatch):
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(fg, "evaluate", exhausted)
+    line = complaint(evaluate("scores.parquet"), code=1)
+    assert "memory" in line
+    assert "--bins" in line
+
+
+@pytest.mark.parametrize("command", [[], ["evaluate"], ["demo"]])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help(command, option):
+    result = run(*command, option)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert "Usage: " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("evaluate", "fedgauge evaluate scores.parquet --client site --label y --score p"),
+        ("evaluate", "fedgauge evaluate site-*.csv --label"),
+        ("demo", "fedgauge demo --out"),
+    ],
+)
+def test_help_shows_an_example(command, example):
+    assert example in words(run(command, "--help").stdout)
+
+
+@pytest.mark.parametrize(
+    ("option", "default"), [("--bins", "4096"), ("--quantiles", "256"), ("--range", "0 1")]
+)
+def test_help_shows_the_defaults(option, default):
+    text = words(run("evaluate", "--help").stdout)
+    after = text[text.index(f"{option} ") :]
+    assert f"[default: {default}]" in after[:150]
+
+
+def test_examples_of_the_help_run(folder):
+    for site in ("a", "b"):
+        Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
+    text = words(run("evaluate", "--help").stdout)
+    first, second = re.findall(r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text)
+    assert run(*first.split()).exit_code == 0
+    files = sorted(str(path) for path in folder.glob("other-*.csv"))
+    assert run("evaluate", *files, *second.split()[2:]).exit_code == 0
+
+
+def test_no_arguments_shows_help():
+    result = run()
+    assert result.exit_code in (0, 2)  # 2 since click 8.2
+    assert "Usage: " in result.output
+    assert "evaluate" in result.output
+    assert "demo" in result.output
+
+
+def test_version():
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"fedgauge {fg.__version__}\n")
+
+
+@pytest.fixture(scope="module")
+def demo_output(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "out"
+    return folder, run("demo", "--out", folder)
+
+
+def test_demo_table(demo_output):
+    folder, result = demo_output
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    found = fg.Evaluation.from_json(folder / "result.json")
+    data = [demo.generate(h, 7 + i) for i, h in enumerate(demo.HOSPITALS)]
+    mean = np.mean([fg.exact_roc_curve(*pair).path.area() for pair in data])
+    pooled = [np.concatenate(column) for column in zip(*data, strict=True)]
+    exact = fg.exact_roc_curve(*pooled).path.area()
+    rows = {line.split("  ")[0]: line for line in result.stdout.splitlines()}
+    assert f"{mean:.4f}" in rows["AUC, mean of hospitals"]
+    assert re.search(rf"wrong by \+?{mean - exact:.4f}", rows["AUC, mean of hospitals"])
+    auc = found.roc_auc
+    assert f"{auc.value:.4f}" in rows["AUC, fedgauge"]
+    assert f"{auc.bounds[0]:.5f} to {auc.bounds[1]:.5f}" in rows["AUC, fedgauge"]
+    assert f"{exact:.4f}" in rows["AUC, exact (pooled data)"]
+    roc_error = fg.area_error(found.roc_curve(), fg.exact_roc_curve(*pooled))
+    pr_error = fg.area_error(found.pr_curve(), fg.exact_pr_curve(*pooled))
+    assert f"{roc_error:.1e}" in rows["ROC Area Error"]
+    assert f"{pr_error:.1e}" in rows["PR Area Error"]
+    assert re.search(rf"{found.plan.bytes_per_client:,} +bytes", rows["Sent by each hospital"])
+
+
+def test_demo_says_where_its_files_are(demo_output):
+    folder, result = demo_output
+    last = result.stdout.splitlines()[-1]
+    for name in ("roc.png", "pr.png", "result.json"):
+        assert str(folder / name) in last
+        assert (folder / name).stat().st_size > 1000
+    for name in ("roc.png", "pr.png"):
+        colours = imread(folder / name)[..., :3] @ [1, 256, 65536]
+        assert len(np.unique(colours)) > 10
+
+
+def test_demo_without_options_writes_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "--quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert len(list((tmp_path / "fedgauge-demo").iterdir())) == 3
+
+
+def test_demo_into_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    line = complaint(run("demo", "--out", tmp_path / "file"), code=1)
+    assert "cannot make folder" in line
+
+
+def main(monkeypatch, capsys, *arguments):
+    """Exit code, stdout and stderr of the whole program, run in this process."""
+    monkeypatch.setattr(sys, "argv", ["fedgauge", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return caught.value.code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["evaluate", "scores.parquet", "--label", "y"], id="missing option"),
+        pytest.param(["evaluate", *COLUMNS], id="missing file"),
+        pytest.param(["evaluate", "scores.parquet", *COLUMNS, "--bins", "many"], id="not a number"),
+        pytest.param(["evaluate", "scores.parquet", *COLUMNS, "--bin", "9"], id="unknown option"),
+        pytest.param(["evaluat"], id="unknown command"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(monkeypatch, capsys, arguments):
+    code, out, err = main(monkeypatch, capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("fedgauge: ")
+    assert err.count("\n") == 1
+
+
+def test_no_arguments_shows_nothing_but_help(monkeypatch, capsys):
+    code, out, err = main(monkeypatch, capsys)
+    assert code in (0, 2)
+    assert "Usage: fedgauge" in out
+    assert err == ""
+
+
+def test_interrupt_is_told_in_one_line(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run", interrupt)
+    code, out, err = main(monkeypatch, capsys, "demo")
+    assert code in (1, 130)  # 130 is what a shell gives an interrupted command
+    assert (out, err) == ("", "fedgauge: stopped.\n")
+
+
+def installed(*arguments, cwd):
+    """Run the installed command."""
+    program = shutil.which("fedgauge", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("fedgauge is not installed next to this Python")
+    command = [program, *(str(argument) for argument in arguments)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
+    )
+
+
+def test_installed_command_evaluates(folder):
+    files = sorted(path.name for path in folder.glob("site-*.csv"))
+    done = installed("evaluate", *files, *COLUMNS, "--json", "r.json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == evaluate(*files).stdout
+    assert fg.Evaluation.from_json("r.json").clients == 4
+
+
+def test_installed_command_refuses(folder):
+    done = installed("evaluate", "scores.parquet", "--label", "y", "--score", "q", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fedgauge: scores.parquet: there is no column 'q'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_installed_command_cannot_finish(folder):
+    done = installed("evaluate", "scores.parquet", *COLUMNS, "--json", "no/r.json", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("fedgauge: cannot write no/r.json")
+    assert done.stderr.count("\n") == 1

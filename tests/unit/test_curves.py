@@ -1,0 +1,273 @@
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge import Aligned, Axis, InputError, Quantile, ScoreHistogram, UndefinedMetric
+from fedgauge.curves import exact_pr_curve, exact_roc_curve, pr_curve, roc_curve
+from fedgauge.distribution import estimate, from_exact_quantiles
+
+ESTIMATORS = [
+    Aligned(),
+    Aligned("linear"),
+    Quantile(5),
+    Quantile(24, "linear"),
+    Quantile(24, pr="combine"),
+    Quantile(5, "linear", "combine"),
+]
+# From a histogram of so many bins, from exact quantiles, or the exact curve.
+CASES = [(estimator, bins) for estimator in ESTIMATORS for bins in (3, 16, 200)]
+CASES += [(estimator, "exact") for estimator in ESTIMATORS if isinstance(estimator, Quantile)]
+CASES += [(None, "exact")]
+LABELS = np.repeat([0, 1], [60, 40])
+SCORES = np.round(np.random.default_rng(0).beta(2 + 2 * LABELS, 4 - 2 * LABELS), 2)
+
+
+def drawn_from(estimator, bins):
+    """What the estimator makes of the examples."""
+    if bins == "exact":
+        return from_exact_quantiles(LABELS, SCORES, estimator)
+    histogram = ScoreHistogram(Axis.uniform(bins))
+    histogram.update(LABELS, SCORES)
+    return estimate(histogram.axis, histogram.counts, estimator)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def roc(request):
+    if request.param[0] is None:
+        return exact_roc_curve(LABELS, SCORES)
+    return roc_curve(drawn_from(*request.param))
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def pr(request):
+    if request.param[0] is None:
+        return exact_pr_curve(LABELS, SCORES)
+    return pr_curve(drawn_from(*request.param))
+
+
+def test_roc_unpacks_as_scikit_learns_tuple():
+    curve = exact_roc_curve(LABELS, SCORES)
+    fpr, tpr, thresholds = curve
+    assert (fpr is curve.fpr, tpr is curve.tpr, thresholds is curve.thresholds) == (True,) * 3
+    assert len(fpr) == len(tpr) == len(thresholds)
+
+
+def test_pr_unpacks_as_scikit_learns_tuple():
+    curve = exact_pr_curve(LABELS, SCORES)
+    precision, recall, thresholds = curve
+    assert precision is curve.precision
+    assert recall is curve.recall
+    assert len(precision) == len(recall) == len(thresholds) + 1
+
+
+def test_roc_knots_lead_from_corner_to_corner(roc):
+    assert (roc.fpr[0], roc.tpr[0]) == (0, 0)
+    assert (roc.fpr[-1], roc.tpr[-1]) == (1, 1)
+    assert roc.thresholds[0] == np.inf
+    assert np.all(np.diff(roc.thresholds) < 0)
+
+
+def test_roc_values_are_rates_that_never_fall(roc):
+    x = np.linspace(0, 1, 2001)
+    y = roc(x)
+    assert y.min() >= 0
+    assert y.max() <= 1
+    assert y[-1] == pytest.approx(1, abs=1e-12)
+    assert np.all(np.diff(y) >= -1e-12)
+
+
+def test_roc_passes_through_its_knots(roc):
+    # Where the curve is vertical a knot lies between the two ends of the vertical.
+    x = np.clip(roc.fpr, 0, 1)
+    assert np.all(roc(x) >= roc.tpr - 1e-6)
+    assert np.all(roc.path.at(x, side="start") <= roc.tpr + 1e-6)
+
+
+def test_roc_is_the_upper_end_of_a_vertical(roc):
+    just_right = np.append(np.clip(roc.fpr[:-1], 0, 1) + 1e-13, 1.0)
+    np.testing.assert_allclose(roc(np.clip(roc.fpr, 0, 1)), roc(just_right), atol=1e-4)
+
+
+@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
+@pytest.mark.parametrize(
+    ("labels", "scores", "quantiles"),
+    [
+        ([1, 0], [1 / 24, 1.0], 3),
+        ([1, 0, 0], [0.3, 0.9, 0.1], 4),
+        ([1, 1, 0, 0], [0.7, 0.8, 0.9, 0.1], 7),
+        ([1, 0, 0, 0], [0.6, 0.9, 0.2, 0.1], 10),
+    ],
+)
+def test_a_jump_of_one_class_alone_is_vertical(labels, scores, quantiles, interpolation):
+    # Rounding must not tilt it: read off at a knot, the curve is at the upper end.
+    for bins in range(20, 30):
+        result = fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(bins))
+        roc = result.with_estimator(Quantile(quantiles, interpolation)).roc_curve()
+        assert np.all(roc(roc.fpr) >= roc.tpr - 1e-6)
+
+
+def test_pr_knots_lead_from_everybody_to_nobody(pr):
+    assert (pr.recall[0], pr.recall[-1]) == (1, 0)
+    assert pr.precision[0] == pytest.approx(0.4, abs=1e-12)
+    assert pr.precision[-1] == 1
+    assert np.all(np.diff(pr.recall) <= 1e-15)
+    assert np.all(np.diff(pr.thresholds) > 0)
+    assert np.all((pr.precision >= 0) & (pr.precision <= 1))
+
+
+def test_pr_values_are_shares(pr):
+    y = pr(np.linspace(0, 1, 2001))
+    assert y.min() >= 0
+    assert y.max() <= 1
+
+
+def test_pr_passes_through_its_knots(pr):
+    # Where the curve is vertical, precision falls from its first point to its last.
+    # At recall 0 precision can be 0 / 0.
+    reached = pr.recall > 0
+    x, y = pr.recall[reached], pr.precision[reached]
+    assert np.all(pr(x) >= y - 1e-6)
+    if pr.path.bottom is not None:
+        assert np.all(pr.path.at(x, side="end") <= y + 1e-6)
+
+
+def test_exact_pr_passes_through_the_highest_threshold_of_each_recall():
+    pr = exact_pr_curve(LABELS, SCORES)
+    highest = np.diff(pr.recall) < 0
+    np.testing.assert_allclose(pr(pr.recall[:-1][highest]), pr.precision[:-1][highest], atol=1e-12)
+
+
+@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
+@pytest.mark.parametrize("bins", [16, 200])
+def test_combined_precision_is_the_same_at_knots_and_between(interpolation, bins):
+    pr = pr_curve(drawn_from(Quantile(8, interpolation, "combine"), bins))
+    lone = np.flatnonzero(np.abs(np.diff(pr.recall, prepend=2)) > 1e-3)
+    lone = lone[(pr.recall[lone] > 0) & (pr.recall[lone] < 1)]
+    assert len(lone) > 3
+    np.testing.assert_allclose(pr(pr.recall[lone]), pr.precision[lone], atol=1e-6)
+
+
+def test_combine_differs_from_separate_between_the_ends():
+    x = np.linspace(0.1, 0.9, 50)
+    separate, combine = (
+        pr_curve(drawn_from(Quantile(8, pr=pr), 64))(x) for pr in ("separate", "combine")
+    )
+    assert np.abs(separate - combine).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", [roc_curve, pr_curve])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+@pytest.mark.parametrize(
+    "x", [0.3, [0.3], [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], [], np.zeros((0, 2))]
+)
+def test_callable_keeps_the_shape(kind, estimator, x):
+    curve = kind(drawn_from(estimator, 16))
+    found = curve(x)
+    assert found.shape == np.shape(x)
+    np.testing.assert_array_equal(found.ravel(), [float(curve(value)) for value in np.ravel(x)])
+
+
+@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
+@pytest.mark.parametrize("x", [-1e-9, 1.000001, [0.5, 2], np.nan, np.inf, -np.inf])
+def test_callable_refuses_what_is_no_rate(make, x):
+    with pytest.raises(InputError, match="between 0 and 1"):
+        make(LABELS, SCORES)(x)
+
+
+def test_callable_takes_both_ends():
+    roc, pr = exact_roc_curve([0, 1], [0.2, 0.8]), exact_pr_curve([0, 1], [0.2, 0.8])
+    np.testing.assert_array_equal(roc([0, 1]), [1, 1])
+    np.testing.assert_array_equal(pr([0, 1]), [1, 1])
+
+
+def test_exact_roc_is_straight_between_knots():
+    roc = exact_roc_curve(LABELS, SCORES)
+    x = np.random.default_rng(1).uniform(0, 1, 500)
+    np.testing.assert_allclose(roc(x), np.interp(x, roc.fpr, roc.tpr), atol=1e-12)
+
+
+def test_exact_pr_is_the_precision_of_the_highest_threshold_that_reaches_a_recall():
+    pr = exact_pr_curve(LABELS, SCORES)
+    for recall in [*np.random.default_rng(2).uniform(0.001, 1, 50), 0.25, 0.5, 0.975, 1.0]:
+        for t in np.sort(SCORES)[::-1]:
+            flagged = t <= SCORES
+            if LABELS[flagged].sum() >= 40 * recall - 1e-9:
+                break
+        assert pr(recall) == pytest.approx(LABELS[flagged].mean(), abs=1e-12)
+
+
+def test_exact_pr_at_recall_zero_is_the_precision_of_the_highest_score():
+    assert exact_pr_curve([0, 1, 1], [0.9, 0.5, 0.1])(0.0) == 0
+    assert exact_pr_curve([1, 0, 1], [0.9, 0.9, 0.1])(0.0) == 0.5
+
+
+@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        (["n", "y", "n", "y"], "y"),
+        ([2, 7, 2, 7], 7),
+        ([False, True, False, True], None),
+        ([0.0, 1.0, 0.0, 1.0], None),
+        ([1, 0, 1, 0], 0),
+    ],
+)
+def test_exact_curves_read_any_two_labels(make, labels, positive):
+    scores = [0.3, 0.7, 0.5, 0.4]
+    for found, expected in zip(
+        make(labels, scores, positive=positive), make([0, 1, 0, 1], scores), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
+@pytest.mark.parametrize(
+    ("labels", "scores"),
+    [
+        ([0, 1], [0.1, np.nan]),
+        ([0, 1], [0.1, np.inf]),
+        ([0, 1, 2], [0.1, 0.2, 0.3]),
+        ([0, 1, None], [0.1, 0.2, 0.3]),
+        ([0, 1], [0.1]),
+        ([[0, 1]], [[0.1, 0.2]]),
+        ([0, 1], ["a", "b"]),
+    ],
+)
+def test_exact_curves_refuse_what_they_cannot_measure(make, labels, scores):
+    with pytest.raises(InputError):
+        make(labels, scores)
+
+
+@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
+@pytest.mark.parametrize(("labels", "absent"), [([1, 1], "negative"), ([0, 0], "positive")])
+def test_exact_curves_need_both_classes(make, labels, absent):
+    with pytest.raises(UndefinedMetric, match=absent):
+        make(labels, [0.1, 0.2])
+
+
+@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
+def test_exact_curves_need_examples(make):
+    with pytest.raises(UndefinedMetric):
+        make(np.array([], dtype=int), np.array([], dtype=float))
+
+
+@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
+def test_both_zeros_are_one_score(make):
+    found, expected = make([0, 1], [0.0, -0.0]), make([0, 1], [0.0, 0.0])
+    np.testing.assert_array_equal(found.thresholds, expected.thresholds)
+
+
+def test_curves_are_frozen_and_short_to_print():
+    curve = exact_roc_curve([0, 1], [0.2, 0.8])
+    assert "path" not in repr(curve)
+    with pytest.raises(AttributeError):
+        curve.fpr = curve.tpr
+
+
+def test_an_evaluation_gives_the_curves_of_its_estimator():
+    evaluation = fg.evaluate({"a": (LABELS, SCORES)}, axis=Axis.uniform(16))
+    other = evaluation.with_estimator(Quantile(5))
+    for result in (evaluation, other):
+        expected = roc_curve(drawn_from(result.estimator, 16))
+        np.testing.assert_array_equal(result.roc_curve().tpr, expected.tpr)
+    assert len(other.roc_curve().tpr) != len(evaluation.roc_curve().tpr)

@@ -1,0 +1,88 @@
+"""The demo: generated hospitals, one pooled answer, and how wrong the average is."""
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+import fedgauge as fg
+from fedgauge import demo
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return demo.run(tmp_path_factory.mktemp("demo") / "new" / "folder")
+
+
+@pytest.fixture(scope="module")
+def hospitals():
+    # The seeds that the demo uses.
+    return [demo.generate(h, 7 + i) for i, h in enumerate(demo.HOSPITALS)]
+
+
+def test_exact_auc_is_that_of_the_pooled_data(found, hospitals):
+    labels, scores = (np.concatenate(column) for column in zip(*hospitals, strict=True))
+    assert found.exact_auc == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    low, high = found.result.average_precision.bounds
+    assert low <= average_precision_score(labels, scores) <= high
+
+
+def test_mean_of_hospitals_is_far_off(found, hospitals):
+    mean = np.mean([roc_auc_score(*data) for data in hospitals])
+    assert found.mean_client_auc == pytest.approx(mean, abs=1e-12)
+    assert found.mean_client_auc - found.exact_auc > 0.1
+
+
+def test_fedgauge_is_close(found):
+    low, high = found.result.roc_auc.bounds
+    assert low <= found.exact_auc <= high
+    assert high - low < 1e-3
+    assert found.result.roc_auc.value == pytest.approx(found.exact_auc, abs=1e-4)
+    assert 0 < found.roc_area_error < 5e-4
+    assert 0 < found.pr_area_error < 1e-3
+
+
+def test_counts_cover_every_patient(found, hospitals):
+    assert found.result.clients == len(demo.HOSPITALS) == 5
+    positives = sum(int(labels.sum()) for labels, _ in hospitals)
+    assert found.result.positives == positives
+    assert found.result.negatives + positives == sum(h.patients for h in demo.HOSPITALS)
+
+
+def test_files_are_complete(found):
+    names = {path.name for path in found.files}
+    assert names == {"roc.png", "pr.png", "result.json"}
+    by_name = {path.name: path for path in found.files}
+    loaded = fg.Evaluation.from_json(by_name["result.json"])
+    assert loaded.record == found.result.record
+    for name in ("roc.png", "pr.png"):
+        colours = imread(by_name[name])[..., :3] @ [1, 256, 65536]
+        assert len(np.unique(colours)) > 20
+
+
+def test_demo_repeats_itself_in_the_same_folder(found):
+    before = [path.read_bytes() for path in found.files]
+    again = demo.run(found.files[0].parent)
+    assert again.files == found.files
+    assert [path.read_bytes() for path in again.files] == before
+    assert again.mean_client_auc == found.mean_client_auc
+
+
+@pytest.mark.parametrize("hospital", demo.HOSPITALS, ids=lambda hospital: hospital.name)
+def test_generated_hospitals_are_as_described(hospital):
+    labels, scores = demo.generate(hospital, 1)
+    assert len(labels) == len(scores) == hospital.patients
+    assert set(np.unique(labels)) == {0, 1}
+    # Six standard errors: a false alarm in about 500 million seeds.
+    error = np.sqrt(hospital.positive_rate * (1 - hospital.positive_rate) / hospital.patients)
+    assert abs(labels.mean() - hospital.positive_rate) < 6 * error
+    assert 0 < scores.min() < scores.max() < 1
+    log_odds = np.log(scores / (1 - scores))[labels == 0]
+    assert abs(log_odds.mean() - (hospital.shift - 2.5)) < 6 / np.sqrt(len(log_odds))
+
+
+@pytest.mark.parametrize("below", [".", "deeper"])
+def test_folder_that_cannot_be_made(tmp_path, below):
+    (tmp_path / "file").touch()
+    with pytest.raises(fg.RecordError, match=r"cannot make folder .*file"):
+        demo.run(tmp_path / "file" / below)

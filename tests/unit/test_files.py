@@ -1,0 +1,588 @@
+"""Score files: every format reads like memory; a bad file is refused without showing its values."""
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import fedgauge as fg
+
+ENDINGS = ["csv", "tsv", "csv.gz", "tsv.gz", "parquet", "pq"]
+ROWS = 100_000  # several Parquet row groups and CSV blocks
+SECRETS = ("SECRET123", "987654321")
+MANY = "0,0.1\n1,0.9\n" * 100_000  # more than one CSV block
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(11)
+    score = rng.random(ROWS)
+    return pa.table(
+        {
+            "note": ["quoted, for the comma"] * ROWS,
+            "y": (rng.random(ROWS) < score).astype(np.int64),
+            "site": [f"site-{i}" for i in rng.integers(0, 7, ROWS)],
+            "p": score,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def pooled(table):
+    return fg.evaluate({"all": (table["y"].to_numpy(), table["p"].to_numpy())})
+
+
+def write_table(table, path):
+    if path.suffix in (".parquet", ".pq"):
+        pq.write_table(table, path, row_group_size=70_000)
+        return path
+    options = pa.csv.WriteOptions(delimiter="\t" if ".tsv" in path.name else ",")
+    compression = "gzip" if path.suffix == ".gz" else None
+    with pa.output_stream(path, compression=compression) as stream:
+        pa.csv.write_csv(table, stream, options)
+    return path
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def parquet(path, **columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def parquet_bytes():
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.987654321]}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def evaluate_file(path, *, positive=None, label="y", score="p"):
+    return fg.evaluate({"here": fg.ScoreFile(path, label=label, score=score)}, positive=positive)
+
+
+def evaluate_table(*paths, positive=None, client="site"):
+    return fg.evaluate(fg.ScoreTable(paths, client=client, label="y", score="p"), positive=positive)
+
+
+def totals(result):
+    return result.negatives, result.positives
+
+
+def visible(error):
+    """All that a traceback would show of an error and those behind it."""
+    texts = []
+    while error is not None:
+        texts.append(f"{error} {error.args!r}")
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return "\n".join(texts)
+
+
+def refusal(action, *arguments, **options):
+    """The message with which the input is refused; never holds a value of the file."""
+    with pytest.raises(fg.InputError) as caught:
+        action(*arguments, **options)
+    shown = visible(caught.value)
+    assert not [secret for secret in SECRETS if secret in shown]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_file_counts_like_memory(table, pooled, tmp_path, ending):
+    result = evaluate_file(write_table(table, tmp_path / f"scores.{ending}"))
+    assert result.record == pooled.record
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_table_counts_like_memory(table, pooled, tmp_path, ending):
+    result = evaluate_table(write_table(table, tmp_path / f"scores.{ending}"))
+    assert result.record.slices == pooled.record.slices
+    assert result.clients == 7
+
+
+def test_tables_of_several_files_and_formats_add_up(table, pooled, tmp_path):
+    paths = [
+        write_table(table.slice(start, 25_000), tmp_path / f"part-{start}.{ending}")
+        for start, ending in zip(range(0, ROWS, 25_000), ENDINGS[:4], strict=True)
+    ]
+    result = evaluate_table(*paths)
+    assert result.record.slices == pooled.record.slices
+    assert result.clients == 7
+
+
+def test_files_can_be_read_again(table, pooled, tmp_path):
+    file = fg.ScoreFile(write_table(table, tmp_path / "s.csv.gz"), label="y", score="p")
+    first, second = (fg.evaluate({"a": file}).record for _ in range(2))
+    assert first == second == pooled.record
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_large_files_come_in_batches(table, tmp_path, ending):
+    file = fg.ScoreFile(write_table(table, tmp_path / f"s.{ending}"), label="y", score="p")
+    sizes = [len(batch) for batch in file()]
+    assert sum(sizes) == ROWS
+    assert max(sizes) <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("name", "client"),
+    [("site-a.csv", "site-a"), ("site-a.tsv.gz", "site-a"), ("b.parquet", "b")],
+)
+def test_name_is_the_stem(tmp_path, name, client):
+    content = b"y\tp\n0\t0.1\n" if ".tsv" in name else b"y,p\n0,0.1\n"
+    content = gzip.compress(content) if name.endswith(".gz") else content
+    path = write(tmp_path / name, parquet_bytes() if name.endswith(".parquet") else content)
+    assert fg.ScoreFile(str(path), label="y", score="p").name == client
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(["a", "b", "a"], id="text"),
+        pytest.param([1, 2, 1], id="integers"),
+        pytest.param(pa.array(["a", "b", "a"]).dictionary_encode(), id="dictionary"),
+        pytest.param(pa.array(["a", "b", "a"], pa.large_string()), id="large text"),
+    ],
+)
+def test_kinds_of_client_column(tmp_path, column):
+    path = parquet(tmp_path / "s.parquet", y=[0, 1, 0], p=[0.1, 0.9, 0.3], site=column)
+    result = evaluate_table(path)
+    assert (result.clients, *totals(result)) == (2, 2, 1)
+
+
+def test_client_is_the_same_in_csv_and_parquet(tmp_path):
+    first = write(tmp_path / "s.csv", "y,p,site\n0,0.1,1\n1,0.9,2\n")
+    second = parquet(tmp_path / "s.parquet", y=[0, 1], p=[0.1, 0.9], site=[2, 3])
+    assert evaluate_table(first, second).clients == 3
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(pa.array(["SECRET123", None]), id="text"),
+        pytest.param(pa.array([987654321, None]), id="integers"),
+        pytest.param(pa.array(["SECRET123", None]).dictionary_encode(), id="dictionary"),
+    ],
+)
+def test_rows_without_a_client_are_refused(tmp_path, column):
+    path = parquet(tmp_path / "export.parquet", y=[0, 1], p=[0.1, 0.9], site=column)
+    message = refusal(evaluate_table, path)
+    assert "export.parquet" in message
+    assert "'site'" in message
+    assert "Fill them in or drop them" in message
+
+
+def test_csv_rows_without_a_client_are_refused(tmp_path):
+    path = write(tmp_path / "export.csv", "y,p,site\n0,0.987654321,SECRET123\n1,0.5,\n")
+    message = refusal(evaluate_table, path)
+    assert "export.csv" in message
+    assert "'site'" in message
+
+
+def test_client_column_that_names_nothing_is_refused(tmp_path):
+    column = pa.array([["SECRET123"], ["b"]])
+    path = parquet(tmp_path / "export.parquet", y=[0, 1], p=[0.1, 0.9], site=column)
+    message = refusal(evaluate_table, path)
+    assert "export.parquet" in message
+    assert "'site'" in message
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_unicode_names(tmp_path, ending):
+    table = pa.table({"étiquette": [0, 1], "分数": [0.1, 0.9]})
+    path = write_table(table, tmp_path / f"hôpital-北.{ending}")
+    assert totals(evaluate_file(path, label="étiquette", score="分数")) == (1, 1)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_only_used_duplicate_columns_are_refused(tmp_path, ending):
+    columns = [pa.array([0, 1]), pa.array([0.1, 0.9]), pa.array([0.5, 0.6]), pa.array([0.7, 0.8])]
+    table = pa.Table.from_arrays(columns, names=["y", "p", "q", "q"])
+    path = write_table(table, tmp_path / f"export.{ending}")
+    assert totals(evaluate_file(path)) == (1, 1)
+    message = refusal(evaluate_file, path, score="q")
+    assert "export" in message
+    assert "2 columns are named 'q'. Rename" in message
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "parquet"])
+@pytest.mark.parametrize("wanted", [{"label": "outcome"}, {"score": "outcome"}])
+def test_missing_column_lists_the_columns(tmp_path, ending, wanted):
+    table = pa.table({"y": ["SECRET123"], "p": [0.987654321], "age": [1]})
+    message = refusal(evaluate_file, write_table(table, tmp_path / f"export.{ending}"), **wanted)
+    assert f"export.{ending}" in message
+    assert "no column 'outcome'. The columns are 'y', 'p', 'age'." in message
+
+
+def test_missing_client_column(tmp_path):
+    path = write(tmp_path / "export.csv", "y,p\n0,0.987654321\n")
+    assert "no column 'site'. The columns are 'y', 'p'." in refusal(evaluate_table, path)
+
+
+def test_long_list_of_columns_says_that_it_is_cut(tmp_path):
+    names = [f"c{i}" for i in range(40)]
+    path = write(tmp_path / "wide.csv", ",".join(names) + "\n" + ",".join(["1"] * 40) + "\n")
+    message = refusal(evaluate_file, path)
+    assert "'c39'" in message or "10 more" in message or "40" in message
+
+
+def test_first_row_of_a_file_without_header_is_not_shown(tmp_path):
+    # It would stand in the place of the column names: a label and a score of a person.
+    path = write(tmp_path / "export.csv", "0,0.987654321\n1,0.5\n")
+    message = refusal(evaluate_file, path)
+    assert "export.csv" in message
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_empty_file(tmp_path, ending):
+    message = refusal(evaluate_file, write(tmp_path / f"export.{ending}", b""))
+    assert f"export.{ending}: the file is empty (0 bytes). Export it again." in message
+
+
+def test_folder(tmp_path):
+    (tmp_path / "exports.csv").mkdir()
+    message = refusal(evaluate_file, tmp_path / "exports.csv")
+    assert "exports.csv: this is a folder. Name the files in it" in message
+
+
+@pytest.mark.parametrize("name", ["absent.csv", "absent.parquet", "absent"])
+def test_missing_file(tmp_path, name):
+    assert f"{name}: there is no such file" in refusal(evaluate_file, tmp_path / name)
+
+
+def test_name_too_long_for_the_file_system(tmp_path):
+    assert refusal(evaluate_file, tmp_path / ("x" * 300 + ".csv"))
+
+
+@pytest.mark.parametrize(
+    "name", ["export.txt", "export", "export.xlsx", "export.gz", "export.csv.zip"]
+)
+def test_unknown_ending(tmp_path, name):
+    message = refusal(evaluate_file, write(tmp_path / name, "y,p\nSECRET123,0.987654321\n"))
+    assert name in message
+    assert "use .csv, .tsv or .parquet" in message
+
+
+@pytest.mark.parametrize("name", ["E.CSV", "e.Csv", "E.CSV.GZ", "e.csv.GZ", "E.PARQUET"])
+def test_case_of_the_ending_does_not_matter(tmp_path, name):
+    content = b"y,p\n0,0.1\n1,0.9\n"
+    if name.endswith("GZ"):
+        content = gzip.compress(content)
+    path = write(tmp_path / name, parquet_bytes() if name == "E.PARQUET" else content)
+    assert totals(evaluate_file(path)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        pytest.param(
+            "x.parquet",
+            b"y,p\nSECRET123,0.987654321\n",
+            "not a Parquet file, whatever its name says. Export it again",
+            id="csv as parquet",
+        ),
+        pytest.param(
+            "x.csv",
+            parquet_bytes(),
+            "a Parquet file, not CSV. Rename it to end in .parquet",
+            id="parquet as csv",
+        ),
+        pytest.param(
+            "x.csv.gz",
+            b"y,p\nSECRET123,0.987654321\n",
+            "not a gzip file, whatever its name says. Export it again",
+            id="text as gz",
+        ),
+        pytest.param(
+            "x.csv",
+            gzip.compress(b"y,p\nSECRET123,0.987654321\n"),
+            "UTF-8|gzip",
+            id="gz as csv",
+        ),
+        pytest.param(
+            "x.csv", "y,p\nSECRET123,0.987654321\n".encode("utf-16"), "UTF-8", id="utf-16"
+        ),
+        pytest.param(
+            "x.csv.gz",
+            gzip.compress(MANY.encode() + b"SECRET123,0.987654321\n")[:-12],
+            "Export it again",
+            id="gz cut short",
+        ),
+    ],
+)
+def test_content_that_is_not_what_the_name_says(tmp_path, name, content, told):
+    message = refusal(evaluate_file, write(tmp_path / name, content))
+    assert name in message
+    assert re.search(told, message)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_random_bytes(tmp_path, ending, seed):
+    noise = np.random.default_rng(seed).bytes(5_000)
+    assert f"x.{ending}" in refusal(evaluate_file, write(tmp_path / f"x.{ending}", noise))
+
+
+def test_header_that_is_not_utf8(tmp_path):
+    path = write(tmp_path / "x.csv", "y,p,Größe\n0,0.1,SECRET123\n1,0.9,2\n".encode("latin-1"))
+    message = refusal(evaluate_file, path)
+    assert "x.csv" in message
+    assert "UTF-8" in message
+
+
+@pytest.mark.parametrize("kept", [4, 0.5, 0.95, -1])
+def test_parquet_cut_short(tmp_path, kept):
+    whole = parquet_bytes()
+    size = kept if isinstance(kept, int) else int(kept * len(whole))
+    message = refusal(evaluate_file, write(tmp_path / "x.parquet", whole[:size]))
+    assert "x.parquet: the Parquet file is damaged or cut short. Export it again." in message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_parquet_ends_in_a_readable_error(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    table = pa.table({"y": rng.integers(0, 2, 3_000), "p": rng.random(3_000)})
+    pq.write_table(table, tmp_path / "x.parquet", compression="gzip")
+    damaged = bytearray((tmp_path / "x.parquet").read_bytes())
+    start = int(rng.integers(4, len(damaged) - 40))
+    damaged[start : start + 40] = rng.bytes(40)
+    message = refusal(evaluate_file, write(tmp_path / "x.parquet", bytes(damaged)))
+    assert "x.parquet" in message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param("1,0.987654321,SECRET123\n", id="too many"),
+        pytest.param("SECRET123\n", id="too few"),
+        pytest.param("1,SECRET123\n", id="text for a score"),
+        pytest.param('1,"0,987654321"\n', id="decimal comma"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "0,0.1\n", MANY], ids=["first", "second", "late"])
+def test_bad_csv_rows(tmp_path, before, row):
+    path = write(tmp_path / "export.csv", f"y,p\n{before}{row}")
+    message = refusal(evaluate_file, path)
+    assert "export.csv" in message
+    assert "same number of columns in every row" in message or "'p' holds values" in message
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        pytest.param(["SECRET123", "0.5"], id="text"),
+        pytest.param(pa.array(["SECRET123", "x"]).dictionary_encode(), id="dictionary"),
+        pytest.param(pa.array([[0.987654321], [0.5]]), id="lists"),
+        pytest.param(pa.array([987654321, 2], pa.timestamp("s")), id="times"),
+    ],
+)
+def test_parquet_scores_that_are_not_numbers(tmp_path, scores):
+    message = refusal(evaluate_file, parquet(tmp_path / "export.parquet", y=[0, 1], p=scores))
+    assert "export.parquet" in message
+    assert "column 'p' holds values that are not numbers. Check which column" in message
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        pytest.param(["0.25", "0.75"], id="text of numbers"),
+        pytest.param(pa.array([0.25, 0.75], pa.float32()), id="float32"),
+        pytest.param(pa.array(np.array([0.25, 0.75], np.float16)), id="float16"),
+        pytest.param(pa.array([0.25, 0.75]).cast(pa.decimal128(5, 3)), id="decimal"),
+        pytest.param(pa.array([0.25, 0.75]).dictionary_encode(), id="dictionary"),
+    ],
+)
+def test_parquet_scores_of_any_numeric_kind(tmp_path, scores):
+    result = evaluate_file(parquet(tmp_path / "s.parquet", y=[0, 1], p=scores))
+    thresholds = result.roc_curve().thresholds
+    np.testing.assert_array_equal(thresholds, [np.inf, 0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param([False, True], id="bool"),
+        pytest.param([0, 1], id="integers"),
+        pytest.param(pa.array([0, 1], pa.int8()), id="int8"),
+        pytest.param([0.0, 1.0], id="floats"),
+        pytest.param(["0", "1"], id="text"),
+        pytest.param(["false", "True"], id="words"),
+        pytest.param(pa.array(["0", "1"]).dictionary_encode(), id="dictionary"),
+        pytest.param(pa.array([0, 1]).dictionary_encode(), id="dictionary of integers"),
+        pytest.param(pa.array(["0", "1"], pa.large_string()), id="large text"),
+    ],
+)
+def test_kinds_of_parquet_label(tmp_path, labels):
+    result = evaluate_file(parquet(tmp_path / "s.parquet", y=labels, p=[0.25, 0.75]))
+    assert result.roc_auc.value == 1.0
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param(pa.array([987654321, 2], pa.timestamp("s")), id="times"),
+        pytest.param(pa.array([0, 1], pa.date32()), id="dates"),
+        pytest.param(pa.array([["SECRET123"], ["b"]]), id="lists"),
+    ],
+)
+def test_parquet_labels_of_no_use(tmp_path, labels):
+    assert refusal(evaluate_file, parquet(tmp_path / "s.parquet", y=labels, p=[0.25, 0.75]))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param("\ufeffy,p\n0,0.1\n1,0.9\n1,0.8\n", (1, 2), id="byte order mark"),
+        pytest.param("y,p\r\n0,0.1\r\n1,0.9\r\n1,0.8\r\n", (1, 2), id="crlf"),
+        pytest.param("y,p\n0,0.1\n1,0.9\n1,0.8", (1, 2), id="no last newline"),
+        pytest.param("y,p\n\n0,0.1\n1,0.9\n\n1,0.8\n\n", (1, 2), id="blank lines"),
+        pytest.param('"y","p"\n"0","0.1"\n"1",0.9\n1,"8e-1"\n', (1, 2), id="quoted"),
+        pytest.param('n,y,p\n"a, ""b""",0,0.1\n"c\nd",1,0.9\n,1,0.8\n', (1, 2), id="quoted text"),
+        pytest.param("y,p\ntrue,0.1\nFalse,0.9\nTRUE,0.8\n", (1, 2), id="true and false"),
+        pytest.param("y,p\n0.0,0.1\n1.0,0.9\n1,0.8\n", (1, 2), id="float labels"),
+        pytest.param("p,extra,y\n.1,x,0\n.9,,1\n.8,NA,1\n", (1, 2), id="order of columns"),
+    ],
+)
+def test_ways_to_write_csv(tmp_path, content, expected):
+    result = evaluate_file(write(tmp_path / "s.csv", content))
+    assert totals(result) == expected
+
+
+def test_quoted_newlines_may_stand_anywhere_in_a_large_csv(tmp_path):
+    note = "a line of the note\n" * 20
+    path = write(tmp_path / "s.csv", "y,p,note\n" + f'0,0.5,"{note}"\n1,0.6,"{note}"\n' * 4_000)
+    assert path.stat().st_size > 1 << 20
+    assert totals(evaluate_file(path)) == (4_000, 4_000)
+
+
+def test_text_labels_need_the_positive_one(tmp_path):
+    path = write(tmp_path / "s.csv", "y,p\nyes,0.9\nno,0.1\nno,0.2\n")
+    assert totals(evaluate_file(path, positive="yes")) == (2, 1)
+    assert totals(evaluate_file(path, positive="no")) == (1, 2)
+    message = refusal(evaluate_file, path)
+    assert "3 of 3 labels are neither bool nor 0/1" in message
+    assert "positive" in message
+
+
+@pytest.mark.parametrize("first", ["0", "1", "yes"])
+def test_kind_of_label_may_not_change_late(tmp_path, first):
+    rows = f"{first},0.1\n" * 200_000
+    path = write(tmp_path / "s.csv", f"y,p\n{rows}SECRET123,0.987654321\n")
+    assert path.stat().st_size > 1 << 20
+    assert "labels are neither bool nor 0/1" in refusal(evaluate_file, path)
+
+
+def test_kind_of_label_may_look_like_another_at_first(tmp_path):
+    # 200,000 rows of "0" would make the column a number, were the first block to decide.
+    path = write(tmp_path / "s.csv", "y,p\n" + "0,0.1\n" * 200_000 + "yes,0.9\n")
+    assert totals(evaluate_file(path, positive="yes")) == (200_000, 1)
+
+
+def test_third_label_is_refused(tmp_path):
+    path = write(tmp_path / "s.csv", "y,p\nyes,0.9\nno,0.1\nSECRET123,0.2\n")
+    message = refusal(evaluate_file, path, positive="yes")
+    assert "1 of 3 labels are a third value" in message
+
+
+MISSING = [
+    pytest.param("y,p\n0,0.987654321\n1,\n1,NA\n0,nan\n", "3 of 4 scores are missing", id="scores"),
+    pytest.param("y,p\n,0.987654321\n1,0.5\nNA,0.5\n", "2 of 3 labels are missing", id="labels"),
+    pytest.param("y,p\n0,0.987654321\n1,inf\n", "1 of 2 scores are missing", id="infinite"),
+    pytest.param("y,p\n0,0.5\n1,1.987654321\n", "1 of 2 scores lie outside", id="outside"),
+    pytest.param("y,p\nSECRET123,0.5\n1,0.1\n", "1 of 2 labels are neither", id="unusable"),
+]
+
+
+@pytest.mark.parametrize(("content", "told"), MISSING)
+def test_bad_values_are_counted_not_shown(tmp_path, content, told):
+    assert told in refusal(evaluate_file, write(tmp_path / "export.csv", content))
+
+
+@pytest.mark.parametrize(("content", "told"), MISSING)
+def test_errors_about_values_name_the_file(tmp_path, content, told):
+    message = refusal(evaluate_file, write(tmp_path / "export.csv", content))
+    assert told in message
+    assert "export.csv" in message
+
+
+@pytest.mark.parametrize(("content", "told"), MISSING)
+def test_errors_about_values_in_a_table_name_the_file(tmp_path, content, told):
+    header, *rows = content.splitlines()
+    lines = [f"{header},site", *(f"{row},a" for row in rows)]
+    message = refusal(evaluate_table, write(tmp_path / "export.csv", "\n".join(lines) + "\n"))
+    assert told in message
+    assert "export.csv" in message
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_missing_parquet_and_csv_values_count_alike(tmp_path, ending):
+    table = pa.table({"y": pa.array([0, None, 1]), "p": pa.array([0.1, 0.2, 0.3])})
+    message = refusal(evaluate_file, write_table(table, tmp_path / f"s.{ending}"))
+    assert "1 of 3 labels are missing. Drop those rows." in message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("y,p\n,0.1\n,0.2\n", id="whole file"),
+        pytest.param("y,p\n" + MANY + ",0.5\n" * 300_000, id="whole blocks"),
+    ],
+)
+def test_label_column_without_any_label(tmp_path, content):
+    message = refusal(evaluate_file, write(tmp_path / "s.csv", content))
+    assert "labels are missing" in message
+
+
+def test_parquet_label_column_without_any_label(tmp_path):
+    path = parquet(tmp_path / "s.parquet", y=pa.nulls(2), p=[0.1, 0.2])
+    assert "2 of 2 labels are missing" in refusal(evaluate_file, path)
+
+
+HEADER_ONLY = [
+    pytest.param("export.csv", b"y,p,site\n", id="csv"),
+    pytest.param("export.csv", b"y,p,site", id="csv without newline"),
+    pytest.param("export.csv.gz", gzip.compress(b"y,p,site\n"), id="gz"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), HEADER_ONLY)
+@pytest.mark.parametrize("action", [evaluate_file, evaluate_table])
+def test_header_without_rows(tmp_path, name, content, action):
+    message = refusal(action, write(tmp_path / name, content))
+    assert "no examples" in message
+    assert name in message
+
+
+@pytest.mark.parametrize("action", [evaluate_file, evaluate_table])
+def test_parquet_without_rows(tmp_path, action):
+    columns = {"y": pa.array([], pa.int64()), "p": pa.array([], pa.float64())}
+    path = parquet(tmp_path / "export.parquet", **columns, site=pa.array([], pa.string()))
+    message = refusal(action, path)
+    assert "no examples" in message
+    assert "export.parquet" in message
+
+
+def test_table_of_no_files():
+    message = refusal(evaluate_table)
+    assert "file" in message
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_one_column_cannot_be_label_and_score(tmp_path, ending):
+    path = write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9]}), tmp_path / f"s.{ending}")
+    assert "one column cannot be two things" in refusal(evaluate_file, path, score="y")
+    assert "one column cannot be two things" in refusal(evaluate_table, path, client="p")
+
+
+def test_reading_leaves_the_file_as_it_was(tmp_path):
+    path = write(tmp_path / "s.csv", "y,p\n0,0.1\n1,0.9\n")
+    evaluate_file(path)
+    assert path.read_text() == "y,p\n0,0.1\n1,0.9\n"
+    assert list(Path(tmp_path).iterdir()) == [path]

@@ -1,0 +1,482 @@
+"""Histograms count every row once, add up, refuse as a whole, and never wrap."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedgauge import Axis, AxisError, AxisMismatch, CountOverflow, Examples, InputError
+from fedgauge import ScoreHistogram as Histogram
+from fedgauge.histogram import _BATCH_ROWS as BATCH
+from fedgauge.histogram import _THREADED_ROWS as THREADED
+from fedgauge.histogram import check_tree
+
+
+def rows(count, seed=0, decimals=None):
+    rng = np.random.default_rng(seed)
+    labels, scores = rng.integers(0, 2, count), rng.random(count)
+    return labels, scores if decimals is None else scores.round(decimals)
+
+
+def brute_force(axis, labels, scores):
+    index = np.clip(np.searchsorted(axis.edges, scores, side="right") - 1, 0, axis.bins - 1)
+    return np.stack([np.bincount(index[labels == y], minlength=axis.bins) for y in (0, 1)])
+
+
+def filled(axis, count=500, seed=0):
+    histogram = Histogram(axis)
+    histogram.update(*rows(count, seed))
+    return histogram
+
+
+# Counting
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        Axis.uniform(1),
+        Axis.uniform(100),
+        Axis.uniform(4096),
+        Axis.uniform(300_000),
+        Axis.uniform(30, -0.7, 1.3),
+        Axis.logit(77),
+        Axis.from_edges([0.0, 0.1, 0.11, 0.9, 1.0]),
+        Axis.from_values(np.arange(101) / 100),
+    ],
+    ids=lambda axis: f"{axis.kind} {axis.bins}",
+)
+@pytest.mark.parametrize("count", [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH + 1])
+def test_counts_equal_brute_force_at_and_around_batch_boundaries(axis, count):
+    labels, scores = rows(count, seed=count, decimals=2)
+    histogram = Histogram(axis)
+    histogram.update(labels, scores)
+    np.testing.assert_array_equal(histogram.counts, brute_force(axis, labels, scores))
+    assert histogram.sum() == count
+
+
+@pytest.mark.parametrize("processors", [None, 1, 2, 3, 64])
+def test_millions_of_rows_on_any_number_of_processors(processors, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    labels, scores = rows(THREADED + 1, decimals=2)
+    axis = Axis.uniform(100)
+    histogram = Histogram(axis)
+    histogram.update(labels, scores)
+    np.testing.assert_array_equal(histogram.counts, brute_force(axis, labels, scores))
+
+
+@pytest.mark.parametrize("positive", [None, 1])
+def test_millions_of_rows_in_one_update(positive):
+    labels, scores = rows(2_100_001, decimals=2)
+    axis = Axis.uniform(100)
+    histogram = Histogram(axis)
+    histogram.update(labels, scores, positive=positive)
+    np.testing.assert_array_equal(histogram.counts, brute_force(axis, labels, scores))
+
+
+def test_a_large_array_of_words():
+    labels, scores = rows(BATCH + 1)
+    histogram = Histogram(Axis.uniform(10))
+    histogram.update(np.array(["fail", "pass"])[labels], scores, positive="pass")
+    np.testing.assert_array_equal(histogram.counts, brute_force(Axis.uniform(10), labels, scores))
+
+
+def test_more_bins_than_examples():
+    histogram = Histogram(Axis.uniform(1 << 20))
+    histogram.update([0, 1, 1], [0.0, 0.5, 1.0])
+    assert np.flatnonzero(histogram.counts[0]).tolist() == [0]
+    assert np.flatnonzero(histogram.counts[1]).tolist() == [1 << 19, (1 << 20) - 1]
+
+
+def test_one_bin_holds_everything():
+    histogram = Histogram(Axis.uniform(1))
+    histogram.update([0, 1, 1], [0.0, 0.5, 1.0])
+    assert histogram.counts.tolist() == [[1], [2]]
+
+
+def test_clipped_scores_are_counted_in_the_end_bins():
+    histogram = Histogram(Axis.uniform(3, outside="clip"))
+    histogram.update([0, 1, 1, 0], [-5.0, 7.0, 0.5, 1.0000001])
+    assert histogram.counts.tolist() == [[1, 0, 1], [0, 1, 1]]
+
+
+def test_updates_accumulate():
+    labels, scores = rows(1000)
+    axis = Axis.uniform(16)
+    histogram = Histogram(axis)
+    for part in np.array_split(np.arange(1000), 7):
+        histogram.update(labels[part], scores[part])
+    np.testing.assert_array_equal(histogram.counts, brute_force(axis, labels, scores))
+
+
+def test_inputs_are_left_alone():
+    labels, scores = rows(1000)
+    kept = labels.copy(), scores.copy()
+    Histogram(Axis.uniform(7)).update(labels, scores)
+    np.testing.assert_array_equal(labels, kept[0])
+    np.testing.assert_array_equal(scores, kept[1])
+
+
+def test_read_only_inputs_are_taken():
+    labels, scores = rows(1000)
+    labels.setflags(write=False)
+    scores.setflags(write=False)
+    histogram = Histogram(Axis.uniform(7))
+    histogram.update(labels, scores)
+    assert histogram.sum() == 1000
+
+
+def test_strided_inputs_are_taken():
+    labels, scores = rows(1000)
+    table = np.stack([labels, scores], axis=1)
+    histogram = Histogram(Axis.uniform(7))
+    histogram.update(table[:, 0], table[::-1, 1][::-1])
+    np.testing.assert_array_equal(histogram.counts, brute_force(Axis.uniform(7), labels, scores))
+
+
+# All rows or none
+
+
+def spoiled(count, where, what):
+    """Many good rows and a bad one."""
+    labels, scores = rows(count)
+    labels = labels.astype(float)
+    if what == "third label":
+        labels[where] = 2
+    elif what == "missing label":
+        labels[where] = math.nan
+    else:
+        scores[where] = {"nan": math.nan, "inf": math.inf, "outside": 1.5}[what]
+    return labels, scores
+
+
+FAULTS = {
+    "third label": "labels are neither",
+    "missing label": "labels are missing",
+    "nan": "scores are missing",
+    "inf": "scores are missing",
+    "outside": "scores lie outside",
+}
+every_fault = pytest.mark.parametrize("what", FAULTS)
+
+
+@pytest.mark.parametrize("where", [0, BATCH - 1, BATCH, 2 * BATCH])
+@every_fault
+def test_one_bad_row_among_many_leaves_the_counts_unchanged(where, what):
+    histogram = filled(Axis.uniform(8))
+    before = histogram.counts.copy()
+    with pytest.raises(InputError, match=f"^1 of {2 * BATCH + 1:,} {FAULTS[what]}"):
+        histogram.update(*spoiled(2 * BATCH + 1, where, what))
+    np.testing.assert_array_equal(histogram.counts, before)
+
+
+@every_fault
+@pytest.mark.parametrize("where", [0, THREADED])
+def test_one_bad_row_in_any_thread_leaves_the_counts_unchanged(where, what, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    histogram = filled(Axis.uniform(8))
+    before = histogram.counts.copy()
+    with pytest.raises(InputError, match=f"^1 of {THREADED + 1:,} {FAULTS[what]}"):
+        histogram.update(*spoiled(THREADED + 1, where, what))
+    np.testing.assert_array_equal(histogram.counts, before)
+
+
+def test_bad_labels_are_counted_over_all_rows_of_millions():
+    labels, scores = rows(2_100_001)
+    labels[::700_000] = 5
+    histogram = Histogram(Axis.uniform(8))
+    with pytest.raises(InputError, match=r"^4 of 2,100,001 labels are neither"):
+        histogram.update(labels, scores)
+    assert histogram.sum() == 0
+
+
+def test_bad_rows_are_counted_over_all_batches():
+    def batches():
+        yield Examples([0, 1], [0.5, 2.0])
+        yield Examples([0, 1, 1], [-1.0, 0.5, 3.0])
+
+    with pytest.raises(InputError, match=r"^3 of 5 scores lie outside the axis \[0, 1\]"):
+        Histogram(Axis.uniform(4)).update_batches(batches())
+
+
+def test_missing_scores_are_told_before_scores_outside():
+    with pytest.raises(InputError, match=r"^2 of 4 scores are missing"):
+        Histogram(Axis.uniform(4)).update([0, 1, 0, 1], [0.5, math.nan, 7.0, math.inf])
+
+
+def test_a_stream_that_breaks_leaves_the_counts_unchanged():
+    def batches():
+        yield Examples([0, 1], [0.5, 0.6])
+        raise OSError("the disk went away")
+
+    histogram = filled(Axis.uniform(4))
+    before = histogram.counts.copy()
+    with pytest.raises(OSError, match="disk"):
+        histogram.update_batches(batches())
+    np.testing.assert_array_equal(histogram.counts, before)
+
+
+def test_a_third_label_split_over_batches_is_refused():
+    batches = [Examples(["no", "yes"], [0.1, 0.2]), Examples(["maybe", "yes"], [0.1, 0.2])]
+    histogram = Histogram(Axis.uniform(4))
+    with pytest.raises(InputError, match=r"^1 of 4 labels are a third value"):
+        histogram.update_batches(batches, positive="yes")
+    assert histogram.sum() == 0
+
+
+@pytest.mark.parametrize("batches", [[], [Examples([], [])], [Examples([], []), Examples([], [])]])
+def test_no_rows_are_refused(batches):
+    with pytest.raises(InputError, match="there are no examples"):
+        Histogram(Axis.uniform(4)).update_batches(batches)
+
+
+def test_empty_batches_among_others_do_no_harm():
+    histogram = Histogram(Axis.uniform(4))
+    histogram.update_batches([Examples([], []), Examples([1], [0.5]), Examples([], [])])
+    assert histogram.sum() == 1
+
+
+# Adding
+
+
+def test_plus_makes_a_new_histogram():
+    axis = Axis.uniform(16)
+    a, b = filled(axis, 300, 1), filled(axis, 200, 2)
+    counts_a, counts_b = a.counts.copy(), b.counts.copy()
+    total = a + b
+    np.testing.assert_array_equal(total.counts, counts_a + counts_b)
+    np.testing.assert_array_equal(a.counts, counts_a)
+    np.testing.assert_array_equal(b.counts, counts_b)
+    assert total == b + a
+
+
+def test_plus_equals_adds_in_place():
+    axis = Axis.uniform(16)
+    a, b = filled(axis, 300, 1), filled(axis, 200, 2)
+    expected, same = a + b, a
+    a += b
+    assert a is same
+    assert a == expected
+    assert b == filled(axis, 200, 2)
+
+
+def test_a_histogram_adds_to_itself():
+    a = filled(Axis.uniform(16))
+    twice = a + a
+    a += a
+    assert a == twice
+    assert a.sum() == 1000
+
+
+def test_the_builtin_sum_adds_histograms():
+    axis = Axis.uniform(16)
+    parts = [filled(axis, 10 * seed, seed) for seed in range(1, 6)]
+    total = sum(parts)
+    assert isinstance(total, Histogram)
+    assert total.sum() == 150
+    np.testing.assert_array_equal(total.counts, np.sum([part.counts for part in parts], axis=0))
+    assert parts[0].sum() == 10
+
+
+def test_the_sum_of_one_is_a_copy():
+    a = filled(Axis.uniform(16))
+    total = sum([a])
+    total += a
+    assert a.sum() == 500
+
+
+@pytest.mark.parametrize("other", [1, 0.5, "x", None, [1]])
+def test_only_histograms_add(other):
+    histogram = filled(Axis.uniform(4))
+    with pytest.raises(TypeError):
+        histogram + other
+    with pytest.raises(TypeError):
+        other + histogram
+    with pytest.raises(TypeError):
+        histogram += other
+
+
+def test_histograms_on_equal_axes_made_differently_add():
+    a, b = Histogram(Axis.uniform(10)), Histogram(Axis.from_edges([i / 10 for i in range(11)]))
+    a.update([1], [0.3])
+    b.update([1], [0.3])
+    assert (a + b).counts[1, 3] == 2
+
+
+@pytest.mark.parametrize(
+    "other", [Axis.uniform(8), Axis.logit(4), Axis.uniform(4, outside="clip")], ids=repr
+)
+def test_histograms_on_other_axes_do_not_add(other):
+    axis = Axis.uniform(4)
+    a, b = filled(axis), filled(other)
+    before = a.counts.copy()
+    for add in (lambda: a + b, lambda: a.__iadd__(b), lambda: sum([a, b])):
+        with pytest.raises(AxisMismatch) as caught:
+            add()
+        assert axis.digest[:8] in str(caught.value)
+        assert other.digest[:8] in str(caught.value)
+    np.testing.assert_array_equal(a.counts, before)
+
+
+def test_equality():
+    axis = Axis.uniform(4)
+    assert filled(axis) == filled(axis)
+    assert filled(axis) != filled(axis, seed=1)
+    assert Histogram(axis) != Histogram(Axis.uniform(4, outside="clip"))
+    assert Histogram(axis) != 0
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Histogram(axis))
+
+
+def test_repr_tells_the_axis_and_the_number_of_examples():
+    histogram = Histogram(Axis.uniform(4))
+    assert repr(histogram).startswith("ScoreHistogram(Axis.uniform(4")
+    assert "1,500 examples" in repr(filled(Axis.uniform(4), 1500))
+
+
+# Counts from elsewhere
+
+
+def test_from_counts_keeps_a_copy():
+    given = np.array([[1, 2], [3, 4]])
+    histogram = Histogram.from_counts(Axis.uniform(2), given)
+    given[0, 0] = 99
+    assert histogram.counts.tolist() == [[1, 2], [3, 4]]
+    assert histogram.sum() == 10
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
+def test_from_counts_takes_every_whole_number_type(dtype):
+    histogram = Histogram.from_counts(Axis.uniform(2), np.array([[1, 2], [3, 4]], dtype=dtype))
+    assert histogram.counts.dtype == np.int64
+    assert histogram.counts.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[1, 2, 3], [4, 5, 6]],
+        [[1, 2]],
+        [1, 2, 3, 4],
+        [],
+        7,
+        [[1.0, 2.0], [3.0, 4.0]],
+        [[True, False], [True, True]],
+        [["1", "2"], ["3", "4"]],
+        [[None, 1], [2, 3]],
+        [[1, -1], [0, 0]],
+        [[2**64, 0], [0, 0]],
+        np.array([[2**63, 0], [0, 0]], dtype=np.uint64),
+        [[1], [2, 3]],
+    ],
+    ids=str,
+)
+def test_from_counts_refuses_what_is_no_table_of_counts(counts):
+    with pytest.raises(InputError, match="counts must"):
+        Histogram.from_counts(Axis.uniform(2), counts)
+
+
+def test_counts_are_a_read_only_view():
+    histogram = Histogram(Axis.uniform(2))
+    view = histogram.counts
+    with pytest.raises(ValueError, match="read-only"):
+        view[0, 0] = 1
+    with pytest.raises(AttributeError):
+        histogram.counts = view
+    histogram.update([1], [0.9])
+    assert view.tolist() == [[0, 0], [0, 1]]
+
+
+# Overflow
+
+
+def test_a_histogram_holds_two_to_the_62_examples():
+    full = Histogram.from_counts(Axis.uniform(2), [[2**62, 0], [0, 0]])
+    assert full.sum() == 2**62
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[[2**62, 2**61], [0, 0]], [[2**62, 0], [2**62, 0]], [[2**61, 2**61], [2**61, 2**61]]],
+)
+def test_totals_beyond_64_bits_are_refused(counts):
+    with pytest.raises(CountOverflow, match="do not fit"):
+        Histogram.from_counts(Axis.uniform(2), counts)
+
+
+def test_adding_never_wraps():
+    axis = Axis.uniform(2)
+    a = Histogram.from_counts(axis, [[2**62 - 5000, 0], [0, 0]])
+    b = Histogram.from_counts(axis, [[0, 2**61], [0, 0]])
+    for add in (lambda: a + b, lambda: a.__iadd__(b), lambda: b.__iadd__(a), lambda: sum([a, b])):
+        with pytest.raises(CountOverflow):
+            add()
+    assert a.counts.tolist() == [[2**62 - 5000, 0], [0, 0]]
+    assert b.counts.tolist() == [[0, 2**61], [0, 0]]
+    assert issubclass(CountOverflow, OverflowError)
+
+
+def test_updating_a_full_histogram_never_wraps():
+    full = Histogram.from_counts(Axis.uniform(2), [[2**62, 0], [0, 0]])
+    with pytest.raises(CountOverflow):
+        full.update(*rows(10_000))
+    assert full.counts.tolist() == [[2**62, 0], [0, 0]]
+
+
+# Trees
+
+
+@pytest.mark.parametrize(
+    ("bins", "tree"),
+    [
+        (1, (1,)),
+        (7, (7,)),
+        (8, (2, 2, 2)),
+        (12, (3, 4)),
+        (12, (4, 3)),
+        (12, (2, 3, 2)),
+        (12, (1, 12)),
+        (12, (12, 1)),
+        (12, (2, 1, 6)),
+        (256, (16, 16)),
+        (360, (5, 2, 4, 9)),
+    ],
+)
+def test_levels_equal_brute_force(bins, tree):
+    histogram = filled(Axis.uniform(bins))
+    levels = histogram.levels(tree)
+    assert len(levels) == len(tree)
+    nodes = 1
+    for branching, level in zip(tree, levels, strict=True):
+        nodes *= branching
+        width = bins // nodes
+        expected = [
+            [sum(row[start : start + width]) for start in range(0, bins, width)]
+            for row in histogram.counts.tolist()
+        ]
+        assert level.tolist() == expected
+    np.testing.assert_array_equal(levels[-1], histogram.counts)
+
+
+def test_changing_a_level_does_not_change_the_histogram():
+    histogram = filled(Axis.uniform(4))
+    before = histogram.counts.copy()
+    for level in histogram.levels((2, 2)):
+        level += 1
+    np.testing.assert_array_equal(histogram.counts, before)
+
+
+@pytest.mark.parametrize(
+    "tree", [(), (4,), (2, 3), (-2, -6), (0, 12), (12, 0), (2, 2, 4), (12, 12), []]
+)
+def test_trees_that_do_not_fit_are_refused(tree):
+    with pytest.raises(AxisError, match="does not divide 12 bins"):
+        check_tree(tree, 12)
+    with pytest.raises(AxisError, match="does not divide 12 bins"):
+        Histogram(Axis.uniform(12)).levels(tree)
+
+
+@pytest.mark.parametrize("tree", [(2.0, 6), ("2", "6")])
+def test_branchings_are_whole_numbers(tree):
+    with pytest.raises(AxisError, match="tree"):
+        check_tree(tree, 12)

@@ -1,0 +1,231 @@
+from fractions import Fraction
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
+from fedgauge.distribution import estimate
+from fedgauge.metrics import average_precision, roc_auc
+
+TINY = [
+    [[1], [1]],
+    [[2], [2]],
+    [[3], [3]],
+    [[1], [4]],
+    [[1, 1], [1, 1]],
+    [[0, 2], [2, 1]],
+    [[2, 1], [0, 3]],
+    [[1, 0, 2], [1, 2, 1]],
+    [[1, 1, 1], [1, 1, 1]],
+    [[0, 0, 1], [1, 0, 0]],
+]
+
+
+def measure(metric, counts, estimator=Aligned()):  # noqa: B008
+    counts = np.array(counts)
+    axis = Axis.uniform(counts.shape[1])
+    return metric(estimate(axis, counts, estimator), counts, tied=False)
+
+
+@cache
+def rankings(negatives, positives):
+    """All ways to rank examples, best first, as groups (negatives, positives) that tie."""
+    if not negatives and not positives:
+        return [()]
+    found = []
+    for n, p in product(range(negatives + 1), range(positives + 1)):
+        if n or p:
+            found += [((n, p), *rest) for rest in rankings(negatives - n, positives - p)]
+    return found
+
+
+def arrangements(counts):
+    """All rankings of pooled data that give these counts."""
+    bins = [rankings(n, p) for n, p in reversed(list(zip(*counts, strict=True)))]
+    for choice in product(*bins):
+        yield [group for ranked in choice for group in ranked]
+
+
+def auc_of(groups):
+    """Share of pairs in the right order, ties by half, pair by pair."""
+    won = total = Fraction(0)
+    for i, (_, p) in enumerate(groups):
+        for j, (n, _) in enumerate(groups):
+            won += p * n * (Fraction(1, 2) if i == j else int(i < j))
+            total += p * n
+    return won / total
+
+
+def ap_of(groups):
+    """Precision at each threshold, weighted by the gain in recall."""
+    found = flagged = 0
+    area = Fraction(0)
+    for n, p in groups:
+        found, flagged = found + p, flagged + n + p
+        area += p * Fraction(found, flagged)
+    return area / found
+
+
+@pytest.mark.parametrize("counts", TINY)
+@pytest.mark.parametrize(("metric", "value_of"), [(roc_auc, auc_of), (average_precision, ap_of)])
+def test_bounds_are_the_extremes_of_all_arrangements(metric, value_of, counts):
+    possible = [value_of(groups) for groups in arrangements(counts)]
+    found = measure(metric, counts)
+    assert found.lowest == pytest.approx(float(min(possible)), abs=1e-12)
+    assert found.highest == pytest.approx(float(max(possible)), abs=1e-12)
+
+
+@pytest.mark.parametrize("counts", TINY)
+def test_known_values_have_one_arrangement(counts):
+    counts = np.array(counts)
+    axis = Axis.from_values(range(counts.shape[1]))
+    groups = [(int(n), int(p)) for n, p in counts.T[::-1]]
+    for metric, value_of in ((roc_auc, auc_of), (average_precision, ap_of)):
+        found = metric(estimate(axis, counts, Aligned()), counts, tied=True)
+        expected = float(value_of(groups))
+        assert found == pytest.approx((expected, expected, expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_bounds_are_counted_over_pairs(seed):
+    counts = np.random.default_rng(seed).integers(0, 6, (2, 7))
+    counts[:, 0] += 1
+    below = same = 0
+    for i, p in enumerate(counts[1]):
+        for j, n in enumerate(counts[0]):
+            below += int(p * n) * (j < i)
+            same += int(p * n) * (j == i)
+    pairs = int(counts[0].sum() * counts[1].sum())
+    found = measure(roc_auc, counts)
+    assert found.lowest == pytest.approx(below / pairs, abs=1e-12)
+    assert found.highest == pytest.approx((below + same) / pairs, abs=1e-12)
+    straight = measure(roc_auc, counts, Aligned("linear"))
+    assert straight.value == pytest.approx((below + same / 2) / pairs, abs=1e-12)
+
+
+@pytest.mark.parametrize("estimator", [Aligned(), Aligned("linear"), Quantile(4)], ids=repr)
+@pytest.mark.parametrize("metric", [roc_auc, average_precision])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_value_lies_between_the_bounds(metric, estimator, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 4, (2, rng.integers(2, 6)))
+    counts[:, -1] += 1
+    found = measure(metric, counts, estimator)
+    assert 0 <= found.lowest <= found.value <= found.highest <= 1
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[0, 2], [1, 0]],
+        [[0, 3, 2], [1, 0, 0]],
+        [[1, 0, 1, 0, 0], [0, 1, 0, 1, 3]],
+        [[2_000_000, 0, 2_000_000], [0, 1, 0]],
+    ],
+)
+def test_bounds_of_separated_bins_do_not_cross(counts):
+    found = measure(average_precision, counts)
+    assert found.lowest <= found.value <= found.highest
+
+
+@pytest.mark.parametrize("metric", [roc_auc, average_precision])
+def test_separated_bins_leave_no_doubt(metric):
+    assert measure(metric, [[2, 1, 0, 0], [0, 0, 3, 1]]) == pytest.approx((1, 1, 1), abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", [roc_auc, average_precision])
+def test_one_bin_tells_almost_nothing(metric):
+    found = measure(metric, [[1000], [1]])
+    assert found.highest == 1
+    assert found.lowest == pytest.approx(0 if metric is roc_auc else 1 / 1001, abs=1e-10)
+    assert found.value == pytest.approx(0.5 if metric is roc_auc else 1 / 1001, abs=1e-12)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("metric", [roc_auc, average_precision])
+@pytest.mark.parametrize(("row", "absent"), [(0, "negative"), (1, "positive")])
+def test_a_metric_needs_both_classes(metric, row, absent, tied):
+    counts = np.array([[1, 2], [3, 4]])
+    distribution = estimate(Axis.uniform(2), counts, Aligned())
+    counts[row] = 0
+    with pytest.raises(UndefinedMetric, match=absent):
+        metric(distribution, counts, tied=tied)
+
+
+@pytest.mark.parametrize("negatives", [10**3, 10**6, 10**9, 10**12])
+@pytest.mark.parametrize("positives", [[1, 0], [0, 1], [3, 2]])
+def test_lowest_average_precision_holds_when_positives_are_rare(negatives, positives):
+    exact, found, flagged = Fraction(0), 0, 0
+    for p in reversed(positives):
+        flagged += negatives
+        for _ in range(p):
+            found, flagged = found + 1, flagged + 1
+            exact += Fraction(found, flagged)
+    exact /= sum(positives)
+    lowest = measure(average_precision, [[negatives, negatives], positives]).lowest
+    assert 0 <= lowest <= exact
+    assert lowest >= exact - Fraction(negatives, 10**13) - Fraction(1, 10**12)
+
+
+@pytest.mark.parametrize("positives", [100, 10**4, 10**5])
+def test_lowest_average_precision_of_many_positives(positives):
+    k = np.arange(1, positives + 1)
+    expected = np.mean(k / (k + 5 * positives))
+    lowest = measure(average_precision, [[5 * positives], [positives]]).lowest
+    assert lowest == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("estimator", [Aligned(), Quantile(4)], ids=repr)
+def test_known_values_are_exact_with_every_estimator(estimator):
+    counts = [[4, 2, 1, 0], [1, 1, 2, 3]]
+    groups = [(0, 3), (1, 2), (2, 1), (4, 1)]
+    labels = np.repeat(np.repeat([0, 1], 4), np.ravel(counts))
+    scores = np.repeat(np.tile(np.arange(4), 2), np.ravel(counts))
+    result = fg.evaluate(
+        {"a": (labels, scores)}, axis=Axis.from_values(range(4)), estimator=estimator
+    )
+    assert result.roc_auc.bounds == pytest.approx([float(auc_of(groups))] * 2, abs=1e-12)
+    assert result.average_precision.bounds == pytest.approx([float(ap_of(groups))] * 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("axis", [Axis.uniform(4), Axis.from_values([0.25, 0.5, 0.75])], ids=repr)
+def test_numbers_are_plain_floats(axis):
+    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.25, 0.5, 0.5, 0.75])}, axis=axis)
+    for estimate_ in (result.roc_auc, result.average_precision):
+        numbers = [estimate_.value, *estimate_.bounds, *estimate_.parts.values()]
+        assert {type(number) for number in numbers} == {float}
+
+
+def test_a_result_on_known_values_can_be_saved(tmp_path):
+    axis = Axis.from_values([0.25, 0.5, 0.75])
+    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.25, 0.5, 0.5, 0.75])}, axis=axis)
+    result.to_json(tmp_path / "result.json")
+    loaded = fg.Evaluation.from_json(tmp_path / "result.json")
+    assert loaded.roc_auc.value == result.roc_auc.value
+
+
+def test_an_estimate_says_how_far_binning_can_move_it():
+    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9])}, axis=Axis.uniform(2))
+    found = result.roc_auc
+    low, high = found.bounds
+    assert found.parts == {"binning": max(found.value - low, high - found.value)}
+    assert (low, high) == pytest.approx((0.25, 0.75), abs=1e-12)
+    assert float(found) == found.value
+    assert (found.low, found.high, found.level) == (None, None, None)
+
+
+def test_numbers_do_not_depend_on_how_examples_are_spread():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 300)
+    scores = rng.uniform(0, 1, 300)
+    whole = fg.evaluate({"all": (labels, scores)}, axis=Axis.uniform(16))
+    site = rng.integers(0, 7, 300)
+    spread = fg.evaluate(
+        {f"site-{i}": (labels[site == i], scores[site == i]) for i in range(7)},
+        axis=Axis.uniform(16),
+    )
+    assert spread.roc_auc == whole.roc_auc
+    assert spread.average_precision == whole.average_precision

@@ -1,0 +1,442 @@
+"""Plans survive every form they travel in, name their bytes, and refuse to be altered."""
+
+import json
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedgauge import (
+    Axis,
+    BinaryTask,
+    Cohort,
+    EvaluationPlan,
+    HistogramRound,
+    PlanError,
+    SecureAggregation,
+)
+
+AXES = {
+    "uniform": Axis.uniform(64),
+    "uniform of odd range": Axis.uniform(7, -3.5, 0.1, outside="clip"),
+    "logit": Axis.logit(16, limit=9.5),
+    "edges": Axis.from_edges([-1e300, 0.1, 0.30000000000000004, 5e5, 1e22]),
+    "values": Axis.from_values([5e-324, 1 / 3, 2 / 3, 1.0]),
+    "one value": Axis.from_values([0.5], outside="clip"),
+}
+POSITIVES = [None, True, False, 0, 1, 2, -7, 0.0, 1.0, 2.5, "yes", "1", "true", "", 'ü"\n\\']
+
+
+def plan_for(axis=None, positive=None, **options):
+    task = BinaryTask(positive)
+    return EvaluationPlan.for_histogram(axis or Axis.uniform(64), Cohort(5), task=task, **options)
+
+
+def altered(plan, **changes):
+    """The plan's bytes with some fields replaced, written as the plan writes itself."""
+    plain = json.loads(plan.to_bytes())
+    for path, value in changes.items():
+        *parents, name = path.split("__")
+        holder = plain
+        for parent in parents:
+            holder = holder[parent]
+        holder[name] = value
+    return msgspec.json.encode(plain)
+
+
+# Round trips and digest
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_every_axis_survives_json_and_toml(name):
+    plan = plan_for(AXES[name])
+    for again in (
+        EvaluationPlan.from_bytes(plan.to_bytes()),
+        EvaluationPlan.from_toml(plan.to_toml()),
+    ):
+        assert again == plan
+        assert again.digest == plan.digest
+        assert again.axis.edges.tobytes() == plan.axis.edges.tobytes()
+        assert again.to_bytes() == plan.to_bytes()
+        assert again.to_toml() == plan.to_toml()
+
+
+@pytest.mark.parametrize("positive", POSITIVES, ids=repr)
+def test_every_positive_label_survives_json_and_toml(positive):
+    plan = plan_for(positive=positive)
+    for again in (
+        EvaluationPlan.from_bytes(plan.to_bytes()),
+        EvaluationPlan.from_toml(plan.to_toml()),
+    ):
+        assert again.task.positive == positive
+        assert type(again.task.positive) is type(positive)
+        assert again.digest == plan.digest
+
+
+def test_plans_for_different_positive_labels_have_different_digests():
+    digests = {plan_for(positive=positive).digest for positive in POSITIVES}
+    assert len(digests) == len(POSITIVES)
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [(np.int64(2), 2), (np.float64(2.5), 2.5), (np.True_, True), (np.str_("yes"), "yes")],
+    ids=repr,
+)
+def test_a_positive_label_taken_from_an_array_makes_the_same_plan(given, plain):
+    assert plan_for(positive=given).digest == plan_for(positive=plain).digest
+
+
+@pytest.mark.parametrize("positive", [math.inf, -math.inf, math.nan])
+def test_a_positive_label_that_json_cannot_hold_is_refused(positive):
+    # JSON would turn it into null: another plan.
+    with pytest.raises(PlanError):
+        plan_for(positive=positive).to_bytes()
+
+
+def test_a_number_of_bins_taken_from_an_array_makes_the_same_plan():
+    assert plan_for(Axis.uniform(np.int64(64))).digest == plan_for(Axis.uniform(64)).digest
+
+
+def test_the_digest_is_the_same_on_every_machine():
+    plan = EvaluationPlan.for_histogram(
+        Axis.uniform(64), Cohort(min_survivors=5, max_colluding=2), tree=(8, 8)
+    )
+    assert plan.digest == "1ce079c444812683750d132ad47b715d14c7fc1295aab5bbee1c0f39bdae847c"
+
+
+def test_the_distributed_form_is_the_same_on_every_machine():
+    assert plan_for(Axis.uniform(4), "yes").to_bytes().decode() == (
+        '{"task":{"kind":"binary","positive":"yes"},'
+        '"axis":{"kind":"uniform","bins":4,"outside":"refuse",'
+        '"digest":"2acfaad7c7946e5ea6672478e98685afa5c97f48de18a4e3fcc0fa1e622cfa88",'
+        '"low":0.0,"high":1.0,"limit":null,"points":null},'
+        '"tree":[4],"privacy":{"model":"secure-aggregation"},'
+        '"cohort":{"min_survivors":5,"max_colluding":1},'
+        '"rounds":[{"kind":"histogram","nodes":[4]}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plan_for(Axis.uniform(65)),
+        plan_for(Axis.uniform(64, outside="clip")),
+        plan_for(tree=(8, 8)),
+        plan_for(positive="yes"),
+        EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(6)),
+        EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(5, max_colluding=0)),
+    ],
+    ids=["bins", "outside", "tree", "positive", "survivors", "colluding"],
+)
+def test_any_difference_changes_the_digest(other):
+    assert other != plan_for()
+    assert other.digest != plan_for().digest
+
+
+@pytest.mark.parametrize("ending", ["json", "toml"])
+@pytest.mark.parametrize("name", AXES)
+def test_save_and_load(name, ending, tmp_path):
+    plan = plan_for(AXES[name], "oui, ü")
+    plan.save(tmp_path / f"plan.{ending}")
+    assert EvaluationPlan.load(str(tmp_path / f"plan.{ending}")) == plan
+    assert EvaluationPlan.load(tmp_path / f"plan.{ending}").digest == plan.digest
+
+
+def test_a_saved_json_plan_is_the_distributed_form(tmp_path):
+    plan_for().save(tmp_path / "plan.json")
+    assert (tmp_path / "plan.json").read_bytes() == plan_for().to_bytes()
+
+
+def test_toml_may_be_written_by_hand():
+    plan = plan_for()
+    edited = plan.to_toml().replace("low = 0.0", "low = 0  # probabilities")
+    assert edited != plan.to_toml()
+    assert EvaluationPlan.from_toml(edited).digest == plan.digest
+
+
+# What a plan says
+
+
+def test_a_plan_for_a_histogram():
+    plan = plan_for(tree=(4, 16))
+    assert plan.tree == (4, 16)
+    assert plan.rounds == (HistogramRound(nodes=(64,)),)
+    assert plan.privacy == SecureAggregation()
+    assert plan.channels == 2
+    assert plan.bytes_per_client == 2 * 64 * 8
+
+
+def test_without_a_tree_a_plan_is_flat():
+    assert plan_for().tree == (64,)
+
+
+def test_a_plan_cannot_be_changed():
+    plan = plan_for()
+    for name in ("task", "axis", "tree", "privacy", "cohort", "rounds", "digest"):
+        with pytest.raises(AttributeError):
+            setattr(plan, name, None)
+    with pytest.raises(AttributeError):
+        plan.cohort.min_survivors = 1
+    with pytest.raises(AttributeError):
+        plan.task.positive = "no"
+
+
+def test_equal_plans_hash_alike():
+    assert len({plan_for(), plan_for(), EvaluationPlan.from_toml(plan_for().to_toml())}) == 1
+
+
+# What from_bytes refuses
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data + b"\n",
+        lambda data: b" " + data,
+        lambda data: data.replace(b",", b", "),
+        lambda data: data.replace(b'"low":0.0', b'"low":0'),
+        lambda data: data.replace(b'"high":1.0', b'"high":1.00'),
+        lambda data: data.replace(b',"limit":null', b""),
+        lambda data: data.replace(b'"positive":null', b'"positive":null,"positive":null'),
+        lambda data: data.replace(b'"binary"', b'"\\u0062inary"'),
+        lambda data: json.dumps(json.loads(data), sort_keys=True, separators=(",", ":")).encode(),
+        lambda data: json.dumps(json.loads(data), indent=2).encode(),
+    ],
+    ids=[
+        "newline",
+        "space",
+        "spaces",
+        "integer",
+        "digits",
+        "default left out",
+        "field twice",
+        "escape",
+        "sorted keys",
+        "indented",
+    ],
+)
+def test_bytes_in_another_form_are_refused(change):
+    data = change(plan_for().to_bytes())
+    assert data != plan_for().to_bytes()
+    with pytest.raises(PlanError, match="not in the form it is distributed in"):
+        EvaluationPlan.from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "path", ["extra", "task__extra", "axis__extra", "privacy__epsilon", "cohort__extra"]
+)
+def test_unknown_fields_are_refused(path):
+    with pytest.raises(PlanError, match="unknown field"):
+        EvaluationPlan.from_bytes(altered(plan_for(), **{path: 1}))
+    plain = json.loads(altered(plan_for(), **{path: 1}))
+    del plain["axis"]["limit"], plain["axis"]["points"], plain["task"]["positive"]
+    with pytest.raises(PlanError, match="unknown field"):
+        EvaluationPlan.from_toml(msgspec.toml.encode(plain).decode())
+
+
+def test_an_unknown_field_of_a_round_is_refused():
+    rounds = [{"kind": "histogram", "nodes": [64], "extra": 1}]
+    with pytest.raises(PlanError, match="unknown field"):
+        EvaluationPlan.from_bytes(altered(plan_for(), rounds=rounds))
+
+
+def test_a_plan_cut_short_anywhere_is_refused():
+    data = plan_for().to_bytes()
+    for length in range(len(data)):
+        with pytest.raises(PlanError):
+            EvaluationPlan.from_bytes(data[:length])
+
+
+@pytest.mark.parametrize("field", ["task", "axis", "tree", "privacy", "cohort", "rounds"])
+def test_a_plan_without_a_field_is_refused(field):
+    plain = json.loads(plan_for().to_bytes())
+    del plain[field]
+    with pytest.raises(PlanError, match="not a plan in JSON"):
+        EvaluationPlan.from_bytes(msgspec.json.encode(plain))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"axis__digest": "f" * 64}, "altered on the way"),
+        ({"axis__high": 1.5}, "altered on the way"),
+        ({"axis__outside": "clip"}, "altered on the way"),
+        ({"axis__bins": 32}, "altered on the way"),
+        ({"axis__digest": ""}, "not in the form"),
+        ({"axis__kind": "logit"}, "another kind"),
+        ({"axis__kind": "quantile"}, "Invalid enum value"),
+        ({"axis__outside": "ignore"}, "Invalid enum value"),
+        ({"axis__bins": 10**9}, "GB"),
+        ({"axis__bins": 64.5}, "Expected `int`"),
+        ({"axis__low": "0"}, "Expected `float"),
+        ({"axis": None}, "not a plan"),
+        ({"tree": [8, 9]}, "does not divide 64 bins"),
+        ({"tree": []}, "does not divide 64 bins"),
+        ({"tree": [-8, -8]}, "does not divide 64 bins"),
+        ({"rounds": []}, "one round of 64 leaf counts"),
+        ({"rounds": [{"kind": "histogram", "nodes": [32]}]}, "one round of 64 leaf counts"),
+        ({"rounds": [{"kind": "histogram", "nodes": [8, 64]}]}, "one round of 64 leaf counts"),
+        ({"rounds": [{"kind": "histogram", "nodes": [64]}] * 2}, "one round of 64 leaf counts"),
+        ({"rounds": [{"kind": "quantiles", "nodes": [64]}]}, "Invalid value"),
+        ({"task__kind": "multiclass"}, "Invalid value"),
+        ({"task__positive": [1]}, "Expected `bool"),
+        ({"privacy__model": "none"}, "Invalid value"),
+        ({"cohort__min_survivors": 0}, "min_survivors must be at least 1"),
+        ({"cohort__max_colluding": -1}, "max_colluding cannot be negative"),
+        ({"cohort__min_survivors": 2.5}, "Expected `int`"),
+    ],
+)
+def test_altered_plans_are_refused(changes, told):
+    with pytest.raises(PlanError, match=told):
+        EvaluationPlan.from_bytes(altered(plan_for(), **changes))
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{}", b"7", b'"plan"', b"\xff\xfe", b"{"])
+def test_what_is_not_a_plan_is_refused(data):
+    with pytest.raises(PlanError, match="not a plan in JSON"):
+        EvaluationPlan.from_bytes(data)
+
+
+def test_any_single_altered_byte_is_refused():
+    data = plan_for(positive="yes").to_bytes()
+    rng = np.random.default_rng(0)
+    accepted = []
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= int(rng.integers(1, 128))  # stays ASCII
+        try:
+            plan = EvaluationPlan.from_bytes(bytes(changed))
+        except PlanError:
+            continue
+        # A few bytes are free, such as a letter of the label; then the digest tells.
+        assert plan.digest != plan_for(positive="yes").digest
+        accepted.append(place)
+    assert len(accepted) < 10
+
+
+@pytest.mark.parametrize("place", [10, 45])
+def test_bytes_that_are_not_text_are_refused(place):
+    data = bytearray(plan_for(positive="SECRETLABEL").to_bytes())
+    data[place] = 0xFF
+    with pytest.raises(PlanError, match="not a plan in JSON"):
+        EvaluationPlan.from_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "told"),
+    [
+        ("bins = 64", "bins = 32", "altered on the way"),
+        ("high = 1.0", "high = 2.0", "altered on the way"),
+        ('kind = "binary"', 'kind = "other"', "Invalid value"),
+        ("bins = 64", 'bins = "64"', "Expected `int`"),
+        ("[axis]", "[axes]", "not a plan in TOML"),
+        ("[axis]", "[axis", "not a plan in TOML"),
+        ("min_survivors = 5", "min_survivors = 0", "at least 1"),
+    ],
+)
+def test_altered_toml_is_refused(find, put, told):
+    text = plan_for().to_toml()
+    assert find in text
+    with pytest.raises(PlanError, match=told):
+        EvaluationPlan.from_toml(text.replace(find, put))
+
+
+# What the constructor refuses
+
+
+@pytest.mark.parametrize("tree", [(8, 9), (63,), (-8, -8), (64, 64), (0,)])
+def test_a_tree_must_fit_the_bins(tree):
+    with pytest.raises(PlanError, match="does not divide 64 bins"):
+        plan_for(tree=tree)
+
+
+def test_branchings_of_a_plan_are_whole_numbers():
+    with pytest.raises(PlanError, match="tree"):
+        plan_for(tree=(8.0, 8))
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        (),
+        (HistogramRound(nodes=()),),
+        (HistogramRound(nodes=(63,)),),
+        (HistogramRound(nodes=(8, 64)),),
+        (HistogramRound(nodes=(64,)), HistogramRound(nodes=(64,))),
+    ],
+)
+def test_rounds_are_one_round_of_leaves(rounds):
+    with pytest.raises(PlanError, match="one round of 64 leaf counts"):
+        EvaluationPlan(
+            task=BinaryTask(),
+            axis=Axis.uniform(64),
+            tree=(64,),
+            privacy=SecureAggregation(),
+            cohort=Cohort(),
+            rounds=rounds,
+        )
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["plan", "plan.yaml", "plan.txt", "toml"])
+def test_other_endings_are_refused(name, tmp_path):
+    with pytest.raises(PlanError, match=r"ends in \.json or \.toml"):
+        plan_for().save(tmp_path / name)
+    assert not (tmp_path / name).exists()
+    (tmp_path / name).write_bytes(plan_for().to_bytes())
+    with pytest.raises(PlanError, match=r"ends in \.json or \.toml"):
+        EvaluationPlan.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_files_that_cannot_be_read(ending, tmp_path):
+    with pytest.raises(PlanError, match="cannot read plan"):
+        EvaluationPlan.load(tmp_path / f"none.{ending}")
+    (tmp_path / f"folder.{ending}").mkdir()
+    with pytest.raises(PlanError, match="cannot read plan"):
+        EvaluationPlan.load(tmp_path / f"folder.{ending}")
+    (tmp_path / f"bytes.{ending}").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PlanError, match="not"):
+        EvaluationPlan.load(tmp_path / f"bytes.{ending}")
+
+
+# Cohort
+
+
+def test_the_default_cohort():
+    assert Cohort() == Cohort(min_survivors=3, max_colluding=1)
+
+
+@pytest.mark.parametrize(("survivors", "colluding"), [(1, 0), (1, 1), (3, 0), (10**6, 10)])
+def test_cohorts_that_can_be(survivors, colluding):
+    cohort = Cohort(survivors, colluding)
+    assert (cohort.min_survivors, cohort.max_colluding) == (survivors, colluding)
+
+
+@pytest.mark.parametrize("survivors", [0, -1])
+def test_a_cohort_needs_a_survivor(survivors):
+    with pytest.raises(PlanError, match=f"min_survivors must be at least 1, got {survivors}"):
+        Cohort(min_survivors=survivors)
+
+
+def test_colluders_cannot_be_negative():
+    with pytest.raises(PlanError, match="max_colluding cannot be negative, got -1"):
+        Cohort(max_colluding=-1)
+
+
+@pytest.mark.parametrize("field", ["min_survivors", "max_colluding"])
+@pytest.mark.parametrize("value", [2.5, "3"])
+def test_a_cohort_counts_in_whole_numbers(field, value):
+    with pytest.raises(PlanError, match=field):
+        Cohort(**{field: value})
+
+
+def test_a_statement_of_secure_aggregation_claims_no_differential_privacy():
+    statement = SecureAggregation().statement(Cohort(4), claim="simulated")
+    assert (statement.model, statement.claim) == ("secure-aggregation", "simulated")
+    assert (statement.epsilon, statement.delta, statement.unit) == (None, None, None)
+    assert statement.cohort == Cohort(4)

@@ -1,0 +1,336 @@
+"""The saved result: its JSON, the way back, and files that are not one."""
+
+import errno
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge.record import Record, thresholds_to_plain, write_whole
+
+AXES = {
+    "uniform": fg.Axis.uniform(64),
+    "wide": fg.Axis.uniform(10, -1.0, 2.0, outside="clip"),
+    "logit": fg.Axis.logit(32),
+    "edges": fg.Axis.from_edges([0.0, 0.1, 0.5, 1.0]),
+    "values": fg.Axis.from_values(np.arange(9) / 8),
+}
+ESTIMATORS = [fg.Aligned(), fg.Aligned("linear"), fg.Quantile(16), fg.Quantile(16, pr="combine")]
+
+
+def make_result(axis=AXES["uniform"], **options):
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, (3, 200))
+    scores = np.clip(np.round(rng.normal(3 + 2 * labels, 1.5)), 0, 8) / 8
+    clients = {f"site-{i}": (labels[i], scores[i]) for i in range(3)}
+    return fg.evaluate(clients, axis=axis, **options)
+
+
+def refuse_constant(name):
+    raise AssertionError(f"{name} is not JSON")
+
+
+def plain(result):
+    return json.loads(result.record.to_json(), parse_constant=refuse_constant)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "result.json"
+    make_result().to_json(path)
+    return path
+
+
+def alter(path, change):
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_keys_are_those_of_the_design():
+    data = plain(make_result())
+    assert data["format"] == "fedgauge-evaluation/1"
+    assert {"format", "plan", "privacy", "slices"} <= set(data)
+    (part,) = data["slices"]
+    assert set(part) == {"model", "group", "label", "counts", "variances", "metrics", "curves"}
+    assert set(part["metrics"]["roc_auc"]) == {"value", "bounds", "low", "high", "level"}
+    assert set(part["metrics"]["average_precision"]) == set(part["metrics"]["roc_auc"])
+    assert set(part["curves"]["roc"]) == {"fpr", "tpr", "thresholds"}
+    assert set(part["curves"]["pr"]) == {"precision", "recall", "thresholds"}
+
+
+def test_values_are_those_of_the_result():
+    result = make_result()
+    (part,) = plain(result)["slices"]
+    auc = part["metrics"]["roc_auc"]
+    assert (auc["value"], tuple(auc["bounds"])) == (result.roc_auc.value, result.roc_auc.bounds)
+    assert (auc["low"], auc["high"], auc["level"]) == (None, None, None)
+    assert part["metrics"]["average_precision"]["value"] == result.average_precision.value
+    assert [sum(row) for row in part["counts"]] == [result.negatives, result.positives]
+    assert part["variances"] is None
+    assert (part["model"], part["group"], part["label"]) == (None, None, None)
+    assert part["curves"]["roc"]["fpr"] == result.roc_curve().fpr.tolist()
+    assert part["curves"]["pr"]["precision"] == result.pr_curve().precision.tolist()
+
+
+def test_infinite_threshold_is_text():
+    (part,) = plain(make_result())["slices"]
+    first, *others = part["curves"]["roc"]["thresholds"]
+    assert first == "inf"
+    assert all(isinstance(threshold, float) for threshold in others)
+    assert "inf" not in part["curves"]["pr"]["thresholds"]
+
+
+def test_thresholds_survive_json():
+    thresholds = np.array([np.inf, 0.3, 5e-324, 0.0])
+    plain = json.loads(json.dumps(thresholds_to_plain(thresholds)))
+    back = np.array(plain, dtype=np.float64)
+    np.testing.assert_array_equal(back, thresholds)
+
+
+def test_plan_and_privacy_say_what_was_done():
+    data = plain(make_result(cohort=fg.Cohort(min_survivors=2)))
+    assert data["plan"]["axis"]["digest"] == AXES["uniform"].digest
+    assert data["plan"]["cohort"]["min_survivors"] == 2
+    assert data["privacy"]["model"] == "secure-aggregation"
+    assert data["privacy"]["claim"] == "simulated"
+    assert data["privacy"]["epsilon"] is None
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_leaves_metrics_and_curves_out(tmp_path, label):
+    result = fg.evaluate({"a": ([label] * 2, [0.1, 0.2])}, axis=fg.Axis.uniform(4))
+    (part,) = plain(result)["slices"]
+    assert part["metrics"] == {}
+    assert part["curves"] == {"roc": None, "pr": None}
+    result.to_json(tmp_path / "r.json")
+    assert str(fg.Evaluation.from_json(tmp_path / "r.json")) == str(result)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+@pytest.mark.parametrize("axis", AXES.values(), ids=AXES.keys())
+def test_round_trip_keeps_every_number(tmp_path, axis, estimator):
+    result = make_result(axis, estimator=estimator)
+    result.to_json(tmp_path / "r.json")
+    back = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert back.record == result.record
+    assert back.record.to_json() == result.record.to_json()
+    assert back.roc_auc == result.roc_auc
+    assert back.average_precision == result.average_precision
+    assert str(back) == str(result)
+    assert (back.plan, back.plan.digest) == (result.plan, result.plan.digest)
+    assert (back.privacy, back.clients, back.estimator) == (result.privacy, 3, estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_round_trip_keeps_the_curves(tmp_path, estimator):
+    result = make_result(estimator=estimator)
+    result.to_json(str(tmp_path / "r.json"))
+    back = fg.Evaluation.from_json(str(tmp_path / "r.json"))
+    at = np.linspace(0, 1, 101)
+    for ours, theirs in (
+        (back.roc_curve(), result.roc_curve()),
+        (back.pr_curve(), result.pr_curve()),
+    ):
+        for column, expected in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(column, expected)
+        np.testing.assert_array_equal(ours(at), theirs(at))
+
+
+@pytest.mark.parametrize("positive", ["yes", 1, True, 2.5, "ja, natürlich"])
+def test_round_trip_keeps_the_positive_label(tmp_path, positive):
+    other = 0 if not isinstance(positive, str) else "no"
+    clients = {"a": ([positive, other], [0.9, 0.1])}
+    result = fg.evaluate(clients, positive=positive, axis=fg.Axis.uniform(4))
+    result.to_json(tmp_path / "r.json")
+    task = fg.Evaluation.from_json(tmp_path / "r.json").plan.task
+    assert task == fg.BinaryTask(positive)
+    assert type(task.positive) is type(positive)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"positive": np.int64(1)}, id="integer label"),
+        pytest.param({"positive": np.bool_(True)}, id="bool label"),
+        pytest.param({"positive": np.float64(1.0)}, id="float label"),
+        pytest.param({"positive": np.str_("1")}, id="text label"),
+        pytest.param({"tree": tuple(np.array([8, 8]))}, id="tree"),
+        pytest.param({"axis": fg.Axis.uniform(np.int64(64))}, id="bins"),
+        pytest.param({"cohort": fg.Cohort(min_survivors=np.int64(2))}, id="cohort"),
+    ],
+)
+def test_numpy_scalars_are_as_good_as_python_ones(tmp_path, options):
+    result = make_result(**options)
+    result.to_json(tmp_path / "r.json")
+    assert str(fg.Evaluation.from_json(tmp_path / "r.json")) == str(result)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(lambda data: data, id="top"),
+        pytest.param(lambda data: data["slices"][0], id="slice"),
+        pytest.param(lambda data: data["slices"][0]["metrics"]["roc_auc"], id="metric"),
+        pytest.param(lambda data: data["slices"][0]["curves"], id="curves"),
+        pytest.param(lambda data: data["slices"][0]["curves"]["roc"], id="roc"),
+        pytest.param(lambda data: data["privacy"], id="privacy"),
+    ],
+)
+def test_unknown_fields_are_ignored(saved, where):
+    alter(saved, lambda data: where(data).update(later={"x": [1]}))
+    assert fg.Evaluation.from_json(saved).record == make_result().record
+
+
+@pytest.mark.parametrize("part", ["plan", "estimator"])
+def test_what_was_measured_has_no_unknown_part(saved, part):
+    alter(saved, lambda data: data[part].update(later={"x": [1]}))
+    with pytest.raises(fg.RecordError, match="later"):
+        fg.Evaluation.from_json(saved)
+
+
+@pytest.mark.parametrize("name", ["fedgauge-evaluation/2", "fedgauge-evaluation/10", "other/1"])
+def test_other_formats_are_refused(saved, name):
+    alter(saved, lambda data: data.update(format=name))
+    with pytest.raises(fg.RecordError) as caught:
+        fg.Evaluation.from_json(saved)
+    assert name in str(caught.value)
+    assert "'fedgauge-evaluation/1'" in str(caught.value)
+
+
+def test_format_is_judged_before_the_rest():
+    with pytest.raises(fg.RecordError, match="evaluation/2"):
+        Record.from_json(b'{"format": "fedgauge-evaluation/2", "all": "different"}')
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.999])
+def test_truncated_file(saved, share):
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(fg.RecordError, match="not a fedgauge result"):
+        fg.Evaluation.from_json(saved)
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello", b"null", b"[]", b"{}", b'"text"', b"\xff\xfe\x00", b"\0" * 20, b"PAR1"]
+)
+def test_content_that_is_no_result(tmp_path, content):
+    (tmp_path / "r.json").write_bytes(content)
+    with pytest.raises(fg.RecordError, match="not a fedgauge result"):
+        fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+def counts_of(data):
+    return data["slices"][0]["counts"]
+
+
+BROKEN = [
+    pytest.param(lambda data: counts_of(data)[0].pop(), id="one bin less"),
+    pytest.param(lambda data: counts_of(data)[1].append(0), id="one bin more"),
+    pytest.param(lambda data: counts_of(data).pop(), id="one row less"),
+    pytest.param(lambda data: counts_of(data).append([0] * 64), id="one row more"),
+    pytest.param(lambda data: data["slices"][0].update(counts=[[], []]), id="no bins"),
+    pytest.param(lambda data: data["slices"][0].update(counts=[1, 2]), id="flat"),
+    pytest.param(lambda data: counts_of(data)[0].__setitem__(3, -1), id="negative"),
+    pytest.param(lambda data: counts_of(data)[0].__setitem__(3, 1.5), id="not whole"),
+    pytest.param(lambda data: counts_of(data)[0].__setitem__(3, "7"), id="text"),
+    pytest.param(lambda data: counts_of(data)[0].__setitem__(3, 2**63), id="over 63 bits"),
+    pytest.param(lambda data: counts_of(data)[0].__setitem__(3, 2**80), id="over 64 bits"),
+    pytest.param(
+        lambda data: data["slices"][0].update(counts=[[2**62] * 64] * 2), id="sum over 63 bits"
+    ),
+    pytest.param(lambda data: data["slices"][0].update(counts=[[0] * 64] * 2), id="no examples"),
+    pytest.param(lambda data: data.update(clients=0), id="no clients"),
+    pytest.param(lambda data: data.update(clients=-3), id="negative clients"),
+    pytest.param(lambda data: data.update(slices=[]), id="no slices"),
+    pytest.param(lambda data: data["slices"].append(data["slices"][0]), id="two slices"),
+    pytest.param(lambda data: data["plan"]["axis"].update(bins=32), id="other bins"),
+    pytest.param(lambda data: data["plan"]["axis"].update(high=2.0), id="other axis"),
+    pytest.param(lambda data: data["plan"].update(tree=[3]), id="other tree"),
+    pytest.param(lambda data: data["privacy"].update(claim="proven"), id="unknown claim"),
+    pytest.param(
+        lambda data: data.update(estimator={"kind": "quantile", "quantiles": 1}), id="estimator"
+    ),
+    pytest.param(lambda data: data.pop("plan"), id="no plan"),
+    pytest.param(lambda data: data.pop("format"), id="no format"),
+]
+
+
+@pytest.mark.parametrize("change", BROKEN)
+def test_altered_result_is_refused(saved, change):
+    alter(saved, change)
+    with pytest.raises(fg.RecordError, match="not a fedgauge result"):
+        fg.Evaluation.from_json(saved)
+
+
+@pytest.mark.parametrize("content", [b"hello", b'{"format": "fedgauge-evaluation/2"}'])
+def test_error_names_the_file(tmp_path, content):
+    (tmp_path / "mine.json").write_bytes(content)
+    with pytest.raises(fg.RecordError, match=r"mine\.json"):
+        fg.Evaluation.from_json(tmp_path / "mine.json")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(fg.RecordError, match=r"cannot read .*absent\.json: No such file"):
+        fg.Evaluation.from_json(tmp_path / "absent.json")
+
+
+def test_folder_instead_of_a_file(tmp_path):
+    with pytest.raises(fg.RecordError, match="cannot read"):
+        fg.Evaluation.from_json(tmp_path)
+    with pytest.raises(fg.RecordError, match="cannot write"):
+        make_result().to_json(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["absent", "file"])
+def test_folder_that_cannot_be_written(tmp_path, folder):
+    (tmp_path / "file").touch()
+    path = tmp_path / folder / "r.json"
+    with pytest.raises(fg.RecordError, match=r"cannot write .*r\.json: make its folder first"):
+        make_result().to_json(path)
+
+
+def fails(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["replace", "fdopen", "chmod"])
+def test_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch, step):
+    path = tmp_path / "r.json"
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fails)
+        with pytest.raises(fg.RecordError, match=r"cannot write .*r\.json: No space left"):
+            write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_interrupted_write_leaves_the_old_file_alone(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "r.json"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_write_replaces_the_old_file_with_ordinary_rights(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_bytes(b"old and longer")
+    before = os.umask(0o027)
+    try:
+        write_whole(path, b"new")
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,485 @@
+"""Labels and scores at the door: every container, every kind of label, every refusal."""
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fedgauge import Axis, Examples, InputError, ScoreHistogram
+from fedgauge.scores import LabelReader, read_batches
+
+LABELS = [0, 1, 1, 0, 1]
+SCORES = [0.1, 0.9, 0.6, 0.3, 0.3]
+COUNTS = [[1, 1, 0, 0], [0, 1, 1, 1]]  # of these rows in four bins
+
+
+def count(y_true, y_score, axis=None, **options):
+    histogram = ScoreHistogram(axis or Axis.uniform(4))
+    histogram.update(y_true, y_score, **options)
+    return histogram.counts.tolist()
+
+
+def refusal(y_true, y_score, axis=None, **options):
+    with pytest.raises(InputError) as caught:
+        count(y_true, y_score, axis, **options)
+    return str(caught.value)
+
+
+every_number_type = pytest.mark.parametrize(
+    "dtype",
+    ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"],
+)
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "numpy": np.array,
+    "numpy objects": lambda rows: np.array(rows, dtype=object),
+    "pandas": pd.Series,
+    "pandas index": pd.Index,
+    "pandas array": pd.array,
+    "pandas nullable": lambda rows: pd.Series(rows).convert_dtypes(),
+    "pandas arrow": lambda rows: pd.Series(rows, dtype=pd.ArrowDtype(pa.array(rows).type)),
+    "pandas category": lambda rows: pd.Series(rows, dtype="category"),
+    "polars": pl.Series,
+    "pyarrow": pa.array,
+    "pyarrow chunks": lambda rows: pa.chunked_array([rows[:2], rows[2:]]),
+    "pyarrow dictionary": lambda rows: pa.array(rows).dictionary_encode(),
+}
+
+
+def kind_of(column):
+    module = type(column).__module__.split(".")[0]
+    return f"{module} {type(column).__name__} {getattr(column, 'dtype', '')}".strip()
+
+
+@pytest.mark.parametrize("scores_in", CONTAINERS)
+@pytest.mark.parametrize("labels_in", CONTAINERS)
+def test_every_container_counts_alike(labels_in, scores_in):
+    y_true, y_score = CONTAINERS[labels_in](LABELS), CONTAINERS[scores_in](SCORES)
+    assert count(y_true, y_score) == COUNTS
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_truth_values_in_every_container(container):
+    assert count(CONTAINERS[container]([bool(label) for label in LABELS]), SCORES) == COUNTS
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_text_labels_in_every_container(container):
+    labels = CONTAINERS[container](["pass" if label else "fail" for label in LABELS])
+    assert count(labels, SCORES, positive="pass") == COUNTS
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_missing_labels_in_every_container_are_counted(container):
+    labels = CONTAINERS[container](["fail", "pass", None, "pass", None])
+    told = refusal(labels, SCORES, positive="pass")
+    assert told == "2 of 5 labels are missing. Drop those rows."
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_missing_scores_in_every_container_are_counted(container):
+    told = refusal(LABELS, CONTAINERS[container]([0.1, None, 0.6, None, 0.3]))
+    assert told.startswith("2 of 5 scores are missing, NaN or infinite. Drop those rows")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(LABELS, dtype="Int64"),
+        pd.Series(LABELS, dtype="Float64"),
+        pd.Series(LABELS, dtype="boolean"),
+        pd.Series(["0", "1", "1", "0", "1"], dtype="string"),
+        pd.Categorical(LABELS),
+        pd.Series(LABELS, dtype=pd.CategoricalDtype([2, 1, 0])),
+        pl.Series(["0", "1", "1", "0", "1"], dtype=pl.Categorical),
+        pl.Series(["0", "1", "1", "0", "1"], dtype=pl.Enum(["1", "0", "2"])),
+        pa.array(["0", "1", "1", "0", "1"], pa.large_string()),
+        pa.array([Decimal(label) for label in LABELS]),
+    ],
+    ids=kind_of,
+)
+def test_column_types_of_data_frames(labels):
+    assert count(labels, SCORES) == COUNTS
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pd.Series([1, None, 0], dtype="Int64"),
+        pd.Series([True, None, False], dtype="boolean"),
+        pd.Series(["1", None, "0"], dtype="string"),
+        pd.Series([1, None, 0], dtype="category"),
+        pd.Series([1, pd.NA, 0], dtype=object),
+        pl.Series([1, None, 0]),
+        pl.Series([True, None, False]),
+        pa.array([True, None, False]),
+        pa.array(["1", None, "0"]).dictionary_encode(),
+        pa.chunked_array([pa.array(["1", None, "0"]).dictionary_encode()]),
+        np.array([1.0, math.nan, 0.0]),
+        [1, None, 0],
+    ],
+    ids=kind_of,
+)
+def test_a_missing_label_is_never_a_label(missing):
+    assert refusal(missing, [0.1, 0.2, 0.3]) == "1 of 3 labels are missing. Drop those rows."
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        [None, None, None],
+        np.array([None, None, None]),
+        pa.nulls(3),
+        pl.Series([None, None, None]),
+        pd.Series([None, None, None], dtype=object),
+        [math.nan] * 3,
+    ],
+    ids=["list", "objects", "pyarrow", "polars", "pandas", "nan"],
+)
+def test_labels_that_are_all_missing(missing):
+    assert refusal(missing, [0.1, 0.2, 0.3]) == "3 of 3 labels are missing. Drop those rows."
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pd.Series([0.1, None, 0.3], dtype="Float64"),
+        pd.Series([0.1, pd.NA, 0.3], dtype=object),
+        pl.Series([0.1, None, 0.3]),
+        pa.array([0.1, None, 0.3]),
+        pa.array([0.1, None, 0.3]).dictionary_encode(),
+        [0.1, None, 0.3],
+        [0.1, math.nan, 0.3],
+        [0.1, math.inf, 0.3],
+        [0.1, -math.inf, 0.3],
+    ],
+    ids=kind_of,
+)
+@pytest.mark.parametrize("outside", ["refuse", "clip"])
+def test_a_missing_score_is_never_a_score(missing, outside):
+    told = refusal([0, 1, 1], missing, Axis.uniform(4, outside=outside))
+    assert told.startswith("1 of 3 scores are missing, NaN or infinite.")
+
+
+@pytest.mark.parametrize("part", ["labels", "scores"])
+def test_masked_rows_are_not_counted_as_if_they_were_there(part):
+    mask = [False, False, True, False, False]
+    labels = np.ma.array(LABELS, mask=mask) if part == "labels" else LABELS
+    scores = np.ma.array(SCORES, mask=mask) if part == "scores" else SCORES
+    assert refusal(labels, scores)
+
+
+# Labels
+
+
+@every_number_type
+def test_zeros_and_ones_of_every_number_type(dtype):
+    labels = np.array(LABELS).astype(dtype)
+    assert count(labels, SCORES) == COUNTS
+    assert count(labels, SCORES, positive=1) == COUNTS
+    assert count(labels, SCORES, positive=0) == COUNTS[::-1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        ([1, 2, 2, 1, 2], 2),
+        ([2, 1, 1, 2, 1], 1),
+        ([1, 0, 0, 1, 0], 0),
+        ([-1, 1, 1, -1, 1], 1),
+        ([False, True, True, False, True], True),
+        ([True, False, False, True, False], False),
+        ([1, 2, 2, 1, 2], 2.0),
+        ([0.5, 2.5, 2.5, 0.5, 2.5], 2.5),
+        (["no", "yes", "yes", "no", "yes"], "yes"),
+        (["1", "2", "2", "1", "2"], 2),
+        ([1, 2, 2, 1, 2], "2"),
+        (["1.0", "2.0", "2.0", "1.0", "2.0"], "2"),
+        (["False", "True", "True", "False", "True"], True),
+        (["false", "TRUE", "true", "False", "True"], "true"),
+        ([" no", "yes ", "yes", "no", "yes"], "yes"),
+        ([0, 1, 1, 0, 1], np.int64(1)),
+        (["no", "yes", "yes", "no", "yes"], np.str_("yes")),
+    ],
+)
+def test_the_named_label_is_positive_and_the_other_negative(labels, positive):
+    assert count(labels, SCORES, positive=positive) == COUNTS
+
+
+@pytest.mark.parametrize("text", [["0", "1", "1", "0", "1"], ["false", "true", "TRUE", "0", "1.0"]])
+def test_text_that_spells_zero_and_one_needs_no_name(text):
+    assert count(text, SCORES) == COUNTS
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0], [1, 1, 1], [True, True, True], [0.0, 0.0, 0.0]])
+def test_one_class_alone_is_counted(labels):
+    counts = count(labels, [0.1, 0.2, 0.9])
+    assert counts[int(labels[0])] == [2, 0, 0, 1]
+    assert counts[1 - int(labels[0])] == [0, 0, 0, 0]
+
+
+def test_a_client_whose_labels_are_all_negative_or_all_positive_by_name():
+    assert count(["no", "no"], [0.1, 0.9], positive="yes") == [[1, 0, 0, 1], [0, 0, 0, 0]]
+    assert count(["yes", "yes"], [0.1, 0.9], positive="yes") == [[0, 0, 0, 0], [1, 0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "unusable"),
+    [
+        ([0, 1, 2, 2, 1], 2),
+        ([-1, 1, 1, -1, 1], 2),
+        (np.array([0, 1, 255, 1, 0], dtype=np.uint8), 1),
+        ([0.0, 1.0, 0.5, 1.0, 0.0], 1),
+        ([0.0, 1.0, math.inf, 1.0, 0.0], 1),
+        (["no", "yes", "yes", "no", "yes"], 5),
+        (np.array([2**53, 0, 1, 2**63 - 1, 1]), 2),
+    ],
+)
+def test_without_a_name_labels_are_bool_or_zero_and_one(labels, unusable):
+    told = refusal(labels, SCORES)
+    assert told.startswith(f"{unusable} of 5 labels are neither bool nor 0/1.")
+    assert "positive=" in told
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "third"),
+    [
+        (["no", "yes", "SECRETLABEL", "SECRETLABEL", "yes"], "yes", 2),
+        ([1, 2, 3, 3, 3], 2, 3),
+        ([0, 1, 0, 1, 77712345], 0, 1),
+        ([0, 1, 0, 1, 77712345], 1, 1),
+        ([0.0, 1.0, 0.0, 77712345.5, 77712345.5], 1.0, 2),
+        (["no", "NO", "yes", "yes", "yes"], "yes", 1),
+    ],
+)
+def test_a_third_label_is_refused(labels, positive, third):
+    told = refusal(labels, SCORES, positive=positive)
+    assert told.startswith(f"{third} of 5 labels are a third value")
+    assert "Recode them" in told
+    assert "SECRETLABEL" not in told
+    assert "77712345" not in told
+
+
+def test_a_third_label_in_a_later_batch_is_refused():
+    reader = LabelReader("yes")
+    assert reader(np.array(["no", "yes"])).tolist() == [0, 1]
+    assert reader(np.array(["yes", "no"])).tolist() == [1, 0]
+    assert reader.unusable == 0
+    reader(np.array(["maybe", "yes", "maybe"]))
+    assert (reader.unusable, reader.missing) == (2, 0)
+
+
+def test_whole_numbers_beyond_the_precision_of_floats_stay_apart():
+    labels = [2**53, 2**53 + 1, 2**53 + 2]
+    assert "1 of 3 labels are a third value" in refusal(labels, [0.1, 0.2, 0.3], positive=2**53)
+
+
+def test_text_that_spells_nan_is_missing():
+    # What NumPy makes of a missing value among words.
+    labels = np.array(["yes", "no", math.nan])
+    assert refusal(labels, [0.1, 0.2, 0.3], positive="yes").startswith("1 of 3 labels are missing")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([0.25, "SECRETLABEL", 1], dtype=object),
+        np.array([b"SECRETLABEL", b"other"]),
+        np.array([b"SECRETLABEL", b"other"], dtype=object),
+        pa.array([b"SECRETLABEL", b"other"]),
+        np.array(["2031-07-09", "2031-07-10"], dtype="datetime64[D]"),
+        pd.Series(pd.to_datetime(["2031-07-09", "2031-07-10"])),
+        np.array([77712345, 2], dtype="timedelta64[s]"),
+        np.array([77712345j, 0]),
+        np.array([[77712345], [1, 2]], dtype=object),
+        np.array([{"SECRETLABEL": 1}, {"SECRETLABEL": 0}]),
+        np.array([object(), 1], dtype=object),
+        np.array([77712345 * 10**30, 1], dtype=object),
+        np.array([-77712345 * 10**30, 1], dtype=object),
+    ],
+    ids=[
+        "mixed",
+        "bytes",
+        "byte objects",
+        "pyarrow binary",
+        "dates",
+        "pandas dates",
+        "durations",
+        "complex",
+        "lists",
+        "dicts",
+        "objects",
+        "large whole numbers",
+        "large negative numbers",
+    ],
+)
+@pytest.mark.parametrize("positive", [None, "yes"])
+def test_labels_of_unusable_kinds_are_refused_without_quoting_them(labels, positive):
+    told = refusal(labels, np.linspace(0, 1, len(labels)), positive=positive)
+    assert "label" in told or "y_true" in told
+    for secret in ("SECRETLABEL", "77712345", "2031"):
+        assert secret not in told
+
+
+# Scores
+
+
+@every_number_type
+def test_scores_of_every_number_type(dtype):
+    scores = np.array([0, 1, 1, 0, 1]).astype(dtype)
+    assert Examples(LABELS, scores).y_score.dtype == np.float64
+    assert count(LABELS, scores) == [[2, 0, 0, 0], [0, 0, 0, 3]]
+
+
+def test_float32_just_above_one_is_refused_with_the_remedy():
+    scores = np.array([0.1, 0.9, 1.0000001, 0.3, 1.0000001], dtype=np.float32)
+    told = refusal(LABELS, scores)
+    assert told.startswith("2 of 5 scores lie outside the axis [0, 1].")
+    assert "outside='clip'" in told
+    assert "float32" in told
+    assert "000001" not in told
+    assert count(LABELS, scores, Axis.uniform(4, outside="clip")) == [[1, 1, 0, 0], [0, 0, 0, 3]]
+
+
+def test_scores_off_a_values_axis_are_refused_without_quoting_them():
+    told = refusal(LABELS, [0.0, 0.5, 1.0, 0.123456789, 1.5], Axis.from_values([0.0, 0.5, 1.0]))
+    assert told.startswith("2 of 5 scores lie outside the axis of 3 values.")
+    assert "123456789" not in told
+
+
+@pytest.mark.parametrize("secret", [1.123456789, -0.123456789, math.nan])
+def test_a_refusal_never_quotes_scores_or_labels(secret):
+    told = refusal(["no", "yes", "SECRETLABEL"], [0.123456789, 0.5, secret], positive="yes")
+    assert "123456789" not in told
+    assert "SECRETLABEL" not in told
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        ["SECRETLABEL", "0.5"],
+        np.array(["SECRETLABEL", 0.5], dtype=object),
+        pd.Series(["SECRETLABEL", "0.5"]),
+        pd.Series(["SECRETLABEL", "0.5"], dtype="category"),
+        pl.Series(["SECRETLABEL", "0.5"]),
+        pa.array(["SECRETLABEL", "0.5"]),
+        [0.123456789j, 0.5],
+        np.array([77712345, 2], dtype="datetime64[s]"),
+        np.array([{}, 0.5], dtype=object),
+        np.array([b"SECRETLABEL", b"0.5"]),
+    ],
+    ids=kind_of,
+)
+def test_scores_that_are_not_numbers_are_refused_without_quoting_them(scores):
+    told = refusal([0, 1], scores)
+    assert told == "y_score holds values that are not numbers. Convert the column to floats."
+
+
+# Shapes
+
+
+def test_unequal_lengths_are_refused():
+    told = refusal([0] * 1234, [0.5] * 1233)
+    assert told.startswith("y_true has 1,234 rows and y_score 1,233.")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"p": [0.123456789]}),
+        pl.DataFrame({"p": [0.123456789]}),
+        pl.LazyFrame({"p": [0.123456789]}),
+        pa.table({"p": [0.123456789]}),
+    ],
+    ids=["pandas", "polars", "lazy polars", "pyarrow"],
+)
+def test_tables_are_refused(table):
+    assert refusal([1], table) == "y_score is a table; pass one column of it."
+    assert refusal(table, [0.5]) == "y_true is a table; pass one column of it."
+
+
+@pytest.mark.parametrize(
+    ("many", "dimensions"),
+    [(np.full((2, 2), 0.25), 2), ([[0.1, 0.9], [0.8, 0.2]], 2), (0.5, 0), (None, 0), ("text", 0)],
+)
+def test_only_flat_columns_are_taken(many, dimensions):
+    assert refusal([0, 1], many).startswith(f"y_score has {dimensions} dimensions")
+    assert refusal(many, [0.1, 0.2]).startswith(f"y_true has {dimensions} dimensions")
+
+
+def test_ragged_lists_are_refused():
+    assert refusal([0, 1], [[0.123456789], [0.1, 0.2]]) == "y_score is not a flat list of values."
+    assert refusal([[1], [1, 0]], [0.1, 0.2]) == "y_true is not a flat list of values."
+
+
+@pytest.mark.parametrize("container", ["list", "numpy", "pandas", "polars", "pyarrow"])
+def test_no_rows_are_refused(container):
+    empty = CONTAINERS[container]([])
+    assert refusal(empty, empty).startswith("there are no examples.")
+
+
+# Examples and batches
+
+
+def test_examples_hide_their_rows_and_cannot_change():
+    examples = Examples([0, 1], [0.123456789, 0.5])
+    assert repr(examples) == "Examples(2 rows)"
+    with pytest.raises(AttributeError):
+        examples.y_true = np.array([1, 1])
+
+
+def test_float64_arrays_are_not_copied():
+    labels, scores = np.array(LABELS), np.array(SCORES)
+    examples = Examples(labels, scores)
+    assert np.shares_memory(examples.y_score, scores)
+    assert np.shares_memory(examples.y_true, labels)
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
+def test_split_covers_all_rows_in_order(rows, sizes):
+    parts = list(Examples(LABELS, SCORES).split(rows))
+    assert [len(part) for part in parts] == sizes
+    assert np.concatenate([part.y_true for part in parts]).tolist() == LABELS
+    assert np.concatenate([part.y_score for part in parts]).tolist() == SCORES
+
+
+def test_data_comes_as_a_pair_as_examples_or_as_chunks_of_both():
+    chunks = [(LABELS[:2], SCORES[:2]), Examples(LABELS[2:], SCORES[2:])]
+    for data in ((LABELS, SCORES), Examples(LABELS, SCORES), lambda: iter(chunks)):
+        histogram = ScoreHistogram(Axis.uniform(4))
+        histogram.update_batches(read_batches(data))
+        assert histogram.counts.tolist() == COUNTS
+
+
+def test_chunks_are_read_one_at_a_time():
+    asked = []
+
+    def chunks():
+        for number in range(3):
+            asked.append(number)
+            yield [0, 1], [0.1, 0.9]
+
+    batches = read_batches(chunks)
+    next(batches)
+    assert asked == [0]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ([[0, 1], [0.1, 0.2]], "got list of 2"),
+        (([0], [0.1], [0]), "got tuple of 3"),
+        (7, "got int."),
+        (lambda: [[0, 1]], "got list of 2"),
+        (lambda: 7, "returned int"),
+    ],
+)
+def test_data_of_another_shape_is_refused(data, told):
+    with pytest.raises(InputError, match=told):
+        list(read_batches(data))
