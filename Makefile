@@ -48,6 +48,9 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/memory.py
 	@$(BIN)/python benchmarks/area_error.py
+	@$(BIN)/python benchmarks/noise.py
+	@$(BIN)/python benchmarks/ddp_error.py
+	@$(BIN)/python benchmarks/planner.py
 
 clean:
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

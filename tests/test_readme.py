@@ -47,7 +47,7 @@ def test_commands_run(tmp_path):
     write_score_files(tmp_path)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("fedgauge ")]
-    assert len(commands) == 2
+    assert len(commands) == 4
     for command in commands:
         done = subprocess.run(
             f"{shlex.quote(str(Path(sys.executable).parent))}/{command}",
@@ -57,8 +57,10 @@ def test_commands_run(tmp_path):
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        assert "ROC AUC" in done.stdout
+        told = {"evaluate": "ROC AUC", "plan": "ROC Area Error", "explain": "What leaves each site"}
+        assert told[command.split()[1]] in done.stdout
     assert (tmp_path / "result.json").exists()
+    assert (tmp_path / "plan.toml").exists()
 
 
 def test_demo_output_is_as_shown(tmp_path):

@@ -2,9 +2,10 @@
 
 import logging
 
+from fedgauge import planner
 from fedgauge.axis import Axis
 from fedgauge.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
-from fedgauge.distribution import Aligned, Quantile
+from fedgauge.distribution import Aligned, Quantile, Range
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import (
     AxisError,
@@ -12,7 +13,9 @@ from fedgauge.errors import (
     CountOverflow,
     FedgaugeError,
     InputError,
+    NoSignal,
     PlanError,
+    PrivacyWarning,
     RecordError,
     UndefinedMetric,
 )
@@ -21,7 +24,7 @@ from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
 from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
-from fedgauge.privacy import Cohort, PrivacyStatement, SecureAggregation
+from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
 from fedgauge.scores import Examples
 
 __version__ = "0.1.0"
@@ -34,6 +37,7 @@ __all__ = [
     "BinaryTask",
     "Cohort",
     "CountOverflow",
+    "DistributedDP",
     "Estimate",
     "Evaluation",
     "EvaluationPlan",
@@ -41,10 +45,13 @@ __all__ = [
     "FedgaugeError",
     "HistogramRound",
     "InputError",
+    "NoSignal",
     "PlanError",
     "PrCurve",
     "PrivacyStatement",
+    "PrivacyWarning",
     "Quantile",
+    "Range",
     "RecordError",
     "RocCurve",
     "ScoreFile",
@@ -56,6 +63,7 @@ __all__ = [
     "evaluate",
     "exact_pr_curve",
     "exact_roc_curve",
+    "planner",
 ]
 
 logging.getLogger("fedgauge").addHandler(logging.NullHandler())

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from fedgauge import repair
 from fedgauge.axis import Axis
 from fedgauge.errors import InputError, PlanError, UndefinedMetric
 from fedgauge.lookup import Floats
 from fedgauge.piecewise import horner, linear_pieces, shifted
+from fedgauge.scores import Examples
 
 Interpolation = Literal["pchip", "linear"]
 _ROUNDING: Final = 1e-12
@@ -61,13 +63,26 @@ class Quantile(
     pr: Literal["separate", "combine"] = "separate"
 
     def __post_init__(self) -> None:
-        if self.quantiles < 2:
-            raise PlanError(f"quantiles must be at least 2, got {self.quantiles}.")
+        if not isinstance(self.quantiles, int) or self.quantiles < 2:
+            raise PlanError(f"quantiles must be a whole number from 2, got {self.quantiles!r}.")
         _check_choice("interpolation", self.interpolation, ("pchip", "linear"))
         _check_choice("pr", self.pr, ("separate", "combine"))
 
 
-Estimator = Aligned | Quantile
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="range"):
+    """Rates at the bin edges, smoothed to be monotone and joined by lines (Barczewski et al. 2025).
+
+    Each class is smoothed on its own, in least squares or least absolute deviations. Kept
+    to compare with that paper.
+    """
+
+    smoothing: Literal["l1", "l2"] = "l2"
+
+    def __post_init__(self) -> None:
+        _check_choice("smoothing", self.smoothing, ("l1", "l2"))
+
+
+Estimator = Aligned | Quantile | Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,9 +109,15 @@ class ScoreDistribution:
 
 
 def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDistribution:
-    """The distribution that an estimator sees in pooled counts (negatives, positives)."""
+    """The distribution that an estimator sees in pooled counts (negatives, positives).
+
+    Counts may be noisy, and then negative.
+    """
     negatives, positives = (float(row.sum()) for row in counts)
     require_both_classes(negatives, positives)
+    if isinstance(estimator, Range):
+        return _ranges(axis, counts, estimator)
+    counts = repair.monotone(np.asarray(counts, dtype=np.float64))
     if isinstance(estimator, Aligned):
         return _aligned(axis, counts, estimator)
     rows = [*counts, counts.sum(axis=0)]
@@ -106,10 +127,11 @@ def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDis
 
 def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> ScoreDistribution:
     """The quantile estimator fed with exact quantiles of pooled data: a baseline for studies."""
-    labels, scores = np.asarray(y_true), np.asarray(y_score, dtype=np.float64)
+    examples = Examples(y_true, y_score)
+    labels, scores = examples.y_true, examples.y_score
     groups = [scores[labels == 0], scores[labels == 1], scores]
-    if len(groups[0]) + len(groups[1]) != len(scores):
-        raise InputError("exact quantiles need labels 0 and 1.")
+    if len(groups[0]) + len(groups[1]) != len(scores) or not np.all(np.isfinite(scores)):
+        raise InputError("exact quantiles need labels 0 and 1 and finite scores.")
     negatives, positives = float(len(groups[0])), float(len(groups[1]))
     require_both_classes(negatives, positives)
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
@@ -129,16 +151,28 @@ def require_both_classes(negatives: float, positives: float) -> None:
 
 def _aligned(axis: Axis, counts: NDArray[Any], estimator: Aligned) -> ScoreDistribution:
     from_top = np.cumsum(counts[:, ::-1], axis=1, dtype=np.float64)
-    negatives, positives = from_top[:, -1]
-    fpr, tpr = from_top / from_top[:, -1:]
+    # Where every score in a bin is equal, examples in it are tied: chance joins the points.
+    straight = axis.separates_all or estimator.interpolation == "linear"
+    return _through(axis, from_top[:, -1], from_top / from_top[:, -1:], straight=straight)
+
+
+def _ranges(axis: Axis, counts: NDArray[Any], estimator: Range) -> ScoreDistribution:
+    from_top = np.cumsum(counts[:, ::-1], axis=1, dtype=np.float64)
+    rates = np.array([repair.smooth(row / row[-1], estimator.smoothing) for row in from_top])
+    rates[:, -1] = 1.0  # the lowest threshold flags everything
+    return _through(axis, from_top[:, -1], rates, straight=True)
+
+
+def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> ScoreDistribution:
+    """The path through the rates of both classes at the edges, from the top edge down."""
+    negatives, positives = totals
+    fpr, tpr = rates
     u = fpr + tpr
     kept = np.diff(u, prepend=0.0) > 0
     thresholds = np.append(np.inf, axis.thresholds[::-1][kept])
     fpr, tpr, u = (np.append(0.0, rate[kept]) for rate in (fpr, tpr, u))
-    # Where every score in a bin is equal, examples in it are tied: chance joins the points.
-    straight = axis.separates_all or estimator.interpolation == "linear" or len(u) < 3
     width = np.diff(u)
-    if straight:
+    if straight or len(u) < 3:
         fpr_pieces = linear_pieces(width, fpr[:-1], fpr[1:])
         tpr_pieces = linear_pieces(width, tpr[:-1], tpr[1:])
     else:

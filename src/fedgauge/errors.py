@@ -9,7 +9,10 @@
     ├── PlanError (ValueError)        a plan that is incomplete, inconsistent or altered
     ├── RecordError (ValueError)      a saved result that cannot be read
     ├── UndefinedMetric (ValueError)  a number that the counts do not define
+    │   └── NoSignal                  the noise is larger than what is measured
     └── CountOverflow (OverflowError) counts too large for 64 bits
+
+    PrivacyWarning (UserWarning)      a setting that is allowed but protects little
 
 A message says what, where, the rule and the remedy. It never holds a score, a
 label or a count of a bin.
@@ -47,8 +50,16 @@ class UndefinedMetric(FedgaugeError, ValueError):
     """A number that the counts do not define."""
 
 
+class NoSignal(UndefinedMetric):
+    """The noise is larger than what is measured."""
+
+
 class CountOverflow(FedgaugeError, OverflowError):
     """Counts too large for 64-bit integers."""
+
+
+class PrivacyWarning(UserWarning):
+    """A setting that is allowed but protects little."""
 
 
 @contextmanager

@@ -1,8 +1,11 @@
 """The result a user holds: curves and numbers on demand, from pooled counts alone."""
 
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +13,8 @@ from numpy.typing import NDArray
 from fedgauge import curves, metrics
 from fedgauge.curves import PrCurve, RocCurve
 from fedgauge.distribution import Estimator, ScoreDistribution, estimate
-from fedgauge.errors import UndefinedMetric, located
-from fedgauge.intervals import Estimate, from_bounds
+from fedgauge.errors import NoSignal, UndefinedMetric, located
+from fedgauge.intervals import Estimate, from_bounds, from_noise, redraw
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.record import (
@@ -26,6 +29,10 @@ from fedgauge.record import (
     thresholds_to_plain,
     write_whole,
 )
+from fedgauge.repair import leaf_variance, monotone, total_variance
+
+_SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
+_REDRAWS: Final = 200
 
 
 class Evaluation:
@@ -47,6 +54,7 @@ class Evaluation:
         self._plan = plan
         self._privacy = privacy
         self._counts = counts
+        self._variances = tuple(law.variance for law in plan.noise_laws(shares=clients))
         self._clients = clients
         self._estimator = estimator
 
@@ -72,13 +80,13 @@ class Evaluation:
 
     @property
     def negatives(self) -> int:
-        """Number of negative examples."""
-        return int(self._counts[0].sum())
+        """Number of negative examples; an estimate under differential privacy."""
+        return max(0, round(float(self._counts[0].sum())))
 
     @property
     def positives(self) -> int:
-        """Number of positive examples."""
-        return int(self._counts[1].sum())
+        """Number of positive examples; an estimate under differential privacy."""
+        return max(0, round(float(self._counts[1].sum())))
 
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
@@ -88,7 +96,42 @@ class Evaluation:
 
     @cached_property
     def _distribution(self) -> ScoreDistribution:
+        if self._variances:
+            self._require_signal()
         return estimate(self._plan.axis, self._counts, self._estimator)
+
+    def _require_signal(self) -> None:
+        spread = math.sqrt(total_variance(self._plan.tree, self._variances))
+        for total, name in zip(self._counts.sum(axis=1), ("negatives", "positives"), strict=True):
+            if total < _SIGNAL * spread:
+                raise NoSignal(
+                    f"no signal: the noise (standard deviation {spread:,.0f}) hides the number of "
+                    f"{name}. Use a larger epsilon, more examples, or fewer bins or levels."
+                )
+
+    @cached_property
+    def _deviations(self) -> dict[str, list[float]]:
+        """What fresh noise of the same strength does to each number."""
+        rng = np.random.default_rng(0)
+        likely = monotone(np.asarray(self._counts, dtype=np.float64))
+        start = estimate(self._plan.axis, likely, self._estimator)
+        moved: dict[str, list[float]] = {"roc": [], "pr": []}
+        for _ in range(_REDRAWS):
+            counts = redraw(likely, self._plan.tree, self._variances, rng)
+            if min(counts.sum(axis=1)) <= 0:
+                continue
+            drawn = estimate(self._plan.axis, counts, self._estimator)
+            for name, curve in (("roc", curves.roc_curve), ("pr", curves.pr_curve)):
+                moved[name].append(curve(drawn).path.area() - curve(start).path.area())
+        return moved
+
+    def _estimate(self, measure: Callable[..., metrics.Bounded], curve: str) -> Estimate:
+        counts = monotone(np.asarray(self._counts, dtype=np.float64))
+        tied = self._plan.axis.separates_all
+        number = measure(self._distribution, counts, tied=tied)
+        if self._variances:
+            return from_noise(number, np.array(self._deviations[curve]))
+        return from_bounds(number)
 
     def roc_curve(self) -> RocCurve:
         """The ROC curve: knots, and a callable between them."""
@@ -101,14 +144,12 @@ class Evaluation:
     @cached_property
     def roc_auc(self) -> Estimate:
         """Area under the ROC curve."""
-        tied = self._plan.axis.separates_all
-        return from_bounds(metrics.roc_auc(self._distribution, self._counts, tied=tied))
+        return self._estimate(metrics.roc_auc, "roc")
 
     @cached_property
     def average_precision(self) -> Estimate:
         """Average precision, the area under the PR curve."""
-        tied = self._plan.axis.separates_all
-        return from_bounds(metrics.average_precision(self._distribution, self._counts, tied=tied))
+        return self._estimate(metrics.average_precision, "pr")
 
     @cached_property
     def record(self) -> Record:
@@ -116,7 +157,7 @@ class Evaluation:
         (slice_,) = self._plan.task.slices
         found: dict[str, MetricRecord] = {}
         drawn = CurvesRecord()
-        if self.negatives and self.positives:
+        with suppress(UndefinedMetric):
             found["roc_auc"] = MetricRecord.of(self.roc_auc)
             found["average_precision"] = MetricRecord.of(self.average_precision)
             drawn = _record_curves(self.roc_curve(), self.pr_curve())
@@ -125,11 +166,17 @@ class Evaluation:
             group=slice_.group,
             label=slice_.label,
             counts=self._counts.tolist(),
-            variances=None,
+            variances=self._leaf_variances(),
             metrics=found,
             curves=drawn,
         )
         return Record(FORMAT, self._plan, self._privacy, self._estimator, self._clients, [part])
+
+    def _leaf_variances(self) -> list[list[float]] | None:
+        if not self._variances:
+            return None
+        each = leaf_variance(self._plan.tree, self._variances)
+        return [[each] * self._plan.axis.bins] * 2
 
     def to_json(self, path: str | Path) -> None:
         """Save the result."""
@@ -145,7 +192,7 @@ class Evaluation:
         return cls(
             record.plan,
             record.privacy,
-            np.array(part.counts, dtype=np.int64),
+            np.array(part.counts, dtype=np.float64 if record.plan.rounds[0].noise else np.int64),
             clients=record.clients,
             estimator=record.estimator,
         )
@@ -159,8 +206,9 @@ class Evaluation:
 
     def _who(self) -> str:
         examples = self.negatives + self.positives
-        share = self.positives / examples
-        return f"{self._counted()}, {examples:,} examples, {share:.1%} positive"
+        about = "about " if self._variances else ""
+        share = f"{self.positives / examples:.1%}" if examples else "unknown share"
+        return f"{self._counted()}, {about}{examples:,} examples, {share} positive"
 
     def _counted(self) -> str:
         return "1 client" if self._clients == 1 else f"{self._clients:,} clients"
@@ -179,7 +227,12 @@ class Evaluation:
             "simulated": "simulated in one process, nothing was protected on the way",
             "enforced": "enforced between the sites",
         }[self._privacy.claim]
-        return f"privacy            exact sum, no differential privacy; {claim}"
+        p = self._privacy
+        if p.epsilon is None:
+            return f"privacy            exact sum, no differential privacy; {claim}"
+        delta = f", delta {p.delta:.0e}" if p.delta else ""
+        promise = f"epsilon {p.epsilon:g}{delta} for one {p.unit} ({p.neighbours})"
+        return f"privacy            {promise}; {claim}"
 
     def _measured(self) -> str:
         axis, size = self._plan.axis, self._plan.bytes_per_client

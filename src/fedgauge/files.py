@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from fedgauge.errors import InputError, located
 from fedgauge.scores import Examples
@@ -30,14 +31,16 @@ class ScoreFile:
     ----------
     path
         A ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` file.
-    label, score
-        Names of the columns.
+    label, score, subject
+        Names of the columns; `subject` only where privacy protects subjects.
     """
 
-    def __init__(self, path: str | Path, *, label: str, score: str) -> None:
+    def __init__(
+        self, path: str | Path, *, label: str, score: str, subject: str | None = None
+    ) -> None:
         self.path = Path(path)
-        self._label, self._score = label, score
-        self._open = _checked_opener(self.path, (score, label))
+        self._columns = _Columns(label, score, subject)
+        self._open = _checked_opener(self.path, self._columns.all)
 
     @property
     def name(self) -> str:
@@ -49,8 +52,8 @@ class ScoreFile:
 
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch."""
-        for batch in self._open((self._score, self._label)).batches:
-            yield _examples(batch, self._label, self._score)
+        for batch in self._open(self._columns.all).batches:
+            yield self._columns.examples(batch)
 
 
 class ScoreTable:
@@ -60,28 +63,36 @@ class ScoreTable:
     ----------
     paths
         Files as for :class:`ScoreFile`.
-    client, label, score
-        Names of the columns.
+    client, label, score, subject
+        Names of the columns; `subject` only where privacy protects subjects.
     """
 
-    def __init__(self, paths: Sequence[str | Path], *, client: str, label: str, score: str) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        *,
+        client: str,
+        label: str,
+        score: str,
+        subject: str | None = None,
+    ) -> None:
         if not paths:
             raise InputError("there are no files. Name at least one.")
-        self._client, self._label, self._score = client, label, score
-        self._columns = (score, label, client)
-        self._open = {Path(path): _checked_opener(Path(path), self._columns) for path in paths}
+        self._client = client
+        self._columns = _Columns(label, score, subject)
+        self._wanted = (*self._columns.all, client)
+        self._open = {Path(path): _checked_opener(Path(path), self._wanted) for path in paths}
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open))
 
-    def batches(self) -> Iterator[tuple[set[str], Examples]]:
-        """Batches of examples, each with the names of the clients it has rows of."""
+    def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
+        """Batches of examples, each with the name of every row's client."""
         for opener in self._open.values():
-            for batch in opener(self._columns).batches:
-                yield self._names(batch), _examples(batch, self._label, self._score)
+            for batch in opener(self._wanted).batches:
+                yield self._names(batch[self._client]), self._columns.examples(batch)
 
-    def _names(self, batch: pa.RecordBatch) -> set[str]:
-        column = batch[self._client]
+    def _names(self, column: pa.Array) -> NDArray[Any]:
         if column.null_count:
             raise InputError(
                 f"column {self._client!r} names no client in {column.null_count:,} or more rows. "
@@ -89,18 +100,43 @@ class ScoreTable:
             )
         if pa.types.is_nested(column.type):
             raise InputError(f"column {self._client!r} holds lists, not names of clients.")
-        return {str(name) for name in pc.unique(column).to_pylist()}
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
+        chosen: NDArray[Any] = names[column.indices.to_numpy(zero_copy_only=False)]
+        return chosen
 
 
-def _examples(batch: pa.RecordBatch, label: str, score: str) -> Examples:
-    try:
-        scores = batch[score].cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(_not_numbers(score)) from None
-    labels = batch[label]
-    if pa.types.is_dictionary(labels.type):
-        labels = labels.dictionary_decode()
-    return Examples(labels.to_numpy(zero_copy_only=False), scores.to_numpy(zero_copy_only=False))
+class _Columns(NamedTuple):
+    """Names of the columns that examples are made of."""
+
+    label: str
+    score: str
+    subject: str | None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The columns to read, the score first."""
+        return (self.score, self.label, *([self.subject] if self.subject else []))
+
+    def examples(self, batch: pa.RecordBatch) -> Examples:
+        """The examples of one batch of rows."""
+        try:
+            scores = batch[self.score].cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(_not_numbers(self.score)) from None
+        return Examples(
+            _to_numpy(batch[self.label]),
+            _to_numpy(scores),
+            subject=_to_numpy(batch[self.subject]) if self.subject else None,
+        )
+
+
+def _to_numpy(column: pa.Array) -> NDArray[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array
 
 
 class _Table:

@@ -2,11 +2,11 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -14,7 +14,21 @@ import numpy as np
 from fedgauge.axis import Axis, AxisSpec
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.histogram import check_tree
-from fedgauge.privacy import Cohort, SecureAggregation
+from fedgauge.privacy import (
+    Cohort,
+    DistributedDP,
+    PrivacyModel,
+    PrivacyStatement,
+    SecureAggregation,
+)
+from fedgauge.privacy.noise import (
+    ShareLaw,
+    check_promise,
+    honest_parties,
+    level_parameters,
+    state,
+)
+from fedgauge.privacy.specs import Claim
 from fedgauge.scores import Label
 
 BYTES_PER_COUNT = 8
@@ -59,10 +73,20 @@ class HistogramRound(
 ):
     """Each client sends, for every channel, the counts of the nodes at some tree levels.
 
-    `nodes` lists the number of nodes at each level sent.
+    `nodes` lists the number of nodes at each level sent. `noise` is the strength of the noise
+    on the sum at each of them (see :class:`fedgauge.privacy.noise.ShareLaw`); empty without.
     """
 
     nodes: tuple[int, ...]
+    noise: tuple[float, ...] = ()
+
+
+class Prediction(NamedTuple):
+    """Errors that a planner expects, for the pooled data: not part of a plan's bytes."""
+
+    roc_area_error: float
+    pr_area_error: float
+    roc_auc_error: float
 
 
 class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -98,7 +122,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
     task: BinaryTask
     axis: Axis
     tree: tuple[int, ...]
-    privacy: SecureAggregation
+    privacy: PrivacyModel
     cohort: Cohort
     rounds: tuple[HistogramRound, ...]
 
@@ -107,11 +131,26 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             check_tree(self.tree, self.axis.bins)
         except AxisError as error:
             raise PlanError(str(error)) from None
-        # Under secure aggregation the inner nodes are sums of leaves: only leaves travel.
-        if self.rounds != (HistogramRound(nodes=(self.axis.bins,)),):
+        nodes = _nodes_sent(self.privacy, self.tree)
+        if len(self.rounds) != 1 or self.rounds[0].nodes != nodes:
             raise PlanError(
-                f"under secure aggregation a plan has one round of {self.axis.bins:,} leaf counts; "
+                f"under this privacy model a plan has one round of {nodes} counts; "
                 "make plans with EvaluationPlan.for_histogram."
+            )
+        if isinstance(self.privacy, DistributedDP):
+            self._check_noise()
+        elif self.rounds[0].noise:
+            raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
+
+    def _check_noise(self) -> None:
+        noise = self.rounds[0].noise
+        if len(noise) != len(self.tree) or not all(0 < n < math.inf for n in noise):
+            raise PlanError("under distributed DP a plan has positive noise for every level.")
+        honest_parties(self.cohort)
+        if self.axis.outside != "clip":
+            raise PlanError(
+                "under differential privacy a client may not refuse scores, since a refusal that "
+                'depends on data is a leak. Make the axis with outside="clip".'
             )
 
     @classmethod
@@ -122,17 +161,64 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         *,
         task: BinaryTask | None = None,
         tree: tuple[int, ...] | None = None,
-        privacy: SecureAggregation | None = None,
+        privacy: PrivacyModel | None = None,
+        weights: Sequence[float] | None = None,
     ) -> Self:
-        """A plan for one histogram of leaf counts."""
+        """A plan for one histogram, with the least noise that keeps the privacy promised.
+
+        `weights` splits the budget over the levels of the tree, evenly by default.
+        """
+        tree = tree or (axis.bins,)
+        privacy = privacy or SecureAggregation()
+        noise: tuple[float, ...] = ()
+        if isinstance(privacy, DistributedDP):
+            noise = level_parameters(privacy, cohort, len(tree), weights)
         return cls(
             task=task or BinaryTask(),
             axis=axis,
-            tree=tree or (axis.bins,),
-            privacy=privacy or SecureAggregation(),
+            tree=tree,
+            privacy=privacy,
             cohort=cohort,
-            rounds=(HistogramRound(nodes=(axis.bins,)),),
+            rounds=(HistogramRound(_nodes_sent(privacy, tree), noise),),
         )
+
+    def check_promise(self) -> None:
+        """Refuse a plan whose noise costs more than it promises."""
+        if isinstance(self.privacy, DistributedDP):
+            check_promise(self.privacy, self.cohort, self.rounds[0].noise)
+
+    def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
+        """What a result of this plan may claim about privacy."""
+        sent = self.rounds[0]
+        return state(
+            self.privacy,
+            self.cohort,
+            parameters=sent.noise,
+            nodes=[self.channels * count for count in sent.nodes] if sent.noise else (),
+            claim=claim,
+            public_inputs=public_inputs,
+        )
+
+    def noise_laws(self, shares: int) -> list[ShareLaw]:
+        """The law of the sum of `shares` clients' noise at each level; empty without noise."""
+        if not isinstance(self.privacy, DistributedDP):
+            return []
+        parties = honest_parties(self.cohort)
+        return [
+            ShareLaw(self.privacy, parameter, parties=parties, shares=shares)
+            for parameter in self.rounds[0].noise
+        ]
+
+    @property
+    def predicted(self) -> Prediction | None:
+        """Errors that the planner which made the plan expects; None for other plans."""
+        return self.__dict__.get("predicted_errors")
+
+    def with_prediction(self, prediction: Prediction) -> Self:
+        """The same plan, remembering what its planner expects."""
+        plan = msgspec.structs.replace(self)
+        plan.__dict__["predicted_errors"] = prediction
+        return plan
 
     @property
     def channels(self) -> int:
@@ -207,6 +293,13 @@ def _plan_errors(form: str) -> Iterator[None]:
         raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
     except msgspec.MsgspecError as error:
         raise PlanError(f"this is not a plan in {form}: {error}.") from None
+
+
+def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(privacy, DistributedDP):
+        return tuple(math.prod(tree[: level + 1]) for level in range(len(tree)))
+    # Without noise the inner nodes are sums of leaves: only leaves travel.
+    return (math.prod(tree),)
 
 
 def _is_toml(path: Path) -> bool:

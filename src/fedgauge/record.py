@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fedgauge.distribution import Aligned, Quantile
+from fedgauge.distribution import Estimator
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
@@ -62,14 +62,15 @@ class CurvesRecord(msgspec.Struct, frozen=True):
 class SliceRecord(msgspec.Struct, frozen=True):
     """One part of a result.
 
-    `counts` has a row of negatives and a row of positives; `variances` those of the noise
-    in them, None where there is none. `metrics` and `curves` follow from both.
+    `counts` has a row of negatives and a row of positives: whole numbers, or under noise
+    least-squares estimates, which may be negative. `variances` are those of the noise in
+    them, None where there is none. `metrics` and `curves` follow from both.
     """
 
     model: str | None
     group: str | None
     label: str | None
-    counts: list[list[int]]
+    counts: list[list[int | float]]
     variances: list[list[float]] | None
     metrics: dict[str, MetricRecord]
     curves: CurvesRecord
@@ -81,7 +82,7 @@ class Record(msgspec.Struct, frozen=True):
     format: str
     plan: EvaluationPlan
     privacy: PrivacyStatement
-    estimator: Aligned | Quantile
+    estimator: Estimator
     clients: int
     slices: list[SliceRecord]
 
@@ -110,13 +111,21 @@ class Record(msgspec.Struct, frozen=True):
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
-        for part in self.slices:
-            try:
-                empty = not ScoreHistogram.from_counts(self.plan.axis, part.counts).sum()
-            except FedgaugeError:
-                empty = True
-            if empty:
-                raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
+        fits = self._fits_noisy if self.plan.rounds[0].noise else self._fits_exact
+        if not all(fits(part) for part in self.slices):
+            raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
+
+    def _fits_exact(self, part: SliceRecord) -> bool:
+        try:
+            return ScoreHistogram.from_counts(self.plan.axis, part.counts).sum() > 0
+        except FedgaugeError:
+            return False
+
+    def _fits_noisy(self, part: SliceRecord) -> bool:
+        bins = self.plan.axis.bins
+        return len(part.counts) == 2 and all(
+            len(row) == bins and all(map(math.isfinite, row)) for row in part.counts
+        )
 
 
 class _Header(msgspec.Struct):

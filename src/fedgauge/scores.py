@@ -28,6 +28,8 @@ class Examples:
         one is named later. A list, NumPy array, or pandas / polars / pyarrow column.
     y_score
         One number for each example; higher means more positive. Same kinds of input.
+    subject
+        The id of the person behind each example, where a person is what privacy protects.
 
     Examples
     --------
@@ -37,8 +39,9 @@ class Examples:
 
     y_true: Labels
     y_score: Floats
+    subject: NDArray[Any] | None
 
-    def __init__(self, y_true: Any, y_score: Any) -> None:
+    def __init__(self, y_true: Any, y_score: Any, *, subject: Any = None) -> None:
         labels = _column("y_true", y_true)
         scores = _column("y_score", y_score)
         if len(labels) != len(scores):
@@ -46,8 +49,18 @@ class Examples:
                 f"y_true has {len(labels):,} rows and y_score {len(scores):,}. "
                 "Each example needs one of both."
             )
+        subjects = None if subject is None else _column("subject", subject)
+        if subjects is not None and len(subjects) != len(scores):
+            raise InputError(
+                f"subject has {len(subjects):,} rows and y_score {len(scores):,}. "
+                "Each example needs one of both."
+            )
+        self._set(labels, _floats(scores), subjects)
+
+    def _set(self, labels: Labels, scores: Floats, subjects: NDArray[Any] | None) -> None:
         object.__setattr__(self, "y_true", labels)
-        object.__setattr__(self, "y_score", _floats(scores))
+        object.__setattr__(self, "y_score", scores)
+        object.__setattr__(self, "subject", subjects)
 
     def __len__(self) -> int:
         return len(self.y_score)
@@ -58,10 +71,14 @@ class Examples:
     def split(self, rows: int) -> Iterator["Examples"]:
         """The same examples as views of at most `rows` rows."""
         for start in range(0, len(self), rows):
-            part = object.__new__(Examples)
-            object.__setattr__(part, "y_true", self.y_true[start : start + rows])
-            object.__setattr__(part, "y_score", self.y_score[start : start + rows])
-            yield part
+            yield self.select(slice(start, start + rows))
+
+    def select(self, rows: slice | NDArray[np.bool_]) -> "Examples":
+        """Some of the examples: a slice is a view, a mask a copy."""
+        part = object.__new__(Examples)
+        subjects = None if self.subject is None else self.subject[rows]
+        part._set(self.y_true[rows], self.y_score[rows], subjects)
+        return part
 
 
 Pair = tuple[Any, Any]

@@ -379,10 +379,20 @@ def test_named_trees_are_flat(clients, result, tree):
     assert fg.evaluate(clients, tree=tree).record == result.record
 
 
-@pytest.mark.parametrize("tree", [(16, 16), (4096, 2), (0,), (-4096, -1), "deep"])
+@pytest.mark.parametrize("tree", [(), (0,), (-4096, -1), (2.5,), "deep"])
 def test_wrong_trees(clients, tree):
     with pytest.raises(fg.PlanError, match="tree"):
         fg.evaluate(clients, tree=tree)
+
+
+@pytest.mark.parametrize("tree", [(16, 16), (4096, 2)])
+def test_trees_that_do_not_fit_the_axis(clients, tree):
+    with pytest.raises(fg.PlanError, match="tree"):
+        fg.evaluate(clients, axis=fg.Axis.uniform(4096), tree=tree)
+
+
+def test_a_tree_sets_the_bins_of_the_automatic_axis(clients):
+    assert fg.evaluate(clients, tree=(16, 16)).plan.axis == fg.Axis.uniform(256)
 
 
 def test_wrong_name_of_an_axis(clients):

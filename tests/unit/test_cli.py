@@ -159,7 +159,7 @@ BAD_OPTIONS = {
     "too many bins": (["--bins", 1_000_000_000], "16.0 GB", "4096"),
     "range of a logit axis": (["--axis", "logit", "--range", 0, 1], "0 to 1", "Drop --range"),
     "quantiles alone": (["--quantiles", 10], "--quantiles", "--estimator quantile"),
-    "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "at least 2"),
+    "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "from 2"),
     "range upside down": (["--range", 1, 0], "low < high", "Swap"),
     "range of nothing": (["--range", 0.5, 0.5], "low < high", "widen"),
     "range without end": (["--range", 0, "inf"], "high", "finite"),
@@ -309,7 +309,7 @@ def test_help_shows_an_example(command, example):
 
 
 @pytest.mark.parametrize(
-    ("option", "default"), [("--bins", "4096"), ("--quantiles", "256"), ("--range", "0 1")]
+    ("option", "default"), [("--axis", "uniform"), ("--quantiles", "256"), ("--range", "0 1")]
 )
 def test_help_shows_the_defaults(option, default):
     text = words(run("evaluate", "--help").stdout)
@@ -321,8 +321,10 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second = re.findall(r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text)
+    first, second, third = re.findall(r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text)
     assert run(*first.split()).exit_code == 0
+    noisy = run("evaluate", "scores.parquet", *third.split()[2:])
+    assert noisy.exit_code == 0 or "no signal" in noisy.stderr
     files = sorted(str(path) for path in folder.glob("other-*.csv"))
     assert run("evaluate", *files, *second.split()[2:]).exit_code == 0
 

@@ -254,7 +254,9 @@ def test_exact_quantiles_need_both_classes(labels):
 
 @pytest.mark.parametrize("quantiles", [1, 0, -4])
 def test_too_few_quantiles_are_refused(quantiles):
-    with pytest.raises(PlanError, match=f"quantiles must be at least 2, got {quantiles}"):
+    with pytest.raises(
+        PlanError, match=f"quantiles must be a whole number from 2, got {quantiles}"
+    ):
         Quantile(quantiles)
 
 

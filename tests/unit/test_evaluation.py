@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.privacy import SecureAggregation
 
 
 def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
@@ -12,7 +11,7 @@ def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
     plan = fg.EvaluationPlan.for_histogram(
         axis or fg.Axis.uniform(counts.shape[1]), fg.Cohort(min_survivors=clients)
     )
-    statement = SecureAggregation().statement(plan.cohort, claim="simulated")
+    statement = plan.statement("simulated")
     estimator = estimator or fg.Aligned()
     return fg.Evaluation(plan, statement, counts, clients=clients, estimator=estimator)
 

@@ -1,6 +1,21 @@
 """What each privacy model makes a client do and lets a server claim."""
 
+from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.cohort import Cohort
-from fedgauge.privacy.specs import PrivacyStatement, SecureAggregation
+from fedgauge.privacy.specs import (
+    DistributedDP,
+    PrivacyModel,
+    PrivacyStatement,
+    SecureAggregation,
+    Sensitivity,
+)
 
-__all__ = ["Cohort", "PrivacyStatement", "SecureAggregation"]
+__all__ = [
+    "Cohort",
+    "DistributedDP",
+    "PrivacyModel",
+    "PrivacyStatement",
+    "SecureAggregation",
+    "Sensitivity",
+    "compose",
+]

@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar, cast
 
 import click
 import typer
@@ -14,7 +13,30 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge import demo as demonstration
-from fedgauge.axis import Outside
+from fedgauge.cli.options import (
+    AxisKind,
+    Delta,
+    Epsilon,
+    EstimatorKind,
+    HintExamples,
+    HintRate,
+    MaxPerUnit,
+    Model,
+    NeighbourKind,
+    Neighbours,
+    NoiseKind,
+    NoiseOption,
+    Privacy,
+    Quiet,
+    UnitKind,
+    UnitOption,
+    make_axis,
+    make_clients,
+    make_estimator,
+    make_privacy,
+    make_tree,
+)
+from fedgauge.explain import explain as explain_plan
 from fedgauge.report import save_plots
 
 app = typer.Typer(
@@ -28,26 +50,13 @@ _out = Console(highlight=False, soft_wrap=True, emoji=False)
 _err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 # What the library calls its options, and what they are called here.
-_AS_OPTIONS = {"positive=...": "--positive LABEL", "outside='clip'": "--clip"}
-
-
-class AxisKind(StrEnum):
-    """Kinds of axis that need no data to be made."""
-
-    UNIFORM = "uniform"
-    LOGIT = "logit"
-
-
-class EstimatorKind(StrEnum):
-    """Estimators by name."""
-
-    ALIGNED = "aligned"
-    QUANTILE = "quantile"
-
-
+_AS_OPTIONS = {
+    "positive=...": "--positive LABEL",
+    "outside='clip'": "--clip",
+    "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
+}
 _INTERRUPTED = 130  # what typer returns when the user stops a command
 T = TypeVar("T")
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 def _version(wanted: bool) -> None:
@@ -77,13 +86,31 @@ def evaluate(
         str | None,
         typer.Option(help="Column that names the client. Without it each file is one client."),
     ] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Column of the subject's id, for --unit subject.")
+    ] = None,
     positive: Annotated[
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
-    bins: Annotated[int, typer.Option(help="Number of bins on the score axis.")] = 4096,
+    privacy: Privacy = Model.SA,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    unit: UnitOption = UnitKind.EXAMPLE,
+    neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
+    max_per_unit: MaxPerUnit = 1,
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    bins: Annotated[
+        int | None, typer.Option(help=r"Number of bins. \[default: 4096, or planned under ddp]")
+    ] = None,
+    tree: Annotated[
+        str | None, typer.Option(help="Branchings over the bins under ddp, such as 16x16.")
+    ] = None,
     axis: Annotated[
-        AxisKind, typer.Option(help="Bins of equal width in the score, or in log-odds.")
-    ] = AxisKind.UNIFORM,
+        AxisKind | None,
+        typer.Option(help=r"Bins of equal width in the score or in log-odds. \[default: uniform]"),
+    ] = None,
     range_: Annotated[
         tuple[float, float] | None,
         typer.Option("--range", metavar="LO HI", help=r"Range of the scores. \[default: 0 1]"),
@@ -101,6 +128,9 @@ def evaluate(
     plots: Annotated[
         Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate a model over score files as if their rows were pooled.
@@ -110,15 +140,23 @@ def evaluate(
       fedgauge evaluate scores.parquet --client site --label y --score p --json r.json
 
       fedgauge evaluate site-*.csv --label outcome --score risk --positive yes
+
+      fedgauge evaluate s.parquet --client site --label y --score p --privacy ddp --epsilon 1
     """
     with _readable_errors():
+        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
         result = _with_progress(
             quiet,
             lambda: fg.evaluate(
-                _clients(files, client, label, score),
-                axis=_axis(axis, bins, range_, clip),
-                estimator=_estimator(estimator, quantiles),
+                make_clients(files, client, label, score, subject),
+                privacy=model,
+                axis=make_axis(axis, bins, range_, clip=clip, noisy=privacy is Model.DDP),
+                tree=make_tree(tree),
+                estimator=make_estimator(estimator, quantiles),
+                examples=examples,
+                positive_rate=positive_rate,
                 positive=positive,
+                seed=seed,
             ),
         )
         result.roc_curve()  # a result without curves is an error here
@@ -128,6 +166,92 @@ def evaluate(
             save_plots(result.record, plots)
     if not quiet:
         _out.print(str(result), markup=False)
+
+
+@app.command()
+def plan(
+    clients: Annotated[int, typer.Option(help="How many clients will take part.")],
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    privacy: Privacy = Model.DDP,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    unit: UnitOption = UnitKind.EXAMPLE,
+    neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
+    max_per_unit: MaxPerUnit = 1,
+    max_colluding: Annotated[
+        int, typer.Option(help="Clients that may pool what they know with a reader.")
+    ] = 1,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    want: Annotated[
+        float | None, typer.Option(help="A ROC Area Error you need: says what it takes.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Save the plan (.toml or .json).")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Choose axis, tree and noise from public hints, and predict the errors.
+
+    Examples:
+
+      fedgauge plan --examples 50000 --positive-rate 0.1 --clients 40 --epsilon 1 -o plan.toml
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
+    """
+    with _readable_errors():
+        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
+        hints: dict[str, Any] = {"examples": examples, "positive_rate": positive_rate}
+        chosen = _with_progress(
+            quiet,
+            lambda: fg.planner.propose(
+                privacy=model,
+                clients=clients,
+                cohort=fg.Cohort(clients, max_colluding),
+                positive=positive,
+                **hints,
+            ),
+        )
+        needed = None
+        if want is not None:
+            if not isinstance(model, fg.DistributedDP):
+                raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
+            needed = _with_progress(
+                quiet,
+                lambda: fg.planner.needs(want, privacy=model, clients=clients, **hints),
+            )
+        if out is not None:
+            chosen.save(out)
+    if quiet:
+        return
+    _out.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
+    if needed is not None and chosen.predicted is not None:
+        enough = "yes" if chosen.predicted.roc_area_error <= cast(float, want) else "no"
+        _out.print(
+            f"Enough for a ROC Area Error of {want:g}? {enough}: it takes epsilon "
+            f"{needed.epsilon:.2g} with these examples, or about {_round(needed.examples):,} "
+            f"examples with this epsilon."
+        )
+    if out is not None:
+        _out.print(f"Saved {out}", markup=False)
+
+
+@app.command()
+def explain(
+    path: Annotated[Path, typer.Argument(help="A plan, .toml or .json.")],
+) -> None:
+    """Say in plain words what leaves each site under a plan.
+
+    Example:
+
+      fedgauge explain plan.toml
+    """
+    with _readable_errors():
+        text = explain_plan(fg.EvaluationPlan.load(path))
+    _out.print(text, markup=False)
 
 
 @app.command()
@@ -171,40 +295,29 @@ def _demo_table(found: demonstration.Demo) -> Table:
     return table
 
 
+def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    axis, predicted = chosen.axis, chosen.predicted
+    spread = "equal width" if axis.kind == "uniform" else "widths fit for such scores"
+    tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
+    table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
+    table.add_row("Axis", f"{axis.bins:,} bins of {spread} on [{axis.low:g}, {axis.high:g}]")
+    table.add_row("Tree", tree)
+    if predicted is not None:
+        table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")
+        table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected")
+        table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected")
+    table.add_row("Sent by each client", f"{chosen.bytes_per_client:,} bytes")
+    table.add_row("Plan", chosen.digest[:8])
+    return table
+
+
+def _round(number: int) -> int:
+    return int(float(f"{number:.2g}"))
+
+
 def _span(bounds: tuple[float, float]) -> str:
     return f"{bounds[0]:.5f} to {bounds[1]:.5f}"
-
-
-def _clients(files: list[Path], client: str | None, label: str, score: str) -> Any:
-    if client is not None:
-        return fg.ScoreTable(files, client=client, label=label, score=score)
-    clients: dict[str, fg.ScoreFile] = {}
-    for path in files:
-        file = fg.ScoreFile(path, label=label, score=score)
-        if file.name in clients:
-            raise fg.InputError(
-                f"two files make a client named {file.name!r}: {clients[file.name].path} and "
-                f"{path}. Rename one, or name a client column with --client."
-            )
-        clients[file.name] = file
-    return clients
-
-
-def _axis(kind: AxisKind, bins: int, range_: tuple[float, float] | None, clip: bool) -> fg.Axis:
-    outside: Outside = "clip" if clip else "refuse"
-    if kind is AxisKind.UNIFORM:
-        return fg.Axis.uniform(bins, *(range_ or (0.0, 1.0)), outside=outside)
-    if range_ is not None:
-        raise fg.AxisError("a logit axis always spans 0 to 1. Drop --range, or use --axis uniform.")
-    return fg.Axis.logit(bins, outside=outside)
-
-
-def _estimator(kind: EstimatorKind, quantiles: int | None) -> fg.Aligned | fg.Quantile:
-    if kind is EstimatorKind.QUANTILE:
-        return fg.Quantile(256 if quantiles is None else quantiles)
-    if quantiles is not None:
-        raise fg.PlanError("--quantiles needs --estimator quantile.")
-    return fg.Aligned()
 
 
 def _with_progress(quiet: bool, work: Callable[[], T]) -> T:

@@ -1,0 +1,139 @@
+"""The planner's predictions and choices on synthetic scores, against measurement and a sweep.
+
+48 cells: number of examples x positive rate x epsilon x shape of the scores. None of the shapes
+is one the planner plays through. In each cell the error of the planner's choice is measured and
+compared with its prediction, and with the best of a sweep over axes and trees.
+"""
+
+import argparse
+import itertools
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.special import expit, logit
+
+import fedgauge as fg
+from fedgauge import curves, planner
+from fedgauge.distribution import estimate
+from fedgauge.intervals import redraw
+
+EXAMPLES = (5_000, 20_000, 100_000, 500_000)
+POSITIVE_RATES = (0.05, 0.3)
+EPSILONS = (1.0, 0.3)
+SHAPES = ("beta", "unequal", "skewed")
+CLIENTS = 20
+AT = (np.arange(1000) + 0.5) / 1000
+
+
+def draw(
+    shape: str, n: int, rate: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and scores of one synthetic data set."""
+    if shape == "beta":  # calibrated, AUC about 0.87
+        weight = 6.0 if rate < 0.1 else 1.6
+        scores = rng.beta(weight * rate, weight * (1 - rate), n)
+        return (rng.random(n) < scores).astype(np.int64), scores
+    labels = (rng.random(n) < rate).astype(np.int64)
+    if shape == "unequal":  # the positives vary more than the negatives
+        x = rng.normal(1.9 * labels, 1.0 + 0.5 * labels)
+        return labels, expit(1.5 * (x - 1.2) + logit(rate))
+    # Skewed: log-odds with a long tail on one side, a little under-confident.
+    x = rng.gumbel(1.8 * labels, 0.9)
+    return labels, expit(1.2 * (x - 1.4) + logit(rate))
+
+
+def sweep_plans(privacy: fg.DistributedDP, rate: float) -> Iterator[tuple[str, fg.EvaluationPlan]]:
+    """Designs that a careful user might try."""
+    cohort = fg.Cohort(CLIENTS)
+    designs = [("reference", tree) for tree in ((8,), (16,), (24,), (32,), (64,), (128,), (16, 16))]
+    designs += [("uniform", tree) for tree in ((16,), (32,), (64,), (128,), (16, 16))]
+    designs += [("logit", tree) for tree in ((16,), (32,), (64,))]
+    for kind, tree in designs:
+        bins = int(np.prod(tree))
+        axis = {
+            "reference": lambda bins=bins: planner.reference_axis(bins, rate),
+            "uniform": lambda bins=bins: fg.Axis.uniform(bins, outside="clip"),
+            "logit": lambda bins=bins: fg.Axis.logit(bins, limit=8.0, outside="clip"),
+        }[kind]()
+        plan = fg.EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy)
+        yield f"{kind} {'x'.join(map(str, tree))}", plan
+
+
+def measure(
+    plan: fg.EvaluationPlan, worlds: list, rng: np.random.Generator, runs: int
+) -> np.ndarray:
+    """Mean ROC and PR Area Error (on a grid) and AUC error of a plan."""
+    variances = [law.variance for law in plan.noise_laws(shares=CLIENTS)]
+    errors = []
+    for labels, scores, tpr, precision, auc in worlds:
+        histogram = fg.ScoreHistogram(plan.axis)
+        histogram.update(labels, scores)
+        for _ in range(runs):
+            counts = redraw(histogram.counts.astype(float), plan.tree, variances, rng)
+            try:
+                found = estimate(plan.axis, counts, fg.Aligned())
+            except fg.UndefinedMetric:
+                errors.append((0.5, 0.5, 0.5))
+                continue
+            roc, pr = curves.roc_curve(found), curves.pr_curve(found)
+            errors.append(
+                (
+                    np.abs(roc(AT) - tpr).mean(),
+                    np.abs(pr(AT) - precision).mean(),
+                    abs(roc.path.area() - auc),
+                )
+            )
+    return np.mean(errors, axis=0)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worlds", type=int, default=6, help="data sets drawn in each cell")
+    parser.add_argument("--runs", type=int, default=12, help="noise draws on each of them")
+    options = parser.parse_args()
+    table = Table(title="ROC Area Error in synthetic cells", title_justify="left")
+    for heading in ("examples", "rate", "epsilon", "shape", "choice", "predicted", "measured"):
+        table.add_column(heading, justify="right")
+    for heading in ("ratio", "best of the sweep", "", "choice / best"):
+        table.add_column(heading, justify="right")
+    ratios, regrets = [], []
+    start = time.perf_counter()
+    for n, rate, epsilon, shape in itertools.product(EXAMPLES, POSITIVE_RATES, EPSILONS, SHAPES):
+        rng = np.random.default_rng(abs(hash((n, rate, epsilon))) % 2**32)
+        worlds = []
+        for _ in range(options.worlds):
+            labels, scores = draw(shape, n, rate, rng)
+            roc, pr = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)
+            worlds.append((labels, scores, roc(AT), pr(AT), roc.path.area()))
+        privacy = fg.DistributedDP(epsilon)
+        plan = planner.propose(privacy=privacy, clients=CLIENTS, examples=n, positive_rate=rate)
+        ours = measure(plan, worlds, rng, options.runs)
+        others = {
+            name: measure(other, worlds, rng, options.runs)[0]
+            for name, other in sweep_plans(privacy, rate)
+        }
+        best = min(others, key=others.get)
+        ratios.append(ours[0] / plan.predicted.roc_area_error)
+        regrets.append(ours[0] / min(others[best], ours[0]))
+        table.add_row(
+            *(f"{n:,}", f"{rate:g}", f"{epsilon:g}", shape, "x".join(map(str, plan.tree))),
+            *(f"{plan.predicted.roc_area_error:.1e}", f"{ours[0]:.1e}", f"{ratios[-1]:.2f}"),
+            *(best, f"{others[best]:.1e}", f"{regrets[-1]:.2f}"),
+        )
+    console = Console(width=130)
+    console.print(table)
+    good = np.mean([1 / 1.5 <= r <= 1.5 for r in ratios])
+    near = np.mean([r <= 1.3 for r in regrets])
+    console.print(
+        f"{len(ratios)} cells. Prediction within a factor 1.5: {good:.0%} (wanted 90%). "
+        f"Choice within 1.3x of the best: {near:.0%} (wanted 90%). "
+        f"{time.perf_counter() - start:.0f} s."
+    )
+
+
+if __name__ == "__main__":
+    main()

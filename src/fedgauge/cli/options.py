@@ -1,0 +1,161 @@
+"""Options of the commands, and what they mean to the library."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+import fedgauge as fg
+from fedgauge.axis import Outside
+
+
+class AxisKind(StrEnum):
+    """Kinds of axis that need no data to be made."""
+
+    UNIFORM = "uniform"
+    LOGIT = "logit"
+
+
+class EstimatorKind(StrEnum):
+    """Estimators by name."""
+
+    ALIGNED = "aligned"
+    QUANTILE = "quantile"
+    RANGE = "range"
+
+
+class Model(StrEnum):
+    """Privacy models by name."""
+
+    SA = "sa"
+    DDP = "ddp"
+
+
+class NoiseKind(StrEnum):
+    """Noise by name."""
+
+    POLYA = "polya"
+    SKELLAM = "skellam"
+    GAUSSIAN = "discrete-gaussian"
+
+
+class UnitKind(StrEnum):
+    """Units of privacy by name."""
+
+    EXAMPLE = "example"
+    SUBJECT = "subject"
+    CLIENT = "client"
+
+
+class NeighbourKind(StrEnum):
+    """Neighbouring relations by name."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+
+
+Privacy = Annotated[
+    Model, typer.Option("--privacy", help="Exact secure sum (sa) or distributed DP (ddp).")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of --privacy ddp.")]
+Delta = Annotated[float | None, typer.Option(help="For skellam and discrete-gaussian noise.")]
+NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Noise of --privacy ddp.")]
+UnitOption = Annotated[UnitKind, typer.Option("--unit", help="Whom --privacy ddp protects.")]
+Neighbours = Annotated[NeighbourKind, typer.Option(help="What may differ about a unit.")]
+MaxPerUnit = Annotated[int, typer.Option(help="Rows of one subject or client that count.")]
+HintExamples = Annotated[
+    int | None, typer.Option("--examples", help="Public hint: about how many examples in all.")
+]
+HintRate = Annotated[
+    float | None, typer.Option("--positive-rate", help="Public hint: about the share of positives.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+def make_privacy(
+    model: Model,
+    epsilon: float | None,
+    delta: float | None,
+    noise: NoiseKind,
+    unit: UnitKind,
+    neighbours: NeighbourKind,
+    max_per_unit: int,
+) -> fg.SecureAggregation | fg.DistributedDP:
+    """The privacy model that the options describe."""
+    if model is Model.SA:
+        if epsilon is not None or delta is not None:
+            raise fg.PlanError("an exact sum has no epsilon. Use --privacy ddp.")
+        return fg.SecureAggregation()
+    if epsilon is None:
+        raise fg.PlanError("--privacy ddp needs --epsilon, e.g. --epsilon 1.")
+    return fg.DistributedDP(
+        epsilon,
+        delta=delta,
+        noise=noise.value,
+        unit=unit.value,
+        neighbours=neighbours.value,
+        max_per_unit=max_per_unit,
+    )
+
+
+def make_clients(
+    files: list[Path], client: str | None, label: str, score: str, subject: str | None
+) -> Any:
+    """The clients that the files hold."""
+    if client is not None:
+        return fg.ScoreTable(files, client=client, label=label, score=score, subject=subject)
+    clients: dict[str, fg.ScoreFile] = {}
+    for path in files:
+        file = fg.ScoreFile(path, label=label, score=score, subject=subject)
+        if file.name in clients:
+            raise fg.InputError(
+                f"two files make a client named {file.name!r}: {clients[file.name].path} and "
+                f"{path}. Rename one, or name a client column with --client."
+            )
+        clients[file.name] = file
+    return clients
+
+
+def make_axis(
+    kind: AxisKind | None,
+    bins: int | None,
+    range_: tuple[float, float] | None,
+    *,
+    clip: bool,
+    noisy: bool,
+) -> fg.Axis | Literal["auto"]:
+    """The axis that the options describe."""
+    if kind is None and bins is None and range_ is None and (noisy or not clip):
+        return "auto"
+    outside: Outside = "clip" if clip or noisy else "refuse"
+    if bins is None:
+        bins = 64 if noisy else 4096
+    if kind is AxisKind.LOGIT:
+        if range_ is not None:
+            raise fg.AxisError(
+                "a logit axis always spans 0 to 1. Drop --range, or use --axis uniform."
+            )
+        return fg.Axis.logit(bins, outside=outside)
+    return fg.Axis.uniform(bins, *(range_ or (0.0, 1.0)), outside=outside)
+
+
+def make_tree(text: str | None) -> Literal["auto"] | tuple[int, ...]:
+    """The branchings written as text."""
+    if text is None:
+        return "auto"
+    try:
+        return tuple(int(part) for part in text.lower().split("x"))
+    except ValueError:
+        raise fg.PlanError(f"a tree is written like 16x16, got {text!r}.") from None
+
+
+def make_estimator(
+    kind: EstimatorKind, quantiles: int | None
+) -> fg.Aligned | fg.Quantile | fg.Range:
+    """The estimator that the options describe."""
+    if kind is EstimatorKind.QUANTILE:
+        return fg.Quantile(256 if quantiles is None else quantiles)
+    if quantiles is not None:
+        raise fg.PlanError("--quantiles needs --estimator quantile.")
+    return fg.Range() if kind is EstimatorKind.RANGE else fg.Aligned()

@@ -1,0 +1,100 @@
+"""A plan in a data-protection officer's words: what leaves each site, and what is promised."""
+
+import math
+
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy import DistributedDP
+from fedgauge.privacy.noise import honest_parties
+
+
+def explain(plan: EvaluationPlan) -> str:
+    """What leaves each site under a plan, who learns what, and what is not protected."""
+    privacy = plan.privacy
+    promise = _promise(privacy) if isinstance(privacy, DistributedDP) else _NO_PROMISE
+    paragraphs = [
+        ("What leaves each site", _leaves(plan)),
+        ("What is learned from it", _learned(plan)),
+        ("What is promised", promise),
+        ("Who must take part", _cohort(plan)),
+        ("What is not protected", _unprotected(plan)),
+        ("Which plan this is", f"Plan {plan.digest[:16]}. Every site must hold the same one."),
+    ]
+    return "\n\n".join(f"{title}\n  {text}" for title, text in paragraphs)
+
+
+_NO_PROMISE = (
+    "No differential privacy. The exact sum is released: small groups can show in it, and two "
+    "sums that differ by one site show that site's counts."
+)
+
+
+def _leaves(plan: EvaluationPlan) -> str:
+    counts = plan.channels * sum(plan.rounds[0].nodes)
+    text = (
+        f"{counts:,} whole numbers ({plan.bytes_per_client:,} bytes), once: how many positive and "
+        f"how many negative examples have a score in each of {plan.axis.bins:,} ranges"
+    )
+    if len(plan.rounds[0].nodes) > 1:
+        text += ", and in larger ranges made of these"
+    text += ". No row, score, label, name or identifier leaves."
+    if isinstance(plan.privacy, DistributedDP):
+        text += (
+            " Before sending, the site adds random whole numbers to every count, drawn from its "
+            "operating system's secure generator."
+        )
+        if plan.privacy.unit != "example":
+            kept, unit = plan.privacy.max_per_unit, plan.privacy.unit
+            rows = "1 row" if kept == 1 else f"{kept} rows"
+            text += f" Of each {unit} at most {rows} count; the rest are left out."
+    return text
+
+
+def _learned(plan: EvaluationPlan) -> str:
+    what = "the sum over all sites"
+    if isinstance(plan.privacy, DistributedDP):
+        what += ", blurred by the random numbers of all of them"
+    return (
+        f"Only {what}. From it come the ROC and PR curves, AUC and average precision of all sites "
+        "together; nothing about one site alone."
+    )
+
+
+def _promise(privacy: DistributedDP) -> str:
+    whose = {
+        "example": "one row of data",
+        "subject": "all rows of one person at one site",
+        "client": "all data of one site",
+    }[privacy.unit]
+    change = {
+        "add-remove": "were there or not",
+        "replace-one": "were replaced by others, or had other labels",
+    }[privacy.neighbours]
+    factor = math.exp(privacy.epsilon)
+    text = (
+        f"Differential privacy with epsilon {privacy.epsilon:g}. Whatever else is known, the "
+        f"chance of any result changes at most {factor:,.2f}-fold if {whose} {change}"
+    )
+    if privacy.delta:
+        text += f", except with a probability below {privacy.delta:g}"
+    return text + ". The promise is for this one evaluation; each further one adds its own epsilon."
+
+
+def _cohort(plan: EvaluationPlan) -> str:
+    cohort = plan.cohort
+    text = f"At least {cohort.min_survivors} sites; with fewer nothing is released."
+    if isinstance(plan.privacy, DistributedDP):
+        parties = honest_parties(cohort)
+        text += (
+            f" The promise holds when {parties} of them add their random numbers honestly, even "
+            f"if {cohort.max_colluding} share all they know with whoever reads the result."
+        )
+    return text
+
+
+def _unprotected(plan: EvaluationPlan) -> str:
+    text = "That a site takes part; results that a site falsifies by counting wrongly"
+    if isinstance(plan.privacy, DistributedDP) and plan.privacy.unit == "subject":
+        text += "; a person with rows at two sites, who is protected at each but not over both"
+    if isinstance(plan.privacy, DistributedDP) and plan.privacy.unit == "example":
+        text += "; a person with many rows, of whom only each row is protected"
+    return text + "."

@@ -1,0 +1,275 @@
+"""What noise costs: from noise to (epsilon, delta) and back, for the approximate mechanisms."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, reduce
+from numbers import Integral
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from fedgauge.errors import PlanError
+
+# The rows of one unit shift nodes of every level. All of them in one node is the worst case
+# under log-concave noise, at every epsilon, so a level is accounted as one shift by `cap`.
+# Proof: write g_a(x) for the best power of a test of level x that tells noise from noise
+# shifted by a. Best tests are thresholds, hence g_(a+b)(x) = g_a(g_b(x)). A test on two nodes
+# shifted by a and b uses on the first a level x(y) that depends on the second; its power is
+# E g_a(x(Y + b)) <= g_a(E x(Y + b)) <= g_a(g_b(E x(Y))), by concavity and by the meaning of
+# g_b. So two nodes tell no more than one shifted by a + b, and fewer rows no more than many.
+# Levels may split the rows differently: what dominates at every epsilon still does after
+# composition (Zhu, Dong, Wang 2022). Poisson and discrete Gaussian laws are log-concave and
+# so are sums: this covers Skellam noise and the true sum of discrete Gaussian shares.
+
+_CUT: Final = 1e-20  # tail mass of one law that is counted as a failure of privacy
+_CUT_RATE: Final = math.log(2 / _CUT)
+_LEAST_DELTA: Final = 1e-12  # rounding in the Fourier transforms stays below 1e-14
+_WIDEST: Final = 1e8  # mean or spread; up to here ive() gives log-ratios to about 1e-11
+_FINENESS: Final = 1e-3  # of the deviation of the loss: all that rounding up can add to epsilon
+
+
+def skellam_delta(epsilon: float, *, means: Sequence[float], cap: int = 1, moves: int = 1) -> float:
+    """Delta of Skellam noise on every node of every level, rounded up.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy loss that may be exceeded with probability delta.
+    means
+        For each level the mean of both Poisson laws whose difference is the noise of one
+        node; its variance is twice that.
+    cap
+        Most rows that one unit has.
+    moves
+        1 when neighbours differ by adding or removing a unit. 2 when they replace one: its
+        rows leave some nodes and arrive in others, at worst all different.
+
+    Examples
+    --------
+    >>> f"{skellam_delta(1.0, means=[8.0]):.1e}"
+    '2.7e-07'
+    """
+    _check(epsilon, cap=cap, moves=moves)
+    return _composed_delta(epsilon, _skellam, means, cap=cap, moves=moves)
+
+
+@lru_cache(maxsize=256)
+def calibrate_skellam(
+    epsilon: float, delta: float, *, levels: int, cap: int = 1, moves: int = 1
+) -> float:
+    """Smallest mean, to 0.1%, for which Skellam noise on all levels is (epsilon, delta)-DP.
+
+    The mean is that of the whole noise of a node; each of M clients adds a share of mean / M.
+    """
+    variance = _gaussian_variance(epsilon, delta, levels=levels, cap=cap, moves=moves)
+
+    def cost(mean: float) -> float:
+        return skellam_delta(epsilon, means=(mean,) * levels, cap=cap, moves=moves)
+
+    return _smallest(cost, delta, guess=variance / 2)
+
+
+def gaussian_tau(spread: float, parties: int) -> float:
+    """What it can cost that a sum of discrete Gaussians is not a discrete Gaussian.
+
+    The sum of `parties` shares of parameter ``spread / parties`` is compared to one discrete
+    Gaussian of parameter `spread`. The logarithm of the ratio of the two laws stays within
+    tau / 2 everywhere, so the privacy loss of a node, which compares two values of the law,
+    moves by at most tau. Infinite for shares below 1/4, where the theorem does not hold.
+
+    Examples
+    --------
+    >>> gaussian_tau(256.0, 100) < 1e-9 < 10 < gaussian_tau(256.0, 1000)
+    True
+    """
+    _check(parties=parties)
+    _check_widths([spread])
+    if parties == 1:
+        return 0.0
+    share = spread / parties
+    if share < 0.25:
+        return math.inf
+    # Kairouz, Liu, Steinke 2021, on sums. Their 10 is twice 5: adding share k + 1 multiplies
+    # the law by a theta function of parameter s = share k / (k + 1), which lies within
+    # 1 +- 2 sum_j exp(-2 pi^2 s j^2), so log(max / min) <= 5 exp(-2 pi^2 s) once s >= 1/8.
+    k = np.arange(1, parties)
+    return float(10 * np.exp(-2 * math.pi**2 * share * k / (k + 1)).sum())
+
+
+def gaussian_delta(
+    epsilon: float, *, spreads: Sequence[float], parties: int, cap: int = 1, moves: int = 1
+) -> float:
+    """Delta of the sum of discrete Gaussian shares on every node of every level, rounded up.
+
+    It is 1 where the approximation of `gaussian_tau` uses up epsilon.
+
+    Parameters
+    ----------
+    epsilon, cap, moves
+        As for `skellam_delta`.
+    spreads
+        For each level the parameter sigma^2 of the noise, P(k) ~ exp(-k^2 / (2 spread)).
+    parties
+        How many honest clients add a share of parameter ``spread / parties``.
+    """
+    _check(epsilon, cap=cap, moves=moves)
+    # One touched node for each level and move: all rows in one is the worst for the sum too.
+    gap = moves * math.fsum(gaussian_tau(spread, parties) for spread in spreads)
+    if gap > epsilon:
+        return 1.0
+    # P <= e^(gap/2) P* and Q >= e^(-gap/2) Q* give
+    # sum (P - e^eps Q)+ <= e^(gap/2) sum (P* - e^(eps - gap) Q*)+.
+    ideal = _composed_delta(epsilon - gap, _gaussian, spreads, cap=cap, moves=moves)
+    return min(1.0, math.exp(gap / 2) * ideal)
+
+
+@lru_cache(maxsize=256)
+def calibrate_gaussian(
+    epsilon: float, delta: float, *, levels: int, parties: int, cap: int = 1, moves: int = 1
+) -> float:
+    """Smallest spread, to 0.1%, for which discrete Gaussian shares are (epsilon, delta)-DP.
+
+    Raises
+    ------
+    PlanError
+        When the shares are so small that `gaussian_tau` would cost more than 5% of epsilon.
+    """
+    variance = _gaussian_variance(epsilon, delta, levels=levels, cap=cap, moves=moves)
+
+    def cost(spread: float, parties: int) -> float:
+        spreads = (spread,) * levels
+        return gaussian_delta(epsilon, spreads=spreads, parties=parties, cap=cap, moves=moves)
+
+    spread = _smallest(lambda spread: cost(spread, 1), delta, guess=variance)
+    gap = levels * moves * gaussian_tau(spread, parties)
+    if gap > 0.05 * epsilon:
+        raise PlanError(
+            f"discrete Gaussian noise does not suit {parties} clients at epsilon {epsilon:g}: "
+            f"each share has a parameter of only {spread / parties:.2g}, and the sum of such "
+            f"small shares is too far from a discrete Gaussian (the bound on the difference "
+            f"adds {gap:.2g} to epsilon; at most 5% of epsilon is allowed). "
+            'Use noise="skellam" or noise="polya", or a smaller epsilon.'
+        )
+    if cost(spread, parties) <= delta:
+        return spread
+    return _smallest(lambda spread: cost(spread, parties), delta, guess=spread)
+
+
+def compose(costs: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Total (epsilon, delta) of releases, each of which may depend on those before it.
+
+    Sums, since the tighter theorems need budgets that are fixed in advance.
+    """
+    pairs = list(costs)
+    return math.fsum(e for e, _ in pairs), min(1.0, math.fsum(d for _, d in pairs))
+
+
+class _Noise(NamedTuple):
+    """A symmetric law on the integers; outside -reach..reach it has less than _CUT mass."""
+
+    variance: float
+    reach: int
+    log_mass: Callable[[NDArray[np.int64]], NDArray[np.float64]]
+
+
+def _skellam(mean: float) -> _Noise:
+    # Bernstein: P(X >= k) <= exp(-k^2 / (2 (variance + k / 3))) for jumps of size 1.
+    reach = _CUT_RATE / 3 + math.sqrt(_CUT_RATE**2 / 9 + 4 * _CUT_RATE * mean)
+    # P(k) = exp(-2 mean) I_k(2 mean), which is what ive returns, without overflow.
+    return _Noise(2 * mean, math.ceil(reach), lambda k: np.log(special.ive(abs(k), 2 * mean)))
+
+
+def _gaussian(spread: float) -> _Noise:
+    # Sub-Gaussian with parameter spread: Canonne, Kamath, Steinke 2020.
+    reach = math.ceil(math.sqrt(2 * _CUT_RATE * spread))
+    total = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * spread)).sum()
+    return _Noise(spread, reach, lambda k: -(k**2) / (2 * spread) - np.log(total))
+
+
+def _composed_delta(
+    epsilon: float, law: Callable[[float], _Noise], widths: Sequence[float], *, cap: int, moves: int
+) -> float:
+    """Delta of one shift by `cap` on each level, `moves` times over."""
+    _check_widths(widths)
+    pld = _dp_accounting().privacy_loss_distribution
+    noises = [(law(width), times * moves) for width, times in Counter(widths).items()]
+    deviation = cap * math.sqrt(sum(times / noise.variance for noise, times in noises))
+    step = _FINENESS * min(deviation, 3.0) / (len(widths) * moves)
+    composed = []
+    for noise, times in noises:
+        k = np.arange(-noise.reach, noise.reach + 1)
+        with np.errstate(divide="ignore"):  # log 0 becomes an unbounded loss: pessimistic
+            here, there = noise.log_mass(k), noise.log_mass(k - cap)
+        upper: dict[int, float] = dict(enumerate(here.tolist()))
+        upper[-1] = math.log(_CUT)  # an outcome of one side only stands for the tails
+        # The law is symmetric: adding and removing have the same loss.
+        one = pld.from_two_probability_mass_functions(
+            dict(enumerate(there.tolist())), upper, value_discretization_interval=step
+        )
+        composed.append(one.self_compose(times))
+    total = reduce(lambda one, other: one.compose(other), composed)
+    return min(1.0, float(total.get_delta_for_epsilon(epsilon)))
+
+
+def _gaussian_variance(epsilon: float, delta: float, *, levels: int, cap: int, moves: int) -> float:
+    """Variance that continuous Gaussian noise needs: where the search starts."""
+    _check(epsilon, levels=levels, cap=cap, moves=moves)
+    if epsilon == 0 or not _LEAST_DELTA <= delta < 1:
+        raise PlanError(
+            f"approximate noise needs epsilon above 0 and delta from {_LEAST_DELTA:g} to below 1, "
+            f"got {epsilon:g} and {delta:g}."
+        )
+    pld = _dp_accounting()
+    law = pld.privacy_loss_mechanism.GaussianPrivacyLoss.from_privacy_guarantee(
+        pld.common.DifferentialPrivacyParameters(epsilon, delta),
+        sensitivity=cap * math.sqrt(levels * moves),
+    )
+    return float(law.standard_deviation) ** 2
+
+
+def _smallest(cost: Callable[[float], float], delta: float, *, guess: float) -> float:
+    """The smallest width, to 0.1%, whose decreasing cost is at most delta."""
+    step = 1.01
+    low, high = guess / step, guess
+    while cost(high) > delta:
+        step *= step
+        low, high = high, high * step
+    while cost(low) <= delta:
+        step *= step
+        low, high = low / step, low
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if cost(middle) <= delta else (middle, high)
+    return high
+
+
+def _dp_accounting() -> Any:
+    try:
+        import dp_accounting.pld as pld
+    except ImportError:
+        raise PlanError(
+            "dp-accounting is missing, and without it the cost of Skellam or Gaussian noise is "
+            "unknown. Install it: pip install 'fedgauge[privacy]'."
+        ) from None
+    return pld
+
+
+def _check(epsilon: float = 0, **counts: int) -> None:
+    if not 0 <= epsilon < math.inf:
+        raise PlanError(f"epsilon must be at least 0 and finite, got {epsilon}.")
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise PlanError(f"{name} must be a whole number of at least 1, got {value}.")
+
+
+def _check_widths(widths: Sequence[float]) -> None:
+    if len(widths) == 0 or not all(0 < width < math.inf for width in widths):
+        raise PlanError("every level needs noise of a positive, finite variance.")
+    if max(widths) > _WIDEST:
+        raise PlanError(
+            f"noise wider than {_WIDEST:g} cannot be accounted for accurately. "
+            "Raise epsilon, lower the cap, or send fewer levels."
+        )

@@ -1,0 +1,59 @@
+"""Random words for noise: AES-256 in counter mode, keyed by the operating system."""
+
+import hashlib
+import os
+from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+
+
+class WordSource(Protocol):
+    """Anything that yields uniform 64-bit words."""
+
+    def words(self, count: int) -> Words:
+        """The next `count` words."""
+
+
+class Keystream:
+    """Uniform 64-bit words that nobody can guess.
+
+    Each instance has a key of its own from the operating system. It takes no seed: noise
+    that protects people must not be repeatable.
+    """
+
+    def __init__(self) -> None:
+        self._stream = _AesCtr(os.urandom(32))
+
+    def words(self, count: int) -> Words:
+        """The next `count` words."""
+        return self._stream.words(count)
+
+
+class SimulatedKeystream:
+    """Words from a seed, for simulations that must be repeatable.
+
+    Whoever knows the seed can subtract the noise: this never protects anything.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._stream = _AesCtr(hashlib.sha256(f"fedgauge-simulation {seed}".encode()).digest())
+
+    def words(self, count: int) -> Words:
+        """The next `count` words."""
+        return self._stream.words(count)
+
+
+class _AesCtr:
+    """The keystream of AES-256-CTR from counter 0."""
+
+    def __init__(self, key: bytes) -> None:
+        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, count: int) -> Words:
+        """The next `count` little-endian words."""
+        stream = self._encryptor.update(bytes(8 * count))
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)

@@ -1,0 +1,145 @@
+"""Noise laws as tables, and draws from them at a stated distance from the true law.
+
+A table holds the cumulative probabilities of a law in 128-bit fixed point, computed in
+high precision; a uniform 128-bit number picks a value by inversion. What is drawn differs
+from the true law only by the rounding of the table and by its cut tails, and
+:attr:`DrawTable.distance` bounds that difference in total variation.
+"""
+
+import bisect
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.errors import PlanError
+from fedgauge.privacy.keystream import WordSource
+
+BITS: Final = 128
+_PRECISION: Final = 400  # bits; leaves 2^-250 after the longest recurrences
+_TAIL_BITS: Final = 120
+_MOST_VALUES: Final = 1 << 20
+
+Draws = NDArray[np.int64]
+
+
+class DrawTable:
+    """A law on consecutive integers, ready to be drawn from.
+
+    Attributes
+    ----------
+    first
+        The smallest value.
+    cumulative
+        ``round(2**128 P(X <= first + i))`` for every value but the last.
+    mean, variance
+        Moments of the true law.
+    distance
+        Bound on the total-variation distance of one draw to the true law.
+    """
+
+    def __init__(self, first: int, masses: list[Any], mean: Any, variance: Any) -> None:
+        scale = mpmath.mpf(2) ** BITS
+        total, cumulative = mpmath.mpf(0), []
+        for mass in masses[:-1]:
+            total += mass
+            cumulative.append(int(mpmath.nint(total * scale)))
+        self.first = first
+        self.cumulative = tuple(cumulative)
+        self.mean, self.variance = float(mean), float(variance)
+        # Each rounded step moves at most 2^-129 between neighbours; the cut tails move to the ends.
+        self.distance = len(cumulative) * 2.0 ** -(BITS + 1) + 2.0**-_TAIL_BITS
+        self._high = np.array([min(c >> 64, 2**64 - 1) for c in cumulative], dtype=np.uint64)
+
+    def draw(self, source: WordSource, count: int) -> Draws:
+        """Independent draws."""
+        words = source.words(count)
+        if not self.cumulative:  # noise so small that one value has all the mass
+            return np.full(count, self.first, dtype=np.int64)
+        index = np.searchsorted(self._high, words, side="right")
+        # 128 bits decide; the low 64 are drawn only where the high 64 leave it open.
+        for i in np.flatnonzero(self._high.take(index - 1) == words):
+            number = (int(words[i]) << 64) | int(source.words(1)[0])
+            index[i] = bisect.bisect_right(self.cumulative, number)
+        return index.astype(np.int64) + self.first
+
+
+@lru_cache(maxsize=256)
+def negative_binomial(parts: Fraction, epsilon: float) -> DrawTable:
+    """NB with shape `parts` and a = exp(-epsilon): P(k) ~ Gamma(k + parts) / k! a^k."""
+    with mpmath.workprec(_PRECISION):
+        a, r = mpmath.exp(-mpmath.mpf(epsilon)), _exactly(parts)
+        masses = _above((1 - a) ** r, 0, lambda k: a * (k + r) / (k + 1))
+        return DrawTable(0, masses, r * a / (1 - a), r * a / (1 - a) ** 2)
+
+
+@lru_cache(maxsize=256)
+def poisson(mean: Fraction) -> DrawTable:
+    """Poisson: P(k) ~ mean^k / k!."""
+    with mpmath.workprec(_PRECISION):
+        rate = _exactly(mean)
+        mode = int(mpmath.floor(rate))
+        peak = mpmath.exp(mode * mpmath.log(rate) - rate - mpmath.loggamma(mode + 1))
+        above = _above(peak, mode, lambda k: rate / (k + 1))
+        below = _below(peak, mode, lambda k: k / rate, least=0)
+        return DrawTable(mode - len(below), below[::-1] + above, rate, rate)
+
+
+@lru_cache(maxsize=256)
+def discrete_laplace(epsilon: float) -> DrawTable:
+    """P(k) ~ exp(-epsilon |k|)."""
+    with mpmath.workprec(_PRECISION):
+        a = mpmath.exp(-mpmath.mpf(epsilon))
+        above = _above((1 - a) / (1 + a), 0, lambda _: a)
+        return DrawTable(1 - len(above), above[:0:-1] + above, 0.0, 2 * a / (1 - a) ** 2)
+
+
+@lru_cache(maxsize=256)
+def discrete_gaussian(spread: Fraction) -> DrawTable:
+    """P(k) ~ exp(-k^2 / (2 spread))."""
+    with mpmath.workprec(_PRECISION):
+        s = _exactly(spread)
+        above = _above(mpmath.mpf(1), 0, lambda k: mpmath.exp(-(2 * k + 1) / (2 * s)))
+        total = 2 * mpmath.fsum(above) - above[0]
+        above = [mass / total for mass in above]
+        variance = 2 * mpmath.fsum(k * k * mass for k, mass in enumerate(above))
+        return DrawTable(1 - len(above), above[:0:-1] + above, 0.0, variance)
+
+
+def _exactly(number: Fraction) -> Any:
+    return mpmath.mpf(number.numerator) / number.denominator
+
+
+def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:
+    """Masses at start, start + 1, ... until what is left is negligible.
+
+    ``ratio(k) = P(k + 1) / P(k)`` never increases for these laws once below 1, so the tail
+    after k is at most ``P(k) ratio(k) / (1 - ratio(k))``.
+    """
+    tail = mpmath.mpf(2) ** -(_TAIL_BITS + 2)
+    masses = [mass]
+    for k in range(start, start + _MOST_VALUES):
+        step = ratio(k)
+        if step < 1 and masses[-1] * step / (1 - step) < tail:
+            return masses
+        masses.append(masses[-1] * step)
+    raise PlanError(
+        "the noise is too wide to be drawn exactly. Raise epsilon, or send fewer levels."
+    )
+
+
+def _below(mass: Any, start: int, ratio: Callable[[int], Any], *, least: int) -> list[Any]:
+    """Masses at start - 1, start - 2, ... likewise; ``ratio(k) = P(k - 1) / P(k)``."""
+    tail = mpmath.mpf(2) ** -(_TAIL_BITS + 2)
+    masses: list[Any] = []
+    for k in range(start, least, -1):
+        step = ratio(k)
+        if step < 1 and mass * step / (1 - step) < tail:
+            break
+        mass = mass * step
+        masses.append(mass)
+    return masses

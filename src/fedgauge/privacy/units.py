@@ -1,0 +1,91 @@
+"""Limit what one unit contributes: the cap that a sensitivity rests on, enforced at the client."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedgauge.errors import InputError
+from fedgauge.privacy.specs import DistributedDP, PrivacyModel
+from fedgauge.scores import Examples
+
+
+def limit_rows(
+    batches: Iterable[Examples], privacy: PrivacyModel, *, client: str = ""
+) -> Iterator[Examples]:
+    """One client's batches with at most ``max_per_unit`` rows of each subject, or of the client.
+
+    The first rows of a unit count. Which rows stay depends on that unit's rows alone, so one
+    unit's presence changes nothing for the others.
+    """
+    limiter = UnitLimiter(privacy)
+    for batch in batches:
+        yield limiter(batch, client)
+
+
+class UnitLimiter:
+    """Drops the rows of a unit beyond the cap, over all batches it is shown."""
+
+    def __init__(self, privacy: PrivacyModel) -> None:
+        self._privacy = privacy
+        self._seen: Counter[tuple[str, Any]] = Counter()
+
+    def __call__(self, batch: Examples, clients: str | NDArray[Any]) -> Examples:
+        """The rows of the batch that still count; `clients` names whose they are."""
+        privacy = self._privacy
+        if not isinstance(privacy, DistributedDP) or privacy.unit == "example":
+            return batch
+        if privacy.unit == "subject" and batch.subject is None:
+            raise InputError(
+                "the plan protects subjects, so each row needs the id of its subject: "
+                "Examples(y_true, y_score, subject=...)."
+            )
+        names = np.full(len(batch), clients) if isinstance(clients, str) else clients
+        columns = [names] if privacy.unit == "client" else [names, batch.subject]
+        return batch.select(self._within_cap(columns, privacy.max_per_unit))
+
+    def _within_cap(self, columns: list[Any], cap: int) -> NDArray[np.bool_]:
+        codes, keys = _number_units(columns)
+        before = np.array([self._seen[key] for key in keys], dtype=np.int64)
+        # Rank of each row among the rows of its unit in this batch.
+        order = np.argsort(codes, kind="stable")
+        counts = np.bincount(codes, minlength=len(keys))
+        starts = np.cumsum(counts) - counts
+        rank = np.empty(len(codes), dtype=np.int64)
+        rank[order] = np.arange(len(codes)) - starts[codes[order]]
+        self._seen.update(dict(zip(keys, counts.tolist(), strict=True)))
+        return rank + before[codes] < cap
+
+
+def _number_units(columns: list[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """A number for each row's unit, and what each number stands for."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        encoded = _encode_ids(column)
+        codes = codes * (encoded.max(initial=0) + 1) + encoded
+    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    keys = zip(*([_spell(value) for value in column[first]] for column in columns), strict=True)
+    return codes, list(keys)
+
+
+def _spell(identifier: Any) -> str:
+    # A column read in chunks can turn from numbers to text: 7, 7.0 and "7" are one subject.
+    whole = isinstance(identifier, float | np.floating) and float(identifier).is_integer()
+    return str(int(identifier) if whole else identifier)
+
+
+def _encode_ids(ids: Any) -> NDArray[np.int64]:
+    try:
+        encoded = pa.array(ids, from_pandas=True).dictionary_encode()
+    except (pa.ArrowException, OverflowError):
+        raise InputError("subject ids mix kinds of values. Use text or whole numbers.") from None
+    if pa.types.is_nested(encoded.type.value_type):
+        raise InputError("subject ids are lists. Use text or whole numbers.")
+    missing = encoded.indices.null_count
+    if missing:
+        raise InputError(f"{missing:,} rows have no subject id. Give each row one, or drop it.")
+    codes: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes

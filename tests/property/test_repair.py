@@ -1,0 +1,170 @@
+"""Whatever the tree, its noise and the counts: least squares, and the nearest monotone counts."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedgauge.repair import (
+    consistent,
+    leaf_covariance,
+    leaf_variance,
+    monotone,
+    smooth,
+    total_variance,
+)
+
+many = settings(deadline=None, max_examples=80)
+
+trees = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
+noises = st.floats(1e-3, 1e3)
+
+
+@st.composite
+def noisy_trees(draw):
+    tree = draw(trees)
+    variances = draw(st.lists(noises, min_size=len(tree), max_size=len(tree)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    channels = draw(st.integers(1, 3))
+    nodes = np.cumprod(tree)
+    return tree, variances, [rng.normal(0, 100, (channels, count)) for count in nodes]
+
+
+def aggregations(tree):
+    bins = math.prod(tree)
+    widths = bins // np.cumprod(tree)
+    return [np.kron(np.eye(bins // width), np.ones(width)) for width in widths]
+
+
+def steps(points, height):
+    """The corners of the set of rising series from 0 to a height: one step each."""
+    return height * np.tri(points + 1, points, -1)[:, ::-1]
+
+
+leaf_counts = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 3), st.integers(1, 12)),
+    elements=st.one_of(st.integers(-20, 40).map(float), st.floats(-100, 100, width=32)),
+)
+rates = arrays(np.float64, st.integers(1, 12), elements=st.floats(-0.5, 1.5, width=32))
+
+
+@many
+@given(noisy_trees())
+def test_leaves_solve_the_weighted_least_squares(noisy):
+    tree, variances, levels = noisy
+    weights = 1 / np.sqrt(variances)
+    design = np.vstack([w * a for w, a in zip(weights, aggregations(tree), strict=True)])
+    wanted = np.hstack([w * level for w, level in zip(weights, levels, strict=True)])
+    expected = np.linalg.lstsq(design, wanted.T)[0].T
+    # The oracle is off by up to 1e-7 where variances differ most; the repair by 1e-13.
+    np.testing.assert_allclose(consistent(levels, tree, variances), expected, rtol=1e-6, atol=1e-6)
+
+
+@many
+@given(noisy_trees())
+def test_repairing_consistent_counts_again_changes_nothing(noisy):
+    tree, variances, levels = noisy
+    leaves = consistent(levels, tree, variances)
+    again = consistent([leaves @ a.T for a in aggregations(tree)], tree, variances)
+    np.testing.assert_allclose(again, leaves, rtol=1e-9, atol=1e-9)
+
+
+@many
+@given(noisy_trees())
+def test_only_ratios_of_variances_matter_and_counts_that_add_are_added(noisy):
+    tree, variances, levels = noisy
+    leaves = consistent(levels, tree, variances)
+    scaled = consistent(levels, tree, [7 * variance for variance in variances])
+    np.testing.assert_allclose(scaled, leaves, rtol=1e-8, atol=1e-8)
+    truth = np.random.default_rng(0).integers(0, 1000, leaves.shape)
+    pairs = zip(levels, aggregations(tree), strict=True)
+    shifted = consistent([level + truth @ a.T for level, a in pairs], tree, variances)
+    np.testing.assert_allclose(shifted, leaves + truth, rtol=1e-8, atol=1e-8)
+
+
+@many
+@given(noisy_trees())
+def test_variances_agree_with_the_brute_force_inverse(noisy):
+    tree, variances, _ = noisy
+    information = sum(a.T @ a / v for a, v in zip(aggregations(tree), variances, strict=True))
+    expected = np.linalg.inv(information)
+    scale = np.abs(expected).max()
+    covariance = leaf_covariance(tree, variances)
+    np.testing.assert_allclose(covariance, expected, rtol=1e-7, atol=1e-7 * scale)
+    np.testing.assert_allclose(np.diag(covariance), leaf_variance(tree, variances), rtol=1e-10)
+    np.testing.assert_allclose(
+        total_variance(tree, variances), expected.sum(), rtol=1e-6, atol=1e-7 * scale
+    )
+
+
+@many
+@given(noisy_trees())
+def test_more_levels_never_add_variance(noisy):
+    tree, variances, _ = noisy
+    bins, leaf_noise = math.prod(tree), variances[-1]
+    assert leaf_variance(tree, variances) <= leaf_noise * (1 + 1e-12)
+    assert total_variance(tree, variances) <= bins * leaf_noise * (1 + 1e-12)
+
+
+@many
+@given(leaf_counts)
+def test_monotone_counts_are_counts_and_keep_the_total(leaves):
+    repaired = monotone(leaves)
+    assert np.all(repaired >= 0)
+    totals = np.maximum(leaves.sum(axis=1), 0)
+    np.testing.assert_allclose(repaired.sum(axis=1), totals, rtol=1e-12, atol=1e-10)
+    np.testing.assert_array_equal(monotone(repaired), repaired)
+
+
+@many
+@given(leaf_counts)
+def test_monotone_counts_are_the_nearest(leaves):
+    # A point of a convex set is nearest to c exactly when no corner of the set makes an
+    # acute angle with c seen from it.
+    for given_leaves, found in zip(leaves, monotone(leaves), strict=True):
+        given_cumulative, cumulative = np.cumsum(given_leaves)[:-1], np.cumsum(found)[:-1]
+        corners = steps(len(cumulative), max(given_leaves.sum(), 0))
+        angles = (corners - cumulative) @ (given_cumulative - cumulative)
+        assert np.all(angles <= 1e-7)
+
+
+@many
+@given(arrays(np.int64, (2, 9), elements=st.integers(0, 2**49)))
+def test_whole_counts_come_back_bit_for_bit(counts):
+    np.testing.assert_array_equal(monotone(counts.astype(np.float64)), counts)
+    levels = [counts.reshape(2, 3, 3).sum(axis=2), counts]
+    np.testing.assert_array_equal(monotone(consistent(levels, (3, 3), (0.3, 7.0))), counts)
+
+
+@many
+@given(rates)
+def test_smoothing_in_squares_is_the_nearest(series):
+    smoothed = smooth(series, "l2")
+    assert np.all(np.diff(smoothed) >= 0)
+    assert np.all((smoothed >= 0) & (smoothed <= 1))
+    assert np.all((steps(len(series), 1.0) - smoothed) @ (series - smoothed) <= 1e-10)
+
+
+@many
+@given(rates)
+def test_smoothing_in_absolute_values_is_as_near_as_any(series):
+    smoothed = smooth(series, "l1")
+    assert np.all(np.diff(smoothed) >= 0)
+    assert np.all((smoothed >= 0) & (smoothed <= 1))
+    # Some best answer takes its values from the series, 0 and 1: try them all, left to
+    # right, keeping the least cost of ending at or below each value.
+    values = np.unique(np.append(np.clip(series, 0, 1), [0.0, 1.0]))
+    cost = np.zeros(len(values))
+    for value in series:
+        cost = np.minimum.accumulate(cost + np.abs(values - value))
+    np.testing.assert_allclose(np.abs(smoothed - series).sum(), cost[-1], atol=1e-6)
+
+
+@many
+@given(rates, st.sampled_from(["l1", "l2"]))
+def test_smoothing_twice_is_smoothing_once(series, loss):
+    smoothed = smooth(series, loss)
+    np.testing.assert_allclose(smooth(smoothed, loss), smoothed, atol=1e-6)

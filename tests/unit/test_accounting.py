@@ -1,0 +1,160 @@
+import math
+import sys
+from itertools import pairwise
+
+import pytest
+
+from fedgauge.errors import PlanError
+from fedgauge.privacy.accounting import (
+    calibrate_gaussian,
+    calibrate_skellam,
+    compose,
+    gaussian_delta,
+    gaussian_tau,
+    skellam_delta,
+)
+
+SKELLAM = {"means": [30.0, 40.0], "cap": 2, "moves": 1}
+GAUSSIAN = {"spreads": [60.0, 80.0], "cap": 2, "moves": 1, "parties": 5}
+
+
+@pytest.mark.parametrize(
+    ("delta", "options"), [(skellam_delta, SKELLAM), (gaussian_delta, GAUSSIAN)]
+)
+class TestMonotone:
+    def test_a_larger_epsilon_needs_less_delta(self, delta, options):
+        values = [delta(epsilon, **options) for epsilon in (0.1, 0.5, 1.0, 1.5)]
+        assert all(a > 1.5 * b for a, b in pairwise(values))
+        assert 0 < values[-1] < values[0] < 1
+
+    def test_more_noise_needs_less_delta(self, delta, options):
+        name = "means" if "means" in options else "spreads"
+        first, second = options[name]
+        for wider in ([1.1 * first, second], [first, 1.1 * second]):
+            assert delta(1.0, **{**options, name: wider}) < 0.9 * delta(1.0, **options)
+
+    @pytest.mark.parametrize("change", [{"cap": 3}, {"moves": 2}])
+    def test_a_larger_change_needs_more_delta(self, delta, options, change):
+        assert delta(1.0, **{**options, **change}) > 2 * delta(1.0, **options)
+
+    def test_more_levels_need_more_delta(self, delta, options):
+        name = "means" if "means" in options else "spreads"
+        more = {**options, name: [*options[name], 100.0]}
+        assert delta(1.0, **more) > 1.5 * delta(1.0, **options)
+
+    def test_the_order_of_levels_is_nothing(self, delta, options):
+        name = "means" if "means" in options else "spreads"
+        turned = {**options, name: options[name][::-1]}
+        assert delta(1.0, **turned) == pytest.approx(delta(1.0, **options), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "options"),
+    [
+        (1.0, 1e-6, {"levels": 3}),
+        (0.3, 1e-9, {"levels": 2, "moves": 2}),
+        (0.5, 1e-5, {"levels": 1, "cap": 10}),
+        (8.0, 1e-3, {"levels": 1}),
+    ],
+)
+def test_calibrated_noise_is_enough_and_little_less_is_not(epsilon, delta, options):
+    levels, rest = options["levels"], {k: v for k, v in options.items() if k != "levels"}
+    mean = calibrate_skellam(epsilon, delta, **options)
+    assert skellam_delta(epsilon, means=[mean] * levels, **rest) <= delta
+    assert skellam_delta(epsilon, means=[mean / 1.0011] * levels, **rest) > delta
+    spread = calibrate_gaussian(epsilon, delta, parties=2, **options) if epsilon < 8 else None
+    if spread:
+        shared = {"parties": 2, **rest}
+        assert gaussian_delta(epsilon, spreads=[spread] * levels, **shared) <= delta
+        assert gaussian_delta(epsilon, spreads=[spread / 1.0011] * levels, **shared) > delta
+
+
+def test_a_share_of_a_small_sum_costs_more_noise():
+    alone = calibrate_gaussian(1.0, 1e-6, levels=2, parties=1)
+    shared = calibrate_gaussian(1.0, 1e-6, levels=2, parties=50)  # 2 tau is 2% of epsilon
+    assert 1.01 * alone < shared < 1.1 * alone
+    assert gaussian_delta(1.0, spreads=[shared] * 2, parties=50) <= 1e-6
+
+
+class TestManySmallShares:
+    def test_sigma_16_is_harmless_for_100_clients_and_vacuous_for_1000(self):
+        one = gaussian_delta(0.3, spreads=[256.0], parties=1)
+        assert gaussian_tau(256.0, 100) < 1e-9
+        assert gaussian_delta(0.3, spreads=[256.0], parties=100) == pytest.approx(one, rel=1e-6)
+        assert gaussian_tau(256.0, 1000) > 10
+        assert gaussian_delta(0.3, spreads=[256.0], parties=1000) == 1
+
+    def test_one_party_draws_the_law_itself(self):
+        assert gaussian_tau(0.01, 1) == 0
+
+    def test_the_theorem_stops_at_a_quarter(self):
+        assert gaussian_tau(0.5, 2) < 1
+        assert gaussian_tau(0.499, 2) == math.inf
+
+    def test_every_touched_node_pays(self):
+        spread, parties, epsilon = 200 * 0.75, 200, 0.5
+        tau = gaussian_tau(spread, parties)
+        ideal = gaussian_delta(epsilon - 6 * tau, spreads=[spread] * 3, parties=1, moves=2)
+        paid = gaussian_delta(epsilon, spreads=[spread] * 3, parties=parties, moves=2)
+        assert paid == pytest.approx(math.exp(3 * tau) * ideal, rel=1e-9)
+        assert paid > gaussian_delta(epsilon, spreads=[spread] * 3, parties=1, moves=2)
+
+    @pytest.mark.parametrize("parties", [100, 1000])
+    def test_calibration_refuses_and_says_what_to_do(self, parties):
+        with pytest.raises(PlanError, match=f"{parties} clients.*5%.*skellam.*polya.*smaller eps"):
+            calibrate_gaussian(1.0, 1e-6, levels=2, parties=parties)
+
+    def test_a_smaller_epsilon_is_the_remedy_it_names(self):
+        spread = calibrate_gaussian(0.3, 1e-6, levels=2, parties=100)
+        assert gaussian_delta(0.3, spreads=[spread] * 2, parties=100) <= 1e-6
+
+
+def test_cut_tails_count_as_failures():
+    # No outcome that is kept has a loss near 50; what is left is the allowance for the rest.
+    assert skellam_delta(50.0, means=[10.0]) == pytest.approx(1e-20, rel=1e-6, abs=0)
+
+
+def test_plans_add_up():
+    assert compose([]) == (0, 0)
+    assert compose([(0.1, 1e-6)] * 10) == (1.0, pytest.approx(1e-5))
+    assert compose(iter([(1.0, 0.7), (1.0, 0.7)])) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: skellam_delta(1.0, means=[1.0], cap=0), "cap must be a whole number"),
+        (lambda: skellam_delta(-1.0, means=[1.0]), "epsilon must be at least 0"),
+        (lambda: skellam_delta(math.nan, means=[1.0]), "epsilon must be at least 0"),
+        (lambda: skellam_delta(1.0, means=[]), "every level needs noise"),
+        (lambda: skellam_delta(1.0, means=[1.0, 0.0]), "every level needs noise"),
+        (lambda: skellam_delta(1.0, means=[1e9]), "Raise epsilon"),
+        (lambda: skellam_delta(1.0, means=[1.0], moves=0), "moves must be a whole number"),
+        (lambda: gaussian_delta(1.0, spreads=[9.0], parties=0), "parties must be a whole"),
+        (lambda: gaussian_delta(1.0, spreads=[9.0], parties=99, cap=0), "cap must be a whole"),
+        (lambda: calibrate_skellam(0.0, 1e-6, levels=1), "needs epsilon above 0"),
+        (lambda: calibrate_skellam(1.0, 0.0, levels=1), "delta from 1e-12"),
+        (lambda: calibrate_skellam(1.0, 1.0, levels=1), "to below 1"),
+        (lambda: calibrate_skellam(1.0, 1e-6, levels=0), "levels must be a whole number"),
+        (lambda: calibrate_skellam(0.001, 1e-6, levels=9, cap=99), "lower the cap"),
+    ],
+)
+def test_bad_values_are_refused(call, message):
+    with pytest.raises(PlanError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: skellam_delta(1.0, means=[1.0]),
+        lambda: gaussian_delta(1.0, spreads=[1.0], parties=1),
+        lambda: calibrate_skellam(1.0625, 1e-6, levels=1),
+        lambda: calibrate_gaussian(1.0625, 1e-6, levels=1, parties=1),
+    ],
+)
+def test_without_dp_accounting_the_error_says_how_to_install_it(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
+    with pytest.raises(PlanError, match=r"pip install 'fedgauge\[privacy\]'"):
+        call()
