@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint bench bench-privacy clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -12,6 +12,7 @@ help:
 	@echo "make setup  install everything for development into $(VENV)"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
+	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,6 +49,8 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/memory.py
 	@$(BIN)/python benchmarks/area_error.py
+
+bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py
 	@$(BIN)/python benchmarks/ddp_error.py
 	@$(BIN)/python benchmarks/planner.py

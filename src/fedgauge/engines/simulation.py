@@ -3,7 +3,7 @@
 import math
 import operator
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
@@ -32,7 +32,7 @@ AUTO_NOISY_BINS: Final = 64
 _SMALL: Final = 1024  # rows of a client that is counted with others
 _TOGETHER_ROWS: Final = 16_384
 _TOGETHER_CLIENTS: Final = 1024
-_ANY: Final = 1000  # clients; the best design depends on their number hardly at all
+_EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
 
 
 def evaluate(
@@ -100,7 +100,9 @@ def evaluate(
     hints = _Hints(examples, positive_rate)
     _warn_of_delta(privacy, examples)
     if plan is None:
-        chosen, branchings = _design(privacy, axis, tree, hints)
+        known = len(clients) if isinstance(clients, Sized) else 0
+        expected = cohort or Cohort(known or _EXPECTED)
+        chosen, branchings = _design(privacy, axis, tree, hints, expected)
         task = BinaryTask(positive)
     else:
         _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints)
@@ -142,9 +144,9 @@ class _Hints(NamedTuple):
 
 
 def _design(
-    privacy: PrivacyModel, axis: Axis | str, tree: Tree, hints: _Hints
+    privacy: PrivacyModel, axis: Axis | str, tree: Tree, hints: _Hints, expected: Cohort
 ) -> tuple[Axis, tuple[int, ...]]:
-    """Axis and tree, from what is public."""
+    """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = isinstance(privacy, DistributedDP)
     if isinstance(axis, Axis):
         return axis, _branchings(tree, axis.bins)
@@ -154,7 +156,13 @@ def _design(
     if noisy and hints.named():
         examples, rate = check_hints(*hints)
         if tree == "auto":
-            plan = propose(privacy=privacy, clients=_ANY, examples=examples, positive_rate=rate)
+            plan = propose(
+                privacy=privacy,
+                clients=expected.min_survivors,
+                cohort=expected,
+                examples=examples,
+                positive_rate=rate,
+            )
             return plan.axis, plan.tree
         return reference_axis(bins, rate), _branchings(tree, bins)
     uniform = Axis.uniform(bins, outside="clip" if noisy else "refuse")
