@@ -87,15 +87,22 @@ class ScoreHistogram:
         """Count more examples. Either all rows are counted or, on an error, none."""
         self.update_batches([Examples(y_true, y_score)], positive=positive)
 
-    def update_batches(self, batches: Iterable[Examples], *, positive: Label | None = None) -> None:
+    def update_batches(
+        self,
+        batches: Iterable[Examples],
+        *,
+        positive: Label | None = None,
+        may_be_empty: bool = False,
+    ) -> None:
         """Count one client's examples, batch after batch, in bounded memory.
 
-        Either all rows are counted or, on an error, none.
+        Either all rows are counted or, on an error, none. No rows at all are an error
+        unless `may_be_empty`.
         """
         tally = _Tally(self._axis, positive)
         for examples in batches:
             tally.count(examples)
-        self._add(tally.checked())
+        self._add(tally.checked(may_be_empty=may_be_empty))
 
     def _add(self, counts: Counts) -> None:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
@@ -195,10 +202,10 @@ class _Tally:
         self._reader.missing += other._reader.missing
         self._reader.unusable += other._reader.unusable
 
-    def checked(self) -> Counts:
+    def checked(self, *, may_be_empty: bool = False) -> Counts:
         """The counts, if every row could be counted."""
         rows, reader = self._rows, self._reader
-        if not rows:
+        if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
         if self._infinite:
             raise InputError(

@@ -309,7 +309,9 @@ class _Crowd:
         place = f"client {name!r}"
         with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
             rows = limit_rows(read_batches(data), self._privacy)
-            self._total.update_batches(rows, positive=self._positive)
+            # Under privacy a refusal that depends on one row would be a leak.
+            empty = isinstance(self._privacy, DistributedDP)
+            self._total.update_batches(rows, positive=self._positive, may_be_empty=empty)
 
     def _count_waiting(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0

@@ -7,6 +7,7 @@ from the true law only by the rounding of the table and by its cut tails, and
 """
 
 import bisect
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -22,7 +23,8 @@ from fedgauge.privacy.keystream import WordSource
 BITS: Final = 128
 _PRECISION: Final = 400  # bits; leaves 2^-250 after the longest recurrences
 _TAIL_BITS: Final = 120
-_MOST_VALUES: Final = 1 << 20
+_MOST_VALUES: Final = 1 << 18
+_TOO_WIDE: Final = "the noise is too wide to be drawn exactly. Raise epsilon, or send fewer levels."
 
 Draws = NDArray[np.int64]
 
@@ -69,10 +71,11 @@ class DrawTable:
 
 
 @lru_cache(maxsize=256)
-def negative_binomial(parts: Fraction, epsilon: float) -> DrawTable:
+def negative_binomial(parts: Fraction, epsilon: Fraction | float) -> DrawTable:
     """NB with shape `parts` and a = exp(-epsilon): P(k) ~ Gamma(k + parts) / k! a^k."""
+    _check_width(_TAIL_BITS * math.log(2) / float(epsilon))
     with mpmath.workprec(_PRECISION):
-        a, r = mpmath.exp(-mpmath.mpf(epsilon)), _exactly(parts)
+        a, r = mpmath.exp(-_exactly(Fraction(epsilon))), _exactly(parts)
         masses = _above((1 - a) ** r, 0, lambda k: a * (k + r) / (k + 1))
         return DrawTable(0, masses, r * a / (1 - a), r * a / (1 - a) ** 2)
 
@@ -92,6 +95,7 @@ def poisson(mean: Fraction) -> DrawTable:
 @lru_cache(maxsize=256)
 def discrete_laplace(epsilon: float) -> DrawTable:
     """P(k) ~ exp(-epsilon |k|)."""
+    _check_width(_TAIL_BITS * math.log(2) / epsilon)
     with mpmath.workprec(_PRECISION):
         a = mpmath.exp(-mpmath.mpf(epsilon))
         above = _above((1 - a) / (1 + a), 0, lambda _: a)
@@ -108,6 +112,11 @@ def discrete_gaussian(spread: Fraction) -> DrawTable:
         above = [mass / total for mass in above]
         variance = 2 * mpmath.fsum(k * k * mass for k, mass in enumerate(above))
         return DrawTable(1 - len(above), above[:0:-1] + above, 0.0, variance)
+
+
+def _check_width(values: float) -> None:
+    if values > _MOST_VALUES:
+        raise PlanError(_TOO_WIDE)
 
 
 def _exactly(number: Fraction) -> Any:
@@ -127,9 +136,7 @@ def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:
         if step < 1 and masses[-1] * step / (1 - step) < tail:
             return masses
         masses.append(masses[-1] * step)
-    raise PlanError(
-        "the noise is too wide to be drawn exactly. Raise epsilon, or send fewer levels."
-    )
+    raise PlanError(_TOO_WIDE)
 
 
 def _below(mass: Any, start: int, ratio: Callable[[int], Any], *, least: int) -> list[Any]:

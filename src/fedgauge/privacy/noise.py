@@ -43,7 +43,9 @@ class ShareLaw:
         match spec.noise:
             case "polya":
                 # M differences of NB(1/M, 1 - a) add up to discrete Laplace with parameter a.
-                self._table = laws.negative_binomial(part, parameter / spec.level_sensitivity)
+                self._table = laws.negative_binomial(
+                    part, Fraction(parameter) / spec.level_sensitivity
+                )
             case "skellam":
                 self._table = laws.poisson(Fraction(parameter) * part)
             case "discrete-gaussian":

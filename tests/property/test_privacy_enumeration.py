@@ -1,0 +1,326 @@
+"""Privacy of polya noise by enumeration: all neighbours of small inputs, all outputs.
+
+The noise of different nodes is independent, so the log-ratio of the probabilities of an output
+under two inputs is a sum over nodes, and its largest value the sum of the nodes' largest
+values. Laws are read from the tables that are drawn from, outputs go as far as a node has
+2^-80 of probability, and counts come from the code that makes them.
+"""
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedgauge
+from fedgauge import Axis, Examples, ScoreHistogram
+from fedgauge.plan import EvaluationPlan, HistogramRound
+from fedgauge.privacy import Cohort, DistributedDP, laws
+from fedgauge.privacy.noise import level_parameters
+from fedgauge.privacy.units import limit_rows
+
+TREES = [(2,), (3,), (2, 2), (4, 2)]
+SLACK = 1e-12
+COHORT = Cohort(min_survivors=4, max_colluding=1)
+HONEST = 3  # survivors that do not collude, when as many are lost and corrupted as may be
+EXAMPLE = DistributedDP(1.0)
+FLIP = DistributedDP(1.0, neighbours="replace-one")
+
+
+def plan_for(spec, tree, cohort=COHORT, **options):
+    axis = Axis.uniform(math.prod(tree), outside="clip")
+    return EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=spec, **options)
+
+
+# What a node's noise gives away.
+
+
+@cache
+def log_law(table):
+    """Log-probabilities of the difference of two draws, at -reach..reach."""
+    edges = [0, *table.cumulative, 2**laws.BITS]
+    mass = np.array(
+        [float(Fraction(b - a, 2**laws.BITS)) for a, b in itertools.pairwise(edges)]
+    )  # fmt: skip
+    law = np.correlate(mass, mass, mode="full")
+    return np.log(law[law > 2.0**-80])
+
+
+def node_loss(law, shift):
+    """Largest log-ratio of an output's probabilities when the count moves by `shift`."""
+    logs = log_law(law._table)
+    assert len(logs) > 2 * shift
+    return float(np.abs(logs[shift:] - logs[: len(logs) - shift]).max())
+
+
+def worst_loss(node_laws, changes):
+    """Largest loss of the whole tree; `changes` has the moves of all nodes for each pair."""
+    loss = np.zeros(len(changes[0]))
+    for law, moves in zip(node_laws, changes, strict=True):
+        table = np.array([node_loss(law, shift) for shift in range(moves.max() + 1)])
+        loss += table[moves].sum(axis=1)
+    return float(loss.max())
+
+
+# All neighbours.
+
+
+def count_rows(tree, spec, units):
+    """Node counts by level, for units of rows (label, leaf), by the code a client runs."""
+    bins = math.prod(tree)
+    total = ScoreHistogram(Axis.uniform(bins, outside="clip"))
+
+    def add(rows, ids, client):
+        if rows:
+            labels, leaves = zip(*rows, strict=True)
+            examples = Examples(labels, (np.array(leaves) + 0.5) / bins, subject=ids)
+            total.update_batches(limit_rows([examples], spec, client=client))
+
+    if spec.unit == "client":
+        for i, rows in enumerate(units):
+            add(rows, None, f"client-{i}")
+    else:
+        ids = [i for i, rows in enumerate(units) for _ in rows]
+        add([row for rows in units for row in rows], ids, "all")
+    return np.concatenate([level.ravel() for level in total.levels(tree)])
+
+
+@cache
+def neighbour_changes(spec, tree, base=()):
+    """By level, how far every node moves, for every pair of neighbouring inputs.
+
+    A unit hands in any rows, one more than its cap too; `base` are the rows of another unit.
+    """
+    rows = list(itertools.product((0, 1), range(math.prod(tree))))
+    most = 1 if spec.unit == "example" else spec.max_per_unit + 1
+    held = [
+        count_rows(tree, spec, (base, unit))
+        for size in range(1, most + 1)
+        for unit in itertools.combinations_with_replacement(rows, size)
+    ]
+    held = np.unique(held, axis=0)
+    nothing = count_rows(tree, spec, (base, ()))[None]
+    others = held if spec.neighbours == "replace-one" else nothing
+    changes = np.abs(held[:, None] - others[None]).reshape(-1, held.shape[1])
+    changes = np.unique(changes, axis=0)
+    ends = np.cumsum([2 * math.prod(tree[: depth + 1]) for depth in range(len(tree))])
+    return np.split(changes, ends[:-1], axis=1)
+
+
+def loss_of(plan, honest, *, truth=None, base=()):
+    """Loss of a plan's noise from `honest` shares; `truth` says who the neighbours are."""
+    changes = neighbour_changes(truth or plan.privacy, plan.tree, base)
+    return worst_loss(plan.noise_laws(shares=honest), changes)
+
+
+SPECS = [
+    DistributedDP(epsilon, unit=unit, max_per_unit=cap, neighbours=neighbours)
+    for epsilon in (0.3, 1.0)
+    for unit, cap in (("example", 1), ("subject", 2), ("client", 1), ("client", 2))
+    for neighbours in ("add-remove", "replace-one")
+]
+every_tree = pytest.mark.parametrize("tree", TREES, ids=str)
+every_spec = pytest.mark.parametrize(
+    "spec", SPECS, ids=lambda s: f"{s.epsilon}-{s.unit}-{s.max_per_unit}-{s.neighbours}"
+)
+
+
+@every_tree
+@every_spec
+def test_the_worst_loss_is_epsilon(spec, tree):
+    loss = loss_of(plan_for(spec, tree), HONEST)
+    assert 0.999 * spec.epsilon <= loss <= spec.epsilon + SLACK
+
+
+@pytest.mark.parametrize("tree", [(2,), (3,)], ids=str)
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("unit", ["subject", "client"])
+def test_rows_of_a_unit_together_or_apart_cost_at_most_epsilon(unit, neighbours, tree):
+    spec = DistributedDP(1.0, unit=unit, max_per_unit=3, neighbours=neighbours)
+    assert 0.999 <= loss_of(plan_for(spec, tree), HONEST) <= 1 + SLACK
+    together, apart = [(0, 0)] * 3, [(0, 0), (0, 1), (1, 0)]
+    for rows in (together, apart, together + apart):
+        change = count_rows(tree, spec, ((), tuple(rows))) - count_rows(tree, spec, ((), ()))
+        assert np.abs(change).sum() == 3
+
+
+@every_tree
+@pytest.mark.parametrize("unit", ["example", "subject", "client"])
+def test_what_others_hold_changes_nothing(tree, unit):
+    spec = DistributedDP(1.0, unit=unit, neighbours="replace-one")
+    alone = neighbour_changes(spec, tree)
+    for base in (((0, 0),), ((1, 1), (1, 1), (0, 1))):
+        with_others = neighbour_changes(spec, tree, base)
+        assert all(map(np.array_equal, alone, with_others))
+
+
+@pytest.mark.parametrize("colluding", [0, 1, 3])
+@pytest.mark.parametrize("tree", [(2, 2), (4, 2)], ids=str)
+@pytest.mark.parametrize("spec", [EXAMPLE, FLIP], ids=lambda spec: spec.neighbours)
+def test_dropouts_and_subtracted_shares_cost_at_most_epsilon(spec, tree, colluding):
+    plan = plan_for(spec, tree, Cohort(min_survivors=5, max_colluding=colluding))
+    losses = {}
+    for survivors, known in itertools.product(range(5, 10), range(colluding + 1)):
+        losses[survivors, known] = loss_of(plan, survivors - known)
+    assert max(losses.values()) <= 1 + SLACK
+    # The worst is when as many are lost and as many collude as the cohort allows for.
+    assert losses[5, colluding] == max(losses.values()) >= 0.999
+    # One more lost, and the promise would be broken: that sum is never released.
+    if colluding < 3:
+        assert loss_of(plan, 4 - colluding) > 1.02
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.floats(0.2, 3.0),
+    st.lists(st.integers(1, 5), min_size=2, max_size=2),
+    st.sampled_from(["add-remove", "replace-one"]),
+    st.integers(1, 6),
+)
+def test_any_split_over_levels_costs_epsilon(epsilon, weights, neighbours, honest):
+    spec = DistributedDP(epsilon, neighbours=neighbours)
+    cohort = Cohort(min_survivors=honest + 1, max_colluding=1)
+    plan = plan_for(spec, (2, 2), cohort, weights=weights)
+    loss = loss_of(plan, honest)
+    assert 0.999 * epsilon <= loss <= epsilon * (1 + SLACK)
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 2.0])
+def test_the_enumerated_law_is_the_ideal_one(level):
+    (law,) = plan_for(DistributedDP(level), (2,)).noise_laws(shares=HONEST)
+    logs = log_law(law._table)
+    away = np.abs(np.arange(len(logs)) - len(logs) // 2)
+    ideal = math.log(math.tanh(level / 2)) - level * away
+    np.testing.assert_allclose(logs, ideal, rtol=0, atol=SLACK)
+
+
+@pytest.mark.parametrize("spec", [EXAMPLE, FLIP], ids=lambda spec: spec.neighbours)
+def test_outputs_of_a_whole_tree_one_by_one(spec):
+    # Two classes with two leaves: 11^4 outputs, for every pair of neighbours.
+    plan = plan_for(spec, (2,))
+    (law,) = plan.noise_laws(shares=HONEST)
+    logs = log_law(law._table)
+    middle, outputs = len(logs) // 2, np.array(list(itertools.product(range(-5, 6), repeat=4)))
+    rows = list(itertools.product((0, 1), range(2)))
+    units = [(row,) for row in rows]
+    pairs = itertools.permutations(units, 2) if spec is FLIP else ((unit, ()) for unit in units)
+    ratios = []
+    for one, other in pairs:
+        probabilities = [
+            logs[middle + outputs - count_rows((2,), spec, ((), rows))].sum(axis=1)
+            for rows in (one, other)
+        ]
+        ratios.append(np.abs(probabilities[0] - probabilities[1]).max())
+    assert len(ratios) == (12 if spec is FLIP else 4)
+    assert max(ratios) <= 1 + SLACK
+    assert max(ratios) == pytest.approx(loss_of(plan, HONEST), abs=SLACK)
+
+
+# Wrong noise is found out.
+
+
+def for_invited(tree):
+    """Noise calibrated to the 8 clients invited instead of those that survive."""
+    return plan_for(EXAMPLE, tree, Cohort(min_survivors=8, max_colluding=1)), EXAMPLE
+
+
+def for_colluders_too(tree):
+    """Noise that counts on the shares of colluders."""
+    return plan_for(EXAMPLE, tree, Cohort(min_survivors=4, max_colluding=0)), EXAMPLE
+
+
+def for_fewer_levels(tree):
+    """A budget that forgets one level."""
+    plan, levels = plan_for(EXAMPLE, tree), len(tree)
+    noise = level_parameters(EXAMPLE, COHORT, levels - 1)
+    sent = HistogramRound(plan.rounds[0].nodes, (*noise, noise[-1]))
+    return msgspec.structs.replace(plan, rounds=(sent,)), EXAMPLE
+
+
+def for_one_path(tree):
+    """A label flip that is counted as one path."""
+    return plan_for(EXAMPLE, tree), FLIP
+
+
+def for_one_row(tree):
+    """A subject with two rows that is counted as one row."""
+    return plan_for(EXAMPLE, tree), DistributedDP(1.0, unit="subject", max_per_unit=2)
+
+
+@pytest.mark.parametrize("tree", [(2, 2), (4, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("mutation", "least"),
+    [
+        (for_invited, 2.5),
+        (for_colluders_too, 1.4),
+        (for_fewer_levels, 1.999),
+        (for_one_path, 1.999),
+        (for_one_row, 1.999),
+    ],
+)
+def test_wrong_calibration_is_found_out(mutation, least, tree):
+    plan, truth = mutation(tree)
+    assert loss_of(plan, HONEST, truth=truth) >= least > 1
+
+
+@pytest.mark.parametrize(("sites", "loss"), [(20, 1.19), (3, 3.1)])
+def test_a_reader_who_subtracts_a_share_nobody_allowed_for(sites, loss):
+    # method.md, section 4, for 8 levels: noise calibrated to all sites, one of which reads.
+    tree, path = (2,) * 8, [np.array([[1]])] * 8
+    wrong = plan_for(EXAMPLE, tree, Cohort(min_survivors=sites, max_colluding=0))
+    assert worst_loss(wrong.noise_laws(shares=sites - 1), path) == pytest.approx(loss, rel=0.01)
+    right = plan_for(EXAMPLE, tree, Cohort(min_survivors=sites, max_colluding=1))
+    assert worst_loss(right.noise_laws(shares=sites - 1), path) == pytest.approx(1, abs=SLACK)
+
+
+# Plans depend on what is public alone.
+
+BASE = {
+    "a": ([0, 1, 1, 0, 1], [0.1, 0.9, 0.8, 0.3, 0.7]),
+    "b": ([0, 0, 1], [0.2, 0.4, 0.6]),
+    "c": ([1, 0], [0.55, 0.45]),
+}
+NEIGHBOURS = {
+    "a row more": {**BASE, "c": ([1, 0, 1], [0.55, 0.45, 0.99])},
+    "a row less": {**BASE, "c": ([1], [0.55])},
+    "a flipped label": {**BASE, "c": ([0, 0], [0.55, 0.45])},
+    "a moved score": {**BASE, "c": ([1, 0], [7.5, 0.45])},
+    "another client": {**BASE, "a": ([0] * 50, np.linspace(0, 1, 50))},
+}
+HINTS = [
+    {},
+    {"examples": 1000, "positive_rate": 0.3},
+    {"tree": (4, 4)},
+    {"tree": (4, 4), "positive_rate": 0.3},
+    {"axis": Axis.logit(8, outside="clip"), "cohort": Cohort(min_survivors=2)},
+]
+
+
+@pytest.mark.parametrize("hints", HINTS, ids=lambda hints: "-".join(hints) or "none")
+@pytest.mark.parametrize("change", NEIGHBOURS)
+@pytest.mark.parametrize("privacy", [EXAMPLE, DistributedDP(0.5, unit="client")])
+def test_neighbours_have_byte_identical_plans(privacy, change, hints):
+    one, other = (
+        fedgauge.evaluate(data, privacy=privacy, seed=1, **hints)
+        for data in (BASE, NEIGHBOURS[change])
+    )
+    assert one.plan.to_bytes() == other.plan.to_bytes()
+    assert one.plan.digest == other.plan.digest
+    assert one.privacy == other.privacy
+    assert one.clients == other.clients
+
+
+@pytest.mark.parametrize("privacy", [EXAMPLE, DistributedDP(0.5, unit="client")])
+def test_a_client_whose_last_row_goes_is_not_refused(privacy):
+    # A refusal would tell the neighbours apart with certainty.
+    one, other = (
+        fedgauge.evaluate({**BASE, "c": last}, privacy=privacy, tree=(4, 4), seed=1)
+        for last in (([1], [0.55]), ([], []))
+    )
+    assert one.plan.to_bytes() == other.plan.to_bytes()
+    assert one.clients == other.clients == 3

@@ -1,0 +1,332 @@
+from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
+
+import mpmath
+import msgspec
+import numpy as np
+import pytest
+
+import fedgauge
+from fedgauge import Axis
+from fedgauge.errors import PlanError
+from fedgauge.plan import EvaluationPlan, HistogramRound
+from fedgauge.privacy import Cohort, DistributedDP, laws
+from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.privacy.noise import ShareLaw, check_promise, honest_parties, level_parameters
+
+POLYA = DistributedDP(1.0)
+SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
+GAUSSIAN = DistributedDP(1.0, 1e-6, noise="discrete-gaussian")
+COHORT = Cohort(min_survivors=10, max_colluding=1)
+
+
+def plan_for(privacy, tree=(4, 2), cohort=COHORT, **options):
+    axis = Axis.uniform(int(np.prod(tree)), outside="clip")
+    return EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy, **options)
+
+
+def masses(table):
+    """Value and exact mass of everything a table can give."""
+    edges = [0, *table.cumulative, 2**laws.BITS]
+    steps = pairwise(edges)
+    return [(table.first + i, high - low) for i, (low, high) in enumerate(steps)]
+
+
+def pgf(law, z):
+    """E z^X of a share law, for laws drawn as a difference of two tables."""
+
+    def one(z):
+        return mpmath.fsum(mpmath.ldexp(mass, -laws.BITS) * z**k for k, mass in masses(law._table))
+
+    return one(z) * one(1 / z)
+
+
+CIRCLE = [mpmath.mpf(turn) / 7 for turn in (0.1, 0.8, 1.9, 3.5, 6.3)]
+
+
+def circle(turn):
+    return mpmath.expjpi(2 * turn)
+
+
+@pytest.mark.parametrize("parties", [1, 2, 19, 1000])
+@pytest.mark.parametrize(
+    ("spec", "level"),
+    [
+        (POLYA, 1.0),
+        (POLYA, 0.125),
+        (DistributedDP(1.0, neighbours="replace-one"), 0.7),
+        (DistributedDP(3.0, unit="subject", max_per_unit=4, neighbours="replace-one"), 3.0),
+    ],
+)
+def test_the_pgf_of_polya_shares_multiplies_to_discrete_laplace(spec, level, parties):
+    share = ShareLaw(spec, level, parties=parties)
+    with mpmath.workprec(200):
+        a = mpmath.exp(-mpmath.mpf(level) / spec.level_sensitivity)
+        for z in map(circle, CIRCLE):
+            target = (1 - a) ** 2 / ((1 - a * z) * (1 - a / z))
+            assert abs(pgf(share, z) ** parties - target) < 1e-25
+        together = ShareLaw(spec, level, parties=parties, shares=parties)
+        assert abs(pgf(together, circle(CIRCLE[2])) - pgf(share, circle(CIRCLE[2])) ** parties) < (
+            1e-25
+        )
+
+
+@pytest.mark.parametrize("parties", [1, 2, 19, 1000])
+@pytest.mark.parametrize("mean", [0.5, 16.865902908697866, 300.0])
+def test_the_pgf_of_skellam_shares_multiplies_to_skellam(mean, parties):
+    share = ShareLaw(SKELLAM, mean, parties=parties)
+    with mpmath.workprec(200):
+        for z in map(circle, CIRCLE):
+            target = mpmath.exp(mpmath.mpf(mean) * (z + 1 / z - 2))
+            assert abs(pgf(share, z) ** parties - target) < 1e-25
+
+
+def test_shares_for_fewer_parties_do_not_multiply_to_the_target():
+    share = ShareLaw(POLYA, 1.0, parties=5)
+    with mpmath.workprec(200):
+        a, z = mpmath.exp(-1), circle(CIRCLE[1])
+        target = (1 - a) ** 2 / ((1 - a * z) * (1 - a / z))
+        assert abs(pgf(share, z) ** 4 - target) > 1e-3
+
+
+def node_law(law):
+    """The law of one node's noise in floating point, on -reach..reach."""
+    mass = np.array([float(Fraction(m, 2**laws.BITS)) for _, m in masses(law._table)])
+    if law._signed:
+        return reduce(np.convolve, [mass] * law._repeats)
+    return np.convolve(mass, mass[::-1])
+
+
+def padded(law, size):
+    extra = (size - len(law)) // 2
+    return np.pad(law, extra) if extra >= 0 else law[-extra:extra]
+
+
+@pytest.mark.parametrize("shares", [2, 3, 7])
+@pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])
+def test_many_shares_at_once_have_the_law_of_their_sum(spec, level, shares):
+    one = node_law(ShareLaw(spec, level, parties=4))
+    summed = reduce(np.convolve, [one] * shares)
+    at_once = padded(node_law(ShareLaw(spec, level, parties=4, shares=shares)), len(summed))
+    np.testing.assert_allclose(at_once, summed, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("shares", [1, 4, 9])
+@pytest.mark.parametrize(
+    ("spec", "level", "whole"),
+    [
+        (POLYA, 0.8, 2 * np.exp(-0.8) / (1 - np.exp(-0.8)) ** 2),
+        (SKELLAM, 6.0, 12.0),
+        (GAUSSIAN, 12.0, 12.0),
+    ],
+)
+def test_variance_is_that_of_the_noise(spec, level, whole, shares):
+    law = ShareLaw(spec, level, parties=4, shares=shares)
+    mass = node_law(law)
+    values = np.arange(len(mass)) - len(mass) // 2
+    assert law.variance == pytest.approx(np.sum(mass * values**2), rel=1e-10)
+    assert law.variance == pytest.approx(whole * shares / 4, rel=1e-6)
+
+
+@pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])
+def test_draws_fill_the_shape_and_differ_between_nodes(spec, level):
+    law = ShareLaw(spec, level / 10 if spec is POLYA else 50 * level, parties=4, shares=3)
+    draws = law.draw(SimulatedKeystream(3), (2, 8))
+    assert draws.shape == (2, 8)
+    assert draws.dtype == np.int64
+    assert len(np.unique(draws)) > 4
+    again = law.draw(SimulatedKeystream(3), (2, 8))
+    assert draws.tolist() == again.tolist()
+
+
+def test_the_distance_of_a_draw_counts_every_table_drawn_from():
+    assert ShareLaw(POLYA, 1.0, parties=3).distance == (
+        2 * laws.negative_binomial(Fraction(1, 3), 1.0).distance
+    )
+    one = ShareLaw(GAUSSIAN, 9.0, parties=3).distance
+    assert ShareLaw(GAUSSIAN, 9.0, parties=3, shares=5).distance == 5 * one
+    assert one == laws.discrete_gaussian(Fraction(3)).distance
+
+
+@pytest.mark.parametrize(
+    ("survivors", "colluding", "honest"), [(3, 1, 2), (20, 1, 19), (10, 9, 1), (4, 0, 4)]
+)
+def test_colluders_do_not_count_as_noise(survivors, colluding, honest):
+    cohort = Cohort(min_survivors=survivors, max_colluding=colluding)
+    assert honest_parties(cohort) == honest
+    laws_of_level = plan_for(POLYA, cohort=cohort).noise_laws(shares=1)
+    assert [law._table for law in laws_of_level] == (
+        [laws.negative_binomial(Fraction(1, honest), 0.5)] * 2
+    )
+
+
+@pytest.mark.parametrize(("survivors", "colluding"), [(1, 1), (3, 3), (2, 5)])
+def test_a_cohort_of_colluders_is_refused(survivors, colluding):
+    cohort = Cohort(min_survivors=survivors, max_colluding=colluding)
+    with pytest.raises(PlanError, match="min_survivors"):
+        honest_parties(cohort)
+    with pytest.raises(PlanError, match="collude"):
+        plan_for(POLYA, cohort=cohort)
+
+
+def test_an_evaluation_below_the_cohort_is_refused():
+    clients = {name: ([0, 1], [0.2, 0.8]) for name in "abcd"}
+    options = {"privacy": POLYA, "tree": (2,)}
+    fedgauge.evaluate(clients, cohort=Cohort(min_survivors=4), **options)
+    with pytest.raises(PlanError, match="needs 5 clients and 4"):
+        fedgauge.evaluate(clients, cohort=Cohort(min_survivors=5), **options)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 7.0, 1 / 3, 1e-3])
+@pytest.mark.parametrize("levels", [1, 2, 3, 7])
+def test_even_budgets_use_epsilon_up_and_never_exceed_it(epsilon, levels):
+    budgets = level_parameters(DistributedDP(epsilon), COHORT, levels)
+    assert len(set(budgets)) == 1
+    assert sum(map(Fraction, budgets)) <= Fraction(epsilon)
+    assert sum(budgets) == pytest.approx(epsilon, rel=1e-14)
+
+
+def test_weights_split_the_budget():
+    budgets = level_parameters(POLYA, COHORT, 3, [1, 3, 4])
+    assert budgets == pytest.approx((1 / 8, 3 / 8, 1 / 2), rel=1e-15)
+    assert plan_for(POLYA, weights=[1.0, 3.0]).rounds[0].noise == (0.25, 0.75)
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0], [1.0, 2.0, 3.0], [0.0, 1.0], [2.0, -1.0], [0.0, 0.0], [1.0, float("nan")]]
+)
+def test_bad_weights_are_refused(weights):
+    with pytest.raises(PlanError):
+        plan_for(POLYA, weights=weights)
+
+
+@pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN])
+def test_only_polya_takes_weights(spec):
+    with pytest.raises(PlanError, match="weights"):
+        level_parameters(spec, COHORT, 2, [1.0, 2.0])
+
+
+def test_more_noise_shares_change_nothing_but_the_share():
+    few, many = (plan_for(POLYA, cohort=Cohort(min_survivors=n)) for n in (5, 50))
+    assert few.rounds == many.rounds
+    assert few.noise_laws(shares=4)[0].variance == many.noise_laws(shares=49)[0].variance
+
+
+def with_noise(plan, noise):
+    return msgspec.structs.replace(plan, rounds=(HistogramRound(plan.rounds[0].nodes, noise),))
+
+
+@pytest.fixture(scope="module", params=[POLYA, SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
+def plan(request):
+    return plan_for(request.param)
+
+
+def weaker(plan, factor):
+    """Noise weaker by a factor: a larger budget, or a smaller variance."""
+    factor = factor if plan.privacy.noise == "polya" else 1 / factor
+    return with_noise(plan, (plan.rounds[0].noise[0] * factor, *plan.rounds[0].noise[1:]))
+
+
+def test_calibrated_plans_keep_their_promise(plan):
+    plan.check_promise()
+    check_promise(plan.privacy, plan.cohort, plan.rounds[0].noise)
+    weaker(plan, 0.9).check_promise()
+
+
+@pytest.mark.parametrize("factor", [1.05, 2.0])
+def test_weakened_noise_is_refused(plan, factor):
+    with pytest.raises(PlanError, match="costs more"):
+        weaker(plan, factor).check_promise()
+
+
+def test_an_evaluation_refuses_weakened_noise(plan):
+    clients = {f"site-{i}": ([0, 1], [0.2, 0.8]) for i in range(10)}
+    with pytest.raises(PlanError, match="costs more"):
+        fedgauge.evaluate(clients, weaker(plan, 1.05))
+
+
+def test_a_polya_budget_may_not_exceed_epsilon_by_one_bit():
+    plan = plan_for(POLYA)
+    first, second = plan.rounds[0].noise
+    with pytest.raises(PlanError, match="costs more"):
+        with_noise(plan, (first, np.nextafter(second, 1))).check_promise()
+
+
+def test_a_promise_is_checked_with_its_unit_and_neighbours():
+    stronger = DistributedDP(1.0, 1e-6, noise="skellam", neighbours="replace-one")
+    parameters = level_parameters(SKELLAM, COHORT, 1)
+    check_promise(SKELLAM, COHORT, parameters)
+    for spec in (stronger, msgspec.structs.replace(SKELLAM, unit="subject", max_per_unit=2)):
+        with pytest.raises(PlanError, match="costs more"):
+            check_promise(spec, COHORT, parameters)
+
+
+def statement(privacy=POLYA, tree=(64,), cohort=COHORT):
+    return plan_for(privacy, tree, cohort).statement("simulated", ("examples 1000",))
+
+
+def test_a_statement_says_everything():
+    spec = DistributedDP(0.7, unit="subject", max_per_unit=3, neighbours="replace-one")
+    said = statement(spec)
+    assert (said.model, said.claim) == ("distributed-dp", "simulated")
+    assert (said.epsilon, said.unit, said.neighbours) == (0.7, "subject", "replace-one")
+    assert said.cohort == COHORT
+    assert said.public_inputs == ("examples 1000",)
+
+
+@pytest.mark.parametrize(
+    ("unit", "neighbours", "said"),
+    [
+        ("example", "add-remove", "add-remove"),
+        ("example", "replace-one", "replace-one"),
+        ("subject", "add-remove", "add-remove"),
+        ("client", "add-remove", "zero-out"),
+        ("client", "replace-one", "replace-one"),
+    ],
+)
+def test_neighbours_of_clients_are_zeroed_out(unit, neighbours, said):
+    stated = statement(DistributedDP(1.0, unit=unit, neighbours=neighbours))
+    assert (stated.unit, stated.neighbours) == (unit, said)
+
+
+@pytest.mark.parametrize(
+    ("tree", "survivors", "epsilon"),
+    [((64,), 20, 1.0), ((16, 16), 20, 0.3), ((16384,), 1001, 1.0), ((64,), 100_001, 1.0)],
+)
+def test_the_numerical_delta_of_polya_is_stated_and_tiny(tree, survivors, epsilon):
+    said = statement(DistributedDP(epsilon), tree, Cohort(min_survivors=survivors))
+    assert 0 < said.delta <= 2.0**-80
+
+
+def test_the_numerical_delta_counts_every_node_and_party():
+    small = statement().delta
+    assert statement(tree=(128,)).delta == pytest.approx(2 * small, rel=1e-12)
+    # Tables of smaller shares are shorter, hence not exactly twice.
+    double = statement(cohort=Cohort(min_survivors=19, max_colluding=1)).delta
+    assert double == pytest.approx(2 * small, rel=0.02)
+
+
+def test_the_numerical_delta_covers_the_tables_and_both_neighbours():
+    per_draw = laws.negative_binomial(Fraction(1, 9), 1.0).distance
+    draws = 9 * 2 * 64 * 2  # honest parties, channels, bins, two tables for each share
+    assert statement().delta == pytest.approx((1 + np.e) * draws * per_draw, rel=1e-12)
+
+
+def test_the_delta_of_a_spec_is_part_of_the_statement(plan):
+    said = plan.statement("simulated").delta
+    assert said >= (plan.privacy.delta or 0) >= 0
+    assert said == pytest.approx(plan.privacy.delta or 0, abs=2.0**-80)
+
+
+@pytest.mark.parametrize("epsilon", [90.0, 200.0, 1000.0])
+@pytest.mark.filterwarnings("ignore::fedgauge.errors.PrivacyWarning")
+def test_an_absurd_epsilon_is_useless_but_works(epsilon):
+    clients = {name: ([0, 1], [0.2, 0.8]) for name in "abc"}
+    result = fedgauge.evaluate(clients, privacy=DistributedDP(epsilon), tree=(2,))
+    assert result.roc_auc.value == 1.0
+    assert 0 <= result.privacy.delta <= 1
+
+
+def test_secure_aggregation_has_no_noise_laws():
+    assert EvaluationPlan.for_histogram(Axis.uniform(4), COHORT).noise_laws(shares=3) == []
