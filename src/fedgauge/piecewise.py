@@ -72,6 +72,12 @@ class ParametricCurve:
             t = np.where(x >= horner(coefficients, self.width[piece]), self.width[piece], t)
         return piece, t
 
+    def sample(self, points: int) -> tuple[Floats, Floats]:
+        """x and y along the curve, `points` on each piece, both ends included."""
+        piece = np.arange(len(self.width))[:, np.newaxis]
+        t = np.linspace(0.0, 1.0, points) * self.width[:, np.newaxis]
+        return horner(self.x[:, piece], t).ravel(), self.ordinate(piece, t).ravel()
+
     def area(self) -> float:
         """Integral of y over x."""
         nodes, weights = _QUADRATURE

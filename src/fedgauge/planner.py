@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
+from fedgauge import curves
 from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, estimate
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.intervals import redraw
 from fedgauge.lookup import Floats
-from fedgauge.piecewise import horner
 from fedgauge.plan import BinaryTask, EvaluationPlan, Prediction
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
 from fedgauge.scores import Label
@@ -39,7 +39,7 @@ _FEW_DRAWS: Final = 6
 _DRAWS: Final = 24
 _PROMISING: Final = 5
 _AT: Final = (np.arange(400) + 0.5) / 400
-_WITHIN: Final = np.arange(8) / 8  # points on a piece, enough for a mean over the curve
+_POINTS: Final = 9  # on a piece, enough for a mean over the curve
 _DIGITS: Final = 9
 _SECANT_STEPS: Final = 5
 _CLOSE_ENOUGH: Final = 0.07
@@ -307,18 +307,10 @@ def _errors(
         d = estimate(axis, counts, Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
-    t = _WITHIN[:, np.newaxis] * d.width
-    fpr, tpr, flagged = (
-        np.append(horner(pieces[:, np.newaxis], t).T.ravel(), end)
-        for pieces, end in (
-            (d.fpr_pieces, 1.0),
-            (d.tpr_pieces, 1.0),
-            (d.flagged_pieces, d.negatives + d.positives),
-        )
-    )
-    precision = np.divide(d.positives * tpr, flagged, out=np.ones_like(tpr), where=flagged > 0)
+    fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
+    recall, precision = curves.pr_curve(d).path.sample(_POINTS)
     return (
         float(np.abs(np.interp(_AT, fpr, tpr) - truth.tpr).mean()),
-        float(np.abs(np.interp(_AT, tpr, precision) - truth.precision).mean()),
+        float(np.abs(np.interp(_AT, recall, precision) - truth.precision).mean()),
         abs(float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2)) - truth.auc),
     )

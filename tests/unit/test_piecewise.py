@@ -295,3 +295,15 @@ def test_distance_passes_over_verticals():
     below = 0.5 * (0.1**2 / 0.6 + 0.2**2 / 0.6)  # from (0, 0.1) to (0.5, 0.3) against y = x
     above = 0.5 * (0.1**2 / 0.6 + 0.2**2 / 0.6)  # and its mirror image
     assert found == pytest.approx(below + above, abs=1e-14)
+
+
+def test_samples_lie_on_the_curve_and_hold_both_ends_of_each_piece():
+    width = np.array([2.0, 1.0])
+    curve = ParametricCurve(
+        width,
+        linear_pieces(width, np.array([0.0, 0.5]), np.array([0.5, 1.0])),
+        linear_pieces(width, np.array([0.0, 0.8]), np.array([0.6, 1.0])),
+    )
+    x, y = curve.sample(3)
+    np.testing.assert_allclose(x, [0.0, 0.25, 0.5, 0.5, 0.75, 1.0])
+    np.testing.assert_allclose(y, [0.0, 0.3, 0.6, 0.8, 0.9, 1.0])

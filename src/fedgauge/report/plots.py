@@ -8,12 +8,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgauge.curves import PrCurve, RocCurve, pr_curve, roc_curve
+from fedgauge.distribution import estimate
 from fedgauge.errors import RecordError, UndefinedMetric
 from fedgauge.record import MetricRecord, Record
 
 _POOLED = "#0b5394"
 _EXACT = "#e69138"
 _OTHER = "#b7b7b7"
+_POINTS = 8  # drawn on each piece of a curve
 
 
 class Overlay(NamedTuple):
@@ -38,38 +41,36 @@ def save_plots(
 ) -> list[Path]:
     """Draw the curves of a record into ``roc.png`` and ``pr.png``; returns their paths."""
     (part,) = record.slices
-    if part.curves.roc is None or part.curves.pr is None:
-        raise UndefinedMetric("this result has no curves to draw: a class has no examples.")
-    roc_figure = _draw_roc(part.curves.roc.fpr, part.curves.roc.tpr, part.metrics["roc_auc"], roc)
-    positives, examples = sum(part.counts[1]), sum(map(sum, part.counts))
-    pr_figure = _draw_pr(
-        part.curves.pr.recall,
-        part.curves.pr.precision,
-        part.metrics["average_precision"],
-        positives / examples,
-        pr,
-    )
+    if part.curves.roc is None:
+        raise UndefinedMetric(
+            "this result has no curves to draw: a class has no examples, or noise hides it."
+        )
+    # The knots alone would hide how the curve runs between them.
+    counts = np.array(part.counts, dtype=np.float64)
+    distribution = estimate(record.plan.axis, counts, record.estimator)
+    roc_figure = _draw_roc(roc_curve(distribution), part.metrics["roc_auc"], roc)
+    pr_figure = _draw_pr(pr_curve(distribution), part.metrics["average_precision"], pr)
     return [
         _save(figure, Path(folder) / name)
         for figure, name in ((roc_figure, "roc.png"), (pr_figure, "pr.png"))
     ]
 
 
-def _draw_roc(x: Any, y: Any, auc: MetricRecord, overlays: Sequence[Overlay]) -> Figure:
+def _draw_roc(curve: RocCurve, auc: MetricRecord, overlays: Sequence[Overlay]) -> Figure:
     figure, axes = _square("ROC curve", "False positive rate", "True positive rate")
     axes.plot([0, 1], [0, 1], color=_OTHER, linewidth=1, linestyle=":", label="chance")
     _overlay(axes, overlays)
-    axes.plot(x, y, color=_POOLED, linewidth=2, label=f"fedgauge, AUC {auc.value:.4f}")
+    label = f"fedgauge, AUC {auc.value:.4f}"
+    axes.plot(*curve.path.sample(_POINTS), color=_POOLED, linewidth=2, label=label)
     return _legend(figure, axes, "lower right")
 
 
-def _draw_pr(
-    x: Any, y: Any, ap: MetricRecord, positive_rate: float, overlays: Sequence[Overlay]
-) -> Figure:
+def _draw_pr(curve: PrCurve, ap: MetricRecord, overlays: Sequence[Overlay]) -> Figure:
     figure, axes = _square("Precision-recall curve", "Recall", "Precision")
-    axes.axhline(positive_rate, color=_OTHER, linewidth=1, linestyle=":", label="chance")
+    axes.axhline(curve.precision[0], color=_OTHER, linewidth=1, linestyle=":", label="chance")
     _overlay(axes, overlays)
-    axes.plot(x, y, color=_POOLED, linewidth=2, label=f"fedgauge, AP {ap.value:.4f}")
+    label = f"fedgauge, AP {ap.value:.4f}"
+    axes.plot(*curve.path.sample(_POINTS), color=_POOLED, linewidth=2, label=label)
     return _legend(figure, axes, "best")
 
 
