@@ -69,7 +69,7 @@ def _promise(privacy: DistributedDP) -> str:
         "add-remove": "were there or not",
         "replace-one": "were replaced by others, or had other labels",
     }[privacy.neighbours]
-    factor = math.exp(privacy.epsilon)
+    factor = math.exp(min(privacy.epsilon, 100.0))
     text = (
         f"Differential privacy with epsilon {privacy.epsilon:g}. Whatever else is known, the "
         f"chance of any result changes at most {factor:,.2f}-fold if {whose} {change}"

@@ -147,11 +147,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         if len(noise) != len(self.tree) or not all(0 < n < math.inf for n in noise):
             raise PlanError("under distributed DP a plan has positive noise for every level.")
         honest_parties(self.cohort)
-        if self.axis.outside != "clip":
-            raise PlanError(
-                "under differential privacy a client may not refuse scores, since a refusal that "
-                'depends on data is a leak. Make the axis with outside="clip".'
-            )
+        require_clipping(self.axis)
 
     @classmethod
     def for_histogram(
@@ -267,7 +263,10 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         """Write the plan to a ``.json`` (as distributed) or ``.toml`` file."""
         path = Path(path)
         data = self.to_toml().encode() if _is_toml(path) else self.to_bytes()
-        path.write_bytes(data)
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise PlanError(f"cannot write {path}: {error.strerror}.") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -293,6 +292,15 @@ def _plan_errors(form: str) -> Iterator[None]:
         raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
     except msgspec.MsgspecError as error:
         raise PlanError(f"this is not a plan in {form}: {error}.") from None
+
+
+def require_clipping(axis: Axis) -> None:
+    """Refuse an axis that refuses scores, where that would leak."""
+    if axis.outside != "clip":
+        raise PlanError(
+            "under differential privacy a client may not refuse scores, since a refusal that "
+            'depends on data is a leak. Make the axis with outside="clip".'
+        )
 
 
 def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:

@@ -8,7 +8,9 @@ design with the least error. All of it is repeatable: same hints, same plan.
 import math
 import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import lru_cache
+from numbers import Real
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,6 +43,7 @@ _PROMISING: Final = 5
 _AT: Final = (np.arange(400) + 0.5) / 400
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 _DIGITS: Final = 9
+_LOG_ODDS: Final = (-45.0, 30.0)  # float64 tells no finer scores apart close to 1
 _SECANT_STEPS: Final = 5
 _CLOSE_ENOUGH: Final = 0.07
 
@@ -84,13 +87,21 @@ def reference_axis(bins: int, positive_rate: float) -> Axis:
 
     A quarter of the bins is spread evenly over [0, 1], whatever the scores may be.
     """
-    log_odds = np.linspace(-20.0, 20.0, 20_001)
+    inner = _reference_quantiles(bins, positive_rate)
+    # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
+    # the nearer end, so that edges close to 1 stay apart.
+    near_zero = [float(f"{p:.{_DIGITS}g}") for p in expit(inner[inner <= 0])]
+    near_one = [float(1 - Decimal(f"{q:.{_DIGITS}g}")) for q in expit(-inner[inner > 0])]
+    return Axis.from_edges([0.0, *near_zero, *near_one, 1.0], outside="clip")
+
+
+def _reference_quantiles(bins: int, positive_rate: float) -> Floats:
+    """Inner edges of the reference axis in log-odds."""
+    log_odds = np.linspace(*_LOG_ODDS, 30_001)
     shapes = [np.mean(shape.cumulative(log_odds, positive_rate), axis=0) for shape in SHAPES]
     filled = 0.25 * expit(log_odds) + 0.75 * np.mean(shapes, axis=0)
-    inner = expit(np.interp(np.arange(1, bins) / bins, filled, log_odds))
-    # Rounded, so that the last bits of a machine's arithmetic do not reach the plan.
-    edges = [0.0, *(float(f"{edge:.{_DIGITS}g}") for edge in inner), 1.0]
-    return Axis.from_edges(edges, outside="clip")
+    filled = (filled - filled[0]) / (filled[-1] - filled[0])
+    return np.interp(np.arange(1, bins) / bins, filled, log_odds)
 
 
 def propose(
@@ -126,6 +137,8 @@ def propose(
     n, rate = check_hints(examples, positive_rate)
     cohort = cohort or Cohort(min_survivors=clients)
     task = BinaryTask(positive)
+    if not isinstance(privacy, PrivacyModel):
+        raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     if isinstance(privacy, SecureAggregation):
         plan = EvaluationPlan.for_histogram(Axis.uniform(EXACT_BINS), cohort, task=task)
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
@@ -167,9 +180,12 @@ def needs(
     clients: int,
     examples: int | None = None,
     positive_rate: float | None = None,
+    cohort: Cohort | None = None,
 ) -> Needs:
     """The epsilon, or the number of examples, that brings the ROC Area Error to a wanted value."""
     n, rate = check_hints(examples, positive_rate)
+    if not isinstance(privacy, DistributedDP):
+        raise PlanError("privacy must be DistributedDP: without noise there is nothing to trade.")
     if not 0 < roc_area_error < 0.5:
         raise PlanError(f"a wanted error lies between 0 and 0.5, got {roc_area_error!r}.")
 
@@ -180,6 +196,7 @@ def needs(
         plan = propose(
             privacy=asked,
             clients=clients,
+            cohort=cohort,
             examples=n if by_epsilon else max(2, round(n * scale)),
             positive_rate=rate,
         )
@@ -191,7 +208,8 @@ def needs(
         scale, slope = 1.0, -0.9
         found = error(scale, by_epsilon=by_epsilon)
         for _ in range(_SECANT_STEPS):
-            before, scale = (scale, found), scale * (roc_area_error / found) ** (1 / slope)
+            step = (roc_area_error / found) ** (1 / slope)
+            before, scale = (scale, found), scale * min(max(step, 1e-3), 1e3)
             found = error(scale, by_epsilon=by_epsilon)
             if abs(math.log(found / roc_area_error)) < _CLOSE_ENOUGH or scale == before[0]:
                 break
@@ -211,11 +229,15 @@ def check_hints(examples: int | None, positive_rate: float | None) -> tuple[int,
     """The hints, or what stands in for them."""
     n = DEFAULT_EXAMPLES if examples is None else examples
     rate = DEFAULT_POSITIVE_RATE if positive_rate is None else positive_rate
-    if not n >= 2:
-        raise PlanError(f"examples must be at least 2, got {n!r}.")
-    if not 0 < rate < 1:
-        raise PlanError(f"positive_rate must lie between 0 and 1, got {rate!r}.")
+    if not _is_real(n) or not 2 <= n < 2**62:
+        raise PlanError(f"examples must be at least 2, got {examples!r}.")
+    if not _is_real(rate) or not 0 < rate < 1:
+        raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
     return int(n), float(rate)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Prediction:
@@ -263,7 +285,8 @@ def _worlds(
 ) -> Iterator[tuple[Floats, _Truth, np.random.Generator]]:
     """Counts on the axis and the exact curves, for data drawn from each shape."""
     # Finer than the axis: within its bins, and of about equal mass.
-    fine = np.unique(np.concatenate([axis.edges, reference_axis(_FINE, positive_rate).edges]))
+    quantiles = expit(_reference_quantiles(_FINE, positive_rate))
+    fine = np.unique(np.concatenate([axis.edges, quantiles]))
     with np.errstate(divide="ignore"):
         log_odds = logit(fine)
     owner = np.clip(np.searchsorted(axis.edges, fine[:-1], side="right") - 1, 0, axis.bins - 1)

@@ -54,6 +54,10 @@ _AS_OPTIONS = {
     "positive=...": "--positive LABEL",
     "outside='clip'": "--clip",
     "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
+    "noise='skellam'": "--noise skellam",
+    'noise="skellam"': "--noise skellam",
+    'noise="polya"': "--noise polya",
+    "Raise min_survivors above max_colluding": "Use more clients",
 }
 _INTERRUPTED = 130  # what typer returns when the user stops a command
 T = TypeVar("T")
@@ -204,25 +208,20 @@ def plan(
     """
     with _readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
-        hints: dict[str, Any] = {"examples": examples, "positive_rate": positive_rate}
+        known: dict[str, Any] = {
+            "clients": clients,
+            "cohort": fg.Cohort(clients, max_colluding),
+            "examples": examples,
+            "positive_rate": positive_rate,
+        }
         chosen = _with_progress(
-            quiet,
-            lambda: fg.planner.propose(
-                privacy=model,
-                clients=clients,
-                cohort=fg.Cohort(clients, max_colluding),
-                positive=positive,
-                **hints,
-            ),
+            quiet, lambda: fg.planner.propose(privacy=model, positive=positive, **known)
         )
         needed = None
         if want is not None:
             if not isinstance(model, fg.DistributedDP):
                 raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
-            needed = _with_progress(
-                quiet,
-                lambda: fg.planner.needs(want, privacy=model, clients=clients, **hints),
-            )
+            needed = _with_progress(quiet, lambda: fg.planner.needs(want, privacy=model, **known))
         if out is not None:
             chosen.save(out)
     if quiet:

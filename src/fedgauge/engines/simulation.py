@@ -16,7 +16,7 @@ from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
-from fedgauge.plan import BinaryTask, EvaluationPlan
+from fedgauge.plan import BinaryTask, EvaluationPlan, require_clipping
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
@@ -98,6 +98,7 @@ def evaluate(
     """
     _check_kinds(plan, privacy, axis, cohort, estimator)
     hints = _Hints(examples, positive_rate)
+    check_hints(*hints)
     _warn_of_delta(privacy, examples)
     if plan is None:
         known = len(clients) if isinstance(clients, Sized) else 0
@@ -139,7 +140,7 @@ class _Hints(NamedTuple):
     def named(self) -> tuple[str, ...]:
         """The hints given, for the record."""
         return tuple(
-            f"{name} {value:g}" for name, value in self._asdict().items() if value is not None
+            f"{name} {value}" for name, value in self._asdict().items() if value is not None
         )
 
 
@@ -149,6 +150,8 @@ def _design(
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = isinstance(privacy, DistributedDP)
     if isinstance(axis, Axis):
+        if noisy:
+            require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = AUTO_NOISY_BINS if noisy else AUTO_BINS
     if not isinstance(tree, str):

@@ -1,0 +1,410 @@
+"""Privacy on the command line: evaluate under ddp, plan, explain."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedgauge as fg
+from fedgauge import cli
+from fedgauge.explain import explain
+
+COLUMNS = ["--client", "site", "--label", "y", "--score", "p"]
+DDP = ["--privacy", "ddp", "--epsilon", 1]
+HINTS = ["--clients", 8, "--examples", 4_000, "--positive-rate", 0.5]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(6)
+    labels = rng.integers(0, 2, 4_000)
+    scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
+    rows = np.arange(4_000)
+    return pd.DataFrame(
+        {"y": labels, "p": scores, "site": [f"s{i % 8}" for i in rows], "who": rows // 16}
+    )
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, table):
+    """A working folder with a table of eight clients; bounds come from few redraws, fast."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    table.to_parquet("scores.parquet")
+    return tmp_path
+
+
+def run(*arguments):
+    """Run in this process; a crash is a failure of the test, not of the command."""
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "100"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def evaluate(*arguments):
+    return run("evaluate", "scores.parquet", *COLUMNS, *arguments)
+
+
+def complaint(result, code=2):
+    """The one line on stderr of a command that failed."""
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("fedgauge: ")
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def done(result):
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+# evaluate
+
+
+def load(*arguments):
+    done(evaluate(*arguments, "--json", "r.json"))
+    return fg.Evaluation.from_json("r.json")
+
+
+def test_evaluate_prints_the_verdict():
+    columns = {"client": "site", "label": "y", "score": "p"}
+    expected = fg.evaluate(
+        fg.ScoreTable(["scores.parquet"], **columns), privacy=fg.DistributedDP(1.0), seed=3
+    )
+    told = done(evaluate(*DDP, "--seed", 3))
+    assert told == f"{expected}\n"
+    assert "epsilon 1" in told
+    assert "simulated" in told
+
+
+def test_defaults():
+    loaded = load(*DDP)
+    assert loaded.plan.privacy == fg.DistributedDP(1.0)
+    assert loaded.plan.axis.spec == fg.Axis.uniform(64, outside="clip").spec
+    assert loaded.plan.tree == (64,)
+    assert loaded.plan.cohort == fg.Cohort(8, 1)
+
+
+def test_seed_repeats():
+    first, again, other = (done(evaluate(*DDP, "--seed", seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_without_a_seed_nothing_repeats():
+    done(evaluate(*DDP, "--json", "a.json"))
+    done(evaluate(*DDP, "--json", "b.json"))
+    first, second = (json.loads(Path(f"{n}.json").read_text())["slices"] for n in "ab")
+    assert first != second
+
+
+PRIVACY = {
+    "skellam": (
+        ["--epsilon", 8, "--noise", "skellam", "--delta", 1e-6],
+        fg.DistributedDP(8.0, delta=1e-6, noise="skellam"),
+    ),
+    "gaussian": (
+        ["--epsilon", 1, "--noise", "discrete-gaussian", "--delta", 1e-6],
+        fg.DistributedDP(1.0, delta=1e-6, noise="discrete-gaussian"),
+    ),
+    "replace": (
+        ["--epsilon", 8, "--neighbours", "replace-one"],
+        fg.DistributedDP(8.0, neighbours="replace-one"),
+    ),
+    "subject": (
+        ["--epsilon", 8, "--unit", "subject", "--subject", "who", "--max-per-unit", 2],
+        fg.DistributedDP(8.0, unit="subject", max_per_unit=2),
+    ),
+    "client": (
+        ["--epsilon", 8, "--unit", "client", "--max-per-unit", 10],
+        fg.DistributedDP(8.0, unit="client", max_per_unit=10),
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "expected"), PRIVACY.values(), ids=PRIVACY.keys())
+def test_privacy_options_reach_the_plan(options, expected):
+    loaded = load("--privacy", "ddp", "--tree", 8, "--seed", 1, *options)
+    assert loaded.plan.privacy == expected
+    assert loaded.privacy.unit == expected.unit
+
+
+@pytest.mark.parametrize(
+    ("options", "bins", "tree"),
+    [
+        (["--tree", "16x8"], 128, (16, 8)),
+        (["--tree", "16X8"], 128, (16, 8)),
+        (["--tree", "32"], 32, (32,)),
+        (["--bins", 16], 16, (16,)),
+        (["--bins", 16, "--tree", "4x4"], 16, (4, 4)),
+        (["--axis", "logit"], 64, (64,)),
+        (["--range", 0.1, 0.9], 64, (64,)),
+    ],
+)
+def test_axis_and_tree_reach_the_plan(options, bins, tree):
+    plan = load(*DDP, *options).plan
+    assert plan.axis.bins == bins
+    assert plan.tree == tree
+    assert plan.axis.outside == "clip"
+
+
+def test_hints_reach_the_planner():
+    loaded = load(*DDP, "--examples", 4_000, "--positive-rate", 0.5)
+    expected = fg.planner.propose(
+        privacy=fg.DistributedDP(1.0), clients=8, examples=4_000, positive_rate=0.5
+    )
+    assert loaded.plan == expected
+    assert loaded.privacy.public_inputs == ("examples 4000", "positive_rate 0.5")
+
+
+@pytest.mark.parametrize("kind", ["aligned", "quantile", "range"])
+def test_estimators(kind):
+    assert done(evaluate(*DDP, "--estimator", kind, "--seed", 1)).startswith("8 clients, about ")
+
+
+def test_quiet_prints_nothing():
+    assert done(evaluate(*DDP, "--quiet", "--json", "r.json")) == ""
+    assert Path("r.json").exists()
+    assert done(run("plan", "--privacy", "sa", "--clients", 8, "-q", "-o", "p.toml")) == ""
+    assert Path("p.toml").exists()
+
+
+BAD_EVALUATE = {
+    "no epsilon": (["--privacy", "ddp"], "--privacy ddp needs --epsilon", "--epsilon 1"),
+    "epsilon of an exact sum": (["--epsilon", 1], "no epsilon", "--privacy ddp"),
+    "delta of an exact sum": (["--delta", 1e-6], "exact sum", "--privacy ddp"),
+    "epsilon 0": (["--privacy", "ddp", "--epsilon", 0], "epsilon must be a positive", ""),
+    "epsilon nan": (["--privacy", "ddp", "--epsilon", "nan"], "epsilon must be a positive", ""),
+    "delta with polya": ([*DDP, "--delta", 1e-6], "takes no delta", "Leave it out"),
+    "no delta": ([*DDP, "--noise", "skellam"], "needs a delta", "1e-6"),
+    "delta 1": ([*DDP, "--noise", "skellam", "--delta", 1], "needs a delta between 0 and 1", ""),
+    "words for a tree": ([*DDP, "--tree", "deep"], "written like 16x16", "16x16"),
+    "half a tree": ([*DDP, "--tree", "16x"], "written like 16x16", "16x16"),
+    "no branches": ([*DDP, "--tree", "0x4"], "must be positive", "(16, 16)"),
+    "tree beside bins": ([*DDP, "--tree", "16x16", "--bins", 64], "does not divide 64 bins", ""),
+    "no subjects": ([*DDP, "--unit", "subject"], "id of its subject", "--subject COLUMN"),
+    "cap of rows": ([*DDP, "--max-per-unit", 2], "an example is one row", "subjects and clients"),
+    "bad hint": ([*DDP, "--examples", 0], "examples must be at least 2", ""),
+    "bad rate": ([*DDP, "--positive-rate", 2], "positive_rate must lie between 0 and 1", ""),
+    "no signal": (["--privacy", "ddp", "--epsilon", 0.02], "no signal", "Use a larger epsilon"),
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "remedy"), BAD_EVALUATE.values(), ids=BAD_EVALUATE.keys()
+)
+def test_bad_options_are_told_in_one_line(options, what, remedy):
+    told = complaint(evaluate(*options))
+    assert what in told
+    assert remedy in told
+
+
+def test_remedies_are_options_of_the_command():
+    told = complaint(evaluate(*DDP, "--delta", 1e-6))
+    assert "--noise skellam" in told
+
+
+def test_one_client_is_told_to_add_clients():
+    told = complaint(run("evaluate", "scores.parquet", *COLUMNS[2:], *DDP))
+    assert "1 of 1 clients" in told
+    assert "min_survivors" not in told
+
+
+@pytest.mark.parametrize("options", [["--privacy", "ldp"], ["--noise", "laplace"], ["--unit", "x"]])
+def test_unknown_choices(options):
+    assert evaluate(*DDP, *options).exit_code == 2
+
+
+# plan
+
+
+@pytest.mark.parametrize("ending", ["toml", "json"])
+def test_saved_plan_loads_and_matches(ending):
+    told = done(run("plan", *HINTS, "--epsilon", 1, "-o", f"p.{ending}"))
+    loaded = fg.EvaluationPlan.load(f"p.{ending}")
+    expected = fg.planner.propose(
+        privacy=fg.DistributedDP(1.0), clients=8, examples=4_000, positive_rate=0.5
+    )
+    assert loaded == expected
+    assert f"Saved p.{ending}" in told
+    rows = " ".join(told.split())
+    assert "about 4,000 examples, 0.5 of them positive" in rows
+    assert f"{expected.axis.bins} bins" in rows
+    assert f"{expected.predicted.roc_area_error:.1e} expected" in rows
+    assert f"{expected.predicted.pr_area_error:.1e} expected" in rows
+    assert f"{expected.predicted.roc_auc_error:.1e} expected" in rows
+    assert f"{expected.bytes_per_client:,} bytes" in rows
+    assert expected.digest[:8] in rows
+    assert "[0, 1]" in rows
+
+
+def test_saved_plan_evaluates():
+    done(run("plan", *HINTS, "--epsilon", 1, "-o", "p.toml"))
+    plan = fg.EvaluationPlan.load("p.toml")
+    columns = {"client": "site", "label": "y", "score": "p"}
+    found = fg.evaluate(fg.ScoreTable(["scores.parquet"], **columns), plan, seed=1)
+    assert abs(found.roc_auc.value - 0.76) < 0.05
+
+
+def test_plan_states_its_defaults():
+    rows = " ".join(done(run("plan", "--clients", 8, "--privacy", "sa")).split())
+    assert "about 10,000 examples, 0.2 of them positive" in rows
+    assert "4,096 bins of equal width on [0, 1]" in rows
+    assert "65,536 bytes" in rows
+
+
+def test_plan_options_reach_the_plan():
+    options = ["--privacy", "sa", "--max-colluding", 3, "--positive", "yes"]
+    done(run("plan", "--clients", 8, *options, "-o", "p.json"))
+    loaded = fg.EvaluationPlan.load("p.json")
+    assert loaded.cohort == fg.Cohort(8, 3)
+    assert loaded.task == fg.BinaryTask("yes")
+    assert loaded.privacy == fg.SecureAggregation()
+
+
+@pytest.fixture
+def needs(monkeypatch):
+    """What was asked of `planner.needs`, which takes many seconds, and a made-up answer."""
+    asked = []
+
+    def answer(*args, **kwargs):
+        asked.append((args, kwargs))
+        return fg.planner.Needs(epsilon=0.3456, examples=123_456)
+
+    monkeypatch.setattr("fedgauge.planner.needs", answer)
+    return asked
+
+
+@pytest.mark.parametrize(("want", "enough"), [(0.4, "yes"), (1e-5, "no")])
+def test_wanted_error(needs, want, enough):
+    told = done(run("plan", *HINTS, "--epsilon", 1, "--want", want))
+    assert f"Enough for a ROC Area Error of {want:g}? {enough}: it takes epsilon 0.35 " in told
+    assert "about 120,000 examples" in told
+    ((args, kwargs),) = needs
+    assert args == (want,)
+    assert kwargs["privacy"] == fg.DistributedDP(1.0)
+    assert (kwargs["clients"], kwargs["examples"], kwargs["positive_rate"]) == (8, 4_000, 0.5)
+
+
+def test_wanted_error_knows_who_colludes(needs):
+    """More colluders, more noise, a larger epsilon: the answer must be for this cohort."""
+    done(run("plan", *HINTS, "--epsilon", 1, "--max-colluding", 4, "--want", 0.01))
+    ((_, kwargs),) = needs
+    assert kwargs["cohort"] == fg.Cohort(8, 4)
+
+
+BAD_PLAN = {
+    "no epsilon": (["--clients", 8], "--privacy ddp needs --epsilon"),
+    "epsilon of an exact sum": (["--clients", 8, "--privacy", "sa", "--epsilon", 1], "no epsilon"),
+    "no clients": (["--clients", 0, "--epsilon", 1], "at least 1"),
+    "one client": (["--clients", 1, "--epsilon", 1], "1 of 1 clients collude"),
+    "all collude": (["--clients", 3, "--epsilon", 1, "--max-colluding", 3], "3 of 3 clients"),
+    "examples": (["--clients", 8, "--epsilon", 1, "--examples", 1], "examples must be"),
+    "rate": (["--clients", 8, "--epsilon", 1, "--positive-rate", 0], "positive_rate must"),
+    "delta": (["--clients", 8, "--epsilon", 1, "--delta", 1e-6], "takes no delta"),
+    "want": (["--clients", 8, "--privacy", "sa", "--want", 0.01], "--want needs --privacy ddp"),
+    "want 0": ([*HINTS, "--epsilon", 1, "--want", 0], "a wanted error lies between"),
+    "ending": (["--clients", 8, "--privacy", "sa", "-o", "p.txt"], "ends in .json or .toml"),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), BAD_PLAN.values(), ids=BAD_PLAN.keys())
+def test_bad_plans_are_told_in_one_line(options, told):
+    assert told in complaint(run("plan", *options))
+    assert not Path("p.txt").exists()
+
+
+@pytest.mark.parametrize("out", ["nowhere/p.toml", "taken.toml"])
+def test_plan_that_cannot_be_written(folder, out):
+    (folder / "taken.toml").mkdir()
+    result = run("plan", "--clients", 8, "--privacy", "sa", "-o", out)
+    assert result.exit_code in (1, 2)
+    assert out in complaint(result, code=result.exit_code)
+
+
+# explain
+
+
+@pytest.mark.parametrize("ending", ["toml", "json"])
+def test_explain(ending):
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(32, outside="clip"), fg.Cohort(8), privacy=fg.DistributedDP(0.5)
+    )
+    plan.save(f"p.{ending}")
+    assert done(run("explain", f"p.{ending}")) == f"{explain(plan)}\n"
+
+
+BAD_FILES = {
+    "missing": ("nope.toml", None, "cannot read plan nope.toml"),
+    "ending": ("p.txt", b"", "ends in .json or .toml"),
+    "no ending": ("plan", b"", "ends in .json or .toml"),
+    "empty": ("p.toml", b"", "this is not a plan in TOML"),
+    "broken": ("p.toml", b"x = [", "this is not a plan in TOML"),
+    "other": ("p.json", b"{}", "this is not a plan in JSON"),
+    "bytes": ("p.json", b"\xff\xfe\x00", "this is not a plan in JSON"),
+    "no text": ("p.toml", b"\xff\xfe\x00", "not text"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "told"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_explain_what_is_no_plan(name, content, told):
+    if content is not None:
+        Path(name).write_bytes(content)
+    assert told in complaint(run("explain", name))
+
+
+def test_explain_a_folder(folder):
+    (folder / "p.toml").mkdir()
+    assert "cannot read plan p.toml" in complaint(run("explain", "p.toml"))
+
+
+# help
+
+
+def examples_of(command):
+    text = run(command, "--help").stdout
+    lines = re.findall(rf"fedgauge {command} [^│\n]*", text)
+    return [shlex.split(line)[1:] for line in lines if "[OPTIONS]" not in line]
+
+
+def test_examples_of_the_help_run(table, needs):
+    table.to_parquet("s.parquet")
+    examples = [*examples_of("plan"), *examples_of("explain")]
+    examples += [e for e in examples_of("evaluate") if "ddp" in e]
+    assert len(examples) == 4
+    for arguments in examples:
+        told = done(run(*arguments))
+        assert told
+    assert fg.EvaluationPlan.load("plan.toml").cohort.min_survivors == 40
+    assert len(needs) == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--epsilon", "--delta", "--noise", "--unit", "--neighbours", "--max-per-unit", "--examples"],
+)
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_help_names_the_options(command, option):
+    assert option in run(command, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--epsilon", 50],
+        ["--epsilon", 1, "--noise", "skellam", "--delta", 0.01, "--examples", 4_000, "--tree", 8],
+    ],
+    ids=["epsilon", "delta"],
+)
+def test_settings_that_protect_little_are_warned_of(options):
+    with pytest.warns(fg.PrivacyWarning):
+        assert evaluate("--privacy", "ddp", *options).exit_code == 0
