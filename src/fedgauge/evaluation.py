@@ -96,18 +96,28 @@ class Evaluation:
 
     @cached_property
     def _distribution(self) -> ScoreDistribution:
-        if self._variances:
-            self._require_signal()
+        self._require_signal()
         return estimate(self._plan.axis, self._counts, self._estimator)
 
     def _require_signal(self) -> None:
+        hidden = self._hidden()
+        if hidden is not None:
+            spread = math.sqrt(total_variance(self._plan.tree, self._variances))
+            raise NoSignal(
+                f"no signal: the noise (standard deviation {spread:,.0f}) hides the number of "
+                f"{hidden}. Use a larger epsilon, more examples, or fewer bins or levels."
+            )
+
+    def _hidden(self) -> str | None:
+        """The class that does not stand out of the noise, if one does not."""
+        if not self._variances:
+            return None
         spread = math.sqrt(total_variance(self._plan.tree, self._variances))
-        for total, name in zip(self._counts.sum(axis=1), ("negatives", "positives"), strict=True):
+        totals = self._counts.sum(axis=1)
+        for total, name in zip(totals, ("negatives", "positives"), strict=True):
             if total < _SIGNAL * spread:
-                raise NoSignal(
-                    f"no signal: the noise (standard deviation {spread:,.0f}) hides the number of "
-                    f"{name}. Use a larger epsilon, more examples, or fewer bins or levels."
-                )
+                return name
+        return None
 
     @cached_property
     def _deviations(self) -> dict[str, list[float]]:
@@ -115,14 +125,15 @@ class Evaluation:
         rng = np.random.default_rng(0)
         likely = monotone(np.asarray(self._counts, dtype=np.float64))
         start = estimate(self._plan.axis, likely, self._estimator)
+        roc, pr = _areas(start)
         moved: dict[str, list[float]] = {"roc": [], "pr": []}
         for _ in range(_REDRAWS):
             counts = redraw(likely, self._plan.tree, self._variances, rng)
             if min(counts.sum(axis=1)) <= 0:
                 continue
-            drawn = estimate(self._plan.axis, counts, self._estimator)
-            for name, curve in (("roc", curves.roc_curve), ("pr", curves.pr_curve)):
-                moved[name].append(curve(drawn).path.area() - curve(start).path.area())
+            roc_again, pr_again = _areas(estimate(self._plan.axis, counts, self._estimator))
+            moved["roc"].append(roc_again - roc)
+            moved["pr"].append(pr_again - pr)
         return moved
 
     def _estimate(self, measure: Callable[..., metrics.Bounded], curve: str) -> Estimate:
@@ -206,6 +217,8 @@ class Evaluation:
 
     def _who(self) -> str:
         examples = self.negatives + self.positives
+        if self._hidden() is not None:
+            return f"{self._counted()}; noise hides the number of examples"
         about = "about " if self._variances else ""
         share = f"{self.positives / examples:.1%}" if examples else "unknown share"
         return f"{self._counted()}, {about}{examples:,} examples, {share} positive"
@@ -249,6 +262,12 @@ _AXIS_WORDS = {
     "edges": "bins between given edges",
     "values": "known score values",
 }
+
+
+def _areas(distribution: ScoreDistribution) -> tuple[float, float]:
+    """Areas under the ROC and the PR curve."""
+    roc, pr = curves.roc_curve(distribution), curves.pr_curve(distribution)
+    return roc.path.area(), pr.path.area()
 
 
 def _record_curves(roc: RocCurve, pr: PrCurve) -> CurvesRecord:

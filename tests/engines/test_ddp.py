@@ -757,6 +757,17 @@ def test_small_clients_may_name_their_negatives_differently():
     np.testing.assert_array_equal(found._counts, [[2, 0], [0, 2]])
 
 
+def test_labels_of_two_kinds_are_not_made_one():
+    # As floats both whole numbers would be one: 2^53 + 1 has no float of its own.
+    large = 2**53
+    clients = {
+        "a": (np.array([large + 1, large]), [0.9, 0.1]),
+        "b": (np.array([float(large)]), [0.1]),
+    }
+    found = fg.evaluate(clients, axis=clipping(2), positive=large + 1)
+    np.testing.assert_array_equal(found._counts, [[2, 0], [0, 1]])
+
+
 BAD_ROWS = {
     "label": ((np.array([2]), [0.5]), "1 of 1 labels are neither bool nor 0/1"),
     "score": ((np.array([1]), [np.nan]), "1 of 1 scores are missing"),

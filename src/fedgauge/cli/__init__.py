@@ -1,6 +1,7 @@
 """The command line: arguments to calls, nothing else."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,7 +164,12 @@ def evaluate(
                 seed=seed,
             ),
         )
-        result.roc_curve()  # a result without curves is an error here
+        try:
+            result.roc_curve()  # a result without curves is an error here
+        except fg.NoSignal:
+            if json is not None:  # the budget is spent: keep what was released
+                result.to_json(json)
+            raise
         if json is not None:
             result.to_json(json)
         if plots is not None:
@@ -241,6 +247,7 @@ def plan(
 @app.command()
 def explain(
     path: Annotated[Path, typer.Argument(help="A plan, .toml or .json.")],
+    quiet: Quiet = False,
 ) -> None:
     """Say in plain words what leaves each site under a plan.
 
@@ -250,7 +257,8 @@ def explain(
     """
     with _readable_errors():
         text = explain_plan(fg.EvaluationPlan.load(path))
-    _out.print(text, markup=False)
+    if not quiet:
+        _out.print(text, markup=False)
 
 
 @app.command()
@@ -347,8 +355,13 @@ def _fail(reason: object, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    _err.print(f"fedgauge: warning: {message}", markup=False)
+
+
 def main() -> NoReturn:
     """Run the command line."""
+    warnings.showwarning = _warn  # one line, without a place in the code
     try:
         code = typer.main.get_command(app).main(prog_name="fedgauge", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

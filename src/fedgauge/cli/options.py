@@ -140,14 +140,16 @@ def make_axis(
     return fg.Axis.uniform(bins, *(range_ or (0.0, 1.0)), outside=outside)
 
 
-def make_tree(text: str | None) -> Literal["auto"] | tuple[int, ...]:
+def make_tree(text: str | None) -> Literal["auto", "flat"] | tuple[int, ...]:
     """The branchings written as text."""
     if text is None:
         return "auto"
+    if text == "flat":
+        return "flat"
     try:
         return tuple(int(part) for part in text.lower().split("x"))
     except ValueError:
-        raise fg.PlanError(f"a tree is written like 16x16, got {text!r}.") from None
+        raise fg.PlanError(f"a tree is written like 16x16, or flat, got {text!r}.") from None
 
 
 def make_estimator(
