@@ -75,18 +75,18 @@ def count_rows(tree, spec, units):
     bins = math.prod(tree)
     total = ScoreHistogram(Axis.uniform(bins, outside="clip"))
 
-    def add(rows, ids, client):
+    def add(rows, ids):
         if rows:
             labels, leaves = zip(*rows, strict=True)
             examples = Examples(labels, (np.array(leaves) + 0.5) / bins, subject=ids)
-            total.update_batches(limit_rows([examples], spec, client=client))
+            total.update_batches(limit_rows([examples], spec))
 
     if spec.unit == "client":
-        for i, rows in enumerate(units):
-            add(rows, None, f"client-{i}")
+        for rows in units:
+            add(rows, None)
     else:
         ids = [i for i, rows in enumerate(units) for _ in rows]
-        add([row for rows in units for row in rows], ids, "all")
+        add([row for rows in units for row in rows], ids)
     return np.concatenate([level.ravel() for level in total.levels(tree)])
 
 

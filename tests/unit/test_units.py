@@ -59,7 +59,7 @@ def test_labels_scores_and_ids_stay_together():
 
 def test_a_client_is_cut_at_its_cap():
     batches = [batch(list("ab")), batch(list("cd"), 2), batch(list("ef"), 4)]
-    assert kept(limit_rows(batches, clients(3), client="site")) == [0, 1, 2]
+    assert kept(limit_rows(batches, clients(3))) == [0, 1, 2]
     without_ids = [Examples([0, 1, 1], [0.0, 1.0, 2.0])]
     assert kept(limit_rows(without_ids, clients(2))) == [0, 1]
 

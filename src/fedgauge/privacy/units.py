@@ -13,9 +13,7 @@ from fedgauge.privacy.specs import DistributedDP, PrivacyModel
 from fedgauge.scores import Examples
 
 
-def limit_rows(
-    batches: Iterable[Examples], privacy: PrivacyModel, *, client: str = ""
-) -> Iterator[Examples]:
+def limit_rows(batches: Iterable[Examples], privacy: PrivacyModel) -> Iterator[Examples]:
     """One client's batches with at most ``max_per_unit`` rows of each subject, or of the client.
 
     The first rows of a unit count. Which rows stay depends on that unit's rows alone, so one
@@ -23,7 +21,7 @@ def limit_rows(
     """
     limiter = UnitLimiter(privacy)
     for batch in batches:
-        yield limiter(batch, client)
+        yield limiter(batch, "")
 
 
 class UnitLimiter:
