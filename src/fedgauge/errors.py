@@ -8,6 +8,13 @@
     │   └── AxisMismatch              two histograms, or a histogram and a plan, disagree
     ├── PlanError (ValueError)        a plan that is incomplete, inconsistent or altered
     ├── RecordError (ValueError)      a saved result that cannot be read
+    ├── SiteError (ValueError)        a site file, or its key, that cannot be used
+    ├── PlanRefused                   a plan that a site does not take part in
+    │   └── BudgetExceeded            it would cost more privacy than the ledger allows
+    ├── LedgerError                   a privacy ledger that is damaged, old or out of reach
+    ├── ProtocolError                 a message that is malformed, misplaced or dishonest
+    │   └── CohortTooSmall            too few clients are left to release a sum
+    ├── ExchangeError                 a step of a file exchange that cannot be taken
     ├── UndefinedMetric (ValueError)  a number that the counts do not define
     │   └── NoSignal                  the noise is larger than what is measured
     └── CountOverflow (OverflowError) counts too large for 64 bits
@@ -44,6 +51,34 @@ class PlanError(FedgaugeError, ValueError):
 
 class RecordError(FedgaugeError, ValueError):
     """A saved result that cannot be read."""
+
+
+class SiteError(FedgaugeError, ValueError):
+    """A site file, or its key, that cannot be used."""
+
+
+class PlanRefused(FedgaugeError):
+    """A plan that a site does not take part in; for the site's operator alone."""
+
+
+class BudgetExceeded(PlanRefused):
+    """A plan that would cost more privacy than the ledger allows."""
+
+
+class LedgerError(FedgaugeError):
+    """A privacy ledger that is damaged, older than it was, or out of reach."""
+
+
+class ProtocolError(FedgaugeError):
+    """A message that is malformed, misplaced or dishonest."""
+
+
+class CohortTooSmall(ProtocolError):
+    """Too few clients are left to release a sum."""
+
+
+class ExchangeError(FedgaugeError):
+    """A step of a file exchange that cannot be taken."""
 
 
 class UndefinedMetric(FedgaugeError, ValueError):
