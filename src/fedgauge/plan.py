@@ -32,6 +32,7 @@ from fedgauge.privacy.specs import Claim
 from fedgauge.scores import Label
 
 BYTES_PER_COUNT = 8
+LARGEST = 2**40  # rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,10 +76,14 @@ class HistogramRound(
 
     `nodes` lists the number of nodes at each level sent. `noise` is the strength of the noise
     on the sum at each of them (see :class:`fedgauge.privacy.noise.ShareLaw`); empty without.
+    `largest` is the largest count of one client; sums are taken in words that are wide enough
+    for it. A larger one is refused by the client, or clipped under differential privacy,
+    where a refusal that depends on data would be a leak.
     """
 
     nodes: tuple[int, ...]
     noise: tuple[float, ...] = ()
+    largest: int = LARGEST
 
 
 class Prediction(NamedTuple):
@@ -137,6 +142,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
                 f"under this privacy model a plan has one round of {nodes} counts; "
                 "make plans with EvaluationPlan.for_histogram."
             )
+        if not 1 <= self.rounds[0].largest <= LARGEST:
+            raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
         if isinstance(self.privacy, DistributedDP):
             self._check_noise()
         elif self.rounds[0].noise:
@@ -159,10 +166,13 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         tree: tuple[int, ...] | None = None,
         privacy: PrivacyModel | None = None,
         weights: Sequence[float] | None = None,
+        largest: int = LARGEST,
     ) -> Self:
         """A plan for one histogram, with the least noise that keeps the privacy promised.
 
-        `weights` splits the budget over the levels of the tree, evenly by default.
+        `weights` splits the budget over the levels of the tree, evenly by default. `largest`
+        is the largest count of one client: a lower one halves what travels, where it and the
+        noise of all clients fit 32 bits.
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
@@ -175,7 +185,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             tree=tree,
             privacy=privacy,
             cohort=cohort,
-            rounds=(HistogramRound(_nodes_sent(privacy, tree), noise),),
+            rounds=(HistogramRound(_nodes_sent(privacy, tree), noise, largest),),
         )
 
     def check_promise(self) -> None:
@@ -222,10 +232,20 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         return 2 * len(self.task.slices)
 
     @property
+    def numbers(self) -> int:
+        """How many counts one client sends."""
+        return self.channels * sum(sum(round_.nodes) for round_ in self.rounds)
+
+    @cached_property
+    def most_per_count(self) -> int:
+        """Largest absolute value that one client can send, its noise included: a certain bound."""
+        reaches = [law.reach for law in self.noise_laws(shares=1)]
+        return self.rounds[0].largest + max(reaches, default=0)
+
+    @property
     def bytes_per_client(self) -> int:
         """Size of one client's counts, before any protocol around them."""
-        numbers = sum(sum(round_.nodes) for round_ in self.rounds)
-        return self.channels * numbers * BYTES_PER_COUNT
+        return self.numbers * BYTES_PER_COUNT
 
     @cached_property
     def digest(self) -> str:

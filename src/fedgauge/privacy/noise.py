@@ -59,6 +59,14 @@ class ShareLaw:
         return max(self._table.variance * (self._repeats if self._signed else 2), _TINY)
 
     @property
+    def reach(self) -> int:
+        """Largest absolute value that can be drawn: tables are finite."""
+        first, last = self._table.first, self._table.first + len(self._table.cumulative)
+        if self._signed:
+            return self._repeats * max(abs(first), abs(last))
+        return last - first
+
+    @property
     def distance(self) -> float:
         """Bound on the total-variation distance of one draw to the ideal law."""
         return self._table.distance * (self._repeats if self._signed else 2)

@@ -1,0 +1,44 @@
+"""From one client's data to the numbers it adds to the sum, and from the sum to counts."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.histogram import ScoreHistogram
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy import DistributedDP
+from fedgauge.privacy.keystream import WordSource
+from fedgauge.privacy.units import limit_rows
+from fedgauge.repair import consistent
+from fedgauge.scores import Data, read_batches
+
+
+def contribution(plan: EvaluationPlan, data: Data, source: WordSource) -> NDArray[np.int64]:
+    """What one client adds: its counts at the levels sent, each with its share of the noise."""
+    private = isinstance(plan.privacy, DistributedDP)
+    histogram = ScoreHistogram(plan.axis)
+    rows = limit_rows(read_batches(data), plan.privacy)
+    # Under privacy a refusal that depends on one row would be a leak.
+    histogram.update_batches(rows, positive=plan.task.positive, may_be_empty=private)
+    if not private:
+        return histogram.counts.ravel()
+    # Clipping moves no count further than a row does, so the sensitivity stays what it was.
+    levels = [np.minimum(level, plan.rounds[0].largest) for level in histogram.levels(plan.tree)]
+    shares = [
+        law.draw(source, level.shape) for law, level in zip(plan.noise_laws(1), levels, strict=True)
+    ]
+    return np.concatenate(
+        [(level + share).ravel() for level, share in zip(levels, shares, strict=True)]
+    )
+
+
+def released(plan: EvaluationPlan, total: NDArray[np.int64], clients: int) -> NDArray[Any]:
+    """Counts of the bins from the sum: exact, or least-squares estimates from noisy levels."""
+    nodes = plan.rounds[0].nodes
+    ends = np.cumsum([plan.channels * count for count in nodes])
+    levels = [part.reshape(plan.channels, -1) for part in np.split(total, ends[:-1])]
+    laws = plan.noise_laws(shares=clients)
+    if not laws:
+        return levels[0]
+    return consistent(levels, plan.tree, [law.variance for law in laws])

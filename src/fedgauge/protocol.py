@@ -1,0 +1,143 @@
+"""A protocol of several rounds without I/O: machines that turn messages into messages."""
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, Self, TypeVar
+
+import msgspec
+
+from fedgauge.errors import ProtocolError
+from fedgauge.site.keys import SigningKey, verify
+
+VERSION: Final = 1
+COORDINATOR: Final = -1
+EVERYONE: Final = -2
+MOST_BYTES: Final = 1 << 28  # of one message: a masked input of 33 million 64-bit counts
+M = TypeVar("M", bound="Message")
+
+
+class ClientMachine(Protocol):
+    """One client's side: each request is answered once, and again with the same bytes."""
+
+    def receive(self, request: bytes) -> bytes:
+        """The reply to a request."""
+
+
+class ServerMachine(Protocol):
+    """The coordinator's side."""
+
+    def step(self, replies: Mapping[int, bytes]) -> Any:
+        """Requests by client, or the outcome once the last round is over."""
+
+
+class Message(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True
+):
+    """What one round says; unknown fields are refused."""
+
+    def to_bytes(self) -> bytes:
+        """The message as sent."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a message in exactly the form it is sent in."""
+        try:
+            message = msgspec.msgpack.decode(data, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError(f"this is not a message of kind {cls.__name__}.") from None
+        if message.to_bytes() != data:
+            raise ProtocolError(f"a message of kind {cls.__name__} is not in its one form.")
+        return message
+
+
+class Envelope(Message, frozen=True):
+    """A signed message: who says it, to whom, at which stage of which session.
+
+    `sender` and `recipient` are indices of members, :data:`COORDINATOR` or :data:`EVERYONE`.
+    """
+
+    version: int
+    session: bytes
+    stage: int
+    sender: int
+    recipient: int
+    body: bytes
+    signature: bytes
+
+    @classmethod
+    def sealed(
+        cls,
+        key: SigningKey,
+        *,
+        session: bytes,
+        stage: int,
+        sender: int,
+        recipient: int,
+        body: bytes,
+    ) -> Self:
+        """The body, signed together with its place."""
+        signature = key.sign(_signed(session, stage, sender, recipient, body))
+        return cls(
+            version=VERSION,
+            session=session,
+            stage=stage,
+            sender=sender,
+            recipient=recipient,
+            body=body,
+            signature=signature,
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read an envelope; its signature is not checked yet."""
+        if len(data) > MOST_BYTES:
+            raise ProtocolError(f"a message has at most {MOST_BYTES:,} bytes, got {len(data):,}.")
+        envelope = super().from_bytes(data)
+        if envelope.version != VERSION:
+            raise ProtocolError(
+                f"a message has version {envelope.version}; this fedgauge speaks {VERSION}. "
+                "Use the same version of fedgauge everywhere."
+            )
+        return envelope
+
+    def check(
+        self, public: bytes, *, session: bytes, stage: int, sender: int, recipients: set[int]
+    ) -> None:
+        """Refuse an envelope that is out of place or not signed by `public`."""
+        if self.session != session:
+            raise ProtocolError("a message belongs to another session or another plan.")
+        if self.stage != stage:
+            raise ProtocolError(f"a message of stage {self.stage} came where {stage} is due.")
+        if self.sender != sender or self.recipient not in recipients:
+            raise ProtocolError("a message is from or to somebody else.")
+        if not is_signed(public, self.signature, session, stage, sender, self.recipient, self.body):
+            raise ProtocolError("a message is not signed by the one who is said to send it.")
+
+
+def is_signed(
+    public: bytes,
+    signature: bytes,
+    session: bytes,
+    stage: int,
+    sender: int,
+    recipient: int,
+    body: bytes,
+) -> bool:
+    """Whether `public` signed this body at this place."""
+    return verify(public, _signed(session, stage, sender, recipient, body), signature)
+
+
+def _signed(session: bytes, stage: int, sender: int, recipient: int, body: bytes) -> bytes:
+    try:
+        place = struct.pack("<Bqqq", VERSION, stage, sender, recipient)
+    except struct.error:
+        raise ProtocolError("a message has numbers out of range.") from None
+    return b"fedgauge message\0" + hashlib.sha256(session).digest() + place + body
+
+
+def session_id(plan_digest: str, run: bytes, members: list[bytes], coordinator: bytes) -> bytes:
+    """What every signature, key and associated datum of one attempt is bound to."""
+    parts = (bytes.fromhex(plan_digest), run, coordinator, *members)
+    return hashlib.sha256(b"fedgauge session\0" + b"".join(parts)).digest()

@@ -1,0 +1,15 @@
+"""Secure summation: the server learns the sum over the clients that stay, and nothing else."""
+
+from fedgauge.secagg.client import Duties, SummationClient
+from fedgauge.secagg.messages import Invitation, Stage
+from fedgauge.secagg.server import Requests, Sum, SummationServer
+
+__all__ = [
+    "Duties",
+    "Invitation",
+    "Requests",
+    "Stage",
+    "Sum",
+    "SummationClient",
+    "SummationServer",
+]

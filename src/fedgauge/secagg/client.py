@@ -1,0 +1,388 @@
+"""One member's side of a secure summation: five requests, each answered once."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.errors import CohortTooSmall, ProtocolError
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, is_signed
+from fedgauge.secagg import crypto, shamir, words
+from fedgauge.secagg.graph import picks, survivors_needed
+from fedgauge.secagg.messages import (
+    SEED_BYTES,
+    Advertisement,
+    Agreement,
+    Box,
+    Inbox,
+    Invitation,
+    Masked,
+    Opened,
+    Opening,
+    Peer,
+    Quorum,
+    Roster,
+    Shares,
+    Stage,
+    Survivors,
+    agreement,
+    from_bitmap,
+)
+from fedgauge.site.keys import SigningKey
+
+
+class Duties(Protocol):
+    """What a summation asks of whoever takes part in it."""
+
+    def contribution(self) -> NDArray[np.int64]:
+        """The values to be added, noise included; asked for once."""
+
+    def agree(self, survivors: Sequence[bytes]) -> None:
+        """Told who is in the sum, before this member votes to open it; raises to refuse."""
+
+
+class _Keys(msgspec.Struct, frozen=True, array_like=True):
+    """What a peer advertised."""
+
+    mask: bytes
+    box: bytes
+
+
+class _State(msgspec.Struct):
+    """All that a member remembers between requests. Secret: it holds the keys."""
+
+    invitation: bytes
+    stage: int
+    answered: bytes
+    reply: bytes
+    mask_key: bytes = b""
+    box_key: bytes = b""
+    seed: bytes = b""
+    own_mask: bytes = b""
+    present: bytes = b""
+    sharers: bytes = b""
+    survivors: bytes = b""
+    peers: dict[int, _Keys] = {}
+    held: dict[int, tuple[bytes, bytes]] = {}
+
+
+class SummationClient:
+    """A member that has been invited.
+
+    A request is answered once; the same request again gets the same bytes, any other request
+    of that stage or an earlier one is refused. Errors are for the member's own operator: the
+    server is to see nothing but a member that fell silent.
+
+    Use :meth:`join`, or :meth:`from_bytes` to go on after :meth:`to_bytes`.
+    """
+
+    def __init__(
+        self, invitation: Invitation, key: SigningKey, duties: Duties, state: _State
+    ) -> None:
+        self._invitation = invitation
+        self._key = key
+        self._duties = duties
+        self._state = state
+        self._me = invitation.members.index(key.public)
+
+    @classmethod
+    def join(cls, invitation: Invitation, key: SigningKey, duties: Duties) -> "SummationClient":
+        """Accept an invitation with fresh keys; :attr:`reply` is the answer to it."""
+        if key.public not in invitation.members:
+            raise ProtocolError("this site is not among the invited.")
+        state = _State(
+            invitation=invitation.data,
+            stage=Stage.ADVERTISE,
+            answered=_digest(invitation.data),
+            reply=b"",
+            mask_key=os.urandom(crypto.KEY_BYTES),
+            box_key=os.urandom(crypto.KEY_BYTES),
+            seed=os.urandom(SEED_BYTES),
+        )
+        client = cls(invitation, key, duties, state)
+        advertisement = Advertisement(
+            mask_key=crypto.AgreementKey(state.mask_key).public,
+            box_key=crypto.AgreementKey(state.box_key).public,
+            seed=state.seed,
+        )
+        state.reply = client._sealed(Stage.ADVERTISE, EVERYONE, advertisement.to_bytes())
+        return client
+
+    @classmethod
+    def from_bytes(cls, data: bytes, key: SigningKey, duties: Duties) -> "SummationClient":
+        """Go on from a saved state."""
+        try:
+            state = msgspec.msgpack.decode(data, type=_State)
+        except msgspec.MsgspecError:
+            raise ProtocolError("a saved state cannot be read.") from None
+        return cls(Invitation(state.invitation), key, duties, state)
+
+    def to_bytes(self) -> bytes:
+        """The state to go on from. It holds private keys until the sum is opened."""
+        return msgspec.msgpack.encode(self._state)
+
+    @property
+    def stage(self) -> Stage:
+        """The last stage answered."""
+        return Stage(self._state.stage)
+
+    @property
+    def reply(self) -> bytes:
+        """The last reply."""
+        return self._state.reply
+
+    @property
+    def invitation(self) -> Invitation:
+        """What the client was invited to."""
+        return self._invitation
+
+    def receive(self, request: bytes) -> bytes:
+        """The reply to a request."""
+        digest = _digest(request)
+        if digest == self._state.answered:
+            return self._state.reply
+        envelope = Envelope.from_bytes(request)
+        if envelope.stage <= self._state.stage:
+            raise ProtocolError(
+                f"stage {envelope.stage} was answered already, to another request. "
+                "A new attempt needs a new invitation."
+            )
+        if self._state.stage == Stage.OPEN:
+            raise ProtocolError("the sum was opened already; there is nothing left to answer.")
+        due = Stage(self._state.stage + 1)
+        envelope.check(
+            self._invitation.coordinator,
+            session=self._invitation.session,
+            stage=due,
+            sender=COORDINATOR,
+            recipients={self._me},
+        )
+        # A request that is refused must leave no trace: work on a copy.
+        state = msgspec.structs.replace(
+            self._state, peers=dict(self._state.peers), held=dict(self._state.held)
+        )
+        recipient, body = self._answer(due, envelope.body, state)
+        state.stage, state.answered = due, digest
+        state.reply = self._sealed(due, recipient, body)
+        self._state = state
+        return state.reply
+
+    def _answer(self, stage: Stage, body: bytes, state: _State) -> tuple[int, bytes]:
+        match stage:
+            case Stage.SHARE:
+                return COORDINATOR, self._share(Roster.from_bytes(body), state).to_bytes()
+            case Stage.MASK:
+                return COORDINATOR, self._mask(Inbox.from_bytes(body), state).to_bytes()
+            case Stage.AGREE:
+                return EVERYONE, self._agree(Survivors.from_bytes(body), state).to_bytes()
+            case _:
+                return COORDINATOR, self._open(Quorum.from_bytes(body), state).to_bytes()
+
+    def _share(self, roster: Roster, state: _State) -> Shares:
+        present = self._members(roster.present)
+        self._require_me(present)
+        mine = self._picked(state) & present
+        self._require_holders(len(mine) + 1)
+        self._meet(roster.peers, mine, state)
+        state.present, state.own_mask = roster.present, os.urandom(crypto.KEY_BYTES)
+        points = [member + 1 for member in sorted(mine | {self._me})]
+        threshold = self._invitation.graph.threshold
+        masks = shamir.split(shamir.secret_to_int(state.own_mask), points, threshold)
+        keys = shamir.split(shamir.secret_to_int(state.mask_key), points, threshold)
+        box_key = crypto.AgreementKey(state.box_key)
+        boxes = []
+        for member in sorted(mine):
+            shares = [shamir.share_to_bytes(part[member + 1]) for part in (masks, keys)]
+            key, about = self._box(box_key, state.peers[member], self._me, member)
+            boxes.append(Box(member, crypto.seal(key, b"".join(shares), about)))
+        own = self._me + 1
+        state.held[self._me] = (
+            shamir.share_to_bytes(masks[own]),
+            shamir.share_to_bytes(keys[own]),
+        )
+        return Shares(
+            commitment=crypto.commitment(state.own_mask, self._invitation.session), boxes=boxes
+        )
+
+    def _mask(self, inbox: Inbox, state: _State) -> Masked:
+        sharers = self._members(inbox.sharers)
+        if not sharers <= self._members(state.present):
+            raise ProtocolError("members are said to have shared who were said to be absent.")
+        self._require_me(sharers)
+        mine = self._picked(state) & sharers
+        self._require_holders(len(mine) + 1)
+        theirs = {box.member for box in inbox.boxes}
+        if len(theirs) != len(inbox.boxes) or not theirs <= sharers - {self._me}:
+            raise ProtocolError("boxes of shares come twice or from members who did not share.")
+        if self._invitation.graph.is_complete and theirs != mine:
+            raise ProtocolError("boxes of shares are held back.")
+        self._meet(inbox.peers, theirs - set(state.peers), state)
+        box_key = crypto.AgreementKey(state.box_key)
+        for box in inbox.boxes:
+            key, about = self._box(box_key, state.peers[box.member], box.member, self._me)
+            plain = crypto.unseal(key, box.sealed, about)
+            if len(plain) != 2 * shamir.SHARE_BYTES:
+                raise ProtocolError("a box does not hold two shares.")
+            state.held[box.member] = (plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
+        state.sharers = inbox.sharers
+        return Masked(words=self._masked(mine | theirs, state).tobytes())
+
+    def _masked(self, neighbours: Iterable[int], state: _State) -> words.Words:
+        plan, session = self._invitation.plan, self._invitation.session
+        most, bits = plan.most_per_count, self._invitation.bits
+        values = self._duties.contribution()
+        if values.shape != (plan.numbers,):
+            raise ProtocolError(
+                f"the contribution has {values.size:,} numbers, the plan asks for {plan.numbers:,}."
+            )
+        total = words.encode(values, most, bits)
+        key = crypto.derive(state.own_mask, session=session, purpose=b"own mask")
+        total = total + crypto.mask(key, len(total), bits)
+        mask_key = crypto.AgreementKey(state.mask_key)
+        for member in neighbours:
+            apply_pair_mask(
+                total, mask_key, state.peers[member].mask, self._me, member, session, bits
+            )
+        return total
+
+    def _agree(self, request: Survivors, state: _State) -> Agreement:
+        survivors = self._members(request.survivors)
+        self._require_me(survivors)
+        if not survivors <= self._members(state.sharers):
+            raise ProtocolError("members are said to survive who were said not to have shared.")
+        needed = survivors_needed(self._invitation.graph, self._invitation.plan.cohort)
+        if len(survivors) < needed:
+            raise CohortTooSmall(
+                f"{len(survivors)} members are left and {needed} are needed; nothing is opened."
+            )
+        self._require_holders(len(self._picked(state) & survivors) + 1)
+        members = self._invitation.members
+        self._duties.agree([members[member] for member in sorted(survivors)])
+        state.survivors = request.survivors
+        return self._agreement(state)
+
+    def _open(self, quorum: Quorum, state: _State) -> Opening:
+        survivors = self._members(state.survivors)
+        self._check_votes(quorum, (self._picked(state) & survivors), state)
+        sharers = self._members(state.sharers)
+        masks = [Opened(m, s[0]) for m, s in sorted(state.held.items()) if m in survivors]
+        keys = [Opened(m, s[1]) for m, s in sorted(state.held.items()) if m in sharers - survivors]
+        # Nothing below is needed again: what was not told now can never be told.
+        state.mask_key = state.box_key = state.own_mask = b""
+        state.held.clear()
+        return Opening(masks=masks, keys=keys)
+
+    def _check_votes(self, quorum: Quorum, holders: frozenset[int], state: _State) -> None:
+        body = self._agreement(state).to_bytes()
+        session, members = self._invitation.session, self._invitation.members
+        needed = self._invitation.graph.threshold - 1  # the own vote is one
+        agreed: set[int] = set()
+        for vote in quorum.votes:
+            if len(agreed) >= needed:
+                break
+            if vote.member not in holders or vote.member in agreed:
+                raise ProtocolError("a vote comes twice or from a member that does not count.")
+            if not is_signed(
+                members[vote.member],
+                vote.signature,
+                session,
+                Stage.AGREE,
+                vote.member,
+                EVERYONE,
+                body,
+            ):
+                raise ProtocolError(
+                    "a holder did not vote for the same survivors: members were told different "
+                    "things, or its vote was altered."
+                )
+            agreed.add(vote.member)
+        if len(agreed) < needed:
+            raise CohortTooSmall(
+                f"{len(agreed) + 1} holders agree on the survivors and {needed + 1} are needed."
+            )
+
+    def _agreement(self, state: _State) -> Agreement:
+        session = self._invitation.session
+        return agreement(session, state.present, state.sharers, state.survivors)
+
+    def _meet(self, peers: Sequence[Peer], expected: Iterable[int], state: _State) -> None:
+        """Take the keys of exactly the expected members, each signed by its owner."""
+        session, members = self._invitation.session, self._invitation.members
+        if sorted(peer.member for peer in peers) != sorted(expected):
+            raise ProtocolError("keys of members are missing, come twice or were not asked for.")
+        for peer in peers:
+            if not is_signed(
+                members[peer.member],
+                peer.signature,
+                session,
+                Stage.ADVERTISE,
+                peer.member,
+                EVERYONE,
+                peer.body,
+            ):
+                raise ProtocolError("a member's keys are not signed by that member.")
+            keys = Advertisement.from_bytes(peer.body)
+            state.peers[peer.member] = _Keys(keys.mask_key, keys.box_key)
+
+    def _box(
+        self, mine: crypto.AgreementKey, peer: _Keys, sender: int, recipient: int
+    ) -> tuple[bytes, bytes]:
+        about = b"box " + crypto.pair(sender, recipient)
+        session = self._invitation.session
+        key = crypto.derive(mine.agree(peer.box), session=session, purpose=about)
+        return key, session + about
+
+    def _picked(self, state: _State) -> frozenset[int]:
+        return frozenset(picks(state.seed, self._me, self._invitation.graph).tolist())
+
+    def _members(self, bitmap: bytes) -> frozenset[int]:
+        return from_bitmap(bitmap, len(self._invitation.members))
+
+    def _require_holders(self, count: int) -> None:
+        threshold = self._invitation.graph.threshold
+        if count < threshold:
+            raise CohortTooSmall(
+                f"{count} holders of this site's shares are left and {threshold} are needed."
+            )
+
+    def _require_me(self, members: frozenset[int]) -> None:
+        if self._me not in members:
+            raise ProtocolError("this site is said to have dropped out, so it stops here.")
+
+    def _sealed(self, stage: Stage, recipient: int, body: bytes) -> bytes:
+        return Envelope.sealed(
+            self._key,
+            session=self._invitation.session,
+            stage=stage,
+            sender=self._me,
+            recipient=recipient,
+            body=body,
+        ).to_bytes()
+
+
+def apply_pair_mask(
+    total: words.Words,
+    mine: crypto.AgreementKey,
+    peer: bytes,
+    me: int,
+    other: int,
+    session: bytes,
+    bits: int,
+) -> None:
+    """Add the mask that two members share, with opposite signs at the two, in place."""
+    first, second = sorted((me, other))
+    purpose = b"mask " + crypto.pair(first, second)
+    key = crypto.derive(mine.agree(peer), session=session, purpose=purpose)
+    mask = crypto.mask(key, len(total), bits)
+    if me == first:
+        np.add(total, mask, out=total)
+    else:
+        np.subtract(total, mask, out=total)
+
+
+def _digest(request: bytes) -> bytes:
+    return hashlib.sha256(request).digest()

@@ -1,0 +1,87 @@
+"""The primitives of secure summation: key agreement, key derivation, masks, sealed boxes.
+
+All keys have 256 bits from end to end, and all come from the operating system or from a key
+agreement. Each is derived for one purpose, one pair and one session.
+"""
+
+import hashlib
+from typing import Final
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from fedgauge.errors import ProtocolError
+from fedgauge.secagg.words import Words, word_type
+
+KEY_BYTES: Final = 32
+_ONCE: Final = bytes(12)  # the nonce of a key that seals a single box
+
+
+class AgreementKey:
+    """An X25519 key pair."""
+
+    def __init__(self, private: bytes) -> None:
+        self._private = X25519PrivateKey.from_private_bytes(private)
+        self.public = self._private.public_key().public_bytes_raw()
+
+    def __repr__(self) -> str:
+        return f"<AgreementKey with public {self.public.hex()[:8]}>"
+
+    def agree(self, public: bytes) -> bytes:
+        """The secret shared with the holder of the other key."""
+        try:
+            return self._private.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError:
+            # Not 32 bytes, or a point of small order: the secret would be known to all.
+            raise ProtocolError(
+                "a public key is not one that a secret can be agreed with."
+            ) from None
+
+
+def derive(secret: bytes, *, session: bytes, purpose: bytes) -> bytes:
+    """A 256-bit key for one purpose in one session (HKDF-SHA256)."""
+    return hkdf(secret, salt=session, info=b"fedgauge " + purpose, length=KEY_BYTES)
+
+
+def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int) -> bytes:
+    """HKDF with SHA-256 (RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
+
+
+def pair(one: int, other: int) -> bytes:
+    """A name for an ordered pair of members."""
+    return b"%d %d" % (one, other)
+
+
+def mask(key: bytes, length: int, bits: int) -> Words:
+    """`length` uniform words: the keystream of AES-256-CTR from counter zero."""
+    stream = aes_ctr(key, bytes(16), bytes(length * bits // 8))
+    return np.frombuffer(stream, dtype=word_type(bits))
+
+
+def aes_ctr(key: bytes, counter: bytes, data: bytes) -> bytes:
+    """AES in counter mode."""
+    return Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor().update(data)
+
+
+def seal(key: bytes, plain: bytes, about: bytes) -> bytes:
+    """Encrypt under a key that is never used again; `about` is authenticated with it."""
+    return AESGCM(key).encrypt(_ONCE, plain, about)
+
+
+def unseal(key: bytes, box: bytes, about: bytes) -> bytes:
+    """The inverse of :func:`seal`."""
+    try:
+        return AESGCM(key).decrypt(_ONCE, box, about)
+    except (InvalidTag, ValueError):
+        raise ProtocolError("a box of shares was not made for this member by its sender.") from None
+
+
+def commitment(secret: bytes, session: bytes) -> bytes:
+    """A digest that binds its maker to a 256-bit secret without telling it."""
+    return hashlib.sha256(b"fedgauge commitment\0" + session + secret).digest()

@@ -1,0 +1,252 @@
+"""Who shares masks and secrets with whom, and the chance that this protects too little.
+
+Every member picks its own neighbours at random, so a server has no say in it (Bell et al.
+2020, section 4). A member and the neighbours it picks hold shares of its secrets; `threshold`
+of these holders can open one of them. Up to :data:`MOST_COMPLETE` members everybody picks
+everybody, and nothing below is left to chance.
+
+What can go wrong, with n members of whom C collude with the server, degree k, threshold t:
+
+*Isolation.* A set A of honest members is unmasked apart from the other honest ones. Each of
+its members needs t holders that are in A or collude: holders outside were dropped, or told
+another list of survivors and so did not vouch for this one. Of A and the rest of the honest
+members one has at most (n - C) / 2 members, so a bound over all sets of up to that size,
+sum over a of binom(n - C, a) P[1 + H(a - 1 + C) >= t]^a with H(g) the number of a member's k
+picks among g given ones, covers dropouts, votes and lists that the server chooses after it
+has seen the graph.
+
+*Both secrets.* More than 2 t - (k + 1) colluders among the holders of one member could open
+its own mask and its key.
+
+*Phantoms.* In a sparse graph a member checks the keys of its neighbours only. Members that
+the server invents as present would count as survivors without contributing noise. So a
+survivor set must be larger than the plan asks, by as many phantoms as could go unnoticed by
+all.
+"""
+
+import bisect
+import math
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.errors import PlanError
+from fedgauge.privacy import Cohort
+from fedgauge.secagg.crypto import aes_ctr, derive
+
+MOST_COMPLETE: Final = 200
+MOST_MEMBERS: Final = 100_000
+PRIVACY_BITS: Final = 40
+COMPLETION_BITS: Final = 20
+_ROOM: Final = 0.2  # share of dropouts that a sparse graph is made for, at least where m allows
+_EACH: Final = -(PRIVACY_BITS + 2.0)  # four failures of 2^-42 are one of 2^-40
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class Graph(NamedTuple):
+    """Size, degree and threshold of a graph of members."""
+
+    members: int
+    degree: int
+    threshold: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everybody picks everybody."""
+        return self.degree == self.members - 1
+
+
+class Strength(NamedTuple):
+    """What a graph promises.
+
+    `privacy` is the binary logarithm of a bound on the chance that anything but one sum can
+    be learned. `phantoms` is how many more survivors are needed than the plan asks.
+    `dropouts` is how many members may drop out, at random, for the sum to fail with a chance
+    of at most 2^-20.
+    """
+
+    privacy: float
+    phantoms: int
+    dropouts: int
+
+
+def choose_graph(members: int, cohort: Cohort) -> Graph:
+    """The smallest graph that keeps what a cohort asks for."""
+    check_members(members, cohort)
+    if members > MOST_COMPLETE:
+        found = _search(members, cohort)
+        if found is not None:
+            _require_reachable(found, cohort)
+            return found
+    return Graph(members, members - 1, (members + cohort.max_colluding) // 2 + 1)
+
+
+def check_members(members: int, cohort: Cohort) -> None:
+    """Refuse numbers of members that no graph fits."""
+    if members > MOST_MEMBERS:
+        raise PlanError(f"at most {MOST_MEMBERS:,} members can take part, got {members:,}.")
+    if members < cohort.min_survivors:
+        raise PlanError(
+            f"the plan needs {cohort.min_survivors} survivors and there are {members} members. "
+            "Invite more, or lower min_survivors."
+        )
+    if members + cohort.max_colluding >= 2 * members:
+        raise PlanError("all members may collude, so nothing can be protected.")
+
+
+def _require_reachable(graph: Graph, cohort: Cohort) -> None:
+    if survivors_needed(graph, cohort) > graph.members:
+        most = graph.members - strength(graph, cohort).phantoms
+        raise PlanError(
+            f"above {MOST_COMPLETE} members each checks its neighbours only, so not all of "
+            f"{graph.members:,} can be required. Lower min_survivors to {most:,} or less."
+        )
+
+
+@lru_cache(maxsize=256)
+def strength(graph: Graph, cohort: Cohort) -> Strength:
+    """What a graph promises to a cohort, computed."""
+    n, k, t = graph
+    if not (0 < k < n and 1 <= t <= k + 1):
+        return Strength(0.0, n, 0)
+    colluding = min(cohort.max_colluding, n)
+    phantoms, unnoticed = _phantoms(n, k, cohort)
+    failures = (_isolation(n, k, t, colluding), _both_secrets(n, k, t, colluding), unnoticed)
+    privacy = float(np.logaddexp2.reduce(failures))
+    most = max(0, n - max(cohort.min_survivors + phantoms, t))
+    # The chance to fail grows with the dropouts: find the last number that is still fine.
+    dropouts = bisect.bisect_left(
+        range(1, most + 1), True, key=lambda d: _completion(n, k, t, d) > -COMPLETION_BITS
+    )
+    return Strength(min(privacy, 0.0), phantoms, dropouts)
+
+
+def survivors_needed(graph: Graph, cohort: Cohort) -> int:
+    """Fewest survivors that may be named: the plan's, phantoms allowed for, or the threshold."""
+    return max(cohort.min_survivors + strength(graph, cohort).phantoms, graph.threshold)
+
+
+def is_safe(graph: Graph, cohort: Cohort) -> bool:
+    """Whether a graph that somebody proposes keeps the promise of privacy."""
+    if graph.members <= MOST_COMPLETE and not graph.is_complete:
+        return False
+    return strength(graph, cohort).privacy <= -PRIVACY_BITS
+
+
+def picks(seed: bytes, me: int, graph: Graph) -> Indices:
+    """The neighbours that member `me` picks with its seed: a uniform set, in order."""
+    n = graph.members
+    if graph.is_complete:
+        return np.delete(np.arange(n), me)
+    key = derive(seed, session=b"", purpose=b"picks")
+    # The k members with the smallest of n uniform words are a uniform set of k.
+    words = np.frombuffer(aes_ctr(key, bytes(16), bytes(8 * n)), dtype="<u8").copy()
+    words[me] = np.iinfo(np.uint64).max
+    return np.sort(np.argpartition(words, graph.degree)[: graph.degree])
+
+
+def _search(members: int, cohort: Cohort) -> Graph | None:
+    n, colluding = members, cohort.max_colluding
+    # Below this many survivors thresholds above half of the holders are out of reach.
+    survivors = max(cohort.min_survivors, math.ceil((n + colluding) / 2 + _ROOM * n))
+    dropped = max(0, n - survivors)
+    for k in range(8, n - 1, 2):
+        lowest = _lowest_threshold(n, k, colluding)
+        if lowest is None or _completion(n, k, lowest, dropped) > -COMPLETION_BITS:
+            continue
+        for t in range(lowest, k + 2):
+            if _completion(n, k, t, dropped) > -COMPLETION_BITS:
+                break
+            if _isolation(n, k, t, colluding) <= _EACH:
+                return Graph(n, k, t)
+    return None
+
+
+def _lowest_threshold(n: int, k: int, colluding: int) -> int | None:
+    tails = math.log2(n) + _tail(np.array([colluding]), n - 1, k)[0]
+    fits = np.flatnonzero(tails <= _EACH)  # numbers of colluding holders that never happen
+    return (int(fits[0]) + k + 2) // 2 if len(fits) else None
+
+
+def _isolation(n: int, k: int, t: int, colluding: int) -> float:
+    sizes = np.arange(1, (n - colluding) // 2 + 1)
+    if not len(sizes):
+        return -math.inf
+    each = _tail(sizes - 1 + colluding, n - 1, k)[:, t - 1]
+    with np.errstate(invalid="ignore"):
+        terms = _log_choose(n - colluding, sizes) + sizes * each
+    return float(np.logaddexp2.reduce(terms))
+
+
+def _both_secrets(n: int, k: int, t: int, colluding: int) -> float:
+    least = 2 * t - (k + 1)
+    if least <= 0:
+        return 0.0
+    if least > k:
+        return -math.inf
+    return float(math.log2(n) + _tail(np.array([colluding]), n - 1, k)[0, least])
+
+
+def _completion(n: int, k: int, t: int, dropped: int) -> float:
+    """All survivors keep t holders, themselves included; the dropped ones keep t others."""
+    tails = _tail(np.array([dropped, max(dropped - 1, 0)]), n - 1, k)
+    tails = np.column_stack([tails, np.full((2, 2), -np.inf)])  # more than k cannot drop
+    failures = [tails[0, k - t + 2], tails[1, k - t + 1] if dropped else -math.inf]
+    return float(math.log2(n) + np.logaddexp2.reduce(failures))
+
+
+def _phantoms(n: int, k: int, cohort: Cohort) -> tuple[int, float]:
+    """How many phantoms may go unnoticed, and the chance that more do.
+
+    f phantoms go unnoticed when no honest survivor picked one of them. Let s = m + allowed be
+    the survivors named; more phantoms than allowed leave x >= s - f - C honest survivors. If
+    these are at most half of the honest members, it is a case of isolation. Otherwise the
+    chance is at most binom(n - C, f) binom(n - C - f, x) P[k picks miss f]^x.
+    """
+    m, colluding = cohort.min_survivors, min(cohort.max_colluding, n)
+    honest = n - colluding
+    for allowed in range(n):
+        f = np.arange(allowed + 1, honest + 1)
+        x = np.maximum(m + allowed - f - colluding, honest // 2 + 1)
+        possible = f + x <= honest
+        f, x = f[possible], x[possible]
+        if not len(f):
+            return allowed, -math.inf
+        missed = _log_choose(n - 1 - f, k) - _log_choose(n - 1, k)
+        with np.errstate(invalid="ignore"):
+            terms = _log_choose(honest, f) + _log_choose(honest - f, x) + x * missed
+        chance = float(np.logaddexp2.reduce(terms))
+        if chance <= _EACH:
+            return allowed, chance
+    return n, 0.0
+
+
+def _tail(marked: Indices, n: int, k: int) -> Floats:
+    """log2 P[H >= j] for j = 0..k, H the marked ones among k of n; a row for each of `marked`."""
+    g, j = marked[:, None], np.arange(k + 1)[None, :]
+    mass = _log_choose(g, j) + _log_choose(n - g, k - j) - _log_choose(n, k)
+    tail = np.logaddexp2.accumulate(mass[:, ::-1], axis=1)[:, ::-1]
+    # Rounding must not turn a certain event into one that is only nearly so.
+    return np.minimum(np.where(j <= np.maximum(0, k - (n - g)), 0.0, tail), 0.0)
+
+
+def _log_choose(n: int | Indices, k: int | Indices) -> Floats:
+    """log2 of a binomial coefficient; minus infinity where it is zero."""
+    n, k = np.broadcast_arrays(np.asarray(n), np.asarray(k))
+    fits = (k >= 0) & (k <= n)
+    n, k = np.where(fits, n, 0), np.where(fits, k, 0)
+    table = _log_factorials(int(n.max(initial=0)))
+    return np.where(fits, table[n] - table[k] - table[n - k], -np.inf)
+
+
+def _log_factorials(most: int) -> Floats:
+    return _factorial_table(1 << max(10, most.bit_length()))
+
+
+@lru_cache(maxsize=16)
+def _factorial_table(size: int) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(np.log2(np.arange(1, size + 1)))])

@@ -1,0 +1,258 @@
+"""What is said in each round of a secure summation.
+
+======  ===================  ====================  =====================================
+stage   request              reply                 what the client then knows or did
+======  ===================  ====================  =====================================
+1       `Invitation`         `Advertisement`       the plan, and all who may take part
+2       `Roster`             `Shares`              who is there, and its neighbours' keys
+3       `Inbox`              `Masked`              the shares it holds for others
+4       `Survivors`          `Agreement`           whose inputs are in the sum
+5       `Quorum`             `Opening`             that others were told the same
+======  ===================  ====================  =====================================
+
+Members are named by their index in the invitation, sets of members by bitmaps.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fedgauge.errors import ProtocolError
+from fedgauge.plan import EvaluationPlan
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message, session_id
+from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey
+from fedgauge.secagg.graph import MOST_MEMBERS, Graph, check_members, is_safe
+from fedgauge.secagg.words import word_bits
+from fedgauge.site.keys import SigningKey
+
+RUN_BYTES: Final = 32
+SEED_BYTES: Final = 16
+
+
+class Stage(IntEnum):
+    """The rounds."""
+
+    ADVERTISE = 1
+    SHARE = 2
+    MASK = 3
+    AGREE = 4
+    OPEN = 5
+
+
+class Terms(Message, frozen=True):
+    """What an invitation invites to."""
+
+    plan: bytes
+    run: bytes
+    members: list[bytes]
+    coordinator: bytes
+    degree: int
+    threshold: int
+
+
+class Invitation:
+    """An invitation whose form and signature are checked.
+
+    Who the coordinator is must be judged before :attr:`plan` is read: only a plan from a
+    coordinator one trusts is worth the work of reading it.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        envelope = Envelope.from_bytes(data)
+        terms = Terms.from_bytes(envelope.body)
+        members = terms.members
+        if any(len(key) != KEY_BYTES for key in (*members, terms.coordinator, terms.run)):
+            raise ProtocolError("an invitation holds keys of a wrong length.")
+        if members != sorted(set(members)) or len(members) > MOST_MEMBERS:
+            raise ProtocolError("the members of an invitation must be sorted and distinct.")
+        self.data = data
+        self.members = members
+        self.coordinator = terms.coordinator
+        self.graph = Graph(len(members), terms.degree, terms.threshold)
+        self.session = _session(terms)
+        self._terms = terms
+        envelope.check(
+            terms.coordinator,
+            session=self.session,
+            stage=Stage.ADVERTISE,
+            sender=COORDINATOR,
+            recipients={EVERYONE},
+        )
+
+    @cached_property
+    def plan(self) -> EvaluationPlan:
+        """The plan; refused when the graph does not protect its cohort."""
+        plan = EvaluationPlan.from_bytes(self._terms.plan)
+        check_members(len(self.members), plan.cohort)
+        if not is_safe(self.graph, plan.cohort):
+            raise ProtocolError(
+                "the invitation proposes neighbours too few, or a threshold too low, to protect "
+                "the cohort of its plan."
+            )
+        return plan
+
+    @property
+    def bits(self) -> int:
+        """Width of the words that are summed."""
+        return word_bits(len(self.members), self.plan.most_per_count)
+
+    @classmethod
+    def made(
+        cls,
+        plan: EvaluationPlan,
+        members: Iterable[bytes],
+        key: SigningKey,
+        run: bytes,
+        graph: Graph,
+    ) -> "Invitation":
+        """A new invitation, signed by the coordinator."""
+        terms = Terms(
+            plan=plan.to_bytes(),
+            run=run,
+            members=sorted(set(members)),
+            coordinator=key.public,
+            degree=graph.degree,
+            threshold=graph.threshold,
+        )
+        envelope = Envelope.sealed(
+            key,
+            session=_session(terms),
+            stage=Stage.ADVERTISE,
+            sender=COORDINATOR,
+            recipient=EVERYONE,
+            body=terms.to_bytes(),
+        )
+        return cls(envelope.to_bytes())
+
+
+def _session(terms: Terms) -> bytes:
+    # The digest of a plan is that of the bytes it is distributed in.
+    digest = hashlib.sha256(terms.plan).hexdigest()
+    return session_id(digest, terms.run, terms.members, terms.coordinator)
+
+
+class Advertisement(Message, frozen=True):
+    """Fresh keys of one member, and the seed of its picks."""
+
+    mask_key: bytes
+    box_key: bytes
+    seed: bytes
+
+    def check(self) -> None:
+        """Refuse keys that nobody can agree on a secret with."""
+        if len(self.seed) != SEED_BYTES:
+            raise ProtocolError("a seed has the wrong length.")
+        for key in (self.mask_key, self.box_key):
+            AgreementKey(bytes(KEY_BYTES)).agree(key)
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An advertisement as forwarded: the envelope can be rebuilt from it."""
+
+    member: int
+    body: bytes
+    signature: bytes
+
+
+class Roster(Message, frozen=True):
+    """Who is there; advertisements of the member's picks."""
+
+    present: bytes
+    peers: list[Peer]
+
+
+class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Two sealed shares, on their way from or to a member."""
+
+    member: int
+    sealed: bytes
+
+
+class Shares(Message, frozen=True):
+    """Sealed shares for every holder, and a commitment to the own mask."""
+
+    commitment: bytes
+    boxes: list[Box]
+
+
+class Inbox(Message, frozen=True):
+    """Who shared; shares from those who picked the member, and their advertisements."""
+
+    sharers: bytes
+    peers: list[Peer]
+    boxes: list[Box]
+
+
+class Masked(Message, frozen=True):
+    """The contribution under all masks."""
+
+    words: bytes
+
+
+class Survivors(Message, frozen=True):
+    """Whose masked inputs are in the sum."""
+
+    survivors: bytes
+
+
+class Agreement(Message, frozen=True):
+    """What one member was told, signed for the others to compare."""
+
+    told: bytes
+
+
+class Vote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A holder's signature under the same agreement."""
+
+    member: int
+    signature: bytes
+
+
+class Quorum(Message, frozen=True):
+    """Signatures of the member's holders."""
+
+    votes: list[Vote]
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One share: of a survivor's own mask, or of a dropped member's key. Never both."""
+
+    member: int
+    share: bytes
+
+
+class Opening(Message, frozen=True):
+    """The shares that take the masks off the sum."""
+
+    masks: list[Opened]
+    keys: list[Opened]
+
+
+def agreement(session: bytes, present: bytes, sharers: bytes, survivors: bytes) -> Agreement:
+    """What members agree on: everything they were told about who takes part."""
+    told = hashlib.sha256(b"fedgauge agreement\0" + session)
+    for members in (present, sharers, survivors):
+        told.update(hashlib.sha256(members).digest())
+    return Agreement(told=told.digest())
+
+
+def to_bitmap(members: Iterable[int], count: int) -> bytes:
+    """A set of members as sent."""
+    bits = np.zeros(count, dtype=np.uint8)
+    bits[np.fromiter(members, dtype=np.int64)] = 1
+    return np.packbits(bits).tobytes()
+
+
+def from_bitmap(data: bytes, count: int) -> frozenset[int]:
+    """The set behind a bitmap."""
+    if len(data) != (count + 7) // 8:
+        raise ProtocolError("a set of members has the wrong length.")
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
+    if bits[count:].any():
+        raise ProtocolError("a set of members names some that do not exist.")
+    return frozenset(np.flatnonzero(bits[:count]).tolist())

@@ -1,0 +1,237 @@
+"""A client's own trust anchor: says yes or no to a plan before any data is read."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Self
+
+from fedgauge.errors import PlanError, PlanRefused, SiteError, located
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy import DistributedDP, SecureAggregation
+from fedgauge.site.entries import Account, Cost
+from fedgauge.site.keys import SigningKey, key_to_text
+from fedgauge.site.ledger import Ledger
+from fedgauge.site.policy import (
+    LEAST_COHORT,
+    Party,
+    Policy,
+    SiteFile,
+    by_key,
+    read_site_file,
+    tag_of,
+)
+
+_NO_UNIT: Final = "-"  # an exact sum protects no unit
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A client's key, whom it trusts, its limits and its ledger.
+
+    Read with :meth:`from_toml`, first made with :func:`create_site`. The server writes plans,
+    so a plan cannot vouch for itself: what a site takes part in is decided here.
+
+    Parameters
+    ----------
+    name
+        The site's own name.
+    dataset
+        Name of the data that the ledger's accounts are about.
+    key
+        What the site signs with.
+    policy
+        What it allows.
+    peers
+        Names of the approved sites by public key, this one included.
+    coordinators
+        Names of those who may start an evaluation, by public key.
+    path
+        The site file.
+    key_path, ledger_path
+        The files it names.
+    """
+
+    name: str
+    dataset: str
+    key: SigningKey
+    policy: Policy
+    peers: Mapping[bytes, str] = field(repr=False)
+    coordinators: Mapping[bytes, str] = field(repr=False)
+    path: Path
+    key_path: Path = field(repr=False)
+    ledger_path: Path = field(repr=False)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Read a site file and the key it names."""
+        path = Path(path).absolute()
+        return cls.from_text(read_site_file(path), path)
+
+    @classmethod
+    def from_text(cls, text: str, path: Path) -> Self:
+        """The site whose file, at an absolute path, holds this text."""
+        with located(f"site file {path}"):
+            file = SiteFile.from_text(text)
+            key_path = path.parent / file.key
+            key = SigningKey.load(key_path)
+            itself = Party(file.name, key_to_text(key.public))
+            peers = by_key("peers", (itself, *(peer for peer in file.peers if peer != itself)))
+            coordinators = by_key("coordinators", file.coordinators)
+        return cls(
+            name=file.name,
+            dataset=file.dataset,
+            key=key,
+            policy=file.policy,
+            peers=MappingProxyType(peers),
+            coordinators=MappingProxyType(coordinators),
+            path=path,
+            key_path=key_path,
+            ledger_path=path.parent / file.ledger,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where the site file is."""
+        return self.path.parent
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The privacy ledger; its head is beside the key."""
+        head = self.key_path.with_name(f"{self.key_path.name}.head")
+        return Ledger(self.ledger_path, head=head)
+
+    def judge(self, plan: EvaluationPlan, *, members: Sequence[bytes], coordinator: bytes) -> None:
+        """Refuse a plan outside the site file; reads no data.
+
+        Parameters
+        ----------
+        plan
+            What is to be measured.
+        members
+            Public keys of all sites invited.
+        coordinator
+            Public key of who started the evaluation.
+
+        Raises
+        ------
+        PlanRefused
+            With the reason, for the operator of this site alone.
+        """
+        if coordinator not in self.coordinators:
+            raise PlanRefused(
+                f"coordinator {_key_text(coordinator)} is not approved here. If it should be, add "
+                f"it to {self.path.name} as one of the coordinators."
+            )
+        self._judge_members(members)
+        self._judge_cohort(plan, len(members))
+        self._judge_privacy(plan)
+        if plan.axis.bins > self.policy.max_bins:
+            raise PlanRefused(
+                f"the plan's axis has {plan.axis.bins} bins, this site allows "
+                f"{self.policy.max_bins} (max_bins)."
+            )
+        _judge_promise(plan)
+
+    def _judge_members(self, members: Sequence[bytes]) -> None:
+        if len(set(members)) != len(members):
+            raise PlanRefused("the plan names a site twice, which makes the cohort look larger.")
+        strangers = [member for member in members if member not in self.peers]
+        if strangers:
+            raise PlanRefused(
+                f"{len(strangers)} of {len(members)} sites are not approved here, first "
+                f"{_key_text(strangers[0])}: made-up sites would leave the real ones uncovered. "
+                f"If they should take part, add them to {self.path.name} as peers."
+            )
+        if self.key.public not in members:
+            raise PlanRefused("this site is not among those invited.")
+
+    def _judge_cohort(self, plan: EvaluationPlan, invited: int) -> None:
+        cohort = plan.cohort
+        least = max(self.policy.min_cohort, LEAST_COHORT)
+        if cohort.min_survivors < least:
+            raise PlanRefused(
+                f"the plan releases a sum over {cohort.min_survivors} sites, this site wants at "
+                f"least {least} (min_cohort)."
+            )
+        if invited < cohort.min_survivors:
+            raise PlanRefused(
+                f"the plan needs {cohort.min_survivors} sites but {invited} are invited."
+            )
+        if cohort.max_colluding < 1:
+            raise PlanRefused(
+                "the plan trusts all sites not to subtract their own part from the result. "
+                "It needs max_colluding of at least 1."
+            )
+        # Colluders subtract their parts from an exact sum: one honest site alone would be bare.
+        exact = isinstance(plan.privacy, SecureAggregation)
+        if exact and cohort.min_survivors - cohort.max_colluding < 2:
+            raise PlanRefused(
+                f"when {cohort.max_colluding} of {cohort.min_survivors} sites collude, an exact "
+                "sum shows them the counts of the last one. Raise min_survivors."
+            )
+
+    def _judge_privacy(self, plan: EvaluationPlan) -> None:
+        spec, policy = plan.privacy, self.policy
+        if tag_of(spec) not in policy.models:
+            allowed = ", ".join(policy.models) or "none"
+            raise PlanRefused(
+                f"the privacy model {tag_of(spec)} is not among those allowed here: {allowed} "
+                "(models)."
+            )
+        if not isinstance(spec, DistributedDP):
+            return
+        if spec.epsilon > policy.max_epsilon:
+            raise PlanRefused(
+                f"the plan costs epsilon {spec.epsilon!r}, this site allows "
+                f"{policy.max_epsilon!r} (max_epsilon)."
+            )
+        if spec.delta is not None and spec.delta > policy.max_delta:
+            raise PlanRefused(
+                f"the plan costs delta {spec.delta!r}, this site allows "
+                f"{policy.max_delta!r} (max_delta)."
+            )
+
+    def account(self, plan: EvaluationPlan) -> Account:
+        """The account that a plan is charged to."""
+        spec = plan.privacy
+        if isinstance(spec, SecureAggregation):
+            return Account(self.dataset, _NO_UNIT, _NO_UNIT)
+        stated = plan.statement("enforced")
+        return Account(self.dataset, stated.unit or _NO_UNIT, stated.neighbours or _NO_UNIT)
+
+    def cost(self, plan: EvaluationPlan) -> Cost:
+        """What a plan is charged: its epsilon and delta, rounding of the noise included."""
+        stated = plan.statement("enforced")
+        if stated.epsilon is None or stated.delta is None:
+            return Cost(math.inf, 0.0)
+        return Cost(stated.epsilon, stated.delta)
+
+    def reserve(self, session: bytes, plan: EvaluationPlan) -> None:
+        """Set the plan's cost aside in the ledger, under this site's policy."""
+        self.ledger.reserve(
+            session,
+            self.account(plan),
+            self.cost(plan),
+            default_limit=self.policy.default_limit,
+            mix_exact=self.policy.mix_exact,
+        )
+
+
+def _judge_promise(plan: EvaluationPlan) -> None:
+    try:
+        plan.check_promise()
+        plan.statement("enforced")  # fails where noise as wide as the plan's cannot be drawn
+    except PlanError as error:
+        raise PlanRefused(str(error)) from None
+    except (ArithmeticError, ValueError):
+        raise PlanRefused("the plan's noise is beyond what can be accounted for.") from None
+
+
+def _key_text(public: bytes) -> str:
+    try:
+        return key_to_text(public)
+    except SiteError:
+        return "with a malformed key"

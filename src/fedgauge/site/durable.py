@@ -1,0 +1,49 @@
+"""Files that survive a crash: written once and for good, or replaced as a whole."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Make a file that only its owner can read; FileExistsError when there is one."""
+    # The mode is set when the file is made, so that it is never open to others, not even empty.
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+    except BaseException:
+        path.unlink()
+        raise
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file so that a crash leaves the old one or the new one, on disk too."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.chmod(temporary, mode)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was created, renamed or deleted in a folder last."""
+    if os.name != "posix":  # elsewhere folders cannot be opened, nor need they be
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,151 @@
+"""What a ledger holds, as plain data, and the one way each entry is written."""
+
+import math
+from datetime import UTC, datetime
+from fractions import Fraction
+from numbers import Real
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from fedgauge.errors import LedgerError, SiteError
+from fedgauge.site.keys import key_from_text, key_to_text
+
+Kind = Literal["reserve", "commit", "release", "survivors", "limit"]
+
+
+class Account(msgspec.Struct, frozen=True, order=True):
+    """Whose privacy a budget is for: a dataset, the unit protected, and its neighbours."""
+
+    dataset: str
+    unit: str
+    neighbours: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset} ({self.unit}, {self.neighbours})"
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """A price, or a limit, in privacy.
+
+    `epsilon` is infinite for an exact sum, which promises no differential privacy. Costs are
+    added and compared as the decimals they print as: ten times 0.1 is 1.
+
+    Examples
+    --------
+    >>> sum(Cost(0.1, 0.0).exact_epsilon for _ in range(10)) == Cost(1.0, 0.0).exact_epsilon
+    True
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise LedgerError(f"{name} must be a number, got {type(value).__name__}.")
+            try:
+                msgspec.structs.force_setattr(self, name, float(value))
+            except OverflowError:
+                raise LedgerError(f"{name} is too large for a number.") from None
+        if not self.epsilon >= 0:
+            raise LedgerError(f"epsilon must be 0 or more, got {self.epsilon!r}.")
+        if not 0 <= self.delta <= 1:
+            raise LedgerError(f"delta must be between 0 and 1, got {self.delta!r}.")
+
+    def __str__(self) -> str:
+        return f"epsilon {self.epsilon:.12g}, delta {self.delta:.12g}"
+
+    @property
+    def is_exact_sum(self) -> bool:
+        """Whether this is the cost of a release without noise."""
+        return math.isinf(self.epsilon)
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """Epsilon as the decimal it prints as; not for exact sums."""
+        return Fraction(repr(self.epsilon))
+
+    @property
+    def exact_delta(self) -> Fraction:
+        """Delta as the decimal it prints as."""
+        return Fraction(repr(self.delta))
+
+
+class Balance(NamedTuple):
+    """How an account stands; `limit` is None where neither a limit nor a default is known."""
+
+    account: Account
+    limit: Cost | None
+    spent: Cost
+    reserved: Cost
+
+
+class Entry(NamedTuple):
+    """One entry of a ledger; what does not belong to its kind is None."""
+
+    number: int
+    time: datetime
+    kind: Kind
+    session: bytes | None = None
+    account: Account | None = None
+    cost: Cost | None = None
+    survivors: frozenset[bytes] | None = None
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An entry as written. JSON has no infinity, hence the word."""
+
+    time: str
+    kind: Kind
+    session: str | None = None
+    account: Account | None = None
+    epsilon: float | Literal["inf"] | None = None
+    delta: float | None = None
+    survivors: tuple[str, ...] | None = None
+
+
+def encode(
+    kind: Kind,
+    *,
+    session: bytes | None = None,
+    account: Account | None = None,
+    cost: Cost | None = None,
+    survivors: frozenset[bytes] | None = None,
+) -> str:
+    """The line of a new entry, dated now."""
+    line = _Line(
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=kind,
+        session=None if session is None else session.hex(),
+        account=account,
+        epsilon=None if cost is None else "inf" if cost.is_exact_sum else cost.epsilon,
+        delta=None if cost is None else cost.delta,
+        survivors=None if survivors is None else tuple(map(key_to_text, sorted(survivors))),
+    )
+    return msgspec.json.encode(line).decode()
+
+
+def decode(number: int, text: str) -> Entry:
+    """The entry that a line holds."""
+    try:
+        line = msgspec.json.decode(text, type=_Line)
+        cost = None
+        if line.epsilon is not None and line.delta is not None:
+            cost = Cost(math.inf if line.epsilon == "inf" else line.epsilon, line.delta)
+        survivors = line.survivors
+        return Entry(
+            number=number,
+            time=datetime.fromisoformat(line.time),
+            kind=line.kind,
+            session=None if line.session is None else bytes.fromhex(line.session),
+            account=line.account,
+            cost=cost,
+            survivors=None if survivors is None else frozenset(map(key_from_text, survivors)),
+        )
+    except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
+        raise LedgerError(
+            f"entry {number} of the ledger cannot be read: a later version of fedgauge wrote "
+            "it, or it was altered. Use the latest version."
+        ) from None

@@ -1,0 +1,344 @@
+"""The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Self
+
+from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
+from fedgauge.site.chain import Chain, Pages
+from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
+
+Status = Literal["reserved", "committed", "released"]
+
+_ID_BYTES: Final = 32
+_TIMEOUT: Final = 60.0
+
+
+class Spend(NamedTuple):
+    """One session's cost and what became of it."""
+
+    account: Account
+    cost: Cost
+    status: Status = "reserved"
+    survivors: frozenset[bytes] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither committed nor released."""
+        return self.status == "reserved"
+
+
+class Books(NamedTuple):
+    """What the entries of a ledger come to."""
+
+    spends: dict[bytes, Spend]
+    limits: dict[Account, Cost]
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Self:
+        """Go through all entries in order."""
+        books = cls({}, {})
+        for entry in entries:
+            books._add(entry)
+        return books
+
+    def _add(self, entry: Entry) -> None:
+        spend = self.spends.get(entry.session or b"")
+        match entry:
+            case Entry(kind="limit", account=Account() as account, cost=Cost() as cost):
+                self.limits[account] = cost
+            case Entry(kind="reserve", account=Account() as account, cost=Cost() as cost) if (
+                entry.session and not spend
+            ):
+                self.spends[entry.session] = Spend(account, cost)
+            case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
+                self.spends[session] = spend._replace(status="committed")
+            case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
+                self.spends[session] = spend._replace(status="released")
+            case Entry(kind="survivors", session=bytes() as session) if spend:
+                self.spends[session] = spend._replace(survivors=entry.survivors)
+            case _:
+                raise LedgerError(f"entry {entry.number} of the ledger does not fit the others.")
+
+    def held(self, account: Account, *statuses: Status) -> list[Cost]:
+        """Costs on an account, of sessions in some states."""
+        return [
+            spend.cost
+            for spend in self.spends.values()
+            if spend.account == account and spend.status in statuses
+        ]
+
+    def kinds_of_release(self, dataset: str) -> set[bool]:
+        """Whether exact sums, and whether noisy ones, left a dataset or are under way."""
+        return {
+            spend.cost.is_exact_sum
+            for spend in self.spends.values()
+            if spend.account.dataset == dataset and spend.status != "released"
+        }
+
+
+class Ledger:
+    """What a site's data may cost in privacy, has cost, and is about to.
+
+    A session is reserved before the site takes part, committed when its contribution is
+    stored to be sent, and released only if it never left. Costs on one account (dataset,
+    unit, neighbours) add up: basic composition, which holds for plans chosen one after
+    another, each knowing the results before. Every call checks the whole ledger, and what a
+    call returns from has reached the disk.
+
+    Parameters
+    ----------
+    path
+        The SQLite file, on a local disk. Made when missing.
+    head
+        A small file, kept beside the site's key, that names the last entry: with it, an old
+        copy of the ledger is noticed.
+    timeout
+        Seconds to wait for another process that uses the ledger.
+    """
+
+    def __init__(self, path: str | Path, *, head: str | Path, timeout: float = _TIMEOUT) -> None:
+        self._path = Path(path)
+        self._chain = Chain(self._path, Path(head), timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self._path)!r})"
+
+    def reserve(
+        self,
+        session: bytes,
+        account: Account,
+        cost: Cost,
+        *,
+        default_limit: Cost,
+        mix_exact: bool = False,
+    ) -> None:
+        """Set a cost aside for a session, or refuse it.
+
+        Reserving again what is still reserved changes nothing, so that a session can be taken
+        up after a crash.
+
+        Parameters
+        ----------
+        session
+            The session's id, 32 bytes.
+        account
+            Whose privacy is spent.
+        cost
+            What the session costs. An exact sum (infinite epsilon) meets no limit, but does
+            not go together with differential privacy on the same dataset.
+        default_limit
+            The limit of an account that has none of its own.
+        mix_exact
+            Allow exact sums and differential privacy on one dataset.
+        """
+        _check_session(session)
+        _check_limit(default_limit)
+        with self._open() as (pages, books):
+            spend = books.spends.get(session)
+            if spend is not None:
+                if spend[:3] != (account, cost, "reserved"):
+                    raise LedgerError(
+                        f"session {_short(session)} is in the ledger already, as {spend.status}. "
+                        "A new attempt needs a new session."
+                    )
+                return
+            if not mix_exact:
+                _check_mix(books, account, cost)
+            if not cost.is_exact_sum:
+                _check_budget(books, account, cost, books.limits.get(account, default_limit))
+            pages.append(encode("reserve", session=session, account=account, cost=cost))
+
+    def commit(self, session: bytes) -> None:
+        """Spend what a session reserved, before its contribution leaves; again: no change."""
+        with self._open() as (pages, books):
+            spend = _known(books, session)
+            if spend.status == "released":
+                raise LedgerError(
+                    f"session {_short(session)} was released: its budget is given back. "
+                    "A new attempt needs a new session."
+                )
+            if spend.status == "reserved":
+                pages.append(encode("commit", session=session))
+
+    def release(self, session: bytes) -> None:
+        """Give back what a session reserved, whose contribution never left; again: no change."""
+        with self._open() as (pages, books):
+            spend = _known(books, session)
+            if spend.status == "committed":
+                raise LedgerError(
+                    f"session {_short(session)} is committed: its contribution left, or may "
+                    "have. What was spent cannot be given back."
+                )
+            if spend.status == "reserved":
+                pages.append(encode("release", session=session))
+
+    def status(self, session: bytes) -> Status | None:
+        """What became of a session; None when the ledger does not know it."""
+        _check_session(session)
+        with self._open() as (_, books):
+            spend = books.spends.get(session)
+        return None if spend is None else spend.status
+
+    def record_survivors(
+        self, session: bytes, survivors: Iterable[bytes], *, min_cohort: int
+    ) -> None:
+        """Record whose sum a session is about to reveal, or refuse it.
+
+        The exact sums over two sets of sites differ by the sum over the sites in only one of
+        them. So these must be none, or at least `min_cohort`: else PlanRefused. Recording the
+        same set again changes nothing. Noisy sums are recorded without that check.
+
+        Parameters
+        ----------
+        session
+            A committed session.
+        survivors
+            Public keys of the sites in the sum.
+        min_cohort
+            Fewest sites that an exact sum may be over, also as a difference.
+        """
+        chosen = frozenset(survivors)
+        if any(len(key) != _ID_BYTES for key in chosen):
+            raise LedgerError(f"survivors are given by their public keys, {_ID_BYTES} bytes each.")
+        with self._open() as (pages, books):
+            spend = _known(books, session)
+            if spend.status != "committed":
+                raise LedgerError(
+                    f"session {_short(session)} is {spend.status}: it has to be committed before "
+                    "its survivors are recorded."
+                )
+            if spend.survivors is not None:
+                if spend.survivors != chosen:
+                    raise LedgerError(
+                        f"session {_short(session)} was recorded with other survivors. One "
+                        "session reveals one sum: a new attempt needs a new session."
+                    )
+                return
+            if spend.cost.is_exact_sum:
+                _check_difference(books, spend.account.dataset, chosen, min_cohort)
+            pages.append(encode("survivors", session=session, survivors=chosen))
+
+    def set_limit(self, account: Account, limit: Cost) -> None:
+        """Set the limit of an account, from now on; lower than what is spent stops spending."""
+        _check_limit(limit)
+        with self._open() as (pages, _):
+            pages.append(encode("limit", account=account, cost=limit))
+
+    def balances(self, *, default_limit: Cost | None = None) -> list[Balance]:
+        """How every account stands, in order."""
+        with self._open() as (_, books):
+            accounts = {spend.account for spend in books.spends.values()} | set(books.limits)
+        return [
+            Balance(
+                account=account,
+                limit=books.limits.get(account, default_limit),
+                spent=_total(books.held(account, "committed")),
+                reserved=_total(books.held(account, "reserved")),
+            )
+            for account in sorted(accounts)
+        ]
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first."""
+        with self._chain.open() as pages:
+            return _decode_all(pages)
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[Pages, Books]]:
+        with self._chain.open() as pages:
+            yield pages, Books.of(_decode_all(pages))
+
+
+def _decode_all(pages: Pages) -> list[Entry]:
+    return [decode(number, line) for number, line in enumerate(pages.lines, start=1)]
+
+
+def _check_session(session: bytes) -> None:
+    if not isinstance(session, bytes) or len(session) != _ID_BYTES:
+        raise LedgerError(f"a session id is {_ID_BYTES} bytes.")
+
+
+def _check_limit(limit: Cost) -> None:
+    if limit.is_exact_sum:
+        raise LedgerError("a limit must be finite: exact sums are allowed by the site file.")
+
+
+def _known(books: Books, session: bytes) -> Spend:
+    _check_session(session)
+    try:
+        return books.spends[session]
+    except KeyError:
+        raise LedgerError(
+            f"session {_short(session)} is not in the ledger. Reserve its budget first."
+        ) from None
+
+
+def _short(session: bytes) -> str:
+    return session.hex()[:12]
+
+
+def _check_mix(books: Books, account: Account, cost: Cost) -> None:
+    kinds = books.kinds_of_release(account.dataset)
+    if cost.is_exact_sum and False in kinds:
+        raise BudgetExceeded(
+            f"results on dataset {account.dataset} were released under differential privacy, or "
+            "are about to be, and an exact sum would void that promise. Use noise here too, or "
+            "set `mix_exact = true` in the site file."
+        )
+    if not cost.is_exact_sum and True in kinds:
+        raise BudgetExceeded(
+            f"an exact sum over dataset {account.dataset} was released, or is about to be, which "
+            "voids any promise of differential privacy on it. Use another dataset, or set "
+            "`mix_exact = true` in the site file."
+        )
+
+
+def _check_budget(books: Books, account: Account, cost: Cost, limit: Cost) -> None:
+    held = [c for c in books.held(account, "committed", "reserved") if not c.is_exact_sum]
+    epsilon = sum((c.exact_epsilon for c in held), Fraction())
+    delta = sum((c.exact_delta for c in held), Fraction())
+    if (
+        epsilon + cost.exact_epsilon > limit.exact_epsilon
+        or delta + cost.exact_delta > limit.exact_delta
+    ):
+        raise BudgetExceeded(
+            f"the privacy budget of {account} does not allow this: limit {limit}; spent or "
+            f"reserved {_total(held)}; asked {cost}. Raise the limit with "
+            "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
+        )
+
+
+def _check_difference(
+    books: Books, dataset: str, survivors: frozenset[bytes], min_cohort: int
+) -> None:
+    if len(survivors) < min_cohort:
+        raise PlanRefused(
+            f"the sum would be over {len(survivors)} sites, and this site wants at least "
+            f"{min_cohort}. Start again with more sites."
+        )
+    for earlier in books.spends.values():
+        if (
+            earlier.survivors is None
+            or not earlier.cost.is_exact_sum
+            or earlier.account.dataset != dataset
+        ):
+            continue
+        apart = len(earlier.survivors ^ survivors)
+        if 0 < apart < min_cohort:
+            raise PlanRefused(
+                f"the sites in this sum and in an earlier one on dataset {dataset} differ by "
+                f"{apart}, so the difference of the sums would reveal them: it takes none or at "
+                f"least {min_cohort}. Run again with the same sites as before, or with noise."
+            )
+
+
+def _total(costs: Sequence[Cost]) -> Cost:
+    if any(cost.is_exact_sum for cost in costs):
+        return Cost(float("inf"), 0.0)
+    return Cost(
+        float(sum((cost.exact_epsilon for cost in costs), Fraction())),
+        float(min(sum((cost.exact_delta for cost in costs), Fraction()), Fraction(1))),
+    )

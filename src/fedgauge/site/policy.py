@@ -1,0 +1,170 @@
+"""What a site allows and whom it trusts, as its file states them."""
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+
+from fedgauge.errors import SiteError
+from fedgauge.privacy import PrivacyModel
+from fedgauge.site.entries import Cost
+from fedgauge.site.keys import key_from_text
+
+LEAST_COHORT: Final = 3
+
+# Names become parts of file names: no separators, nothing hidden, no "..".
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def tag_of(model: Any) -> str:
+    """The name of a privacy model in plans and site files.
+
+    Examples
+    --------
+    >>> from fedgauge.privacy import SecureAggregation
+    >>> tag_of(SecureAggregation())
+    'secure-aggregation'
+    """
+    return str(model.__struct_config__.tag)
+
+
+MODELS: Final = tuple(sorted(map(tag_of, get_args(PrivacyModel))))
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The limits that a plan must stay within.
+
+    Parameters
+    ----------
+    models
+        Privacy models that plans may use.
+    min_cohort
+        Fewest sites in a sum, at least 3; also the fewest that two exact sums may differ by.
+    max_epsilon, max_delta
+        Most that one plan may cost.
+    max_bins
+        Finest axis.
+    budget_epsilon, budget_delta
+        Most that all plans on an account may cost, unless the ledger sets another limit.
+    mix_exact
+        Whether exact sums and differential privacy may meet on one dataset.
+    """
+
+    models: tuple[str, ...] = MODELS
+    min_cohort: int = LEAST_COHORT
+    max_epsilon: float = 1.0
+    max_delta: float = 1e-6
+    max_bins: int = 4096
+    budget_epsilon: float = 10.0
+    budget_delta: float = 1e-5
+    mix_exact: bool = False
+
+    def __post_init__(self) -> None:
+        for model in self.models:
+            if model not in MODELS:
+                raise SiteError(f"models must be among {', '.join(MODELS)}, got {model!r}.")
+        if self.min_cohort < LEAST_COHORT:
+            raise SiteError(
+                f"min_cohort must be at least {LEAST_COHORT}, got {self.min_cohort}: in a sum "
+                "over two, each knows the other's part."
+            )
+        if self.max_bins < 1:
+            raise SiteError(f"max_bins must be at least 1, got {self.max_bins}.")
+        for name in ("max_epsilon", "budget_epsilon"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise SiteError(f"{name} must be a positive number, got {getattr(self, name)!r}.")
+        for name in ("max_delta", "budget_delta"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SiteError(
+                    f"{name} must be 0 or more and below 1, got {getattr(self, name)!r}."
+                )
+
+    @property
+    def default_limit(self) -> Cost:
+        """The limit of accounts that have none of their own in the ledger."""
+        return Cost(self.budget_epsilon, self.budget_delta)
+
+
+class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A peer or a coordinator that the site trusts, by its public key."""
+
+    name: str
+    key: str
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        key_from_text(self.key)
+
+    @property
+    def public(self) -> bytes:
+        """The key's bytes."""
+        return key_from_text(self.key)
+
+
+class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A site file as written."""
+
+    name: str
+    dataset: str
+    key: str
+    ledger: str
+    policy: Policy = msgspec.field(default_factory=Policy)
+    coordinators: tuple[Party, ...] = ()
+    peers: tuple[Party, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_name("dataset", self.dataset)
+        for name in ("key", "ledger"):
+            if not getattr(self, name) or "\0" in getattr(self, name):
+                raise SiteError(f"{name} must be the path of a file.")
+
+    @classmethod
+    def from_text(cls, text: str) -> "SiteFile":
+        """Read and check a site file; SiteError says what is wrong where."""
+        try:
+            return msgspec.toml.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise SiteError(str(error)) from None
+
+
+def read_site_file(path: Path) -> str:
+    """The text of a site file, unless anybody may change whom it trusts."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read()
+    except OSError as error:
+        raise SiteError(f"cannot read site file {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SiteError(f"site file {path} is not text in UTF-8.") from None
+    if os.name == "posix" and mode & 0o002:
+        raise SiteError(
+            f"anybody can change site file {path}. Run `chmod o-w {path}`, and check what it says."
+        )
+    return text
+
+
+def by_key(kind: str, parties: tuple[Party, ...]) -> dict[bytes, str]:
+    """Names by public key; SiteError where a key or a name comes twice."""
+    names: dict[bytes, str] = {}
+    for party in parties:
+        if party.public in names:
+            raise SiteError(f"{kind} {names[party.public]!r} and {party.name!r} have the same key.")
+        # Names that differ only by case are one file on some systems.
+        if party.name.lower() in (name.lower() for name in names.values()):
+            raise SiteError(f"the name {party.name!r} comes twice among the {kind}.")
+        names[party.public] = party.name
+    return names
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that could not be part of a file name everywhere."""
+    if not _NAME.fullmatch(name):
+        raise SiteError(
+            f"{what} must be 1 to 64 letters (a to z), digits, dots, dashes or underscores and "
+            f"begin with a letter or digit, got {name!r}."
+        )
