@@ -103,7 +103,7 @@ def test_the_digest_is_the_same_on_every_machine():
     plan = EvaluationPlan.for_histogram(
         Axis.uniform(64), Cohort(min_survivors=5, max_colluding=2), tree=(8, 8)
     )
-    assert plan.digest == "01aa768733430cee74c9841e5d30f57af2a1c23ff43340ca35905e9ae4a410f5"
+    assert plan.digest == "b9971cddd4d19f9d29baa8f155c24bbd8c8e822e1ba5113103b0ef29f8159049"
 
 
 def test_the_distributed_form_is_the_same_on_every_machine():
@@ -114,7 +114,7 @@ def test_the_distributed_form_is_the_same_on_every_machine():
         '"low":0.0,"high":1.0,"limit":null,"points":null},'
         '"tree":[4],"privacy":{"model":"secure-aggregation"},'
         '"cohort":{"min_survivors":5,"max_colluding":1},'
-        '"rounds":[{"kind":"histogram","nodes":[4],"noise":[]}]}'
+        '"rounds":[{"kind":"histogram","nodes":[4],"noise":[],"largest":1099511627776}]}'
     )
 
 

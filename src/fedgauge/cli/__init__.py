@@ -2,18 +2,16 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import click
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import fedgauge as fg
 from fedgauge import demo as demonstration
+from fedgauge.cli import exchanges, sites
 from fedgauge.cli.options import (
     AxisKind,
     Delta,
@@ -37,6 +35,7 @@ from fedgauge.cli.options import (
     make_privacy,
     make_tree,
 )
+from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
 from fedgauge.explain import explain as explain_plan
 from fedgauge.report import save_plots
 
@@ -47,27 +46,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_out = Console(highlight=False, soft_wrap=True, emoji=False)
-_err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-
-# What the library calls its options, and what they are called here.
-_AS_OPTIONS = {
-    "positive=...": "--positive LABEL",
-    "outside='clip'": "--clip",
-    "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
-    "noise='skellam'": "--noise skellam",
-    'noise="skellam"': "--noise skellam",
-    'noise="polya"': "--noise polya",
-    "Raise min_survivors above max_colluding": "Use more clients",
-}
 _INTERRUPTED = 130  # what typer returns when the user stops a command
-T = TypeVar("T")
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        _out.print(f"fedgauge {fg.__version__}")
+        screen.print(f"fedgauge {fg.__version__}")
         raise typer.Exit
+
+
+app.add_typer(sites.site_app, name="site")
+app.add_typer(sites.ledger_app, name="ledger")
+app.add_typer(exchanges.app, name="exchange")
 
 
 @app.callback()
@@ -148,9 +138,9 @@ def evaluate(
 
       fedgauge evaluate s.parquet --client site --label y --score p --privacy ddp --epsilon 1
     """
-    with _readable_errors():
+    with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
-        result = _with_progress(
+        result = with_progress(
             quiet,
             lambda: fg.evaluate(
                 make_clients(files, client, label, score, subject),
@@ -175,7 +165,7 @@ def evaluate(
         if plots is not None:
             save_plots(result.record, plots)
     if not quiet:
-        _out.print(str(result), markup=False)
+        screen.print(str(result), markup=False)
 
 
 @app.command()
@@ -190,6 +180,10 @@ def plan(
     unit: UnitOption = UnitKind.EXAMPLE,
     neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
     max_per_unit: MaxPerUnit = 1,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
+    ] = None,
     max_colluding: Annotated[
         int, typer.Option(help="Clients that may pool what they know with a reader.")
     ] = 1,
@@ -212,36 +206,36 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
     """
-    with _readable_errors():
+    with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
         known: dict[str, Any] = {
             "clients": clients,
-            "cohort": fg.Cohort(clients, max_colluding),
+            "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
             "examples": examples,
             "positive_rate": positive_rate,
         }
-        chosen = _with_progress(
+        chosen = with_progress(
             quiet, lambda: fg.planner.propose(privacy=model, positive=positive, **known)
         )
         needed = None
         if want is not None:
             if not isinstance(model, fg.DistributedDP):
                 raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
-            needed = _with_progress(quiet, lambda: fg.planner.needs(want, privacy=model, **known))
+            needed = with_progress(quiet, lambda: fg.planner.needs(want, privacy=model, **known))
         if out is not None:
             chosen.save(out)
     if quiet:
         return
-    _out.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
+    screen.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
     if needed is not None and chosen.predicted is not None:
         enough = "yes" if chosen.predicted.roc_area_error <= cast(float, want) else "no"
-        _out.print(
+        screen.print(
             f"Enough for a ROC Area Error of {want:g}? {enough}: it takes epsilon "
             f"{needed.epsilon:.2g} with these examples, or about {_round(needed.examples):,} "
             f"examples with this epsilon."
         )
     if out is not None:
-        _out.print(f"Saved {out}", markup=False)
+        screen.print(f"Saved {out}", markup=False)
 
 
 @app.command()
@@ -255,10 +249,10 @@ def explain(
 
       fedgauge explain plan.toml
     """
-    with _readable_errors():
+    with readable_errors():
         text = explain_plan(fg.EvaluationPlan.load(path))
     if not quiet:
-        _out.print(text, markup=False)
+        screen.print(text, markup=False)
 
 
 @app.command()
@@ -274,12 +268,12 @@ def demo(
 
       fedgauge demo --out /tmp/demo
     """
-    with _readable_errors():
-        found = _with_progress(quiet, lambda: demonstration.run(out))
+    with readable_errors():
+        found = with_progress(quiet, lambda: demonstration.run(out))
     if quiet:
         return
-    _out.print(_demo_table(found))
-    _out.print(f"Saved {', '.join(str(path) for path in found.files)}", markup=False)
+    screen.print(_demo_table(found))
+    screen.print(f"Saved {', '.join(str(path) for path in found.files)}", markup=False)
 
 
 def _demo_table(found: demonstration.Demo) -> Table:
@@ -327,48 +321,16 @@ def _span(bounds: tuple[float, float]) -> str:
     return f"{bounds[0]:.5f} to {bounds[1]:.5f}"
 
 
-def _with_progress(quiet: bool, work: Callable[[], T]) -> T:
-    if quiet or not _err.is_terminal:
-        return work()
-    with _err.status("Counting scores"):
-        return work()
-
-
-@contextmanager
-def _readable_errors() -> Iterator[None]:
-    """One line on stderr and exit code 2 for what the user can mend, 1 for the rest."""
-    try:
-        yield
-    except fg.RecordError as error:
-        _fail(error, 1)
-    except fg.FedgaugeError as error:
-        _fail(error, 2)
-    except MemoryError:
-        _fail("not enough memory. Use fewer --bins.", 1)
-
-
-def _fail(reason: object, code: int) -> NoReturn:
-    told = " ".join(str(reason).split())
-    for name, option in _AS_OPTIONS.items():
-        told = told.replace(name, option)
-    _err.print(f"fedgauge: {told}", markup=False)
-    raise typer.Exit(code)
-
-
-def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    _err.print(f"fedgauge: warning: {message}", markup=False)
-
-
 def main() -> NoReturn:
     """Run the command line."""
-    warnings.showwarning = _warn  # one line, without a place in the code
+    warnings.showwarning = warn
     try:
         code = typer.main.get_command(app).main(prog_name="fedgauge", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         code = error.exit_code  # the help has been printed
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "fedgauge"
-        _err.print(
+        stderr.print(
             f"fedgauge: {' '.join(error.format_message().split())} Try '{command} --help'.",
             markup=False,
         )
@@ -376,6 +338,6 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
-        _err.print("fedgauge: stopped.", markup=False)
+        stderr.print("fedgauge: stopped.", markup=False)
         code = 1
     sys.exit(code or 0)

@@ -70,6 +70,7 @@ HintExamples = Annotated[
 HintRate = Annotated[
     float | None, typer.Option("--positive-rate", help="Public hint: about the share of positives.")
 ]
+SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 

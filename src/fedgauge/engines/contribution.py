@@ -14,23 +14,29 @@ from fedgauge.repair import consistent
 from fedgauge.scores import Data, read_batches
 
 
-def contribution(plan: EvaluationPlan, data: Data, source: WordSource) -> NDArray[np.int64]:
-    """What one client adds: its counts at the levels sent, each with its share of the noise."""
-    private = isinstance(plan.privacy, DistributedDP)
+def histogram_of(plan: EvaluationPlan, data: Data) -> ScoreHistogram:
+    """One client's histogram, each unit's rows capped as the plan says."""
     histogram = ScoreHistogram(plan.axis)
     rows = limit_rows(read_batches(data), plan.privacy)
     # Under privacy a refusal that depends on one row would be a leak.
+    private = isinstance(plan.privacy, DistributedDP)
     histogram.update_batches(rows, positive=plan.task.positive, may_be_empty=private)
-    if not private:
+    return histogram
+
+
+def contribution(
+    plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSource
+) -> NDArray[np.int64]:
+    """What one client adds: its counts at the levels sent, each with its share of the noise."""
+    laws = plan.noise_laws(shares=1)
+    if not laws:
         return histogram.counts.ravel()
-    # Clipping moves no count further than a row does, so the sensitivity stays what it was.
-    levels = [np.minimum(level, plan.rounds[0].largest) for level in histogram.levels(plan.tree)]
-    shares = [
-        law.draw(source, level.shape) for law, level in zip(plan.noise_laws(1), levels, strict=True)
-    ]
-    return np.concatenate(
-        [(level + share).ravel() for level, share in zip(levels, shares, strict=True)]
-    )
+    parts = []
+    for law, level in zip(laws, histogram.levels(plan.tree), strict=True):
+        # Clipping moves no count further than a row does: the sensitivity stays what it was.
+        clipped = np.minimum(level, plan.rounds[0].largest)
+        parts.append((clipped + law.draw(source, level.shape)).ravel())
+    return np.concatenate(parts)
 
 
 def released(plan: EvaluationPlan, total: NDArray[np.int64], clients: int) -> NDArray[Any]:

@@ -12,7 +12,13 @@ from fedgauge.privacy import accounting, laws
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.laws import Draws, DrawTable
-from fedgauge.privacy.specs import Claim, DistributedDP, PrivacyModel, PrivacyStatement
+from fedgauge.privacy.specs import (
+    PROTOCOL_FAILURE,
+    Claim,
+    DistributedDP,
+    PrivacyModel,
+    PrivacyStatement,
+)
 
 _TINY: Final = 1e-300
 
@@ -164,7 +170,11 @@ def state(
     claim: Claim,
     public_inputs: tuple[str, ...] = (),
 ) -> PrivacyStatement:
-    """What a result under the model may claim, the distance of the tables included."""
+    """What a result under the model may claim.
+
+    Delta includes the distance of the tables from their laws and, where a protocol ran, the
+    chance that its graph of neighbours fails to protect.
+    """
     if not isinstance(privacy, DistributedDP):
         return PrivacyStatement(
             "secure-aggregation", None, None, None, None, cohort, public_inputs, claim
@@ -177,6 +187,8 @@ def state(
         for parameter, count in zip(parameters, nodes, strict=True)
     )
     numerical = min(distance * (1.0 + math.exp(min(privacy.epsilon, 700.0))), 1.0)
+    if claim == "enforced":
+        numerical += PROTOCOL_FAILURE
     # A client's participation shows anyway: added or removed, its counts become zero.
     zeroed = privacy.unit == "client" and privacy.neighbours == "add-remove"
     neighbours = "zero-out" if zeroed else privacy.neighbours

@@ -14,6 +14,7 @@ Noise = Literal["polya", "skellam", "discrete-gaussian"]
 Unit = Literal["example", "subject", "client"]
 Neighbours = Literal["add-remove", "replace-one"]
 
+PROTOCOL_FAILURE: Final = 2.0**-40  # chance that a secure sum shows more than the sum
 _LARGE_EPSILON: Final = 20.0
 
 

@@ -34,11 +34,12 @@ from numpy.typing import NDArray
 
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort
+from fedgauge.privacy.specs import PROTOCOL_FAILURE
 from fedgauge.secagg.crypto import aes_ctr, derive
 
 MOST_COMPLETE: Final = 200
 MOST_MEMBERS: Final = 100_000
-PRIVACY_BITS: Final = 40
+PRIVACY_BITS: Final = round(-math.log2(PROTOCOL_FAILURE))
 COMPLETION_BITS: Final = 20
 _ROOM: Final = 0.2  # share of dropouts that a sparse graph is made for, at least where m allows
 _EACH: Final = -(PRIVACY_BITS + 2.0)  # four failures of 2^-42 are one of 2^-40

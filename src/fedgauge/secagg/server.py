@@ -222,6 +222,8 @@ class SummationServer:
     def _opened(self, member: int, reply: bytes) -> Any:
         stage = self.stage
         envelope = Envelope.from_bytes(reply)
+        if member not in self.requests:
+            raise ProtocolError("a reply comes from somebody who was not asked.")
         to_all = stage in (Stage.ADVERTISE, Stage.AGREE)
         envelope.check(
             self._invitation.members[member],

@@ -78,6 +78,8 @@ class Site:
             key_path = path.parent / file.key
             key = SigningKey.load(key_path)
             itself = Party(file.name, key_to_text(key.public))
+            by_key("peers", file.peers)
+            # The site may list itself, but not its key under another name or the reverse.
             peers = by_key("peers", (itself, *(peer for peer in file.peers if peer != itself)))
             coordinators = by_key("coordinators", file.coordinators)
         return cls(

@@ -1,0 +1,241 @@
+"""Commands of the file exchange: one verb per round for sites, two for the coordinator."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import fedgauge as fg
+from fedgauge.cli.options import Quiet, SiteOption
+from fedgauge.cli.terminal import readable_errors, screen, with_progress
+from fedgauge.engines.exchange import Coordinator, Exchange, Progress, take_part
+from fedgauge.engines.participant import Participant
+from fedgauge.explain import explain
+from fedgauge.secagg import Stage
+from fedgauge.site import Site
+
+app = typer.Typer(
+    help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
+    "Sites: join, share, submit, confirm, reveal. Coordinator: start, then advance after each.",
+    no_args_is_help=True,
+)
+Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
+_HERE = Path("site.toml")
+
+
+@app.command()
+def start(
+    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
+    run: Run,
+    take_part_too: Annotated[
+        bool, typer.Option("--take-part", help="The coordinator is one of the sites.")
+    ] = False,
+    invite: Annotated[
+        list[str] | None, typer.Option(help="A peer to invite; again for more. [default: all]")
+    ] = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinator: invite the peers in the site file to an evaluation.
+
+    Example:
+
+      fedgauge exchange start plan.toml /shared/run-1 --site consortium/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        loaded = fg.EvaluationPlan.load(plan)
+        members = _invited(site, invite, take_part_too=take_part_too)
+        run.mkdir(parents=True, exist_ok=True)
+        exchange = Exchange(run, site)
+        if any(run.glob("*.fgx")):
+            raise fg.ExchangeError(f"{run} holds an exchange already. Start in an empty folder.")
+        server = Coordinator(exchange, site).start(loaded, members)
+    if not quiet:
+        screen.print(
+            f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False
+        )
+        _say(exchange.progress(), run)
+
+
+@app.command()
+def join(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Site, round 1: judge the plan, set the budget aside, send fresh keys.
+
+    Example:
+
+      fedgauge exchange join /shared/run-1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        path = take_part(exchange, site, Stage.ADVERTISE)
+        plan = exchange.invitation().plan
+    if not quiet:
+        screen.print(explain(plan), markup=False)
+        screen.print(f"\nJoined: {path}", markup=False)
+
+
+@app.command()
+def share(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Site, round 2: spread shares of this site's secrets over the others, sealed.
+
+    Example:
+
+      fedgauge exchange share /shared/run-1 --site hospital-a/site.toml
+    """
+    _answer(run, site_file, Stage.SHARE, quiet)
+
+
+@app.command()
+def submit(
+    run: Run,
+    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of scores.")],
+    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    subject: Annotated[
+        str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
+    ] = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Site, round 3: count the scores, add noise and masks, send the masked counts.
+
+    Example:
+
+      fedgauge exchange submit /shared/run-1 scores.csv --label y --score p
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        data = fg.ScoreFile(file, label=label, score=score, subject=subject)
+        path = with_progress(
+            quiet, lambda: take_part(Exchange(run, site), site, Stage.MASK, lambda: data)
+        )
+    if not quiet:
+        screen.print(f"Submitted: {path}", markup=False)
+
+
+@app.command()
+def confirm(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Site, round 4: sign whose counts are in the sum, unless it would lay one site bare.
+
+    Example:
+
+      fedgauge exchange confirm /shared/run-1 --site hospital-a/site.toml
+    """
+    _answer(run, site_file, Stage.AGREE, quiet)
+
+
+@app.command()
+def reveal(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Site, round 5: help to take the masks off the sum; this site's keys are then deleted.
+
+    Example:
+
+      fedgauge exchange reveal /shared/run-1 --site hospital-a/site.toml
+    """
+    _answer(run, site_file, Stage.OPEN, quiet)
+
+
+@app.command()
+def advance(
+    run: Run,
+    without_missing: Annotated[
+        bool, typer.Option("--without-missing", help="Go on without those who did not answer.")
+    ] = False,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinator: begin the next round, or compute the result after the last.
+
+    Example:
+
+      fedgauge exchange advance /shared/run-1 --site consortium/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        coordinator = Coordinator(exchange, site)
+        outcome = with_progress(quiet, lambda: coordinator.advance(without_missing=without_missing))
+    if quiet:
+        return
+    if isinstance(outcome, Progress):
+        _say(outcome, run)
+        return
+    screen.print(str(outcome), markup=False)
+    screen.print(f"Saved {exchange.result_path}", markup=False)
+
+
+@app.command()
+def status(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Say which round it is, and what is awaited from whom.
+
+    Example:
+
+      fedgauge exchange status /shared/run-1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        progress = Exchange(run, Site.from_toml(site_file)).progress()
+    if not quiet:
+        _say(progress, run)
+
+
+@app.command()
+def abandon(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Stop taking part: delete this site's keys; unspent budget comes back.
+
+    Example:
+
+      fedgauge exchange abandon /shared/run-1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        session = exchange.invitation().session
+        Coordinator(exchange, site).abandon()
+        Participant(site).abandon(session)
+    if not quiet:
+        screen.print(f"Abandoned the evaluation in {run}", markup=False)
+
+
+def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        path = take_part(Exchange(run, site), site, stage)
+    if not quiet:
+        screen.print(f"Answered: {path}", markup=False)
+
+
+def _invited(site: Site, names: list[str] | None, *, take_part_too: bool) -> list[bytes]:
+    peers = {
+        name: key for key, name in site.peers.items() if take_part_too or key != site.key.public
+    }
+    unknown = [name for name in names or () if name not in peers]
+    if unknown:
+        raise fg.SiteError(
+            f"{', '.join(unknown)} is not a peer in {site.path}. "
+            "Add it with `fedgauge site trust NAME KEY`."
+        )
+    return [peers[name] for name in names or peers]
+
+
+def _say(progress: Progress, run: Path) -> None:
+    session = progress.invitation.session.hex()[:8]
+    screen.print(f"Evaluation {session}, plan {progress.invitation.plan.digest[:8]}", markup=False)
+    if progress.finished:
+        screen.print("Finished: the result is in result.json", markup=False)
+        return
+    asked = len(progress.answered) + len(progress.missing)
+    screen.print(
+        f"Round {progress.stage:d} of {len(Stage)}, {progress.verb}: "
+        f"{len(progress.answered)} of {asked} answered",
+        markup=False,
+    )
+    for name, reason in progress.set_aside.items():
+        screen.print(f"Set aside {name}: {reason}", markup=False)
+    if progress.missing:
+        screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
+        screen.print(f"  fedgauge exchange {progress.verb} {run}", markup=False)
+    else:
+        screen.print("Waiting for the coordinator:", markup=False)
+        screen.print(f"  fedgauge exchange advance {run}", markup=False)

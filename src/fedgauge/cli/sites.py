@@ -1,0 +1,205 @@
+"""Commands about a site: its key, whom it trusts, and what its data has cost in privacy."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fedgauge.cli.options import Model, NeighbourKind, Quiet, SiteOption, UnitKind
+from fedgauge.cli.terminal import readable_errors, screen
+from fedgauge.site import Account, Cost, Entry, Policy, Site, add_trust, create_site, key_to_text
+
+site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
+ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
+
+_MODELS = {Model.SA: "secure-aggregation", Model.DDP: "distributed-dp"}
+
+
+@site_app.command("init")
+def init(
+    name: Annotated[str, typer.Option(help="Name of this site, as others will see it.")],
+    dataset: Annotated[str, typer.Option(help="Name of the data its privacy budget is about.")],
+    folder: Annotated[Path, typer.Argument(help="Where site.toml and site.key go.")] = Path(),
+    models: Annotated[
+        list[Model] | None, typer.Option("--allow", help="Privacy models allowed. [default: all]")
+    ] = None,
+    min_cohort: Annotated[int, typer.Option(help="Fewest sites in a sum.")] = 3,
+    max_epsilon: Annotated[float, typer.Option(help="Most that one evaluation may cost.")] = 1.0,
+    max_bins: Annotated[int, typer.Option(help="Finest axis allowed.")] = 4096,
+    budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
+    quiet: Quiet = False,
+) -> None:
+    """Make a site: a private key that never leaves, and a file of what it allows.
+
+    Example:
+
+      fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
+    """
+    with readable_errors():
+        policy = Policy(
+            models=tuple(sorted(_MODELS[model] for model in models or Model)),
+            min_cohort=min_cohort,
+            max_epsilon=max_epsilon,
+            max_bins=max_bins,
+            budget_epsilon=budget,
+        )
+        site = create_site(folder, name=name, dataset=dataset, policy=policy)
+    if quiet:
+        return
+    screen.print(f"Made {site.path} and {site.key_path}", markup=False)
+    screen.print("Tell your partners this key, so that they can check who told them:")
+    screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}", markup=False)
+
+
+@site_app.command("show")
+def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+    """Show a site's public key, limits, peers and coordinators.
+
+    Example:
+
+      fedgauge site show --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+    if not quiet:
+        screen.print(_site_table(site))
+
+
+@site_app.command("trust")
+def trust(
+    name: Annotated[str, typer.Argument(help="Name of the partner.")],
+    key: Annotated[str, typer.Argument(help="Its public key: ed25519:...")],
+    coordinator: Annotated[
+        bool, typer.Option("--coordinator", help="It may start evaluations; it adds no data.")
+    ] = False,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Approve a partner by its key. Compare keys over another channel first.
+
+    Examples:
+
+      fedgauge site trust hospital-b ed25519:Xk...
+
+      fedgauge site trust consortium ed25519:9f... --coordinator
+    """
+    with readable_errors():
+        add_trust(site_file, "coordinator" if coordinator else "peer", name, key)
+    if not quiet:
+        role = "may start evaluations" if coordinator else "is an approved site"
+        screen.print(f"{name} {role} for {site_file}", markup=False)
+
+
+@ledger_app.command("show")
+def show_ledger(
+    entries: Annotated[bool, typer.Option("--entries", help="List every entry.")] = False,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Show what evaluations of a site's data have cost, and what is left.
+
+    Example:
+
+      fedgauge ledger show --site hospital-a/site.toml --entries
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        balances = site.ledger.balances(default_limit=site.policy.default_limit)
+        listed = site.ledger.entries() if entries else []
+    if quiet:
+        return
+    if not balances:
+        screen.print("Nothing was spent yet.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("dataset", "unit", "neighbours", "spent", "reserved", "limit", "left"):
+        table.add_column(column)
+    for row in balances:
+        account = row.account
+        table.add_row(
+            account.dataset,
+            account.unit,
+            account.neighbours,
+            *_amounts(row.spent, row.reserved, row.limit),
+        )
+    screen.print(table)
+    for entry in listed:
+        screen.print(_entry(entry), markup=False)
+
+
+@ledger_app.command("set-limit")
+def set_limit(
+    epsilon: Annotated[float, typer.Option(help="Most epsilon that all evaluations may cost.")],
+    delta: Annotated[float, typer.Option(help="Most delta.")] = 1e-5,
+    unit: Annotated[UnitKind, typer.Option(help="Whose privacy.")] = UnitKind.EXAMPLE,
+    neighbours: Annotated[
+        NeighbourKind, typer.Option(help="What may differ about a unit.")
+    ] = NeighbourKind.ADD_REMOVE,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Limit what all evaluations of the site's data may cost together.
+
+    Example:
+
+      fedgauge ledger set-limit --epsilon 3 --unit subject
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        zeroed = unit is UnitKind.CLIENT and neighbours is NeighbourKind.ADD_REMOVE
+        account = Account(site.dataset, unit.value, "zero-out" if zeroed else neighbours.value)
+        site.ledger.set_limit(account, Cost(epsilon, delta))
+    if not quiet:
+        screen.print(
+            f"{site.dataset}: at most epsilon {epsilon:g}, delta {delta:g} for one {unit.value}",
+            markup=False,
+        )
+
+
+def _site_table(site: Site) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    policy = site.policy
+    table.add_row("Site", site.name)
+    table.add_row("Public key", key_to_text(site.key.public))
+    table.add_row("Dataset", site.dataset)
+    table.add_row("Allows", ", ".join(policy.models))
+    table.add_row("Fewest sites in a sum", str(policy.min_cohort))
+    table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
+    table.add_row(
+        "All evaluations", f"epsilon {policy.budget_epsilon:g}, delta {policy.budget_delta:g}"
+    )
+    table.add_row("Finest axis", f"{policy.max_bins:,} bins")
+    for title, parties in (("Peer", site.peers), ("Coordinator", site.coordinators)):
+        for key, name in parties.items():
+            if key != site.key.public or title == "Coordinator":
+                table.add_row(f"{title} {name}", key_to_text(key))
+    if not site.coordinators:
+        table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
+    return table
+
+
+def _entry(entry: Entry) -> str:
+    about = [f"{entry.number:>4}  {entry.time:%Y-%m-%d %H:%M} UTC  {entry.kind:<9}"]
+    if entry.session is not None:
+        about.append(f"evaluation {entry.session.hex()[:8]}")
+    if entry.account is not None:
+        about.append(str(entry.account))
+    if entry.cost is not None:
+        exact = math.isinf(entry.cost.epsilon)
+        about.append("exact sum" if exact else str(entry.cost))
+    if entry.survivors is not None:
+        about.append(f"{len(entry.survivors)} sites in the sum")
+    return "  ".join(about)
+
+
+def _amounts(spent: Cost, reserved: Cost, limit: Cost | None) -> tuple[str, str, str, str]:
+    if limit is None or math.isinf(spent.epsilon + reserved.epsilon):
+        return _epsilon(spent), _epsilon(reserved), "none: exact sums", "-"
+    left = max(0.0, limit.epsilon - spent.epsilon - reserved.epsilon)
+    return _epsilon(spent), _epsilon(reserved), _epsilon(limit), f"{left:g}"
+
+
+def _epsilon(cost: Cost) -> str:
+    return "exact" if math.isinf(cost.epsilon) else f"{cost.epsilon:g}"

@@ -1,0 +1,61 @@
+"""What the commands print: results on stdout, errors in one line on stderr."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+
+import fedgauge as fg
+
+screen = Console(highlight=False, soft_wrap=True, emoji=False)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+# What the library calls its options, and what they are called here.
+_AS_OPTIONS = {
+    "positive=...": "--positive LABEL",
+    "outside='clip'": "--clip",
+    "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
+    "noise='skellam'": "--noise skellam",
+    'noise="skellam"': "--noise skellam",
+    'noise="polya"': "--noise polya",
+    "Raise min_survivors above max_colluding": "Use more clients",
+}
+_COULD_NOT_FINISH = (fg.RecordError, fg.LedgerError, fg.ProtocolError, fg.ExchangeError)
+T = TypeVar("T")
+
+
+def with_progress(quiet: bool, work: Callable[[], T]) -> T:
+    """Do the work, with a sign of life where somebody watches."""
+    if quiet or not stderr.is_terminal:
+        return work()
+    with stderr.status("Counting scores"):
+        return work()
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """One line on stderr and exit code 2 for what the user can mend, 1 for the rest."""
+    try:
+        yield
+    except _COULD_NOT_FINISH as error:
+        fail(error, 1)
+    except fg.FedgaugeError as error:
+        fail(error, 2)
+    except MemoryError:
+        fail("not enough memory. Use fewer --bins.", 1)
+
+
+def fail(reason: object, code: int) -> NoReturn:
+    """Say why in one line, and end."""
+    told = " ".join(str(reason).split())
+    for name, option in _AS_OPTIONS.items():
+        told = told.replace(name, option)
+    stderr.print(f"fedgauge: {told}", markup=False)
+    raise typer.Exit(code)
+
+
+def warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Say a warning in one line, without a place in the code."""
+    stderr.print(f"fedgauge: warning: {message}", markup=False)

@@ -1,0 +1,309 @@
+"""An evaluation by files, for partners with nothing but a shared folder or e-mail.
+
+The coordinator writes requests into a folder, each site writes its reply, and the coordinator
+advances to the next round. Files are signed, so whoever carries them can lose them but not
+change them; everything private stays in the folder of the site file.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fedgauge.distribution import Aligned, Estimator
+from fedgauge.engines.contribution import released
+from fedgauge.engines.participant import Participant
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, SiteError
+from fedgauge.evaluation import Evaluation
+from fedgauge.plan import EvaluationPlan
+from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
+from fedgauge.record import write_whole
+from fedgauge.scores import Data
+from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
+from fedgauge.site import Site, durable, key_to_text
+
+VERBS: Final = {
+    Stage.ADVERTISE: "join",
+    Stage.SHARE: "share",
+    Stage.MASK: "submit",
+    Stage.AGREE: "confirm",
+    Stage.OPEN: "reveal",
+}
+INVITATION: Final = "invitation.fgx"
+RESULT: Final = "result.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an exchange is: what can be seen in its folder."""
+
+    invitation: Invitation
+    stage: Stage
+    answered: tuple[str, ...]
+    missing: tuple[str, ...]
+    finished: bool
+    set_aside: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def verb(self) -> str:
+        """What the sites do in this round."""
+        return VERBS[self.stage]
+
+
+class Exchange:
+    """The folder that an evaluation's files pass through.
+
+    Parameters
+    ----------
+    folder
+        Shared by all, or one at each party whose files are carried by hand.
+    site
+        Who looks at it: names of the others are those in its site file.
+    """
+
+    def __init__(self, folder: str | Path, site: Site) -> None:
+        self._folder = Path(folder)
+        self._site = site
+
+    @property
+    def result_path(self) -> Path:
+        """Where the result will be."""
+        return self._folder / RESULT
+
+    def invitation(self) -> Invitation:
+        """What the exchange is about."""
+        path = self._folder / INVITATION
+        if not path.is_file():
+            raise ExchangeError(
+                f"there is no {INVITATION} in {self._folder}. Get it from the coordinator, who "
+                "makes it with `fedgauge exchange start`."
+            )
+        return Invitation(_read(path))
+
+    def name(self, invitation: Invitation, member: int) -> str:
+        """What this site calls a member; its key where it knows none."""
+        key = invitation.members[member]
+        return self._site.peers.get(key, key_to_text(key))
+
+    def progress(self) -> Progress:
+        """The current round, and who is awaited."""
+        invitation = self.invitation()
+        asked = {stage: set(self._requests(invitation, stage)) for stage in Stage}
+        stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
+        replies, set_aside = self._signed_replies(invitation, stage)
+        names = {member: self.name(invitation, member) for member in asked[stage]}
+        return Progress(
+            invitation=invitation,
+            stage=stage,
+            answered=tuple(sorted(names[m] for m in names if m in replies)),
+            missing=tuple(sorted(names[m] for m in names if m not in replies)),
+            finished=self.result_path.exists(),
+            set_aside=set_aside,
+        )
+
+    def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
+        """The request of a round to this site."""
+        if stage == Stage.ADVERTISE:
+            return invitation.data
+        if self._site.key.public not in invitation.members:
+            raise PlanRefused("this site is not among those invited.")
+        me = invitation.members.index(self._site.key.public)
+        aside: dict[str, str] = {}
+        for path, envelope in self._envelopes(f"{stage:d}-*.request.fgx", aside):
+            if (envelope.session, envelope.stage, envelope.recipient) == (
+                invitation.session,
+                stage,
+                me,
+            ):
+                return _read(path)
+        if self.result_path.exists():
+            raise ExchangeError("the evaluation is finished, so nothing is asked of this site.")
+        found = f" Set aside: {_listed(aside)}." if aside else ""
+        raise ExchangeError(
+            f"there is no request to {VERBS[stage]} for this site in {self._folder} yet: the "
+            f"coordinator writes it with `fedgauge exchange advance`.{found}"
+        )
+
+    def write_request(self, invitation: Invitation, stage: Stage, member: int, data: bytes) -> None:
+        """Put a request into the folder, unless it is there."""
+        if stage == Stage.ADVERTISE:
+            name = INVITATION
+        else:
+            name = f"{stage:d}-{VERBS[stage]}.{self.name(invitation, member)}.request.fgx"
+        _write(self._folder / name, data)
+
+    def write_reply(self, stage: Stage, data: bytes) -> Path:
+        """Put this site's reply into the folder."""
+        path = self._folder / f"{stage:d}-{VERBS[stage]}.{self._site.name}.reply.fgx"
+        _write(path, data)
+        return path
+
+    def replies(
+        self, stage: Stage, check: Callable[[int, bytes], None]
+    ) -> tuple[dict[int, bytes], dict[str, str]]:
+        """Replies of a round that pass a check, by member, and files set aside with reasons."""
+        found: dict[int, bytes] = {}
+        aside: dict[str, str] = {}
+        for path, envelope in self._envelopes(f"{stage:d}-*.reply.fgx", aside):
+            data = _read(path)
+            try:
+                check(envelope.sender, data)
+            except FedgaugeError as error:
+                aside[path.name] = str(error)
+            else:
+                found.setdefault(envelope.sender, data)
+        return found, aside
+
+    def _signed_replies(
+        self, invitation: Invitation, stage: Stage
+    ) -> tuple[dict[int, bytes], dict[str, str]]:
+        def check(member: int, data: bytes) -> None:
+            if not 0 <= member < len(invitation.members):
+                raise ExchangeError("it is not from a member.")
+            envelope = Envelope.from_bytes(data)
+            envelope.check(
+                invitation.members[member],
+                session=invitation.session,
+                stage=stage,
+                sender=member,
+                recipients={envelope.recipient},
+            )
+
+        return self.replies(stage, check)
+
+    def _requests(self, invitation: Invitation, stage: Stage) -> Iterator[int]:
+        """Members who were asked to answer in a round."""
+        if stage == Stage.ADVERTISE:
+            yield from range(len(invitation.members))
+            return
+        for _, envelope in self._envelopes(f"{stage:d}-*.request.fgx", {}):
+            here = (envelope.session, envelope.stage) == (invitation.session, stage)
+            if here and 0 <= envelope.recipient < len(invitation.members):
+                yield envelope.recipient
+
+    def _envelopes(self, pattern: str, aside: dict[str, str]) -> Iterator[tuple[Path, Envelope]]:
+        for path in sorted(self._folder.glob(pattern)):
+            try:
+                envelope = Envelope.from_bytes(_read(path))
+            except FedgaugeError as error:
+                aside[path.name] = str(error)
+            else:
+                yield path, envelope
+
+
+def take_part(
+    exchange: Exchange, site: Site, stage: Stage, data: Callable[[], Data] | None = None
+) -> Path:
+    """Answer the request of one round; the file that was written."""
+    invitation = exchange.invitation()
+    request = exchange.request_to_me(invitation, stage)
+    reply = Participant(site, data).answer(request)
+    return exchange.write_reply(stage, reply)
+
+
+class Coordinator:
+    """Who starts an exchange, advances it from round to round, and gets the result."""
+
+    def __init__(self, exchange: Exchange, site: Site) -> None:
+        self._exchange = exchange
+        self._site = site
+
+    def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
+        """Invite the members with these public keys."""
+        server = SummationServer.invite(plan, members, self._site.key)
+        self._store(server)
+        self._write_requests(server)
+        return server
+
+    def advance(
+        self, *, without_missing: bool = False, estimator: Estimator = Aligned()
+    ) -> Progress | Evaluation:
+        """Begin the next round, or compute and save the result after the last one."""
+        server = self._load()
+        self._write_requests(server)  # again, where a crash or somebody took one away
+        replies, _ = self._exchange.replies(server.stage, server.check)
+        missing = [member for member in server.requests if member not in replies]
+        if missing and not without_missing:
+            names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
+            raise ExchangeError(
+                f"round {server.stage:d} of {len(Stage)} waits for {names} to "
+                f"{VERBS[server.stage]}. `fedgauge exchange advance` again then, or go on without "
+                f"them: --without-missing ({server.needed} must stay to the end)."
+            )
+        outcome = server.step(replies)
+        if isinstance(outcome, Sum):
+            return self._finish(server, outcome, estimator)
+        self._store(server)
+        self._write_requests(server)
+        return self._exchange.progress()
+
+    def abandon(self) -> None:
+        """Forget the exchange; its sites learn nothing of it."""
+        path = self._path(self._exchange.invitation().session)
+        path.unlink(missing_ok=True)
+
+    def _finish(self, server: SummationServer, outcome: Sum, estimator: Estimator) -> Evaluation:
+        plan, clients = server.invitation.plan, len(outcome.survivors)
+        counts = released(plan, outcome.total, clients)
+        statement = plan.statement("enforced")
+        result = Evaluation(plan, statement, counts, clients=clients, estimator=estimator)
+        result.to_json(self._exchange.result_path)
+        self._path(server.invitation.session).unlink()
+        return result
+
+    def _load(self) -> SummationServer:
+        invitation = self._exchange.invitation()
+        try:
+            state = self._path(invitation.session).read_bytes()
+        except FileNotFoundError:
+            if self._exchange.result_path.exists():
+                raise ExchangeError(
+                    f"the evaluation is finished: its result is {self._exchange.result_path}."
+                ) from None
+            raise ExchangeError(
+                f"site {self._site.name!r} did not start this exchange, or has abandoned it. Its "
+                "coordinator advances it, with --site naming the site file it was started with."
+            ) from None
+        except OSError as error:
+            raise SiteError(f"cannot read the state of an exchange: {error.strerror}.") from None
+        return SummationServer.from_bytes(state, self._site.key)
+
+    def _store(self, server: SummationServer) -> None:
+        path = self._path(server.invitation.session)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            durable.replace(path, server.to_bytes())
+        except OSError as error:
+            raise SiteError(f"cannot store the state of an exchange: {error.strerror}.") from None
+
+    def _write_requests(self, server: SummationServer) -> None:
+        invitation, stage = server.invitation, server.stage
+        if stage == Stage.ADVERTISE:
+            self._exchange.write_request(invitation, stage, COORDINATOR, invitation.data)
+            return
+        for member, request in server.requests.items():
+            self._exchange.write_request(invitation, stage, member, request)
+
+    def _path(self, session: bytes) -> Path:
+        return self._site.folder / "sessions" / f"{session.hex()[:32]}.server"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise ExchangeError("it is not a file.")
+        if path.stat().st_size > MOST_BYTES:
+            raise ExchangeError(f"it is larger than {MOST_BYTES:,} bytes.")
+        return path.read_bytes()
+    except OSError as error:
+        raise ExchangeError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+        return
+    write_whole(path, data)
+
+
+def _listed(aside: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in aside.items())

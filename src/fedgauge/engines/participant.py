@@ -1,0 +1,145 @@
+"""A site that takes part in a real evaluation, whatever carries its messages.
+
+It judges the plan before any data is read, keeps the privacy budget, counts its data once, and
+remembers every session so that a crash loses nothing and repeats nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.engines.contribution import contribution, histogram_of
+from fedgauge.errors import ExchangeError, PlanRefused, SiteError
+from fedgauge.privacy.keystream import Keystream
+from fedgauge.protocol import Envelope
+from fedgauge.scores import Data
+from fedgauge.secagg import Invitation, Stage, SummationClient
+from fedgauge.site import Site, durable
+
+
+class Participant:
+    """One site's side of any number of sessions.
+
+    Parameters
+    ----------
+    site
+        The site's trust anchor.
+    data
+        The site's data, or a function that finds it; asked for once per session, after the
+        plan was judged.
+
+    Notes
+    -----
+    What fails here is for the site's operator. To the server a site that refuses looks like
+    one that fell silent: a refusal that depends on data would be a leak.
+    """
+
+    def __init__(self, site: Site, data: Callable[[], Data] | None = None) -> None:
+        self._site = site
+        self._data = data
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request, stored before it is given; the same one if asked again."""
+        envelope = Envelope.from_bytes(request)
+        if envelope.stage == Stage.ADVERTISE:
+            return self._join(request)
+        client = self.session(envelope.session)
+        reply = client.receive(request)
+        if client.stage == Stage.MASK:
+            # Stored first, spent next, sent last: a crash in between repeats no noise.
+            self._store(client)
+            self._site.ledger.commit(envelope.session)
+        else:
+            self._store(client)
+        return reply
+
+    def session(self, session: bytes) -> SummationClient:
+        """The state of a session that this site joined."""
+        try:
+            state = self._path(session).read_bytes()
+        except FileNotFoundError:
+            raise ExchangeError(
+                "this site did not join that evaluation, or has ended it. Join it first."
+            ) from None
+        except OSError as error:
+            raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
+        duties = _Duties(self._site, session, self._data)
+        client = SummationClient.from_bytes(state, self._site.key, duties)
+        duties.invitation = client.invitation
+        return client
+
+    def abandon(self, session: bytes) -> None:
+        """Stop a session and delete its keys; the budget comes back if nothing left."""
+        if self._site.ledger.status(session) == "reserved":
+            self._site.ledger.release(session)
+        self.forget(session)
+
+    def forget(self, session: bytes) -> None:
+        """Delete what is remembered of a session."""
+        path = self._path(session)
+        with suppress(FileNotFoundError):
+            path.unlink()
+            durable.sync_folder(path.parent)
+
+    def _join(self, request: bytes) -> bytes:
+        invitation = Invitation(request)
+        if self._path(invitation.session).exists():
+            return self.session(invitation.session).receive(request)
+        if invitation.coordinator not in self._site.coordinators:
+            # Before the plan is read: strangers may not make this site work.
+            raise PlanRefused(
+                "the coordinator is not approved here. If it should be, add its key with "
+                "`fedgauge site trust --coordinator`."
+            )
+        self._site.judge(
+            invitation.plan, members=invitation.members, coordinator=invitation.coordinator
+        )
+        self._site.reserve(invitation.session, invitation.plan)
+        duties = _Duties(self._site, invitation.session, self._data)
+        client = SummationClient.join(invitation, self._site.key, duties)
+        self._store(client)
+        return client.reply
+
+    def _store(self, client: SummationClient) -> None:
+        path = self._path(client.invitation.session)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            durable.replace(path, client.to_bytes())
+        except OSError as error:
+            raise SiteError(f"cannot store the state of a session: {error.strerror}.") from None
+
+    def _path(self, session: bytes) -> Path:
+        return self._site.folder / "sessions" / f"{session.hex()[:32]}.client"
+
+
+class _Duties:
+    """What the protocol asks of a site: its numbers once, and its word on the survivors."""
+
+    def __init__(self, site: Site, session: bytes, data: Callable[[], Data] | None) -> None:
+        self._site = site
+        self._session = session
+        self._data = data
+        self.invitation: Invitation | None = None
+
+    def contribution(self) -> NDArray[np.int64]:
+        """Counts and fresh noise, unless some already left in this session."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        if self._site.ledger.status(self._session) != "reserved":
+            # An old copy of the state would add new noise under old masks.
+            raise ExchangeError(
+                "this site's numbers already left in that evaluation, or its budget was given "
+                "back. A new attempt needs a new invitation."
+            )
+        if self._data is None:
+            raise ExchangeError("it is time to submit, and no data was named.")
+        plan = self.invitation.plan
+        return contribution(plan, histogram_of(plan, self._data()), Keystream())
+
+    def agree(self, survivors: Sequence[bytes]) -> None:
+        """The differencing guard."""
+        self._site.ledger.record_survivors(
+            self._session, survivors, min_cohort=self._site.policy.min_cohort
+        )
