@@ -48,12 +48,10 @@ class Participant:
             return self._join(request)
         client = self.session(envelope.session)
         reply = client.receive(request)
+        # Stored first, spent next, sent last: a crash in between repeats no noise.
+        self._store(client)
         if client.stage == Stage.MASK:
-            # Stored first, spent next, sent last: a crash in between repeats no noise.
-            self._store(client)
             self._site.ledger.commit(envelope.session)
-        else:
-            self._store(client)
         return reply
 
     def session(self, session: bytes) -> SummationClient:
@@ -101,7 +99,7 @@ class Participant:
         duties = _Duties(self._site, invitation.session, self._data)
         client = SummationClient.join(invitation, self._site.key, duties)
         self._store(client)
-        return client.reply
+        return client.receive(request)
 
     def _store(self, client: SummationClient) -> None:
         path = self._path(client.invitation.session)

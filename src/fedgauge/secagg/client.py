@@ -57,8 +57,7 @@ class _State(msgspec.Struct):
 
     invitation: bytes
     stage: int
-    answered: bytes
-    reply: bytes
+    answered: dict[bytes, bytes] = {}
     mask_key: bytes = b""
     box_key: bytes = b""
     seed: bytes = b""
@@ -73,8 +72,8 @@ class _State(msgspec.Struct):
 class SummationClient:
     """A member that has been invited.
 
-    A request is answered once; the same request again gets the same bytes, any other request
-    of that stage or an earlier one is refused. Errors are for the member's own operator: the
+    A request is answered once; the same request again gets the same bytes, and any other one of
+    a stage that was answered is refused. Errors are for the member's own operator: the
     server is to see nothing but a member that fell silent.
 
     Use :meth:`join`, or :meth:`from_bytes` to go on after :meth:`to_bytes`.
@@ -91,14 +90,12 @@ class SummationClient:
 
     @classmethod
     def join(cls, invitation: Invitation, key: SigningKey, duties: Duties) -> "SummationClient":
-        """Accept an invitation with fresh keys; :attr:`reply` is the answer to it."""
+        """Accept an invitation with fresh keys; :meth:`receive` gives the answer to it."""
         if key.public not in invitation.members:
             raise ProtocolError("this site is not among the invited.")
         state = _State(
             invitation=invitation.data,
             stage=Stage.ADVERTISE,
-            answered=_digest(invitation.data),
-            reply=b"",
             mask_key=os.urandom(crypto.KEY_BYTES),
             box_key=os.urandom(crypto.KEY_BYTES),
             seed=os.urandom(SEED_BYTES),
@@ -109,7 +106,8 @@ class SummationClient:
             box_key=crypto.AgreementKey(state.box_key).public,
             seed=state.seed,
         )
-        state.reply = client._sealed(Stage.ADVERTISE, EVERYONE, advertisement.to_bytes())
+        reply = client._sealed(Stage.ADVERTISE, EVERYONE, advertisement.to_bytes())
+        state.answered[_digest(invitation.data)] = reply
         return client
 
     @classmethod
@@ -131,11 +129,6 @@ class SummationClient:
         return Stage(self._state.stage)
 
     @property
-    def reply(self) -> bytes:
-        """The last reply."""
-        return self._state.reply
-
-    @property
     def invitation(self) -> Invitation:
         """What the client was invited to."""
         return self._invitation
@@ -143,8 +136,8 @@ class SummationClient:
     def receive(self, request: bytes) -> bytes:
         """The reply to a request."""
         digest = _digest(request)
-        if digest == self._state.answered:
-            return self._state.reply
+        if digest in self._state.answered:
+            return self._state.answered[digest]
         envelope = Envelope.from_bytes(request)
         if envelope.stage <= self._state.stage:
             raise ProtocolError(
@@ -163,13 +156,16 @@ class SummationClient:
         )
         # A request that is refused must leave no trace: work on a copy.
         state = msgspec.structs.replace(
-            self._state, peers=dict(self._state.peers), held=dict(self._state.held)
+            self._state,
+            answered=dict(self._state.answered),
+            peers=dict(self._state.peers),
+            held=dict(self._state.held),
         )
         recipient, body = self._answer(due, envelope.body, state)
-        state.stage, state.answered = due, digest
-        state.reply = self._sealed(due, recipient, body)
+        state.stage = due
+        state.answered[digest] = self._sealed(due, recipient, body)
         self._state = state
-        return state.reply
+        return state.answered[digest]
 
     def _answer(self, stage: Stage, body: bytes, state: _State) -> tuple[int, bytes]:
         match stage:
