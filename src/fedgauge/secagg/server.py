@@ -57,6 +57,9 @@ class Requests(Mapping[int, bytes]):
             raise KeyError(member)
         return self._make(member)
 
+    def __contains__(self, member: object) -> bool:
+        return member in self._members  # without making the request, as Mapping would
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._members)
 
@@ -79,6 +82,9 @@ class _State(msgspec.Struct):
     peers: dict[int, Peer] = {}
     shared: dict[int, _Shared] = {}
     survivors: list[int] = []
+    present_bits: bytes = b""
+    sharer_bits: bytes = b""
+    survivor_bits: bytes = b""
     words: bytes = b""
     votes: dict[int, bytes] = {}
     refused: dict[int, str] = {}
@@ -105,7 +111,6 @@ class SummationServer:
         self._state = _State(invitation=invitation.data)
         self._picks: dict[int, frozenset[int]] = {}
         self._senders: dict[int, list[int]] = {}
-        self._told: Agreement | None = None
 
     @classmethod
     def invite(
@@ -185,23 +190,26 @@ class SummationServer:
             raise
 
     def _step(self, replies: Iterable[tuple[int, bytes]]) -> Requests | Sum:
-        accepted = self._accepted(replies)
+        state, accepted = self._state, self._accepted(replies)
         match self.stage:
             case Stage.ADVERTISE:
-                self._state.peers = dict(accepted)
-                self._require(len(self._state.peers))
+                state.peers = dict(accepted)
+                state.present_bits = self._bitmap(state.peers)
+                self._require(len(state.peers))
             case Stage.SHARE:
-                self._state.shared = dict(accepted)
-                self._require(len(self._state.shared))
+                state.shared = dict(accepted)
+                state.sharer_bits = self._bitmap(state.shared)
+                self._require(len(state.shared))
             case Stage.MASK:
                 self._add_up(accepted)
-                self._require(len(self._state.survivors))
+                state.survivor_bits = self._bitmap(state.survivors)
+                self._require(len(state.survivors))
             case Stage.AGREE:
-                self._state.votes = dict(accepted)
-                self._require(len(self._state.votes), self._invitation.graph.threshold)
+                state.votes = dict(accepted)
+                self._require(len(state.votes), self._invitation.graph.threshold)
             case Stage.OPEN:
                 return self._unmask(dict(accepted))
-        self._state.stage += 1
+        state.stage += 1
         return self.requests
 
     def _accepted(self, replies: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
@@ -287,19 +295,19 @@ class SummationServer:
 
     def _roster(self, member: int) -> Roster:
         peers = [self._state.peers[other] for other in sorted(self._present_picks(member))]
-        return Roster(present=self._bitmap(self._state.peers), peers=peers)
+        return Roster(present=self._state.present_bits, peers=peers)
 
     def _inbox(self, member: int) -> Inbox:
         shared, known = self._state.shared, self._present_picks(member)
         senders = self._senders_to(member)
         return Inbox(
-            sharers=self._bitmap(shared),
+            sharers=self._state.sharer_bits,
             peers=[self._state.peers[sender] for sender in senders if sender not in known],
             boxes=[Box(sender, shared[sender].boxes[member]) for sender in senders],
         )
 
     def _survivors(self, _: int) -> Survivors:
-        return Survivors(survivors=self._bitmap(self._state.survivors))
+        return Survivors(survivors=self._state.survivor_bits)
 
     def _quorum(self, member: int) -> Quorum:
         votes = self._state.votes
@@ -322,15 +330,8 @@ class SummationServer:
         return self._senders.get(member, [])
 
     def _agreement(self) -> Agreement:
-        state = self._state
-        if self._told is None:
-            self._told = agreement(
-                self._invitation.session,
-                self._bitmap(state.peers),
-                self._bitmap(state.shared),
-                self._bitmap(state.survivors),
-            )
-        return self._told
+        state, session = self._state, self._invitation.session
+        return agreement(session, state.present_bits, state.sharer_bits, state.survivor_bits)
 
     def _add_up(self, masked: Iterable[tuple[int, words.Words]]) -> None:
         total = np.zeros(self._length, dtype=words.word_type(self._bits))

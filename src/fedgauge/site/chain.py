@@ -116,7 +116,8 @@ class Chain:
         )
         try:
             connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("PRAGMA journal_mode=DELETE")
+            if _application(connection) == _APPLICATION:  # other programs keep their own mode
+                connection.execute("PRAGMA journal_mode=DELETE")
         except BaseException:
             connection.close()
             raise
@@ -140,7 +141,7 @@ class Chain:
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        application = _application(connection)
         if (objects, application, self._path.stat().st_size) == (0, 0, 0):
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
             connection.execute(
@@ -199,6 +200,11 @@ class Chain:
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             return f"ledger {self._path} cannot be written: the disk is full or fails."
         return f"{self._path} is not a ledger, or is damaged. {_LOST}"
+
+
+def _application(connection: sqlite3.Connection) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return int(application)
 
 
 def _insert(connection: sqlite3.Connection, head: Head, lines: Sequence[str]) -> Head:

@@ -97,6 +97,17 @@ class Ledger:
         copy of the ledger is noticed.
     timeout
         Seconds to wait for another process that uses the ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> account, cost = Account("stroke-2026", "example", "add-remove"), Cost(0.5, 0.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
+    ...     ledger.reserve(bytes(32), account, cost, default_limit=Cost(1.0, 1e-6))
+    ...     ledger.commit(bytes(32))
+    ...     ledger.status(bytes(32))
+    'committed'
     """
 
     def __init__(self, path: str | Path, *, head: str | Path, timeout: float = _TIMEOUT) -> None:

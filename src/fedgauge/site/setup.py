@@ -56,6 +56,14 @@ def create_site(
         Name of the data it evaluates on.
     policy
         What it allows; the defaults of :class:`Policy` unless given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     site = create_site(folder, name="hospital-a", dataset="stroke-2026")
+    >>> site.policy.min_cohort
+    3
     """
     folder = Path(folder).absolute()
     policy = policy or Policy()
