@@ -1,9 +1,9 @@
 """Cost of a secure sum: time and bytes of a client and of the server, next to Flower's SecAgg+.
 
 Every client and the server run in this process, through all five rounds and with dropouts in
-each of them; what each one does is timed by itself, in processor time. Flower's primitives (where flwr is
-installed) do one client's work on the same vector with as many holders of shares: no
-signatures, no votes, masks from 32-bit seeds.
+each of them; what each one does is timed by itself, in processor time. Flower's primitives
+(where flwr is installed) do one client's work on the same vector with as many holders of
+shares: no signatures, no votes, masks from 32-bit seeds.
 
 Times of 10,000 members take half an hour: ``python benchmarks/secagg.py --members 1000 10000``.
 """

@@ -1,17 +1,21 @@
 """ROC and PR curves of a record as PNG files."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fedgauge.curves import PrCurve, RocCurve, pr_curve, roc_curve
 from fedgauge.distribution import estimate
 from fedgauge.errors import RecordError, UndefinedMetric
 from fedgauge.record import MetricRecord, Record
+
+if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _POOLED = "#0b5394"
 _EXACT = "#e69138"
@@ -75,6 +79,8 @@ def _draw_pr(curve: PrCurve, ap: MetricRecord, overlays: Sequence[Overlay]) -> F
 
 
 def _square(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(5.4, 5.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     axes.set(
