@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint bench bench-privacy clean
+.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -12,6 +12,8 @@ help:
 	@echo "make setup  install everything for development into $(VENV)"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
+	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
+	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 
 $(BIN)/python:
@@ -45,6 +47,9 @@ lint: $(VENV)/.test
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+fuzz: $(VENV)/.test
+	@FEDGAUGE_FUZZ=200000 $(BIN)/python -m pytest tests/property/test_fuzz_machines.py
+
 bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/memory.py
@@ -54,6 +59,9 @@ bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py
 	@$(BIN)/python benchmarks/ddp_error.py
 	@$(BIN)/python benchmarks/planner.py
+
+bench-secagg: $(VENV)/.test
+	@$(BIN)/python benchmarks/secagg.py
 
 clean:
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

@@ -33,6 +33,7 @@ from fedgauge.intervals import Estimate
 from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
 from fedgauge.scores import Examples
+from fedgauge.site import Site
 
 __version__ = "0.1.0"
 
@@ -71,6 +72,7 @@ __all__ = [
     "ScoreHistogram",
     "ScoreTable",
     "SecureAggregation",
+    "Site",
     "SiteError",
     "UndefinedMetric",
     "area_error",

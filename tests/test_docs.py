@@ -1,0 +1,40 @@
+"""The walkthroughs in the documentation run as written."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import fedgauge as fg
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_file_exchange_runs_as_written(tmp_path):
+    rng = np.random.default_rng(3)
+    for hospital in "abc":
+        labels = rng.random(2000) < 0.3
+        scores = np.clip(rng.normal(0.35 + 0.2 * labels, 0.2), 0, 1)
+        rows = "\n".join(f"{int(y)},{p:.6f}" for y, p in zip(labels, scores, strict=True))
+        (tmp_path / f"{hospital}.csv").write_text(f"y,p\n{rows}\n")
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "exchange.md").read_text(), flags=re.DOTALL)
+    script = "set -euo pipefail\n" + "\n".join(blocks)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [shutil.which("bash"), "-c", script],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Waiting for the coordinator" in done.stdout
+    assert "enforced between the sites" in done.stdout
+    result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
+    assert result.privacy.claim == "enforced"
+    assert result.clients == 3
+    assert abs(result.negatives + result.positives - 6000) < 500
