@@ -42,7 +42,7 @@ class Numbers:
 def measure(members: int, colluding: float, largest: int) -> tuple[Graph, float]:
     """Print the cost of one sum over `members` clients, 5% of whom drop out."""
     rng = np.random.default_rng(0)
-    cohort = fg.Cohort(int(0.9 * members), max(1, int(colluding * members)))
+    cohort = fg.Cohort(members // 2, max(1, int(colluding * members)))
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(COUNTS // 2), cohort, largest=largest)
     keys = sorted((SigningKey.generate() for _ in range(members)), key=lambda key: key.public)
     start = time.process_time()
@@ -161,7 +161,7 @@ def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--colluding", type=float, default=0.05, help="share of the members")
+    parser.add_argument("--colluding", type=float, default=0.02, help="share of the members")
     parser.add_argument("--largest", type=int, default=2**17, help="largest count of a client")
     options = parser.parse_args()
     for members in options.members:

@@ -72,7 +72,7 @@ def test_unknown_choices_are_refused_with_the_known(name, value, choice):
         DistributedDP(1.0, **{name: value})
 
 
-@pytest.mark.parametrize("cap", [0, -1, True, 1.0, 2.5, "2", None, NAN])
+@pytest.mark.parametrize("cap", [0, -1, 10**30, True, 1.0, 2.5, "2", None, NAN])
 @pytest.mark.parametrize("unit", ["subject", "client"])
 def test_max_per_unit_is_a_positive_whole_number(unit, cap):
     with pytest.raises(PlanError, match="max_per_unit"):

@@ -16,6 +16,7 @@ Neighbours = Literal["add-remove", "replace-one"]
 
 PROTOCOL_FAILURE: Final = 2.0**-40  # chance that a secure sum shows more than the sum
 _LARGE_EPSILON: Final = 20.0
+_MOST_PER_UNIT: Final = 1_000_000  # noise for more hides everything
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True):
@@ -121,8 +122,8 @@ class DistributedDP(
         self._check_delta()
         if isinstance(self.max_per_unit, bool) or not isinstance(self.max_per_unit, int):
             raise PlanError("max_per_unit must be a whole number.")
-        if self.max_per_unit < 1:
-            raise PlanError(f"max_per_unit must be at least 1, got {self.max_per_unit}.")
+        if not 1 <= self.max_per_unit <= _MOST_PER_UNIT:
+            raise PlanError(f"max_per_unit must lie between 1 and {_MOST_PER_UNIT:,}.")
         if self.unit == "example" and self.max_per_unit != 1:
             raise PlanError("an example is one row: max_per_unit is for subjects and clients.")
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
 import msgspec
@@ -29,8 +29,10 @@ from fedgauge.secagg.messages import (
     Shares,
     Stage,
     Survivors,
+    Vote,
     agreement,
     from_bitmap,
+    sharing,
 )
 from fedgauge.site.keys import SigningKey
 
@@ -225,7 +227,9 @@ class SummationClient:
                 raise ProtocolError("a box does not hold two shares.")
             state.held[box.member] = (plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
         state.sharers = inbox.sharers
-        return Masked(words=self._masked(mine | theirs, state).tobytes())
+        body = self._sharing(state).to_bytes()
+        signature = self._envelope(Stage.MASK, EVERYONE, body).signature
+        return Masked(words=self._masked(mine | theirs, state).tobytes(), sharing=signature)
 
     def _masked(self, neighbours: Iterable[int], state: _State) -> words.Words:
         plan, session = self._invitation.plan, self._invitation.session
@@ -262,9 +266,9 @@ class SummationClient:
         return self._agreement(state)
 
     def _open(self, quorum: Quorum, state: _State) -> Opening:
-        survivors = self._members(state.survivors)
-        self._check_votes(quorum, (self._picked(state) & survivors), state)
-        sharers = self._members(state.sharers)
+        survivors, sharers = self._members(state.survivors), self._members(state.sharers)
+        self._check_votes(quorum, self._picked(state) & survivors, state)
+        self._check_sharing(quorum, state.held.keys() & survivors - {self._me}, state)
         masks = [Opened(m, s[0]) for m, s in sorted(state.held.items()) if m in survivors]
         keys = [Opened(m, s[1]) for m, s in sorted(state.held.items()) if m in sharers - survivors]
         # Nothing below is needed again: what was not told now can never be told.
@@ -273,37 +277,40 @@ class SummationClient:
         return Opening(masks=masks, keys=keys)
 
     def _check_votes(self, quorum: Quorum, holders: frozenset[int], state: _State) -> None:
-        body = self._agreement(state).to_bytes()
-        session, members = self._invitation.session, self._invitation.members
+        """Holders of this member's shares, enough of them, were told the same."""
         needed = self._invitation.graph.threshold - 1  # the own vote is one
-        agreed: set[int] = set()
-        for vote in quorum.votes:
-            if len(agreed) >= needed:
-                break
-            if vote.member not in holders or vote.member in agreed:
-                raise ProtocolError("a vote comes twice or from a member that does not count.")
-            if not is_signed(
-                members[vote.member],
-                vote.signature,
-                session,
-                Stage.AGREE,
-                vote.member,
-                EVERYONE,
-                body,
-            ):
-                raise ProtocolError(
-                    "a holder did not vote for the same survivors: members were told different "
-                    "things, or its vote was altered."
-                )
-            agreed.add(vote.member)
-        if len(agreed) < needed:
+        voters = [vote.member for vote in quorum.votes]
+        if len(set(voters)) != len(voters) or not holders.issuperset(voters):
+            raise ProtocolError("a vote comes twice or from a member that does not count.")
+        if len(voters) < needed:
             raise CohortTooSmall(
-                f"{len(agreed) + 1} holders agree on the survivors and {needed + 1} are needed."
+                f"{len(voters) + 1} holders agree on the survivors and {needed + 1} are needed."
             )
+        body = self._agreement(state).to_bytes()
+        if not all(self._said(vote, Stage.AGREE, body) for vote in quorum.votes):
+            raise ProtocolError(
+                "a holder did not vote for the same survivors: members were told different "
+                "things, or its vote was altered."
+            )
+
+    def _check_sharing(self, quorum: Quorum, owners: Set[int], state: _State) -> None:
+        """Survivors whose masks this member helps to open have masked with it."""
+        if sorted(vote.member for vote in quorum.sharing) != sorted(owners):
+            raise ProtocolError("what survivors were told is held back, or comes twice.")
+        body = self._sharing(state).to_bytes()
+        if not all(self._said(vote, Stage.MASK, body) for vote in quorum.sharing):
+            raise ProtocolError("a survivor was told another story about who shared.")
+
+    def _said(self, vote: Vote, stage: Stage, body: bytes) -> bool:
+        session, public = self._invitation.session, self._invitation.members[vote.member]
+        return is_signed(public, vote.signature, session, stage, vote.member, EVERYONE, body)
 
     def _agreement(self, state: _State) -> Agreement:
         session = self._invitation.session
         return agreement(session, state.present, state.sharers, state.survivors)
+
+    def _sharing(self, state: _State) -> Agreement:
+        return sharing(self._invitation.session, state.present, state.sharers)
 
     def _meet(self, peers: Sequence[Peer], expected: Iterable[int], state: _State) -> None:
         """Take the keys of exactly the expected members, each signed by its owner."""
@@ -350,6 +357,9 @@ class SummationClient:
             raise ProtocolError("this site is said to have dropped out, so it stops here.")
 
     def _sealed(self, stage: Stage, recipient: int, body: bytes) -> bytes:
+        return self._envelope(stage, recipient, body).to_bytes()
+
+    def _envelope(self, stage: Stage, recipient: int, body: bytes) -> Envelope:
         return Envelope.sealed(
             self._key,
             session=self._invitation.session,
@@ -357,7 +367,7 @@ class SummationClient:
             sender=self._me,
             recipient=recipient,
             body=body,
-        ).to_bytes()
+        )
 
 
 def apply_pair_mask(

@@ -1,27 +1,30 @@
 """Who shares masks and secrets with whom, and the chance that this protects too little.
 
 Every member picks its own neighbours at random, so a server has no say in it (Bell et al.
-2020, section 4). A member and the neighbours it picks hold shares of its secrets; `threshold`
-of these holders can open one of them. Up to :data:`MOST_COMPLETE` members everybody picks
+2020, section 4). A member and the neighbours it picks are the holders of its secrets;
+`threshold` of them can open one of these. Up to :data:`MOST_COMPLETE` members everybody picks
 everybody, and nothing below is left to chance.
 
-What can go wrong, with n members of whom C collude with the server, degree k, threshold t:
+With n members of whom C collude with the server, degree k and threshold t:
 
-*Isolation.* A set A of honest members is unmasked apart from the other honest ones. Each of
-its members needs t holders that are in A or collude: holders outside were dropped, or told
-another list of survivors and so did not vouch for this one. Of A and the rest of the honest
-members one has at most (n - C) / 2 members, so a bound over all sets of up to that size,
-sum over a of binom(n - C, a) P[1 + H(a - 1 + C) >= t]^a with H(g) the number of a member's k
-picks among g given ones, covers dropouts, votes and lists that the server chooses after it
-has seen the graph.
+*Both secrets* of a member, its own mask and its mask key, could be opened if 2t - (k + 1) of its
+holders collude: each honest holder opens one of the two at most. So unless that happens,
+a member that helps to open anything keeps its mask key: it saw t of its holders vote for
+survivors among whom it is, and these do not open the key.
 
-*Both secrets.* More than 2 t - (k + 1) colluders among the holders of one member could open
-its own mask and its key.
+*Isolation.* Let A be honest members whose sum is learned apart from the other honest ones.
+The own mask of each was opened by t holders that told the same story about who shared, so
+each of them masks with it, and the honest ones keep their mask keys. Those masks vanish only
+if the holders are in A as well. So every member of A has t holders in A or among the
+colluders, whatever the server does and tells after it has seen the graph. Over all sets of up
+to half of the honest members this has a chance of at most
 
-*Phantoms.* In a sparse graph a member checks the keys of its neighbours only. Members that
-the server invents as present would count as survivors without contributing noise. So a
-survivor set must be larger than the plan asks, by as many phantoms as could go unnoticed by
-all.
+    sum over a of binom(n - C, a) P[1 + H(a - 1 + C) >= t]^a,
+
+H(g) being the number of a member's k picks among g given ones. Hence at most one sum is
+learned, and more than half of the honest members are in it. A plan may not ask for more,
+unless the graph is complete: a member that checks only its neighbours cannot tell how many
+others there are.
 """
 
 import bisect
@@ -41,8 +44,8 @@ MOST_COMPLETE: Final = 200
 MOST_MEMBERS: Final = 100_000
 PRIVACY_BITS: Final = round(-math.log2(PROTOCOL_FAILURE))
 COMPLETION_BITS: Final = 20
-_ROOM: Final = 0.2  # share of dropouts that a sparse graph is made for, at least where m allows
-_EACH: Final = -(PRIVACY_BITS + 2.0)  # four failures of 2^-42 are one of 2^-40
+_CARRIED: Final = 0.1  # share of dropouts that a sparse graph is made for
+_EACH: Final = -(PRIVACY_BITS + 1.0)  # two failures of 2^-41 are one of 2^-40
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -65,13 +68,11 @@ class Strength(NamedTuple):
     """What a graph promises.
 
     `privacy` is the binary logarithm of a bound on the chance that anything but one sum can
-    be learned. `phantoms` is how many more survivors are needed than the plan asks.
-    `dropouts` is how many members may drop out, at random, for the sum to fail with a chance
-    of at most 2^-20.
+    be learned. `dropouts` is how many members may drop out, at random, for the sum to fail
+    with a chance of at most 2^-20.
     """
 
     privacy: float
-    phantoms: int
     dropouts: int
 
 
@@ -79,9 +80,9 @@ def choose_graph(members: int, cohort: Cohort) -> Graph:
     """The smallest graph that keeps what a cohort asks for."""
     check_members(members, cohort)
     if members > MOST_COMPLETE:
-        found = _search(members, cohort)
+        found = _search(members, cohort.max_colluding)
         if found is not None:
-            _require_reachable(found, cohort)
+            _check_cohort(found, cohort)
             return found
     return Graph(members, members - 1, (members + cohort.max_colluding) // 2 + 1)
 
@@ -95,17 +96,26 @@ def check_members(members: int, cohort: Cohort) -> None:
             f"the plan needs {cohort.min_survivors} survivors and there are {members} members. "
             "Invite more, or lower min_survivors."
         )
-    if members + cohort.max_colluding >= 2 * members:
+    if cohort.max_colluding >= members:
         raise PlanError("all members may collude, so nothing can be protected.")
 
 
-def _require_reachable(graph: Graph, cohort: Cohort) -> None:
-    if survivors_needed(graph, cohort) > graph.members:
-        most = graph.members - strength(graph, cohort).phantoms
+def _check_cohort(graph: Graph, cohort: Cohort) -> None:
+    most = _surely_in_the_sum(graph, cohort) + cohort.max_colluding
+    if cohort.min_survivors > most:
         raise PlanError(
-            f"above {MOST_COMPLETE} members each checks its neighbours only, so not all of "
-            f"{graph.members:,} can be required. Lower min_survivors to {most:,} or less."
+            f"above {MOST_COMPLETE} members each checks its neighbours only, which proves that "
+            f"{most:,} of {graph.members:,} are in the sum and no more. Lower min_survivors to "
+            f"{most:,} or less."
         )
+
+
+def _surely_in_the_sum(graph: Graph, cohort: Cohort) -> int:
+    """Honest members that are in any sum that can be opened."""
+    honest = graph.members - cohort.max_colluding
+    if graph.is_complete:
+        return max(0, max(cohort.min_survivors, graph.threshold) - cohort.max_colluding)
+    return honest // 2 + 1
 
 
 @lru_cache(maxsize=256)
@@ -113,27 +123,28 @@ def strength(graph: Graph, cohort: Cohort) -> Strength:
     """What a graph promises to a cohort, computed."""
     n, k, t = graph
     if not (0 < k < n and 1 <= t <= k + 1):
-        return Strength(0.0, n, 0)
+        return Strength(0.0, 0)
     colluding = min(cohort.max_colluding, n)
-    phantoms, unnoticed = _phantoms(n, k, cohort)
-    failures = (_isolation(n, k, t, colluding), _both_secrets(n, k, t, colluding), unnoticed)
-    privacy = float(np.logaddexp2.reduce(failures))
-    most = max(0, n - max(cohort.min_survivors + phantoms, t))
+    failures = (_isolation(n, k, t, colluding), _both_secrets(n, k, t, colluding))
+    most = max(0, n - survivors_needed(graph, cohort))
     # The chance to fail grows with the dropouts: find the last number that is still fine.
     dropouts = bisect.bisect_left(
         range(1, most + 1), True, key=lambda d: _completion(n, k, t, d) > -COMPLETION_BITS
     )
-    return Strength(min(privacy, 0.0), phantoms, dropouts)
+    return Strength(min(float(np.logaddexp2.reduce(failures)), 0.0), dropouts)
 
 
 def survivors_needed(graph: Graph, cohort: Cohort) -> int:
-    """Fewest survivors that may be named: the plan's, phantoms allowed for, or the threshold."""
-    return max(cohort.min_survivors + strength(graph, cohort).phantoms, graph.threshold)
+    """Fewest survivors that may be named."""
+    return max(cohort.min_survivors, graph.threshold)
 
 
 def is_safe(graph: Graph, cohort: Cohort) -> bool:
-    """Whether a graph that somebody proposes keeps the promise of privacy."""
+    """Whether a graph that somebody proposes keeps the promises of privacy and of the cohort."""
     if graph.members <= MOST_COMPLETE and not graph.is_complete:
+        return False
+    honest = cohort.min_survivors - cohort.max_colluding
+    if honest > _surely_in_the_sum(graph, cohort):
         return False
     return strength(graph, cohort).privacy <= -PRIVACY_BITS
 
@@ -150,11 +161,8 @@ def picks(seed: bytes, me: int, graph: Graph) -> Indices:
     return np.sort(np.argpartition(words, graph.degree)[: graph.degree])
 
 
-def _search(members: int, cohort: Cohort) -> Graph | None:
-    n, colluding = members, cohort.max_colluding
-    # Below this many survivors thresholds above half of the holders are out of reach.
-    survivors = max(cohort.min_survivors, math.ceil((n + colluding) / 2 + _ROOM * n))
-    dropped = max(0, n - survivors)
+def _search(n: int, colluding: int) -> Graph | None:
+    dropped = int(_CARRIED * n)
     for k in range(8, n - 1, 2):
         lowest = _lowest_threshold(n, k, colluding)
         if lowest is None or _completion(n, k, lowest, dropped) > -COMPLETION_BITS:
@@ -198,32 +206,6 @@ def _completion(n: int, k: int, t: int, dropped: int) -> float:
     tails = np.column_stack([tails, np.full((2, 2), -np.inf)])  # more than k cannot drop
     failures = [tails[0, k - t + 2], tails[1, k - t + 1] if dropped else -math.inf]
     return float(math.log2(n) + np.logaddexp2.reduce(failures))
-
-
-def _phantoms(n: int, k: int, cohort: Cohort) -> tuple[int, float]:
-    """How many phantoms may go unnoticed, and the chance that more do.
-
-    f phantoms go unnoticed when no honest survivor picked one of them. Let s = m + allowed be
-    the survivors named; more phantoms than allowed leave x >= s - f - C honest survivors. If
-    these are at most half of the honest members, it is a case of isolation. Otherwise the
-    chance is at most binom(n - C, f) binom(n - C - f, x) P[k picks miss f]^x.
-    """
-    m, colluding = cohort.min_survivors, min(cohort.max_colluding, n)
-    honest = n - colluding
-    for allowed in range(n):
-        f = np.arange(allowed + 1, honest + 1)
-        x = np.maximum(m + allowed - f - colluding, honest // 2 + 1)
-        possible = f + x <= honest
-        f, x = f[possible], x[possible]
-        if not len(f):
-            return allowed, -math.inf
-        missed = _log_choose(n - 1 - f, k) - _log_choose(n - 1, k)
-        with np.errstate(invalid="ignore"):
-            terms = _log_choose(honest, f) + _log_choose(honest - f, x) + x * missed
-        chance = float(np.logaddexp2.reduce(terms))
-        if chance <= _EACH:
-            return allowed, chance
-    return n, 0.0
 
 
 def _tail(marked: Indices, n: int, k: int) -> Floats:

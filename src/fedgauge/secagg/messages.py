@@ -189,9 +189,10 @@ class Inbox(Message, frozen=True):
 
 
 class Masked(Message, frozen=True):
-    """The contribution under all masks."""
+    """The contribution under all masks, and a signature under :func:`sharing`."""
 
     words: bytes
+    sharing: bytes
 
 
 class Survivors(Message, frozen=True):
@@ -207,16 +208,21 @@ class Agreement(Message, frozen=True):
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A holder's signature under the same agreement."""
+    """Another member's signature under what this one was told, too."""
 
     member: int
     signature: bytes
 
 
 class Quorum(Message, frozen=True):
-    """Signatures of the member's holders."""
+    """That others were told the same.
+
+    `votes` are of the member's holders, about the survivors; `sharing` of the survivors whose
+    masks the member helps to open, about who shared.
+    """
 
     votes: list[Vote]
+    sharing: list[Vote]
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -235,8 +241,17 @@ class Opening(Message, frozen=True):
 
 def agreement(session: bytes, present: bytes, sharers: bytes, survivors: bytes) -> Agreement:
     """What members agree on: everything they were told about who takes part."""
-    told = hashlib.sha256(b"fedgauge agreement\0" + session)
-    for members in (present, sharers, survivors):
+    return _told(b"agreement", session, present, sharers, survivors)
+
+
+def sharing(session: bytes, present: bytes, sharers: bytes) -> Agreement:
+    """What a member was told before it masked: with whom it did."""
+    return _told(b"sharing", session, present, sharers)
+
+
+def _told(what: bytes, session: bytes, *sets: bytes) -> Agreement:
+    told = hashlib.sha256(b"fedgauge " + what + b"\0" + session)
+    for members in sets:
         told.update(hashlib.sha256(members).digest())
     return Agreement(told=told.digest())
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, is_signed
 from fedgauge.secagg import crypto, shamir, words
 from fedgauge.secagg.client import apply_pair_mask
 from fedgauge.secagg.graph import choose_graph, picks, survivors_needed
@@ -31,6 +31,7 @@ from fedgauge.secagg.messages import (
     Survivors,
     Vote,
     agreement,
+    sharing,
     to_bitmap,
 )
 from fedgauge.site.keys import SigningKey
@@ -81,7 +82,7 @@ class _State(msgspec.Struct):
     stage: int = Stage.ADVERTISE
     peers: dict[int, Peer] = {}
     shared: dict[int, _Shared] = {}
-    survivors: list[int] = []
+    survivors: dict[int, bytes] = {}  # with what each signed about who shared
     present_bits: bytes = b""
     sharer_bits: bytes = b""
     survivor_bits: bytes = b""
@@ -170,7 +171,7 @@ class SummationServer:
             case Stage.MASK:
                 return Requests(sorted(state.shared), make)
             case Stage.AGREE:
-                return Requests(state.survivors, make)
+                return Requests(sorted(state.survivors), make)
             case _:
                 return Requests(sorted(state.votes), make)
 
@@ -256,7 +257,7 @@ class SummationServer:
                     raise ProtocolError("shares are not for the neighbours that were picked.")
                 return _Shared(shares.commitment, boxes)
             case Stage.MASK:
-                return words.from_bytes(Masked.from_bytes(body).words, self._length, self._bits)
+                return self._checked_input(member, Masked.from_bytes(body))
             case Stage.AGREE:
                 if Agreement.from_bytes(body) != self._agreement():
                     raise ProtocolError("a member agrees to something else.")
@@ -264,8 +265,15 @@ class SummationServer:
             case _:
                 return self._checked_opening(member, Opening.from_bytes(body))
 
+    def _checked_input(self, member: int, masked: Masked) -> tuple[words.Words, bytes]:
+        session, public = self._invitation.session, self._invitation.members[member]
+        told = sharing(session, self._state.present_bits, self._state.sharer_bits).to_bytes()
+        if not is_signed(public, masked.sharing, session, Stage.MASK, member, EVERYONE, told):
+            raise ProtocolError("a member did not sign what it was told about who shared.")
+        return words.from_bytes(masked.words, self._length, self._bits), masked.sharing
+
     def _checked_opening(self, member: int, opening: Opening) -> Opening:
-        survivors = set(self._state.survivors)
+        survivors = self._state.survivors.keys()
         held = {*self._senders_to(member), member}
         asked = (held & survivors, held - survivors)
         for parts, wanted in zip((opening.masks, opening.keys), asked, strict=True):
@@ -313,7 +321,11 @@ class SummationServer:
         votes = self._state.votes
         holders = sorted(self._present_picks(member) & votes.keys())
         needed = self._invitation.graph.threshold - 1
-        return Quorum(votes=[Vote(holder, votes[holder]) for holder in holders[:needed]])
+        survivors = self._state.survivors
+        return Quorum(
+            votes=[Vote(holder, votes[holder]) for holder in holders[:needed]],
+            sharing=[Vote(m, survivors[m]) for m in self._senders_to(member) if m in survivors],
+        )
 
     def _present_picks(self, member: int) -> frozenset[int]:
         if member not in self._picks:
@@ -333,13 +345,13 @@ class SummationServer:
         state, session = self._state, self._invitation.session
         return agreement(session, state.present_bits, state.sharer_bits, state.survivor_bits)
 
-    def _add_up(self, masked: Iterable[tuple[int, words.Words]]) -> None:
+    def _add_up(self, masked: Iterable[tuple[int, tuple[words.Words, bytes]]]) -> None:
         total = np.zeros(self._length, dtype=words.word_type(self._bits))
-        survivors = []
-        for member, values in masked:
+        survivors = {}
+        for member, (values, signature) in masked:
             np.add(total, values, out=total)
-            survivors.append(member)
-        self._state.survivors, self._state.words = sorted(survivors), total.tobytes()
+            survivors[member] = signature
+        self._state.survivors, self._state.words = survivors, total.tobytes()
 
     def _unmask(self, openings: dict[int, Opening]) -> Sum:
         session = self._invitation.session
@@ -351,9 +363,9 @@ class SummationServer:
                 raise ProtocolError(_WRONG_SHARES)
             key = crypto.derive(secret, session=session, purpose=b"own mask")
             np.subtract(total, crypto.mask(key, self._length, self._bits), out=total)
-        for member in sorted(self._state.shared.keys() - set(self._state.survivors)):
+        for member in sorted(self._state.shared.keys() - self._state.survivors.keys()):
             self._lift(total, member, self._joined(member, keys))
-        return Sum(words.decode(total, self._bits), tuple(self._state.survivors))
+        return Sum(words.decode(total, self._bits), tuple(sorted(self._state.survivors)))
 
     def _lift(self, total: words.Words, dropped: int, secret: bytes) -> None:
         """Complete the masks that survivors share with a dropped member."""

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, Self
 
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site.chain import Chain, Pages
+from fedgauge.site.differencing import fewest_shown
 from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
 
 Status = Literal["reserved", "committed", "released"]
@@ -198,9 +199,10 @@ class Ledger:
     ) -> None:
         """Record whose sum a session is about to reveal, or refuse it.
 
-        The exact sums over two sets of sites differ by the sum over the sites in only one of
-        them. So these must be none, or at least `min_cohort`: else PlanRefused. Recording the
-        same set again changes nothing. Noisy sums are recorded without that check.
+        Exact sums over several sets of sites can be added and subtracted. So no combination of
+        this one with earlier ones on the dataset may be left with fewer than `min_cohort`
+        sites: else PlanRefused. Recording the same set again changes nothing. Noisy sums are
+        recorded without that check.
 
         Parameters
         ----------
@@ -330,20 +332,28 @@ def _check_difference(
             f"the sum would be over {len(survivors)} sites, and this site wants at least "
             f"{min_cohort}. Start again with more sites."
         )
-    for earlier in books.spends.values():
-        if (
-            earlier.survivors is None
-            or not earlier.cost.is_exact_sum
-            or earlier.account.dataset != dataset
-        ):
-            continue
-        apart = len(earlier.survivors ^ survivors)
-        if 0 < apart < min_cohort:
-            raise PlanRefused(
-                f"the sites in this sum and in an earlier one on dataset {dataset} differ by "
-                f"{apart}, so the difference of the sums would reveal them: it takes none or at "
-                f"least {min_cohort}. Run again with the same sites as before, or with noise."
-            )
+    earlier = {
+        spend.survivors
+        for spend in books.spends.values()
+        if spend.survivors is not None
+        and spend.cost.is_exact_sum
+        and spend.account.dataset == dataset
+    }
+    if survivors in earlier:  # shows nothing that was not shown
+        return
+    fewest = fewest_shown([*earlier, survivors])
+    if fewest is None:
+        raise PlanRefused(
+            f"the exact sums on dataset {dataset} are over so many different sets of sites that "
+            "it cannot be told what they show together. Run again with the same sites as before, "
+            "or with noise."
+        )
+    if fewest < min_cohort:
+        raise PlanRefused(
+            f"this sum, with earlier ones on dataset {dataset}, would show the sum over {fewest} "
+            f"sites: this site wants at least {min_cohort}. Run again with the same sites as "
+            "before, or with noise."
+        )
 
 
 def _total(costs: Sequence[Cost]) -> Cost:

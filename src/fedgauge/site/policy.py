@@ -151,13 +151,15 @@ def read_site_file(path: Path) -> str:
 def by_key(kind: str, parties: tuple[Party, ...]) -> dict[bytes, str]:
     """Names by public key; SiteError where a key or a name comes twice."""
     names: dict[bytes, str] = {}
+    taken: set[str] = set()
     for party in parties:
         if party.public in names:
             raise SiteError(f"{kind} {names[party.public]!r} and {party.name!r} have the same key.")
         # Names that differ only by case are one file on some systems.
-        if party.name.lower() in (name.lower() for name in names.values()):
+        if party.name.lower() in taken:
             raise SiteError(f"the name {party.name!r} comes twice among the {kind}.")
         names[party.public] = party.name
+        taken.add(party.name.lower())
     return names
 
 

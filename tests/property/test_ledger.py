@@ -1,0 +1,207 @@
+"""Whatever is asked of a ledger, in whatever order, it answers as plain bookkeeping would."""
+
+import math
+import os
+import tempfile
+from contextlib import contextmanager, nullcontext
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
+from fedgauge.site import Account, Cost, Ledger
+
+ACCOUNTS = [
+    Account("stroke", "example", "add-remove"),
+    Account("stroke", "client", "zero-out"),
+    Account("heart", "example", "add-remove"),
+]
+DEFAULT = Cost(1.0, 3e-6)
+COHORT = 3
+ENDS = ["committed", "released"]
+SESSIONS = 6
+
+
+class Model:
+    """The rules once more, on plain dictionaries and decimals."""
+
+    def __init__(self):
+        self.spends = {}
+        self.limits = {}
+        self.survivors = {}
+        self.length = 0
+
+    def live(self, test):
+        return [
+            cost
+            for account, cost, status in self.spends.values()
+            if status != "released" and test(account)
+        ]
+
+    def reserve(self, session, account, cost, mix):
+        if session in self.spends:
+            return "same" if self.spends[session] == (account, cost, "reserved") else LedgerError
+        exact = cost.epsilon == math.inf
+        others = self.live(lambda other: other.dataset == account.dataset)
+        if not mix and any((other.epsilon == math.inf) != exact for other in others):
+            return BudgetExceeded
+        if not exact:
+            limit = self.limits.get(account, DEFAULT)
+            held = [c for c in self.live(lambda other: other == account) if c.epsilon < math.inf]
+            for part in ("epsilon", "delta"):
+                total = sum(Decimal(str(getattr(c, part))) for c in [*held, cost])
+                if total > Decimal(str(getattr(limit, part))):
+                    return BudgetExceeded
+        self.spends[session] = (account, cost, "reserved")
+        return "added"
+
+    def end(self, session, wanted):
+        if session not in self.spends:
+            return LedgerError
+        account, cost, status = self.spends[session]
+        if status == wanted:
+            return "same"
+        if status != "reserved":
+            return LedgerError
+        self.spends[session] = (account, cost, wanted)
+        return "added"
+
+    def record(self, session, sites):
+        account, cost, status = self.spends.get(session, (None, None, None))
+        if status != "committed":
+            return LedgerError
+        if session in self.survivors:
+            return "same" if self.survivors[session] == sites else LedgerError
+        if cost.epsilon == math.inf:
+            earlier = [
+                set(other)
+                for number, other in self.survivors.items()
+                if self.spends[number][0].dataset == account.dataset
+                and self.spends[number][1].epsilon == math.inf
+            ]
+            differences = [len(set(sites) ^ other) for other in [set(), *earlier]]
+            if any(0 < size < COHORT for size in differences) or not sites:
+                return PlanRefused
+        self.survivors[session] = sites
+        return "added"
+
+    def limit(self, account, limit):
+        self.limits[account] = limit
+        return "added"
+
+
+sessions = st.integers(0, SESSIONS - 1)
+accounts = st.sampled_from([*ACCOUNTS, ACCOUNTS[0]])
+epsilons = st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0])
+finite = st.builds(Cost, epsilons, st.sampled_from([0.0, 1e-6, 2e-6]))
+costs = finite | st.just(Cost(math.inf, 0.0))
+cohorts = st.frozensets(st.integers(0, 6), min_size=2)
+steps = st.one_of(
+    st.tuples(st.just("reserve"), sessions, accounts, costs, st.booleans()).map(lambda s: [s]),
+    st.tuples(st.just("end"), sessions, st.sampled_from(ENDS)).map(lambda s: [s]),
+    st.tuples(st.just("record"), sessions, cohorts).map(lambda s: [s]),
+    st.tuples(st.just("limit"), accounts, finite).map(lambda s: [s]),
+    # A whole session: steps drawn one by one seldom come in this order.
+    st.tuples(sessions, accounts, costs, cohorts).map(
+        lambda drawn: [
+            ("reserve", *drawn[:3], True),
+            ("end", drawn[0], "committed"),
+            ("record", drawn[0], drawn[3]),
+        ]
+    ),
+)
+histories = st.lists(steps, min_size=4, max_size=14).map(
+    lambda drawn: [step for part in drawn for step in part]
+)
+
+
+def apply(ledger, step):
+    match step:
+        case "reserve", session, account, cost, mix:
+            ledger.reserve(name(session), account, cost, default_limit=DEFAULT, mix_exact=mix)
+        case "end", session, "committed":
+            ledger.commit(name(session))
+        case "end", session, "released":
+            ledger.release(name(session))
+        case "record", session, sites:
+            ledger.record_survivors(name(session), map(name, sites), min_cohort=COHORT)
+        case "limit", account, limit:
+            ledger.set_limit(account, limit)
+
+
+def name(number):
+    return number.to_bytes(32, "big")
+
+
+def totals(model, account, status):
+    held = [cost for other, cost, now in model.spends.values() if (other, now) == (account, status)]
+    if any(cost.epsilon == math.inf for cost in held):
+        return Cost(math.inf, 0.0)
+    return Cost(
+        float(sum(Decimal(str(cost.epsilon)) for cost in held)),
+        float(sum(Decimal(str(cost.delta)) for cost in held)),
+    )
+
+
+@contextmanager
+def new_ledger():
+    # What reaches the disk is not the matter here, and waiting for it is slow.
+    memory = Path("/dev/shm")  # noqa: S108  (a fresh folder in it)
+    place = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        yield Ledger(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
+
+
+@settings(deadline=None, max_examples=200)
+@given(history=histories)
+def test_a_ledger_keeps_books_like_the_model(history):
+    model = Model()
+    with new_ledger() as ledger:
+        for step in history:
+            kind, *rest = step
+            expected = getattr(model, kind)(*rest)
+            if isinstance(expected, str):
+                apply(ledger, step)
+                model.length += expected == "added"
+            else:
+                with pytest.raises((LedgerError, PlanRefused)) as caught:
+                    apply(ledger, step)
+                assert caught.type is expected
+        check(ledger, model)
+
+
+def check(ledger, model):
+    assert len(ledger.entries()) == model.length
+    for session in range(SESSIONS):
+        spend = model.spends.get(session)
+        assert ledger.status(name(session)) == (spend and spend[2])
+    accounts = sorted({spend[0] for spend in model.spends.values()} | set(model.limits))
+    assert [tuple(balance) for balance in ledger.balances(default_limit=DEFAULT)] == [
+        (
+            account,
+            model.limits.get(account, DEFAULT),
+            totals(model, account, "committed"),
+            totals(model, account, "reserved"),
+        )
+        for account in accounts
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    costs=st.lists(st.integers(1, 400), min_size=1, max_size=12), limit=st.integers(1, 1500),
+    scale=st.sampled_from([100, 1000, 10**7]),
+)  # fmt: skip
+def test_limits_are_met_exactly_as_decimals(costs, limit, scale):
+    spent, top = 0, Cost(limit / scale, 0.0)
+    with new_ledger() as ledger:
+        for number, cost in enumerate(costs):
+            fits = spent + cost <= limit
+            with nullcontext() if fits else pytest.raises(BudgetExceeded):
+                ledger.reserve(
+                    name(number), ACCOUNTS[0], Cost(cost / scale, 0.0), default_limit=top
+                )
+            spent += cost * fits

@@ -1,0 +1,244 @@
+"""Keys sign as RFC 8032 says, have one text form, and stay with their owner."""
+
+import hashlib
+import os
+import pickle
+import stat
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedgauge import SiteError
+from fedgauge.site import SigningKey, durable, key_from_text, key_to_text, verify
+
+# RFC 8032, section 7.1: TEST 1, TEST 2, TEST 3, TEST SHA(abc).
+VECTORS = {
+    "empty": (
+        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        b"",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9"
+        "b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    "one byte": (
+        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        b"\x72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f1"
+        "1d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    "two bytes": (
+        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        b"\xaf\x82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984d"
+        "c6594a7c15e9716ed28dc027beceea1ec40a",
+    ),
+    "SHA-512 of abc": (
+        "833fe62409237b9d62ec77587520911e9a759cec1d19755b7da901b96dca3d42",
+        "ec172b93ad5e563bf4932c70e1245034c35467ef2efd4d64ebf819683467e2bf",
+        hashlib.sha512(b"abc").digest(),
+        "dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431"
+        "e0303dca179c138ac17ad9bef1177331a704",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_signatures_are_those_of_rfc_8032(name):
+    secret, public, message, signature = VECTORS[name]
+    key = SigningKey.from_bytes(bytes.fromhex(secret))
+    assert key.public.hex() == public
+    assert key.sign(message).hex() == signature
+    assert verify(bytes.fromhex(public), message, bytes.fromhex(signature))
+
+
+def test_any_change_breaks_a_signature():
+    key, message = SigningKey.from_bytes(bytes(range(32))), b"session"
+    signature = key.sign(message)
+    assert len(signature) == 64
+    for place in range(64):
+        changed = bytearray(signature)
+        changed[place] ^= 1
+        assert not verify(key.public, message, bytes(changed))
+    assert not verify(key.public, message + b"\0", signature)
+    assert not verify(SigningKey.generate().public, message, signature)
+
+
+@pytest.mark.parametrize("public", [b"", b"x", bytes(31), bytes(33), b"\xff" * 32, bytes(32)])
+@pytest.mark.parametrize("signature", [b"", bytes(63), bytes(65), b"\xff" * 64])
+def test_junk_does_not_verify(public, signature):
+    assert verify(public, b"message", signature) is False
+
+
+def test_every_generated_key_is_new():
+    assert len({SigningKey.generate().public for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("size", [0, 31, 33, 64])
+def test_a_private_key_has_32_bytes(size):
+    with pytest.raises(SiteError, match="32 bytes"):
+        SigningKey.from_bytes(bytes(size))
+
+
+# The text form
+
+
+def test_text_and_back():
+    for _ in range(20):
+        public = SigningKey.generate().public
+        text = key_to_text(public)
+        assert text.startswith("ed25519:")
+        assert len(text) == 8 + 43
+        assert key_from_text(text) == public
+
+
+GOOD = key_to_text(bytes(range(32)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    {
+        "nothing": "",
+        "prefix alone": "ed25519:",
+        "no prefix": GOOD.removeprefix("ed25519:"),
+        "other prefix": GOOD.replace("ed25519", "x25519"),
+        "prefix twice": "ed25519:" + GOOD,
+        "upper case": GOOD.upper(),
+        "padded": GOOD + "=",
+        "too short": GOOD[:-1],
+        "too long": GOOD + "A",
+        "newline": GOOD + "\n",
+        "space": " " + GOOD,
+        "space inside": GOOD[:20] + " " + GOOD[20:],
+        "skipped letters": GOOD[:20] + "!" + GOOD[20:],
+        "other alphabet": "ed25519:" + "+" * 43,
+        "loose last bits": GOOD[:-1] + chr(ord(GOOD[-1]) + 1),
+        "not ASCII": GOOD[:-1] + "é",
+        "secret": "ed25519-secret:" + GOOD.removeprefix("ed25519:"),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_only_the_canonical_text_is_a_key(text):
+    with pytest.raises(SiteError, match="public key"):
+        key_from_text(text[1])
+
+
+def test_only_32_bytes_have_a_text():
+    with pytest.raises(SiteError, match="32 bytes"):
+        key_to_text(bytes(31))
+
+
+# The file
+
+
+def test_a_key_file_is_the_owners_alone_and_reads_back(tmp_path):
+    path = tmp_path / "site.key"
+    before = os.umask(0)
+    try:
+        key = SigningKey.generate()
+        key.save(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert SigningKey.load(path).public == key.public
+    assert SigningKey.load(str(path)).sign(b"m") == key.sign(b"m")
+
+
+def test_a_key_is_never_overwritten(tmp_path):
+    path = tmp_path / "site.key"
+    first = SigningKey.generate()
+    first.save(path)
+    with pytest.raises(SiteError, match="never overwritten"):
+        SigningKey.generate().save(path)
+    assert SigningKey.load(path).public == first.public
+
+
+def test_a_key_is_not_written_through_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SiteError, match="never overwritten"):
+        SigningKey.generate().save(tmp_path / "link")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_key_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable.os, "fsync", fail)
+    with pytest.raises(SiteError, match="No space left"):
+        SigningKey.generate().save(tmp_path / "site.key")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o610, 0o602, 0o601, 0o666])
+def test_a_key_that_others_may_use_is_refused(tmp_path, mode):
+    path = tmp_path / "site.key"
+    SigningKey.generate().save(path)
+    path.chmod(mode)
+    with pytest.raises(SiteError, match="chmod 600"):
+        SigningKey.load(path)
+
+
+def test_a_key_may_be_read_only(tmp_path):
+    path = tmp_path / "site.key"
+    SigningKey.generate().save(path)
+    path.chmod(0o400)
+    SigningKey.load(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"x" * 32, bytes(32), GOOD.encode(), b"\xff\xfe", b"ed25519-secret:", b"A" * 5000],
+)
+def test_other_files_are_not_keys(tmp_path, content):
+    path = tmp_path / "site.key"
+    durable.write_new(path, content)
+    with pytest.raises(SiteError, match="not a site's private key"):
+        SigningKey.load(path)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda t: t[:-5], lambda t: t + b"\n", lambda t: t + b"x" * 500]
+)
+def test_a_damaged_key_is_refused(tmp_path, change):
+    SigningKey.generate().save(tmp_path / "good")
+    path = tmp_path / "bad"
+    durable.write_new(path, change((tmp_path / "good").read_bytes()))
+    with pytest.raises(SiteError, match="not a site's private key"):
+        SigningKey.load(path)
+
+
+def test_a_missing_key_or_folder(tmp_path):
+    with pytest.raises(SiteError, match="site init"):
+        SigningKey.load(tmp_path / "none")
+    with pytest.raises(SiteError, match="site init"):
+        SigningKey.load(tmp_path)
+    with pytest.raises(SiteError, match="cannot write key"):
+        SigningKey.generate().save(tmp_path / "none" / "site.key")
+
+
+def test_a_key_is_not_shown_nor_pickled():
+    raw = bytes(range(32))
+    key = SigningKey.from_bytes(raw)
+    secret = key_to_text(raw).removeprefix("ed25519:")
+    shown = repr(key) + str(key)
+    assert key_to_text(key.public) in shown
+    assert secret not in shown
+    assert raw.hex() not in shown
+    with pytest.raises(TypeError):
+        pickle.dumps(key)
+
+
+def test_errors_about_a_key_file_do_not_quote_it(tmp_path):
+    path = tmp_path / "site.key"
+    durable.write_new(path, b"ed25519-secret:almost-a-key\n")
+    with pytest.raises(SiteError) as caught:
+        SigningKey.load(path)
+    assert "almost" not in str(caught.value)
+
+
+def test_the_key_is_an_ordinary_one():
+    raw = bytes(range(1, 33))
+    theirs = Ed25519PrivateKey.from_private_bytes(raw)
+    assert SigningKey.from_bytes(raw).sign(b"m") == theirs.sign(b"m")

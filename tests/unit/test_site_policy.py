@@ -1,0 +1,267 @@
+"""Every plan outside the site file is refused, and every other charged to the right account."""
+
+import math
+import os
+
+import pytest
+
+from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
+from fedgauge.errors import BudgetExceeded, PlanRefused
+from fedgauge.privacy import DistributedDP, SecureAggregation
+from fedgauge.site import (
+    Account,
+    Cost,
+    Policy,
+    SigningKey,
+    Site,
+    add_trust,
+    create_site,
+    key_to_text,
+)
+
+PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcdef")}
+BOSS = SigningKey.from_bytes(b"\x77" * 32)
+STRANGER = SigningKey.from_bytes(b"\x99" * 32)
+CLIPPED = Axis.uniform(64, outside="clip")
+
+
+def text_of(key):
+    return key_to_text(key.public)
+
+
+@pytest.fixture
+def site(tmp_path):
+    return make(tmp_path / "site")
+
+
+def edit(site, old, new):
+    text = site.path.read_text()
+    assert old in text
+    site.path.write_text(text.replace(old, new))
+
+
+def make(folder, **policy):
+    site = create_site(folder, name="hospital-a", dataset="stroke", policy=Policy(**policy))
+    for name, key in PEERS.items():
+        add_trust(site.path, "peer", name, text_of(key))
+    return add_trust(site.path, "coordinator", "consortium", text_of(BOSS))
+
+
+def members(site):
+    return [site.key.public, *(key.public for key in PEERS.values())]
+
+
+def plan_for(privacy=None, *, axis=CLIPPED, cohort=None, **options):
+    return EvaluationPlan.for_histogram(
+        axis, cohort or Cohort(4, 1), privacy=privacy or DistributedDP(0.5), **options
+    )
+
+
+def judge(site, plan=None, **changes):
+    asked = {"members": members(site), "coordinator": BOSS.public} | changes
+    site.judge(plan or plan_for(), **asked)
+
+
+# Judging plans
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        DistributedDP(1.0),
+        DistributedDP(1.0, delta=1e-6, noise="skellam"),
+        DistributedDP(0.5, unit="client", max_per_unit=100),
+        SecureAggregation(),
+    ],
+    ids=str,
+)
+def test_a_plan_within_the_site_file_is_taken(site, privacy):
+    judge(site, plan_for(privacy))
+
+
+def test_a_coordinator_must_be_approved(site):
+    with pytest.raises(PlanRefused, match=r"coordinator ed25519:.* not approved.*site.toml"):
+        judge(site, coordinator=STRANGER.public)
+    with pytest.raises(PlanRefused, match="coordinator"):
+        judge(site, coordinator=PEERS["b"].public)  # a peer is no coordinator
+    with pytest.raises(PlanRefused, match="malformed"):
+        judge(site, coordinator=b"short")
+
+
+def test_made_up_sites_are_refused(site):
+    puppets = [SigningKey.generate().public for _ in range(3)]
+    with pytest.raises(PlanRefused, match="3 of 9 sites are not approved") as caught:
+        judge(site, members=[*members(site), *puppets])
+    assert key_to_text(puppets[0]) in str(caught.value)
+    with pytest.raises(PlanRefused, match=r"1 of 7 .*malformed"):
+        judge(site, members=[*members(site), b""])
+
+
+def test_a_coordinator_is_not_a_peer(site):
+    with pytest.raises(PlanRefused, match="1 of 7 sites"):
+        judge(site, members=[*members(site), BOSS.public])
+
+
+def test_the_site_must_be_invited(site):
+    with pytest.raises(PlanRefused, match="not among those invited"):
+        judge(site, members=members(site)[1:])
+
+
+def test_a_site_counts_once(site):
+    with pytest.raises(PlanRefused, match="twice"):
+        judge(site, members=[*members(site), PEERS["b"].public])
+    with pytest.raises(PlanRefused, match="twice"):
+        judge(site, members=[site.key.public] * 5)
+
+
+def test_enough_sites_must_be_invited(site):
+    with pytest.raises(PlanRefused, match="needs 5 sites but 4 are invited"):
+        judge(site, plan_for(cohort=Cohort(5, 1)), members=members(site)[:4])
+    judge(site, plan_for(cohort=Cohort(5, 1)), members=members(site)[:5])
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_fewer_than_three_survivors_are_refused(site, least):
+    plan = plan_for(SecureAggregation(), cohort=Cohort(least, 1))
+    with pytest.raises(PlanRefused, match="at least 3"):
+        judge(site, plan)
+
+
+def test_the_cohort_of_the_site_file_holds(tmp_path):
+    site = make(tmp_path, min_cohort=5)
+    with pytest.raises(PlanRefused, match=r"at least 5 \(min_cohort\)"):
+        judge(site, plan_for(cohort=Cohort(4, 1)))
+    judge(site, plan_for(cohort=Cohort(5, 1)))
+
+
+@pytest.mark.parametrize("privacy", [SecureAggregation(), DistributedDP(0.5)], ids=str)
+def test_a_contributor_who_reads_the_result_is_reckoned_with(site, privacy):
+    with pytest.raises(PlanRefused, match="max_colluding"):
+        judge(site, plan_for(privacy, cohort=Cohort(4, 0)))
+
+
+def test_an_exact_sum_needs_two_honest_sites(site):
+    with pytest.raises(PlanRefused, match="3 of 4 sites collude"):
+        judge(site, plan_for(SecureAggregation(), cohort=Cohort(4, 3)))
+    judge(site, plan_for(SecureAggregation(), cohort=Cohort(4, 2)))
+    judge(site, plan_for(DistributedDP(0.5), cohort=Cohort(4, 3)))
+
+
+def test_only_allowed_models(tmp_path):
+    site = make(tmp_path / "noisy", models=("distributed-dp",))
+    judge(site, plan_for(DistributedDP(0.5)))
+    with pytest.raises(PlanRefused, match=r"secure-aggregation is not among.*: distributed-dp"):
+        judge(site, plan_for(SecureAggregation()))
+    site = make(tmp_path / "closed", models=())
+    with pytest.raises(PlanRefused, match="none"):
+        judge(site)
+
+
+def test_epsilon_of_one_plan(site):
+    with pytest.raises(PlanRefused, match=r"epsilon 1\.0000001, this site allows 1\.0"):
+        judge(site, plan_for(DistributedDP(1.0000001)))
+
+
+def test_delta_of_one_plan(site):
+    with pytest.raises(PlanRefused, match=r"delta 2e-06, this site allows 1e-06"):
+        judge(site, plan_for(DistributedDP(0.5, delta=2e-6, noise="skellam")))
+
+
+def test_a_site_may_allow_no_delta(tmp_path):
+    site = make(tmp_path, max_delta=0.0)
+    judge(site, plan_for(DistributedDP(0.5)))
+    with pytest.raises(PlanRefused, match="max_delta"):
+        judge(site, plan_for(DistributedDP(0.5, delta=1e-12, noise="skellam")))
+
+
+@pytest.mark.parametrize("privacy", [SecureAggregation(), DistributedDP(0.5)], ids=str)
+def test_the_finest_axis(site, privacy):
+    judge(site, plan_for(privacy, axis=Axis.uniform(4096, outside="clip")))
+    with pytest.raises(PlanRefused, match="4097 bins, this site allows 4096"):
+        judge(site, plan_for(privacy, axis=Axis.uniform(4097, outside="clip")))
+
+
+def with_noise(privacy, *noise):
+    return EvaluationPlan(
+        BinaryTask(), CLIPPED, (64,), privacy, Cohort(4, 1), (HistogramRound((64,), noise),)
+    )
+
+
+@pytest.mark.parametrize(
+    "plan",
+    {
+        "polya with too little noise": with_noise(DistributedDP(0.5), 0.51),
+        "skellam with too little noise": with_noise(
+            DistributedDP(0.5, delta=1e-6, noise="skellam"), 1.0
+        ),
+        "too wide to draw": with_noise(DistributedDP(0.5), 1e-300),
+        "too wide to account": with_noise(
+            DistributedDP(0.5, delta=1e-6, noise="discrete-gaussian"), 1e300
+        ),
+    }.items(),
+    ids=lambda item: item[0],
+)  # fmt: skip
+def test_a_plan_must_keep_its_promise(site, plan):
+    with pytest.raises(PlanRefused, match=r"noise|wide"):
+        judge(site, plan[1])
+
+
+def test_judging_writes_nothing(site):
+    before = sorted(os.listdir(site.folder))
+    judge(site)
+    assert sorted(os.listdir(site.folder)) == before
+
+
+# Accounts, costs and the ledger
+
+
+@pytest.mark.parametrize(
+    ("privacy", "unit", "neighbours"),
+    [
+        (DistributedDP(0.5), "example", "add-remove"),
+        (DistributedDP(0.5, neighbours="replace-one"), "example", "replace-one"),
+        (DistributedDP(0.5, unit="subject", max_per_unit=3), "subject", "add-remove"),
+        (DistributedDP(0.5, unit="client", max_per_unit=3), "client", "zero-out"),
+        (SecureAggregation(), "-", "-"),
+    ],
+)
+def test_the_account_of_a_plan(site, privacy, unit, neighbours):
+    assert site.account(plan_for(privacy)) == Account("stroke", unit, neighbours)
+
+
+def test_the_cost_of_a_plan_holds_what_rounding_costs(site):
+    cost = site.cost(plan_for(DistributedDP(0.5)))
+    assert cost.epsilon == 0.5
+    assert 0 < cost.delta < 1e-9
+    plan = plan_for(DistributedDP(0.5, delta=1e-6, noise="skellam"))
+    assert site.cost(plan) == Cost(0.5, plan.statement("enforced").delta)
+    assert site.cost(plan).delta >= 1e-6
+    assert site.cost(plan_for(SecureAggregation())) == Cost(math.inf, 0.0)
+
+
+def test_a_plan_is_reserved_under_the_policy(tmp_path):
+    site = make(tmp_path, budget_epsilon=1.0)
+    site.reserve(bytes(32), plan_for(DistributedDP(0.5)))
+    site.reserve(bytes([1] * 32), plan_for(DistributedDP(0.5)))
+    with pytest.raises(BudgetExceeded, match="limit epsilon 1,"):
+        site.reserve(bytes([2] * 32), plan_for(DistributedDP(0.5)))
+    with pytest.raises(BudgetExceeded, match="mix_exact"):
+        site.reserve(bytes([2] * 32), plan_for(SecureAggregation()))
+    mixing = make(tmp_path / "mixing", mix_exact=True)
+    mixing.reserve(bytes(32), plan_for(DistributedDP(0.5)))
+    mixing.reserve(bytes([1] * 32), plan_for(SecureAggregation()))
+
+
+def test_the_ledger_is_where_the_file_says_and_its_head_beside_the_key(tmp_path):
+    site = make(tmp_path / "site")
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "data").mkdir()
+    (site.folder / "site.key").rename(tmp_path / "keys" / "a.key")
+    edit(site, '"site.key"', '"../keys/a.key"')
+    edit(site, '"ledger.sqlite"', f'"{tmp_path}/data/budget.sqlite"')
+    site = Site.from_toml(site.path)
+    assert site.ledger is site.ledger
+    site.reserve(bytes(32), plan_for())
+    assert (tmp_path / "data" / "budget.sqlite").exists()
+    assert (tmp_path / "keys" / "a.key.head").exists()
+    assert not (site.folder / "ledger.sqlite").exists()
