@@ -1,5 +1,6 @@
 """Whatever is asked of a ledger, in whatever order, it answers as plain bookkeeping would."""
 
+import itertools
 import math
 import os
 import tempfile
@@ -7,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,16 @@ DEFAULT = Cost(1.0, 3e-6)
 COHORT = 3
 ENDS = ["committed", "released"]
 SESSIONS = 6
+
+
+def shows_few(sets):
+    """Whether leaving out fewer than COHORT sites costs the sets rank: these are then shown."""
+    rows = np.array([[site in chosen for site in range(7)] for chosen in sets], dtype=float)
+    for shown in itertools.chain(*(itertools.combinations(range(7), n) for n in range(1, COHORT))):
+        others = [site for site in range(7) if site not in shown]
+        if np.linalg.matrix_rank(rows[:, others]) < np.linalg.matrix_rank(rows):
+            return True
+    return False
 
 
 class Model:
@@ -82,8 +94,7 @@ class Model:
                 if self.spends[number][0].dataset == account.dataset
                 and self.spends[number][1].epsilon == math.inf
             ]
-            differences = [len(set(sites) ^ other) for other in [set(), *earlier]]
-            if any(0 < size < COHORT for size in differences) or not sites:
+            if len(sites) < COHORT or (set(sites) not in earlier and shows_few([*earlier, sites])):
                 return PlanRefused
         self.survivors[session] = sites
         return "added"

@@ -249,7 +249,7 @@ def test_the_difference_of_two_exact_sums_hides_its_sites(ledger):
     survive(ledger, 4, 1, 2, 3, 7, 8, 9, 10, 11, 12)  # six more; with the first, nine apart
     near = [(1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 7), (1, 2, 3, 4)]
     for number, others in enumerate(near, start=5):
-        with pytest.raises(PlanRefused, match=r"differ by [12],.*at least 3"):
+        with pytest.raises(PlanRefused, match=r"sum over [12] sites?: .*at least 3"):
             survive(ledger, number, *others)
 
 
@@ -257,8 +257,15 @@ def test_every_earlier_sum_is_looked_at(ledger):
     survive(ledger, 1, 1, 2, 3, 4)
     survive(ledger, 2, 11, 12, 13, 14)
     survive(ledger, 3, 21, 22, 23, 24)
-    with pytest.raises(PlanRefused, match="differ by 1,"):
+    with pytest.raises(PlanRefused, match="sum over 1 site:"):
         survive(ledger, 4, 1, 2, 3)
+
+
+def test_three_sums_can_show_what_no_two_do(ledger):
+    survive(ledger, 1, 1, 2, 3, 4, 5, 6, 7)
+    survive(ledger, 2, 1, 2, 3)
+    with pytest.raises(PlanRefused, match="sum over 1 site:"):
+        survive(ledger, 3, 4, 5, 6)  # the first less these two is site 7
 
 
 def test_a_refused_set_is_not_recorded_and_stays_spent(ledger):
@@ -272,7 +279,7 @@ def test_a_refused_set_is_not_recorded_and_stays_spent(ledger):
 
 def test_the_minimum_is_the_sites_own(ledger):
     survive(ledger, 1, *range(10), min_cohort=5)
-    with pytest.raises(PlanRefused, match="differ by 4,"):
+    with pytest.raises(PlanRefused, match="sum over 4 sites:"):
         survive(ledger, 2, *range(6), min_cohort=5)
     with pytest.raises(PlanRefused, match="over 4 sites"):
         survive(ledger, 3, *range(20, 24), min_cohort=5)

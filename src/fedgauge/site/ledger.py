@@ -349,10 +349,11 @@ def _check_difference(
             "or with noise."
         )
     if fewest < min_cohort:
+        shown = f"{fewest} site{'' if fewest == 1 else 's'}"
         raise PlanRefused(
-            f"this sum, with earlier ones on dataset {dataset}, would show the sum over {fewest} "
-            f"sites: this site wants at least {min_cohort}. Run again with the same sites as "
-            "before, or with noise."
+            f"this sum, with earlier ones on dataset {dataset}, would show the sum over {shown}: "
+            f"this site wants at least {min_cohort}. Run again with the same sites as before, or "
+            "with noise."
         )
 
 
