@@ -137,7 +137,9 @@ def _signed(session: bytes, stage: int, sender: int, recipient: int, body: bytes
     return b"fedgauge message\0" + hashlib.sha256(session).digest() + place + body
 
 
-def session_id(plan_digest: str, run: bytes, members: list[bytes], coordinator: bytes) -> bytes:
-    """What every signature, key and associated datum of one attempt is bound to."""
-    parts = (bytes.fromhex(plan_digest), run, coordinator, *members)
-    return hashlib.sha256(b"fedgauge session\0" + b"".join(parts)).digest()
+def session_id(terms: bytes) -> bytes:
+    """What every signature, key and associated datum of one attempt is bound to.
+
+    `terms` is everything that was proposed: the plan, a fresh run id, the members.
+    """
+    return hashlib.sha256(b"fedgauge session\0" + terms).digest()

@@ -137,9 +137,12 @@ def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
     return ["inf" if math.isinf(t) else t for t in thresholds.tolist()]
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of it."""
-    target = Path(path).resolve()  # through a link, to the file it names
+def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it.
+
+    Through a link, to the file it names; without `follow` the link itself is replaced.
+    """
+    target = Path(path).resolve() if follow else Path(path).absolute()
     if target.exists() and not target.is_file():
         raise RecordError(f"cannot write {path}: it is not a file.")
     if not target.parent.is_dir():

@@ -46,7 +46,10 @@ def start(
         site = Site.from_toml(site_file)
         loaded = fg.EvaluationPlan.load(plan)
         members = _invited(site, invite, take_part_too=take_part_too)
-        run.mkdir(parents=True, exist_ok=True)
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
         exchange = Exchange(run, site)
         if any(run.glob("*.fgx")):
             raise fg.ExchangeError(f"{run} holds an exchange already. Start in an empty folder.")

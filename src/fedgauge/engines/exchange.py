@@ -88,7 +88,7 @@ class Exchange:
     def progress(self) -> Progress:
         """The current round, and who is awaited."""
         invitation = self.invitation()
-        asked = {stage: set(self._requests(invitation, stage)) for stage in Stage}
+        asked = {stage: set(self._asked(invitation, stage)) for stage in Stage}
         stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
         replies, set_aside = self._signed_replies(invitation, stage)
         names = {member: self.name(invitation, member) for member in asked[stage]}
@@ -109,13 +109,9 @@ class Exchange:
             raise PlanRefused("this site is not among those invited.")
         me = invitation.members.index(self._site.key.public)
         aside: dict[str, str] = {}
-        for path, envelope in self._envelopes(f"{stage:d}-*.request.fgx", aside):
-            if (envelope.session, envelope.stage, envelope.recipient) == (
-                invitation.session,
-                stage,
-                me,
-            ):
-                return _read(path)
+        for data, envelope in self._requests(invitation, stage, aside):
+            if envelope.recipient == me:
+                return data
         if self.result_path.exists():
             raise ExchangeError("the evaluation is finished, so nothing is asked of this site.")
         found = f" Set aside: {_listed(aside)}." if aside else ""
@@ -144,8 +140,7 @@ class Exchange:
         """Replies of a round that pass a check, by member, and files set aside with reasons."""
         found: dict[int, bytes] = {}
         aside: dict[str, str] = {}
-        for path, envelope in self._envelopes(f"{stage:d}-*.reply.fgx", aside):
-            data = _read(path)
+        for path, data, envelope in self._envelopes(f"{stage:d}-*.reply.fgx", aside):
             try:
                 check(envelope.sender, data)
             except FedgaugeError as error:
@@ -171,24 +166,44 @@ class Exchange:
 
         return self.replies(stage, check)
 
-    def _requests(self, invitation: Invitation, stage: Stage) -> Iterator[int]:
+    def _asked(self, invitation: Invitation, stage: Stage) -> Iterator[int]:
         """Members who were asked to answer in a round."""
         if stage == Stage.ADVERTISE:
             yield from range(len(invitation.members))
             return
-        for _, envelope in self._envelopes(f"{stage:d}-*.request.fgx", {}):
-            here = (envelope.session, envelope.stage) == (invitation.session, stage)
-            if here and 0 <= envelope.recipient < len(invitation.members):
+        for _, envelope in self._requests(invitation, stage, {}):
+            if 0 <= envelope.recipient < len(invitation.members):
                 yield envelope.recipient
 
-    def _envelopes(self, pattern: str, aside: dict[str, str]) -> Iterator[tuple[Path, Envelope]]:
-        for path in sorted(self._folder.glob(pattern)):
+    def _requests(
+        self, invitation: Invitation, stage: Stage, aside: dict[str, str]
+    ) -> Iterator[tuple[bytes, Envelope]]:
+        """Requests of a round that the coordinator signed; others are set aside."""
+        for path, data, envelope in self._envelopes(f"{stage:d}-*.request.fgx", aside):
             try:
-                envelope = Envelope.from_bytes(_read(path))
+                envelope.check(
+                    invitation.coordinator,
+                    session=invitation.session,
+                    stage=stage,
+                    sender=COORDINATOR,
+                    recipients={envelope.recipient},
+                )
             except FedgaugeError as error:
                 aside[path.name] = str(error)
             else:
-                yield path, envelope
+                yield data, envelope
+
+    def _envelopes(
+        self, pattern: str, aside: dict[str, str]
+    ) -> Iterator[tuple[Path, bytes, Envelope]]:
+        for path in sorted(self._folder.glob(pattern)):
+            try:
+                data = _read(path)
+                envelope = Envelope.from_bytes(data)
+            except FedgaugeError as error:
+                aside[path.name] = str(error)
+            else:
+                yield path, data, envelope
 
 
 def take_part(
@@ -247,7 +262,7 @@ class Coordinator:
         counts = released(plan, outcome.total, clients)
         statement = plan.statement("enforced")
         result = Evaluation(plan, statement, counts, clients=clients, estimator=estimator)
-        result.to_json(self._exchange.result_path)
+        write_whole(self._exchange.result_path, result.record.to_json(), follow=False)
         self._path(server.invitation.session).unlink()
         return result
 
@@ -300,9 +315,10 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+    # Others may write here, too: a link of theirs must not lead to a file of this party.
+    if path.is_file() and not path.is_symlink() and _read(path) == data:
         return
-    write_whole(path, data)
+    write_whole(path, data, follow=False)
 
 
 def _listed(aside: dict[str, str]) -> str:

@@ -4,8 +4,8 @@ It judges the plan before any data is read, keeps the privacy budget, counts its
 remembers every session so that a crash loses nothing and repeats nothing.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +46,17 @@ class Participant:
         envelope = Envelope.from_bytes(request)
         if envelope.stage == Stage.ADVERTISE:
             return self._join(request)
-        client = self.session(envelope.session)
-        reply = client.receive(request)
-        # Stored first, spent next, sent last: a crash in between repeats no noise.
-        self._store(client)
-        if client.stage == Stage.MASK:
-            self._site.ledger.commit(envelope.session)
-        return reply
+        # Two processes that answer at once would both draw noise under the same masks.
+        with self._alone():
+            client = self.session(envelope.session)
+            if client.stage < Stage.MASK:
+                _require_reserved(self._site, envelope.session)
+            reply = client.receive(request)
+            # Stored first, spent next, sent last: a crash in between repeats no noise.
+            self._store(client)
+            if client.stage == Stage.MASK:
+                self._site.ledger.commit(envelope.session)
+            return reply
 
     def session(self, session: bytes) -> SummationClient:
         """The state of a session that this site joined."""
@@ -71,13 +75,15 @@ class Participant:
 
     def abandon(self, session: bytes) -> None:
         """Stop a session and delete its keys; the budget comes back if nothing left."""
-        if self._site.ledger.status(session) == "reserved":
-            self._site.ledger.release(session)
-        self.forget(session)
+        with self._alone():
+            if self._site.ledger.status(session) == "reserved":
+                self._site.ledger.release(session)
+            self.forget(session)
 
     def forget(self, session: bytes) -> None:
         """Delete what is remembered of a session."""
         path = self._path(session)
+        durable.remove_leftovers(path)
         with suppress(FileNotFoundError):
             path.unlink()
             durable.sync_folder(path.parent)
@@ -95,22 +101,48 @@ class Participant:
         self._site.judge(
             invitation.plan, members=invitation.members, coordinator=invitation.coordinator
         )
-        self._site.reserve(invitation.session, invitation.plan)
-        duties = _Duties(self._site, invitation.session, self._data)
-        client = SummationClient.join(invitation, self._site.key, duties)
-        self._store(client)
-        return client.receive(request)
+        with self._alone():
+            if self._path(invitation.session).exists():
+                return self.session(invitation.session).receive(request)
+            self._site.reserve(invitation.session, invitation.plan)
+            duties = _Duties(self._site, invitation.session, self._data)
+            client = SummationClient.join(invitation, self._site.key, duties)
+            self._store(client)
+            return client.receive(request)
 
     def _store(self, client: SummationClient) -> None:
         path = self._path(client.invitation.session)
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
             durable.replace(path, client.to_bytes())
+            durable.remove_leftovers(path)  # of a process that was killed; they hold keys
         except OSError as error:
             raise SiteError(f"cannot store the state of a session: {error.strerror}.") from None
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes of this site from answering meanwhile."""
+        sessions = self._site.folder / "sessions"
+        try:
+            sessions.mkdir(mode=0o700, exist_ok=True)
+            handle = durable.lock(sessions / "lock")
+        except OSError as error:
+            raise SiteError(f"cannot use {sessions}: {error.strerror}.") from None
+        try:
+            yield
+        finally:
+            durable.unlock(handle)
+
     def _path(self, session: bytes) -> Path:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.client"
+
+
+def _require_reserved(site: Site, session: bytes) -> None:
+    """Refuse to go on from an old copy of a session: it would add new noise under old masks."""
+    if site.ledger.status(session) != "reserved":
+        raise ExchangeError(
+            "this site's numbers already left in that evaluation, or its budget was given "
+            "back. A new attempt needs a new invitation."
+        )
 
 
 class _Duties:
@@ -125,12 +157,7 @@ class _Duties:
     def contribution(self) -> NDArray[np.int64]:
         """Counts and fresh noise, unless some already left in this session."""
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        if self._site.ledger.status(self._session) != "reserved":
-            # An old copy of the state would add new noise under old masks.
-            raise ExchangeError(
-                "this site's numbers already left in that evaluation, or its budget was given "
-                "back. A new attempt needs a new invitation."
-            )
+        _require_reserved(self._site, self._session)
         if self._data is None:
             raise ExchangeError("it is time to submit, and no data was named.")
         plan = self.invitation.plan

@@ -95,6 +95,7 @@ class SummationClient:
         """Accept an invitation with fresh keys; :meth:`receive` gives the answer to it."""
         if key.public not in invitation.members:
             raise ProtocolError("this site is not among the invited.")
+        _ = invitation.plan  # refused where its graph protects too little
         state = _State(
             invitation=invitation.data,
             stage=Stage.ADVERTISE,
@@ -119,7 +120,10 @@ class SummationClient:
             state = msgspec.msgpack.decode(data, type=_State)
         except msgspec.MsgspecError:
             raise ProtocolError("a saved state cannot be read.") from None
-        return cls(Invitation(state.invitation), key, duties, state)
+        invitation = Invitation(state.invitation)
+        if key.public not in invitation.members:
+            raise ProtocolError("a saved state belongs to another key than this site's.")
+        return cls(invitation, key, duties, state)
 
     def to_bytes(self) -> bytes:
         """The state to go on from. It holds private keys until the sum is opened."""
@@ -234,20 +238,20 @@ class SummationClient:
     def _masked(self, neighbours: Iterable[int], state: _State) -> words.Words:
         plan, session = self._invitation.plan, self._invitation.session
         most, bits = plan.most_per_count, self._invitation.bits
-        values = self._duties.contribution()
-        if values.shape != (plan.numbers,):
-            raise ProtocolError(
-                f"the contribution has {values.size:,} numbers, the plan asks for {plan.numbers:,}."
-            )
-        total = words.encode(values, most, bits)
         key = crypto.derive(state.own_mask, session=session, purpose=b"own mask")
-        total = total + crypto.mask(key, len(total), bits)
+        total = crypto.mask(key, plan.numbers, bits).copy()
         mask_key = crypto.AgreementKey(state.mask_key)
         for member in neighbours:
             apply_pair_mask(
                 total, mask_key, state.peers[member].mask, self._me, member, session, bits
             )
-        return total
+        # Last, when nothing that others sent can fail any more: it is asked for once.
+        values = self._duties.contribution()
+        if values.shape != (plan.numbers,):
+            raise ProtocolError(
+                f"the contribution has {values.size:,} numbers, the plan asks for {plan.numbers:,}."
+            )
+        return total + words.encode(values, most, bits)
 
     def _agree(self, request: Survivors, state: _State) -> Agreement:
         survivors = self._members(request.survivors)

@@ -45,6 +45,7 @@ MOST_MEMBERS: Final = 100_000
 PRIVACY_BITS: Final = round(-math.log2(PROTOCOL_FAILURE))
 COMPLETION_BITS: Final = 20
 _CARRIED: Final = 0.1  # share of dropouts that a sparse graph is made for
+_CELLS: Final = 1 << 17  # of a table of probabilities that is in memory at once
 _EACH: Final = -(PRIVACY_BITS + 1.0)  # two failures of 2^-41 are one of 2^-40
 
 Floats = NDArray[np.float64]
@@ -182,13 +183,19 @@ def _lowest_threshold(n: int, k: int, colluding: int) -> int | None:
 
 
 def _isolation(n: int, k: int, t: int, colluding: int) -> float:
-    sizes = np.arange(1, (n - colluding) // 2 + 1)
-    if not len(sizes):
-        return -math.inf
-    each = _tail(sizes - 1 + colluding, n - 1, k)[:, t - 1]
-    with np.errstate(invalid="ignore"):
-        terms = _log_choose(n - colluding, sizes) + sizes * each
-    return float(np.logaddexp2.reduce(terms))
+    largest = (n - colluding) // 2
+    if k == n - 1:  # all that are marked are picked: no chance is involved
+        certain = _log_choose(n - colluding, np.arange(max(1, t - colluding), largest + 1))
+        return float(np.logaddexp2.reduce(certain, initial=-math.inf))
+    chance = -math.inf
+    rows = max(1, _CELLS // (k + 1))  # at a time, since an invitation may propose any k
+    for first in range(1, largest + 1, rows):
+        sizes = np.arange(first, min(first + rows, largest + 1))
+        each = _tail(sizes - 1 + colluding, n - 1, k)[:, t - 1]
+        with np.errstate(invalid="ignore"):
+            terms = _log_choose(n - colluding, sizes) + sizes * each
+        chance = float(np.logaddexp2(chance, np.logaddexp2.reduce(terms)))
+    return chance
 
 
 def _both_secrets(n: int, k: int, t: int, colluding: int) -> float:

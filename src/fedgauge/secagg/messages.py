@@ -74,7 +74,7 @@ class Invitation:
         self.members = members
         self.coordinator = terms.coordinator
         self.graph = Graph(len(members), terms.degree, terms.threshold)
-        self.session = _session(terms)
+        self.session = session_id(envelope.body)
         self._terms = terms
         envelope.check(
             terms.coordinator,
@@ -119,21 +119,16 @@ class Invitation:
             degree=graph.degree,
             threshold=graph.threshold,
         )
+        body = terms.to_bytes()
         envelope = Envelope.sealed(
             key,
-            session=_session(terms),
+            session=session_id(body),
             stage=Stage.ADVERTISE,
             sender=COORDINATOR,
             recipient=EVERYONE,
-            body=terms.to_bytes(),
+            body=body,
         )
         return cls(envelope.to_bytes())
-
-
-def _session(terms: Terms) -> bytes:
-    # The digest of a plan is that of the bytes it is distributed in.
-    digest = hashlib.sha256(terms.plan).hexdigest()
-    return session_id(digest, terms.run, terms.members, terms.coordinator)
 
 
 class Advertisement(Message, frozen=True):

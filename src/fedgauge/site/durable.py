@@ -38,6 +38,34 @@ def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     sync_folder(path.parent)
 
 
+def remove_leftovers(path: Path) -> None:
+    """Delete what a killed :func:`replace` of a file left; only while nobody else replaces it."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        leftover.unlink(missing_ok=True)
+
+
+def lock(path: Path) -> int:
+    """Hold a lock file, once whoever holds it is done; to be given to :func:`unlock`."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def unlock(handle: int) -> None:
+    """Let go of a lock file."""
+    import fcntl
+
+    # Closing would not do where a fork of this process still holds the file.
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Make what was created, renamed or deleted in a folder last."""
     if os.name != "posix":  # elsewhere folders cannot be opened, nor need they be
