@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from fedgauge.errors import LedgerError
-from fedgauge.site import Account, Cost, Ledger, chain, mounts
+from fedgauge.site import Account, Cost, Ledger, chain, durable, mounts
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)
@@ -177,12 +177,12 @@ def test_a_system_without_file_locks(ledger, monkeypatch):
 def test_a_lock_ends_with_the_call_even_where_a_fork_keeps_the_file(tmp_path):
     # A process forked meanwhile shares the open lock file; dup stands for it here.
     copies = []
-    with chain._locked(tmp_path / "lock", 1.0):
+    with durable.locked(tmp_path / "lock", 1.0):
         for name in os.listdir("/proc/self/fd"):
             if os.path.realpath(f"/proc/self/fd/{name}") == str(tmp_path / "lock"):
                 copies.append(os.dup(int(name)))
     try:
-        with chain._locked(tmp_path / "lock", 0.1):
+        with durable.locked(tmp_path / "lock", 0.1):
             pass
     finally:
         for copy in copies:

@@ -124,13 +124,10 @@ class Participant:
         sessions = self._site.folder / "sessions"
         try:
             sessions.mkdir(mode=0o700, exist_ok=True)
-            handle = durable.lock(sessions / "lock")
+            with durable.locked(sessions / "lock"):
+                yield
         except OSError as error:
             raise SiteError(f"cannot use {sessions}: {error.strerror}.") from None
-        try:
-            yield
-        finally:
-            durable.unlock(handle)
 
     def _path(self, session: bytes) -> Path:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.client"

@@ -1,10 +1,8 @@
 """Lines of text that can only be added to: SQLite, a hash chain, and the head kept elsewhere."""
 
 import hashlib
-import os
 import re
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +15,6 @@ from fedgauge.site.mounts import require_local
 _APPLICATION: Final = 0x66674C31  # "fgL1", which tells a ledger from other SQLite files
 _GENESIS: Final = hashlib.sha256(b"fedgauge-ledger/1").hexdigest()
 _HEAD: Final = re.compile(r"fedgauge-head/1 (0|[1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
-_POLL_SECONDS: Final = 0.005
 _LOST: Final = (
     "Put the latest ledger back. If it is lost, what was spent is unknown: take the budget of "
     "its datasets as used up."
@@ -78,7 +75,7 @@ class Chain:
         """Check the whole chain, give its lines, then add what was appended: all or nothing."""
         with (
             self._errors(),
-            _locked(self._head.with_name(f"{self._head.name}.lock"), self._timeout),
+            durable.locked(self._head.with_name(f"{self._head.name}.lock"), self._timeout),
         ):
             require_local(self._path)
             known = self._prepare()
@@ -212,34 +209,3 @@ def _insert(connection: sqlite3.Connection, head: Head, lines: Sequence[str]) ->
         head = head.then(line)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (head.number, line, head.digest))
     return head
-
-
-@contextmanager
-def _locked(path: Path, timeout: float) -> Iterator[None]:
-    """Hold a lock file, so that the ledger and its head move together."""
-    try:
-        import fcntl
-    except ImportError:
-        raise LedgerError(
-            "a ledger needs file locks that this system does not have. Use Linux or macOS."
-        ) from None
-    deadline = time.monotonic() + timeout
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise LedgerError(
-                        f"another process holds {path}. Wait for it to end, and try again."
-                    ) from None
-            time.sleep(_POLL_SECONDS)
-        try:
-            yield
-        finally:
-            # Closing would not do where a fork of this process still holds the file.
-            fcntl.flock(handle, fcntl.LOCK_UN)
-    finally:
-        os.close(handle)

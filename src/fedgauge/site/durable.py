@@ -2,8 +2,16 @@
 
 import os
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
+
+from fedgauge.errors import LedgerError
+
+WAIT_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.005
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -44,26 +52,35 @@ def remove_leftovers(path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def lock(path: Path) -> int:
-    """Hold a lock file, once whoever holds it is done; to be given to :func:`unlock`."""
-    import fcntl
-
+@contextmanager
+def locked(path: Path, timeout: float = WAIT_SECONDS) -> Iterator[None]:
+    """Hold a lock file; waits for another process that does."""
+    try:
+        import fcntl
+    except ImportError:
+        raise LedgerError(
+            "a site needs file locks that this system does not have. Use Linux or macOS."
+        ) from None
+    deadline = time.monotonic() + timeout
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except BaseException:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise LedgerError(
+                        f"another process holds {path}. Wait for it to end, and try again."
+                    ) from None
+            time.sleep(_POLL_SECONDS)
+        try:
+            yield
+        finally:
+            # Closing would not do where a fork of this process still holds the file.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
         os.close(handle)
-        raise
-    return handle
-
-
-def unlock(handle: int) -> None:
-    """Let go of a lock file."""
-    import fcntl
-
-    # Closing would not do where a fork of this process still holds the file.
-    fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

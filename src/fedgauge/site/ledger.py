@@ -9,12 +9,12 @@ from typing import Final, Literal, NamedTuple, Self
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site.chain import Chain, Pages
 from fedgauge.site.differencing import fewest_shown
+from fedgauge.site.durable import WAIT_SECONDS
 from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
 
 Status = Literal["reserved", "committed", "released"]
 
 _ID_BYTES: Final = 32
-_TIMEOUT: Final = 60.0
 
 
 class Spend(NamedTuple):
@@ -111,7 +111,9 @@ class Ledger:
     'committed'
     """
 
-    def __init__(self, path: str | Path, *, head: str | Path, timeout: float = _TIMEOUT) -> None:
+    def __init__(
+        self, path: str | Path, *, head: str | Path, timeout: float = WAIT_SECONDS
+    ) -> None:
         self._path = Path(path)
         self._chain = Chain(self._path, Path(head), timeout=timeout)
 
