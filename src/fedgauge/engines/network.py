@@ -1,0 +1,29 @@
+"""A secure sum over any carrier of requests and replies: rounds, timeouts, dropouts."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fedgauge.distribution import Estimator
+from fedgauge.engines.contribution import released
+from fedgauge.evaluation import Evaluation
+from fedgauge.privacy.specs import Claim
+from fedgauge.secagg import Stage, Sum, SummationServer
+
+
+class Carrier(Protocol):
+    """Takes requests to members and brings back the replies that came in time."""
+
+    def carry(self, stage: Stage, requests: Mapping[int, bytes]) -> Mapping[int, bytes]:
+        """Replies by member; those who did not answer are missing."""
+
+
+def drive(
+    server: SummationServer, carrier: Carrier, *, claim: Claim, estimator: Estimator
+) -> Evaluation:
+    """All rounds of a summation; who falls silent is a dropout."""
+    outcome = server.step(carrier.carry(server.stage, server.requests))
+    while not isinstance(outcome, Sum):
+        outcome = server.step(carrier.carry(server.stage, outcome))
+    plan, clients = server.invitation.plan, len(outcome.survivors)
+    counts = released(plan, outcome.total, clients)
+    return Evaluation(plan, plan.statement(claim), counts, clients=clients, estimator=estimator)
