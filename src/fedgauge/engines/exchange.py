@@ -234,6 +234,11 @@ class Coordinator:
         self, *, without_missing: bool = False, estimator: Estimator = Aligned()
     ) -> Progress | Evaluation:
         """Begin the next round, or compute and save the result after the last one."""
+        self._load()  # says who may advance, before anything is locked
+        with durable.locked(self._sessions / "coordinator.lock"):
+            return self._advance(without_missing=without_missing, estimator=estimator)
+
+    def _advance(self, *, without_missing: bool, estimator: Estimator) -> Progress | Evaluation:
         server = self._load()
         self._write_requests(server)  # again, where a crash or somebody took one away
         replies, _ = self._exchange.replies(server.stage, server.check)
@@ -262,7 +267,10 @@ class Coordinator:
         counts = released(plan, outcome.total, clients)
         statement = plan.statement("enforced")
         result = Evaluation(plan, statement, counts, clients=clients, estimator=estimator)
-        write_whole(self._exchange.result_path, result.record.to_json(), follow=False)
+        try:
+            durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
+        except OSError as error:
+            raise ExchangeError(f"cannot write the result: {error.strerror}.") from None
         self._path(server.invitation.session).unlink()
         return result
 
@@ -286,7 +294,7 @@ class Coordinator:
     def _store(self, server: SummationServer) -> None:
         path = self._path(server.invitation.session)
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._sessions.mkdir(mode=0o700, exist_ok=True)
             durable.replace(path, server.to_bytes())
         except OSError as error:
             raise SiteError(f"cannot store the state of an exchange: {error.strerror}.") from None
@@ -299,8 +307,12 @@ class Coordinator:
         for member, request in server.requests.items():
             self._exchange.write_request(invitation, stage, member, request)
 
+    @property
+    def _sessions(self) -> Path:
+        return self._site.folder / "sessions"
+
     def _path(self, session: bytes) -> Path:
-        return self._site.folder / "sessions" / f"{session.hex()[:32]}.server"
+        return self._sessions / f"{session.hex()[:32]}.server"
 
 
 def _read(path: Path) -> bytes:

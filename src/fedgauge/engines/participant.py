@@ -6,7 +6,7 @@ remembers every session so that a crash loses nothing and repeats nothing.
 
 import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -127,12 +127,13 @@ class Participant:
     def _alone(self) -> Iterator[None]:
         """Keep other processes of this site from answering meanwhile."""
         sessions = self._site.folder / "sessions"
-        try:
-            sessions.mkdir(mode=0o700, exist_ok=True)
-            with durable.locked(sessions / "lock"):
-                yield
-        except OSError as error:
-            raise SiteError(f"cannot use {sessions}: {error.strerror}.") from None
+        with ExitStack() as stack:
+            try:
+                sessions.mkdir(mode=0o700, exist_ok=True)
+                stack.enter_context(durable.locked(sessions / "lock"))
+            except OSError as error:
+                raise SiteError(f"cannot use {sessions}: {error.strerror}.") from None
+            yield  # outside: what fails meanwhile, such as reading data, is not the folder's fault
 
     def _path(self, session: bytes) -> Path:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.client"

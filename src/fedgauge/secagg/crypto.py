@@ -5,6 +5,7 @@ agreement. Each is derived for one purpose, one pair and one session.
 """
 
 import hashlib
+import os
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedgauge.errors import ProtocolError
 from fedgauge.secagg.words import Words, word_type
 
 KEY_BYTES: Final = 32
-_ONCE: Final = bytes(12)  # the nonce of a key that seals a single box
+_NONCE_BYTES: Final = 12
 
 
 class AgreementKey:
@@ -70,14 +71,15 @@ def aes_ctr(key: bytes, counter: bytes, data: bytes) -> bytes:
 
 
 def seal(key: bytes, plain: bytes, about: bytes) -> bytes:
-    """Encrypt under a key that is never used again; `about` is authenticated with it."""
-    return AESGCM(key).encrypt(_ONCE, plain, about)
+    """Encrypt (AES-256-GCM, fresh nonce in front); `about` is authenticated with it."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plain, about)
 
 
 def unseal(key: bytes, box: bytes, about: bytes) -> bytes:
     """The inverse of :func:`seal`."""
     try:
-        return AESGCM(key).decrypt(_ONCE, box, about)
+        return AESGCM(key).decrypt(box[:_NONCE_BYTES], box[_NONCE_BYTES:], about)
     except (InvalidTag, ValueError):
         raise ProtocolError("a box of shares was not made for this member by its sender.") from None
 

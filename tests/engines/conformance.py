@@ -1,0 +1,265 @@
+"""What an engine must be able to do to be tested like every other one.
+
+An engine joins the suite by an adapter with the interface of :class:`Engine`, named in
+:data:`ENGINES`. The suite gives it a plan and the clients' data, lets clients fall silent, and
+alters messages on their way.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+from consortium import COORDINATOR, Consortium
+
+import fedgauge as fg
+from fedgauge.engines import rounds
+from fedgauge.engines.contribution import contribution, histogram_of, released
+from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
+from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.protocol import Envelope
+from fedgauge.secagg import Invitation, Stage, SummationClient
+from fedgauge.site import Policy, Site
+from fedgauge.site.keys import SigningKey
+
+# Who, in which round, what was sent: what arrives instead; None when it is lost.
+Courier = Callable[[str, Stage, bytes], bytes | None]
+
+
+def as_sent(_name: str, _stage: Stage, data: bytes) -> bytes:
+    """A courier that alters nothing."""
+    return data
+
+
+class Engine(Protocol):
+    """One way in which contributions reach the sum.
+
+    Attributes
+    ----------
+    claim
+        What its results say about privacy.
+    one_process
+        Whether the caller holds all data, and so is told what is wrong with some of it. Else
+        a client whose data do not fit refuses, and to the others looks like one that left.
+    key
+        What the coordinator signs with.
+    refusals
+        What each client of the last run refused, by its name.
+    """
+
+    claim: str
+    one_process: bool
+    key: SigningKey
+    refusals: dict[str, fg.FedgaugeError]
+
+    def run(
+        self,
+        plan: fg.EvaluationPlan,
+        clients: Mapping[str, object],
+        *,
+        silent: Mapping[str, Stage] | None = None,
+        on_request: Courier = as_sent,
+        on_reply: Courier = as_sent,
+    ) -> fg.Evaluation:
+        """Evaluate a plan; clients named in `silent` say nothing from a stage on.
+
+        A client keeps its signing key from run to run. What stops the evaluation is raised.
+        """
+
+
+class SimulationEngine:
+    """`fg.evaluate` where nothing is disturbed, else `run_rounds` with a courier in between."""
+
+    claim = "simulated"
+    one_process = True
+
+    def __init__(self, _folder, monkeypatch, *, seed=None):
+        self._source = SimulatedKeystream(0 if seed is None else seed)
+        self._seed = seed
+        self._keys = {}
+        self.key = SigningKey.generate()
+        self.refusals = {}
+        self._monkeypatch = monkeypatch
+
+    def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
+        self.refusals = {}
+        if not silent and on_request is on_reply is as_sent:
+            return fg.evaluate(clients, plan=plan, summation="secure", seed=self._seed)
+        names = list(clients)
+        keys = [self._keys.setdefault(name, SigningKey.generate()) for name in names]
+        queue = iter([*keys, self.key])
+        duties = [_Duties(plan, name, clients[name], self._source) for name in names]
+
+        class KnownKeys:
+            generate = staticmethod(lambda: next(queue))
+
+        class Couriers:
+            @staticmethod
+            def join(_, key, duty):
+                return _Carried(key, duty, on_request, on_reply, self.refusals)
+
+        with self._monkeypatch.context() as patch:
+            patch.setattr(rounds, "SigningKey", KnownKeys)
+            patch.setattr(rounds, "SummationClient", Couriers)
+            places = {names.index(name): stage for name, stage in (silent or {}).items()}
+            outcome = rounds.run_rounds(plan, duties, silent=places)
+        counts = released(plan, outcome.total, len(outcome.survivors))
+        return fg.Evaluation(
+            plan,
+            plan.statement("simulated"),
+            counts,
+            clients=len(outcome.survivors),
+            estimator=fg.Aligned(),
+        )
+
+
+class _Duties:
+    def __init__(self, plan, name, data, source):
+        self.plan, self.name, self.data, self.source = plan, name, data, source
+
+    def contribution(self):
+        with fg.errors.located(f"client {self.name!r}"):
+            return contribution(self.plan, histogram_of(self.plan, self.data), self.source)
+
+    def agree(self, survivors):
+        pass
+
+
+class _Carried:
+    """A member of a summation whose messages pass through couriers."""
+
+    def __init__(self, key, duties, on_request, on_reply, refusals):
+        self._key, self._duties = key, duties
+        self._on_request, self._on_reply = on_request, on_reply
+        self._refusals = refusals
+        self._client = None
+
+    def receive(self, request):
+        name, stage = self._duties.name, Stage(Envelope.from_bytes(request).stage)
+        try:
+            reply = self._answer(stage, self._on_request(name, stage, request))
+        except fg.ProtocolError as error:
+            self._refusals[name] = error
+            raise
+        return self._on_reply(name, stage, reply)
+
+    def _answer(self, stage, request):
+        if request is None:
+            raise fg.ProtocolError("no request came.")
+        if stage == Stage.ADVERTISE:
+            self._client = SummationClient.join(Invitation(request), self._key, self._duties)
+        if self._client is None:
+            raise fg.ProtocolError("this member did not join.")
+        return self._client.receive(request)
+
+
+class ExchangeEngine:
+    """Files, carried by hand between the coordinator's folder and one folder for each site."""
+
+    claim = "enforced"
+    one_process = False
+    policy = Policy(max_epsilon=50.0, budget_epsilon=500.0)
+
+    def __init__(self, folder, monkeypatch, *, seed=None):
+        self._folder = folder
+        self._runs = 0
+        self._sites = None
+        self.refusals = {}
+        if seed is not None:
+            seeds = iter(range(1000 * seed, 1000 * seed + 1000))
+            monkeypatch.setattr(
+                "fedgauge.engines.participant.Keystream", lambda: SimulatedKeystream(next(seeds))
+            )
+
+    def sites(self, names) -> Consortium:
+        """The sites, which stay the same from run to run."""
+        if self._sites is None:
+            self._sites = Consortium.make(self._folder / "sites", names, policy=self.policy)
+        return self._sites
+
+    @property
+    def key(self):
+        return self._sites.site(COORDINATOR).key
+
+    def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
+        self._runs += 1
+        self.refusals = {}
+        sites = self.sites(clients)
+        here = self._folder / f"run-{self._runs}"
+        mail = {name: here / name for name in (COORDINATOR, *clients)}
+        sites.start(mail[COORDINATOR], plan, invited=list(clients))
+        for name in clients:
+            mail[name].mkdir()
+        coordinator = sites.site(COORDINATOR)
+        central = Coordinator(Exchange(mail[COORDINATOR], coordinator), coordinator)
+        try:
+            for stage in Stage:
+                for name, data in clients.items():
+                    if stage >= (silent or {}).get(name, len(Stage) + 1):
+                        continue
+                    request = self._request(mail[COORDINATOR], stage, name)
+                    if request is None:
+                        continue
+                    arrived = on_request(name, stage, request.read_bytes())
+                    if arrived is not None:
+                        (mail[name] / request.name).write_bytes(arrived)
+                    reply = self._answer(sites.site(name), mail[name], stage, data)
+                    if reply is None:
+                        continue
+                    arrived = on_reply(name, stage, reply.read_bytes())
+                    if arrived is not None:
+                        (mail[COORDINATOR] / reply.name).write_bytes(arrived)
+                outcome = central.advance(without_missing=True)
+        except BaseException:
+            assert not list(here.rglob("result.json"))
+            raise
+        assert isinstance(outcome, fg.Evaluation)
+        return outcome
+
+    def _request(self, folder, stage, name):
+        if stage == Stage.ADVERTISE:
+            return folder / INVITATION
+        return next(folder.glob(f"{stage:d}-*.{name}.request.fgx"), None)
+
+    def _answer(self, site: Site, folder, stage, data):
+        try:
+            return take_part(Exchange(folder, site), site, stage, lambda: data)
+        except fg.FedgaugeError as error:
+            self.refusals.setdefault(site.name, error)
+            return None
+
+
+ENGINES = {"simulation": SimulationEngine, "exchange": ExchangeEngine}
+
+
+# Data, and what is true of them
+
+
+def draw_client(rows, seed, *, shift=0.0):
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(rows) < 0.35).astype(np.int64)
+    scores = np.clip(rng.normal(0.35 + 0.25 * labels + shift, 0.2), 0, 1)
+    return labels, scores
+
+
+def draw_clients(count, *, seed=7):
+    """Clients of very different sizes, by name."""
+    sizes = np.random.default_rng(seed).integers(5, 400, count)
+    return {f"site-{i}": draw_client(int(size), seed + i) for i, size in enumerate(sizes)}
+
+
+def pooled_counts(plan, clients, names=None):
+    """The counts of the pooled rows, by NumPy alone: label by bin."""
+    edges = plan.axis.edges
+    total = np.zeros((2, plan.axis.bins), dtype=np.int64)
+    for name in clients if names is None else names:
+        labels, scores = clients[name]
+        positive = plan.task.positive
+        labels = np.asarray(labels) == (1 if positive is None else positive)
+        clipped = np.clip(scores, edges[0], edges[-1])
+        for label in (0, 1):
+            total[label] += np.histogram(clipped[labels == label], edges)[0]
+    return total
+
+
+def counts_of(result):
+    return np.array(result.record.slices[0].counts)

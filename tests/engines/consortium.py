@@ -1,0 +1,76 @@
+"""Sites that know each other and a coordinator, each in a folder of its own."""
+
+from pathlib import Path
+
+from fedgauge.engines.exchange import Coordinator, Exchange, take_part
+from fedgauge.secagg import Stage
+from fedgauge.site import Site, create_site, key_to_text
+
+COORDINATOR = "consortium"
+
+
+class Consortium:
+    """Sites by name, in the folders of their names. Every call reads them from their files."""
+
+    def __init__(self, folder, names):
+        self.folder = Path(folder)
+        self.names = list(names)
+        self.keys = {name: self.site(name).key.public for name in (COORDINATOR, *self.names)}
+
+    @classmethod
+    def make(cls, folder, names, *, policy=None, dataset="stroke-2026"):
+        """Make the sites, each of which trusts all others."""
+        made = [create_site(folder / COORDINATOR, name=COORDINATOR, dataset="none")]
+        for name in names:
+            made.append(create_site(folder / name, name=name, dataset=dataset, policy=policy))
+        trust = {
+            site.name: f'name = "{site.name}"\nkey = "{key_to_text(site.key.public)}"\n'
+            for site in made
+        }
+        for site in made:
+            blocks = [f"\n[[peers]]\n{trust[name]}" for name in names if name != site.name]
+            if site.name != COORDINATOR:
+                blocks.append(f"\n[[coordinators]]\n{trust[COORDINATOR]}")
+            site.path.write_text(site.path.read_text() + "".join(blocks))
+        return cls(folder, names)
+
+    def site_file(self, name):
+        return self.folder / name / "site.toml"
+
+    def site(self, name):
+        return Site.from_toml(self.site_file(name))
+
+    def exchange(self, run, name=COORDINATOR):
+        return Exchange(run, self.site(name))
+
+    def coordinator(self, run):
+        return Coordinator(self.exchange(run), self.site(COORDINATOR))
+
+    def start(self, run, plan, invited=None):
+        """Invite sites by name, all by default; the session's id."""
+        Path(run).mkdir(parents=True, exist_ok=True)
+        members = [self.keys[name] for name in invited or self.names]
+        return self.coordinator(run).start(plan, members).invitation.session
+
+    def answer(self, run, name, stage, data=None):
+        """Take one site through one round; the file it wrote."""
+        site = self.site(name)
+        return take_part(Exchange(run, site), site, stage, None if data is None else lambda: data)
+
+    def advance(self, run, *, without_missing=False):
+        return self.coordinator(run).advance(without_missing=without_missing)
+
+    def play(self, run, clients, *, since=Stage.ADVERTISE, until=Stage.OPEN, skip=()):
+        """All sites through all rounds; what the last `advance` gave."""
+        outcome = None
+        for stage in Stage:
+            if since <= stage <= until:
+                for name, data in clients.items():
+                    if name not in skip:
+                        self.answer(run, name, stage, data)
+                outcome = self.advance(run, without_missing=bool(skip))
+        return outcome
+
+    def entries(self, name):
+        """The kinds of entries in a site's ledger, oldest first."""
+        return [entry.kind for entry in self.site(name).ledger.entries()]
