@@ -5,16 +5,22 @@ An engine joins the suite by an adapter with the interface of :class:`Engine`, n
 alters messages on their way.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 from consortium import COORDINATOR, Consortium
+from flwr.app import ConfigRecord, Message
+from flwr.clientapp import ClientApp
+from standin import StandInGrid, with_reply
 
 import fedgauge as fg
+from fedgauge import flower
 from fedgauge.engines import rounds
 from fedgauge.engines.contribution import contribution, histogram_of, released
 from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
+from fedgauge.engines.participant import Participant
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
@@ -228,7 +234,68 @@ class ExchangeEngine:
             return None
 
 
-ENGINES = {"simulation": SimulationEngine, "exchange": ExchangeEngine}
+class FlowerEngine(ExchangeEngine):
+    """Flower messages between a stand-in for its Grid and one ClientApp for each site."""
+
+    def __init__(self, folder, monkeypatch, *, seed=None):
+        super().__init__(folder, monkeypatch, seed=seed)
+        self._monkeypatch = monkeypatch
+
+    def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
+        self.refusals = {}
+        sites = self.sites(clients)
+        names = dict(enumerate(clients, start=100))
+        apps = {node: ClientApp() for node in names}
+        for node, name in names.items():
+            flower.attach(apps[node], lambda _message, _context, name=name: clients[name])
+        configs = {node: {"fedgauge-site": str(sites.site_file(names[node]))} for node in names}
+
+        def courier(node, message):
+            name, stage = names[node], server_stage()
+            if stage >= (silent or {}).get(name, len(Stage) + 1):
+                return None
+            arrived = on_request(name, stage, message.content["fedgauge"]["request"])
+            if arrived is None:
+                self.refusals.setdefault(name, fg.ProtocolError("no request came."))
+                return None
+            content = message.content.copy()
+            content["fedgauge"] = ConfigRecord({"request": arrived})
+            reply = grid.call(node, Message(content, metadata=message.metadata))
+            said = reply.content["fedgauge"].get("reply")
+            arrived = None if said is None else on_reply(name, stage, said)
+            return None if arrived is None else with_reply(reply, arrived)
+
+        def server_stage():
+            return Stage(Envelope.from_bytes(grid.log[-1].content["fedgauge"]["request"]).stage)
+
+        grid = StandInGrid(apps, configs, courier)
+        invited = Site.from_toml(sites.site_file(COORDINATOR))
+        peers = {key: name for key, name in invited.peers.items() if name in clients}
+        coordinator = dataclasses.replace(invited, peers=peers)
+        with self._monkeypatch.context() as patch:
+            patch.setattr(flower, "Participant", self._watched())
+            return flower.evaluate(grid, plan, timeout=0, site=coordinator)
+
+    def _watched(self):
+        """Participants whose refusals are kept: a server is not told of them."""
+        refusals = self.refusals
+
+        class Watched(Participant):
+            def answer(self, request):
+                try:
+                    return super().answer(request)
+                except fg.FedgaugeError as error:
+                    refusals.setdefault(self._site.name, error)
+                    raise
+
+        return Watched
+
+
+ENGINES = {
+    "simulation": SimulationEngine,
+    "exchange": ExchangeEngine,
+    "flower": FlowerEngine,
+}
 
 
 # Data, and what is true of them

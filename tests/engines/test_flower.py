@@ -1,0 +1,484 @@
+"""The Flower engine on a stand-in for Flower's Grid: what is special to it.
+
+That results are right, dropouts survived and tampering noticed is tested for all engines alike
+in test_conformance.py.
+"""
+
+import difflib
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conformance import counts_of, draw_clients, pooled_counts
+from consortium import COORDINATOR, Consortium
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from standin import StandInGrid, with_reply
+
+import fedgauge as fg
+from fedgauge import flower
+from fedgauge.protocol import Envelope
+from fedgauge.secagg import Stage
+from fedgauge.site import Policy
+
+APPS = Path(__file__).parent / "flower_apps"
+FIRST = 1001  # ids are far from positions, so that mixing them up shows
+PLAN = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(64), fg.Cohort(min_survivors=4))
+NOISY = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(64, outside="clip"),
+    fg.Cohort(min_survivors=4),
+    privacy=fg.DistributedDP(epsilon=1.0),
+)
+MODEL = ArrayRecord([np.array([0.5, -1.25])])
+
+
+class Federation:
+    """Six nodes, each with rows of its own, with site files or as in a simulation."""
+
+    def __init__(self, folder=None, *, policy=None, answered=None):
+        self.clients = draw_clients(6)
+        self.names = list(self.clients)
+        self.scored = []
+        self.sites = folder and Consortium.make(folder, self.names, policy=policy)
+        app = ClientApp()
+        flower.attach(app, self._score)
+        configs = {FIRST + i: self._config(i) for i in range(6)}
+        self.grid = AlteredGrid(dict.fromkeys(configs, app), configs, answered)
+
+    def _config(self, place):
+        config = {"partition-id": place}
+        if self.sites:
+            config["fedgauge-site"] = str(self.sites.site_file(self.names[place]))
+        return config
+
+    def _score(self, message, context):
+        self.scored.append((context.node_config["partition-id"], "arrays" in message.content))
+        return self.clients[self.names[context.node_config["partition-id"]]]
+
+    def evaluate(self, plan=PLAN, **options):
+        site = self.sites and self.sites.site_file(COORDINATOR)
+        return flower.evaluate(self.grid, plan, timeout=0.01, site=site, **options)
+
+    def truth(self, *, without=()):
+        names = [name for i, name in enumerate(self.names) if i not in without]
+        return pooled_counts(PLAN, self.clients, names)
+
+
+class AlteredGrid(StandInGrid):
+    """`answered(place, stage, reply)` says what arrives of a reply: a list of messages."""
+
+    def __init__(self, apps, configs, answered=None):
+        super().__init__(apps, configs)
+        self._answered = answered or (lambda _place, _stage, reply: [reply])
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        replies = super().send_and_receive(messages, timeout=timeout)
+        return [
+            message
+            for asked, reply in zip(messages, replies, strict=True)
+            for message in self._answered(
+                asked.metadata.dst_node_id - FIRST, stage_of(asked), reply
+            )
+        ]
+
+    @property
+    def requests(self):
+        return self.log[::2]
+
+    @property
+    def replies(self):
+        return self.log[1::2]
+
+
+def stage_of(message):
+    request = message.content["fedgauge"]["request"]
+    return Stage(Envelope.from_bytes(request).stage) if request else None
+
+
+@pytest.fixture(params=["enforced", "simulated"])
+def federation(request, tmp_path, monkeypatch):
+    """Makes federations of one claim."""
+    if request.param == "simulated":
+        monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+
+    def make(**options):
+        return Federation(tmp_path if request.param == "enforced" else None, **options)
+
+    make.claim = request.param
+    return make
+
+
+# Results
+
+
+def test_equals_the_pooled_truth(federation):
+    nodes = federation()
+    result = nodes.evaluate()
+    assert np.array_equal(counts_of(result), nodes.truth())
+    assert result.privacy.claim == federation.claim
+    assert result.clients == 6
+
+
+def test_noise_is_added_and_stated(federation):
+    nodes = federation()
+    result = nodes.evaluate(NOISY)
+    assert result.privacy.epsilon == 1.0
+    assert not np.array_equal(counts_of(result), nodes.truth())
+    assert np.allclose(counts_of(result), nodes.truth(), atol=80)
+
+
+def test_scores_once_with_the_model_that_travels_once(federation):
+    nodes = federation()
+    nodes.evaluate(arrays=MODEL)
+    assert sorted(nodes.scored) == [(place, True) for place in range(6)]
+    with_model = [stage_of(m) for m in nodes.grid.requests if "arrays" in m.content]
+    assert with_model == [Stage.MASK] * 6
+
+
+def test_a_model_is_not_needed(federation):
+    nodes = federation()
+    nodes.evaluate()
+    assert sorted(nodes.scored) == [(place, False) for place in range(6)]
+    assert not any("arrays" in message.content for message in nodes.grid.requests)
+
+
+def test_the_coordinators_site_is_found_in_the_environment(tmp_path, monkeypatch):
+    nodes = Federation(tmp_path)
+    monkeypatch.setenv(flower.SITE_VARIABLE, str(nodes.sites.site_file(COORDINATOR)))
+    result = flower.evaluate(nodes.grid, PLAN, timeout=0.01)
+    assert result.privacy.claim == "enforced"
+
+
+def test_the_estimator_is_used(federation):
+    result = federation().evaluate(estimator=fg.Quantile(16))
+    assert result.record.estimator == fg.Quantile(16)
+
+
+# Nodes that fail
+
+
+def junk(reply):
+    return [with_reply(reply, b"\x00junk")]
+
+
+def wrong_type(reply):
+    return [with_reply(reply, "text")]
+
+
+def lost(_reply):
+    return []
+
+
+def failed(reply):
+    return [Message(Error(2, "the app crashed"), metadata=reply.metadata)]
+
+
+def other_content(reply):
+    return [Message(RecordDict({"fedgauge": ArrayRecord()}), metadata=reply.metadata)]
+
+
+def no_content(reply):
+    return [Message(RecordDict(), metadata=reply.metadata)]
+
+
+ALL_WAYS = [junk, wrong_type, lost, failed, other_content, no_content]
+
+
+@pytest.mark.parametrize("way", ALL_WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("since", [Stage.ADVERTISE, Stage.SHARE, Stage.MASK])
+def test_a_node_that_fails_before_its_counts_arrive_is_a_dropout(federation, way, since):
+    def answered(place, stage, reply):
+        return way(reply) if place == 2 and stage is not None and stage >= since else [reply]
+
+    nodes = federation(answered=answered)
+    result = nodes.evaluate()
+    assert np.array_equal(counts_of(result), nodes.truth(without=[2]))
+    assert result.clients == 5
+
+
+@pytest.mark.parametrize("since", [Stage.AGREE, Stage.OPEN])
+def test_a_node_that_fails_later_is_in_the_sum(federation, since):
+    def answered(place, stage, reply):
+        return [] if place == 2 and stage is not None and stage >= since else [reply]
+
+    nodes = federation(answered=answered)
+    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+
+
+def test_an_answer_that_comes_twice_counts_once(federation):
+    nodes = federation(answered=lambda _place, _stage, reply: [reply, reply])
+    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+
+
+def test_an_answer_of_a_round_before_is_a_dropout(federation):
+    late = []
+
+    def answered(place, stage, reply):
+        if place != 2 or stage is None:
+            return [reply]
+        late.append(reply)
+        return late[-2:-1]
+
+    nodes = federation(answered=answered)
+    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth(without=[2]))
+
+
+def test_an_answer_in_another_nodes_name_is_set_aside(federation):
+    """A node that repeats another's join joins as nobody."""
+    joins = []
+
+    def answered(place, stage, reply):
+        if stage != Stage.ADVERTISE:
+            return [reply]
+        joins.append(reply)
+        return [with_reply(reply, joins[0].content["fedgauge"]["reply"])] if place == 2 else [reply]
+
+    nodes = federation(answered=answered)
+    result = nodes.evaluate()
+    assert np.array_equal(counts_of(result), nodes.truth(without=[2]))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, fg.InputError, ZeroDivisionError, KeyError])
+def test_a_score_function_that_raises_is_a_dropout(federation, error, caplog):
+    nodes = federation()
+    rows = nodes.clients[nodes.names[3]]
+
+    class Raises(dict):
+        def __getitem__(self, name):
+            if name == nodes.names[3]:
+                raise error("rows 17 and 23")
+            return super().__getitem__(name)
+
+    nodes.clients = Raises(nodes.clients)
+    with caplog.at_level(logging.ERROR):
+        result = nodes.evaluate()
+    nodes.clients = dict(nodes.clients) | {nodes.names[3]: rows}
+    assert np.array_equal(counts_of(result), nodes.truth(without=[3]))
+    assert "does not answer" in caplog.text
+    assert b"rows 17" not in b"".join(on_the_wire(reply) for reply in nodes.grid.replies)
+
+
+def test_too_few_nodes_end_the_evaluation(federation):
+    def answered(place, stage, reply):
+        return [] if place > 2 and stage is not None and stage >= Stage.MASK else [reply]
+
+    with pytest.raises(fg.CohortTooSmall):
+        federation(answered=answered).evaluate()
+
+
+def test_too_few_nodes_connected(tmp_path):
+    nodes = Federation(tmp_path)
+    for place in (1, 3, 5):
+        del nodes.grid.apps[FIRST + place]
+    with pytest.raises(fg.CohortTooSmall, match="3 nodes are connected and the plan needs 4"):
+        nodes.evaluate()
+    assert not nodes.grid.log
+
+
+# Site files decide
+
+
+def test_without_a_site_file_a_node_refuses_outside_a_simulation(caplog):
+    nodes = Federation()
+    with pytest.raises(fg.CohortTooSmall, match="0 nodes without a site file answered"):
+        nodes.evaluate()
+    assert "this node has no site file" in caplog.text
+    assert all(not reply.content["fedgauge"] for reply in nodes.grid.replies)
+    assert not nodes.scored
+
+
+def test_a_node_with_a_site_file_answers_no_simulated_request(tmp_path, monkeypatch):
+    nodes = Federation(tmp_path)
+    monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+    with pytest.raises(fg.CohortTooSmall, match="pass site="):
+        flower.evaluate(nodes.grid, PLAN, timeout=0.01)
+    assert not nodes.scored
+
+
+@pytest.mark.parametrize(
+    ("policy", "plan"),
+    [
+        (Policy(models=("distributed-dp",)), PLAN),
+        (Policy(max_bins=32), PLAN),
+        (Policy(min_cohort=5), PLAN),
+        (Policy(max_epsilon=0.5), NOISY),
+    ],
+    ids=["model", "bins", "cohort", "epsilon"],
+)
+def test_a_site_that_refuses_the_plan_says_nothing(tmp_path, caplog, policy, plan):
+    nodes = Federation(tmp_path, policy=policy)
+    with pytest.raises(fg.CohortTooSmall) as stopped:
+        nodes.evaluate(plan)
+    assert not nodes.scored
+    assert all(not reply.content["fedgauge"] for reply in nodes.grid.replies)
+    reasons = re.findall(r"does not answer: (.+)", caplog.text)
+    assert len(reasons) == 6
+    wire = b"".join(on_the_wire(reply) for reply in nodes.grid.replies)
+    for reason in reasons:
+        assert reason not in str(stopped.value)
+        assert reason.encode() not in wire
+
+
+def test_an_unknown_coordinator_gets_silence(tmp_path, caplog):
+    nodes = Federation(tmp_path / "ours")
+    others = Consortium.make(tmp_path / "theirs", ["mallory"])
+    site = others.site_file(COORDINATOR)
+    for name in nodes.names:
+        site.write_text(site.read_text() + peer_block(nodes, name))
+    with pytest.raises(fg.CohortTooSmall):
+        flower.evaluate(nodes.grid, PLAN, timeout=0.01, site=site)
+    assert "the coordinator is not approved here" in caplog.text
+    assert all(not reply.content["fedgauge"] for reply in nodes.grid.replies)
+
+
+def peer_block(nodes, name):
+    text = nodes.sites.site_file(COORDINATOR).read_text()
+    (block,) = re.findall(rf'\n\[\[peers\]\]\nname = "{name}"\nkey = "[^"]+"\n', text)
+    return block
+
+
+def test_every_evaluation_is_charged(tmp_path):
+    nodes = Federation(tmp_path)
+    for _ in range(3):
+        nodes.evaluate(NOISY)
+    for name in nodes.names:
+        kinds = nodes.sites.entries(name)
+        assert kinds.count("reserve") == kinds.count("commit") == 3
+        (balance,) = nodes.sites.site(name).ledger.balances()
+        assert float(balance.spent.epsilon) == pytest.approx(3.0)
+    assert len(nodes.scored) == 18
+
+
+def test_a_spent_budget_is_silence(tmp_path, caplog):
+    nodes = Federation(tmp_path, policy=Policy(budget_epsilon=1.5))
+    nodes.evaluate(NOISY)
+    with pytest.raises(fg.CohortTooSmall):
+        nodes.evaluate(NOISY)
+    assert len(nodes.scored) == 6
+    assert "does not answer" in caplog.text
+
+
+def test_several_evaluations_of_a_simulation(monkeypatch):
+    monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+    nodes = Federation()
+    for _ in range(2):
+        assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+
+
+def test_an_empty_message_is_not_answered(tmp_path, caplog):
+    nodes = Federation(tmp_path)
+    app, context = nodes.grid.apps[FIRST], nodes.grid.contexts[FIRST]
+    for content in (RecordDict(), RecordDict({"fedgauge": ConfigRecord({"request": "text"})})):
+        asked = Message(content, dst_node_id=FIRST, message_type="evaluate.fedgauge")
+        assert not app(asked, context).content["fedgauge"]
+    assert "a message holds no request" in caplog.text
+
+
+# What is sent
+
+
+def on_the_wire(message):
+    """What Flower sends of a message."""
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+    return b"".join(part.deflate() for part in get_all_nested_objects(message).values())
+
+
+def traces(labels, scores, plan):
+    """How a node's rows and counts would look if they were sent as they are."""
+    counts = pooled_counts(plan, {"": (labels, scores)})
+    totals = [len(labels), int(np.sum(labels)), int(len(labels) - np.sum(labels))]
+    found = {
+        "labels": np.asarray(labels, dtype=np.int8).tobytes(),
+        "labels, wide": np.asarray(labels, dtype=np.int64).tobytes(),
+        "scores": np.asarray(scores)[:2].tobytes(),
+        "scores, single": np.asarray(scores, dtype=np.float32)[:4].tobytes(),
+        "scores, text": repr(float(scores[0])).encode(),
+    }
+    for kind in ("<i4", "<i8", ">i4", ">i8", "<f8"):
+        found[f"counts {kind}"] = counts.astype(kind).tobytes()
+        for label in (0, 1):
+            middle = counts[label][np.argmax(counts[label]) :][:4]
+            found[f"counts {label} {kind}"] = middle.astype(kind).tobytes()
+        if kind not in ("<i4", ">i4"):  # four bytes are met by chance
+            for total in totals:
+                found[f"total {total} {kind}"] = np.array(total).astype(kind).tobytes()
+    found |= {f"text {total}": f"num-examples: {total}".encode() for total in totals}
+    return found
+
+
+def test_messages_hold_no_count_score_label_or_number_of_examples(federation):
+    nodes = federation()
+    nodes.clients = {  # totals and scores that are met nowhere by chance
+        name: np_rows(seed, 40_000 + 777 * seed) for seed, name in enumerate(nodes.names)
+    }
+    result = nodes.evaluate(arrays=MODEL)
+    assert result.negatives + result.positives == sum(len(y) for y, _ in nodes.clients.values())
+    wire = b"".join(on_the_wire(message) for message in nodes.grid.log)
+    assert MODEL.to_numpy_ndarrays()[0].tobytes() in wire  # the search does find what is sent
+    for name, (labels, scores) in nodes.clients.items():
+        for what, trace in traces(labels, scores, PLAN).items():
+            assert trace not in wire, f"{name}: {what}"
+
+
+def np_rows(seed, rows):
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(rows) < 0.3).astype(np.int64)
+    return labels, np.clip(rng.normal(0.3 + 0.2 * labels, 0.2), 0, 1)
+
+
+def test_replies_hold_one_record_of_bytes(federation):
+    """No metric, no array: nothing that Flower or a strategy would read."""
+    nodes = federation()
+    nodes.evaluate()
+    for reply in nodes.grid.replies:
+        assert list(reply.content) == ["fedgauge"]
+        assert list(reply.content["fedgauge"]) == ["reply"]
+        assert isinstance(reply.content["fedgauge"]["reply"], bytes)
+
+
+# An app as others write them
+
+
+def added_lines(file):
+    before, after = (
+        (APPS / side / "quickstart" / file).read_text().splitlines() for side in ("before", "after")
+    )
+    diff = [line for line in difflib.unified_diff(before, after, n=0, lineterm="")][2:]
+    assert not [line for line in diff if line.startswith("-")]
+    return [line for line in diff if line.startswith("+") and line.strip("+ ")]
+
+
+def test_a_public_style_app_gets_the_evaluation_by_two_and_three_lines(tmp_path, monkeypatch):
+    assert added_lines("client_app.py") == [
+        "+import fedgauge.flower",
+        "+fedgauge.flower.attach(app, predict_test)",
+    ]
+    assert len(added_lines("server_app.py")) == 3
+    assert added_lines("task.py") == []
+
+    monkeypatch.syspath_prepend(APPS / "after")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+    from quickstart import client_app, server_app, task
+
+    try:
+        nodes = range(1, 5)
+        configs = {node: {"partition-id": node} for node in nodes}
+        grid = StandInGrid(dict.fromkeys(nodes, client_app.app), configs)
+        context = Context(1, 1, {}, RecordDict(), {})
+        server_app.app(grid, context)
+        weights = context.state["final"].to_numpy_ndarrays()[0]
+        rows = {str(node): task.load_data(node) for node in nodes}
+        data = {name: (y, task.predict(weights, x)) for name, (_, x, _, y) in rows.items()}
+    finally:
+        for name in [name for name in sys.modules if name.startswith("quickstart")]:
+            del sys.modules[name]
+    result = fg.Evaluation.from_json(tmp_path / "pooled.json")
+    assert np.array_equal(counts_of(result), pooled_counts(result.record.plan, data))
+    assert json.loads((tmp_path / "pooled.json").read_text())["privacy"]["claim"] == "simulated"
