@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
@@ -29,6 +29,28 @@ class ServerMachine(Protocol):
 
     def step(self, replies: Mapping[int, bytes]) -> Any:
         """Requests by client, or the outcome once the last round is over."""
+
+
+class Requests(Mapping[int, bytes]):
+    """Requests by member, each made when it is read; reading twice gives the same bytes."""
+
+    def __init__(self, members: Iterable[int], make: Callable[[int], bytes]) -> None:
+        self._members = dict.fromkeys(members)
+        self._make = make
+
+    def __getitem__(self, member: int) -> bytes:
+        if member not in self._members:
+            raise KeyError(member)
+        return self._make(member)
+
+    def __contains__(self, member: object) -> bool:
+        return member in self._members  # without making the request, as Mapping would
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
 
 class Message(

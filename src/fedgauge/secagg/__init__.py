@@ -2,12 +2,11 @@
 
 from fedgauge.secagg.client import Duties, SummationClient
 from fedgauge.secagg.messages import Invitation, Stage
-from fedgauge.secagg.server import Requests, Sum, SummationServer
+from fedgauge.secagg.server import Sum, SummationServer
 
 __all__ = [
     "Duties",
     "Invitation",
-    "Requests",
     "Stage",
     "Sum",
     "SummationClient",

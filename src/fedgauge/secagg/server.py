@@ -1,7 +1,7 @@
 """The coordinator's side of a secure summation: it forwards, adds up, and opens one sum."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, is_signed
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
 from fedgauge.secagg import crypto, shamir, words
 from fedgauge.secagg.client import apply_pair_mask
 from fedgauge.secagg.graph import choose_graph, picks, survivors_needed
@@ -44,28 +44,6 @@ class Sum(NamedTuple):
 
     total: NDArray[np.int64]
     survivors: tuple[int, ...]
-
-
-class Requests(Mapping[int, bytes]):
-    """Requests by member, each made when it is read; reading twice gives the same bytes."""
-
-    def __init__(self, members: Iterable[int], make: Callable[[int], bytes]) -> None:
-        self._members = dict.fromkeys(members)
-        self._make = make
-
-    def __getitem__(self, member: int) -> bytes:
-        if member not in self._members:
-            raise KeyError(member)
-        return self._make(member)
-
-    def __contains__(self, member: object) -> bool:
-        return member in self._members  # without making the request, as Mapping would
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
 
 
 class _Shared(msgspec.Struct, frozen=True, array_like=True):
