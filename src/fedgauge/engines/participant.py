@@ -167,9 +167,14 @@ class _Duties:
         return contribution(plan, histogram_of(plan, self._data()), Keystream())
 
     def agree(self, survivors: Sequence[bytes]) -> None:
-        """The differencing guard."""
+        """The differencing guard: two honest sites, at least, in whatever exact sums show."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        cohort = self.invitation.plan.cohort
         self._site.ledger.record_survivors(
-            self._session, survivors, min_cohort=self._site.policy.min_cohort
+            self._session,
+            survivors,
+            min_cohort=max(self._site.policy.min_cohort, cohort.max_colluding + 2),
+            certain=self.invitation.graph.is_complete,
         )
 
 

@@ -41,7 +41,8 @@ from fedgauge.privacy.specs import PROTOCOL_FAILURE
 from fedgauge.secagg.crypto import aes_ctr, derive
 
 MOST_COMPLETE: Final = 200
-MOST_MEMBERS: Final = 100_000
+MOST_MEMBERS: Final = 20_000
+MOST_DEGREE: Final = 1024  # of a sparse graph; its strength takes a second to compute
 PRIVACY_BITS: Final = round(-math.log2(PROTOCOL_FAILURE))
 COMPLETION_BITS: Final = 20
 _CARRIED: Final = 0.1  # share of dropouts that a sparse graph is made for
@@ -142,7 +143,7 @@ def survivors_needed(graph: Graph, cohort: Cohort) -> int:
 
 def is_safe(graph: Graph, cohort: Cohort) -> bool:
     """Whether a graph that somebody proposes keeps the promises of privacy and of the cohort."""
-    if graph.members <= MOST_COMPLETE and not graph.is_complete:
+    if not graph.is_complete and (graph.members <= MOST_COMPLETE or graph.degree > MOST_DEGREE):
         return False
     honest = cohort.min_survivors - cohort.max_colluding
     if honest > _surely_in_the_sum(graph, cohort):
@@ -164,7 +165,7 @@ def picks(seed: bytes, me: int, graph: Graph) -> Indices:
 
 def _search(n: int, colluding: int) -> Graph | None:
     dropped = int(_CARRIED * n)
-    for k in range(8, n - 1, 2):
+    for k in range(8, min(n - 1, MOST_DEGREE), 2):
         lowest = _lowest_threshold(n, k, colluding)
         if lowest is None or _completion(n, k, lowest, dropped) > -COMPLETION_BITS:
             continue

@@ -83,7 +83,10 @@ class Balance(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry of a ledger; what does not belong to its kind is None."""
+    """One entry of a ledger; what does not belong to its kind is None.
+
+    `certain` says whether the sum is proved to be over exactly the survivors.
+    """
 
     number: int
     time: datetime
@@ -92,6 +95,7 @@ class Entry(NamedTuple):
     account: Account | None = None
     cost: Cost | None = None
     survivors: frozenset[bytes] | None = None
+    certain: bool = True
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -104,6 +108,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     epsilon: float | Literal["inf"] | None = None
     delta: float | None = None
     survivors: tuple[str, ...] | None = None
+    certain: bool = True
 
 
 def encode(
@@ -113,6 +118,7 @@ def encode(
     account: Account | None = None,
     cost: Cost | None = None,
     survivors: frozenset[bytes] | None = None,
+    certain: bool = True,
 ) -> str:
     """The line of a new entry, dated now."""
     line = _Line(
@@ -123,6 +129,7 @@ def encode(
         epsilon=None if cost is None else "inf" if cost.is_exact_sum else cost.epsilon,
         delta=None if cost is None else cost.delta,
         survivors=None if survivors is None else tuple(map(key_to_text, sorted(survivors))),
+        certain=certain,
     )
     return msgspec.json.encode(line).decode()
 
@@ -143,6 +150,7 @@ def decode(number: int, text: str) -> Entry:
             account=line.account,
             cost=cost,
             survivors=None if survivors is None else frozenset(map(key_from_text, survivors)),
+            certain=line.certain,
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
         raise LedgerError(

@@ -24,6 +24,7 @@ class Spend(NamedTuple):
     cost: Cost
     status: Status = "reserved"
     survivors: frozenset[bytes] | None = None
+    certain: bool = True
 
     @property
     def is_open(self) -> bool:
@@ -59,7 +60,9 @@ class Books(NamedTuple):
             case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="released")
             case Entry(kind="survivors", session=bytes() as session) if spend:
-                self.spends[session] = spend._replace(survivors=entry.survivors)
+                self.spends[session] = spend._replace(
+                    survivors=entry.survivors, certain=entry.certain
+                )
             case _:
                 raise LedgerError(f"entry {entry.number} of the ledger does not fit the others.")
 
@@ -69,6 +72,16 @@ class Books(NamedTuple):
             spend.cost
             for spend in self.spends.values()
             if spend.account == account and spend.status in statuses
+        ]
+
+    def exact_sums(self, dataset: str) -> list[Spend]:
+        """Exact sums on a dataset whose survivors are recorded."""
+        return [
+            spend
+            for spend in self.spends.values()
+            if spend.survivors is not None
+            and spend.cost.is_exact_sum
+            and spend.account.dataset == dataset
         ]
 
     def kinds_of_release(self, dataset: str) -> set[bool]:
@@ -197,7 +210,7 @@ class Ledger:
         return None if spend is None else spend.status
 
     def record_survivors(
-        self, session: bytes, survivors: Iterable[bytes], *, min_cohort: int
+        self, session: bytes, survivors: Iterable[bytes], *, min_cohort: int, certain: bool = True
     ) -> None:
         """Record whose sum a session is about to reveal, or refuse it.
 
@@ -213,7 +226,11 @@ class Ledger:
         survivors
             Public keys of the sites in the sum.
         min_cohort
-            Fewest sites that an exact sum may be over, also as a difference.
+            Fewest sites that an exact sum may be over, also as a combination.
+        certain
+            Whether the sum is proved to be over exactly these sites. Where members check their
+            neighbours only, a coordinator can name some who are not in it: such a sum must be
+            the only exact one on its dataset.
         """
         chosen = frozenset(survivors)
         if any(len(key) != _ID_BYTES for key in chosen):
@@ -233,8 +250,11 @@ class Ledger:
                     )
                 return
             if spend.cost.is_exact_sum:
-                _check_difference(books, spend.account.dataset, chosen, min_cohort)
-            pages.append(encode("survivors", session=session, survivors=chosen))
+                _check_size(chosen, min_cohort)
+                _check_combinations(
+                    books.exact_sums(spend.account.dataset), chosen, min_cohort, certain=certain
+                )
+            pages.append(encode("survivors", session=session, survivors=chosen, certain=certain))
 
     def set_limit(self, account: Account, limit: Cost) -> None:
         """Set the limit of an account, from now on; lower than what is spent stops spending."""
@@ -326,35 +346,39 @@ def _check_budget(books: Books, account: Account, cost: Cost, limit: Cost) -> No
         )
 
 
-def _check_difference(
-    books: Books, dataset: str, survivors: frozenset[bytes], min_cohort: int
-) -> None:
+def _check_size(survivors: frozenset[bytes], min_cohort: int) -> None:
     if len(survivors) < min_cohort:
         raise PlanRefused(
             f"the sum would be over {len(survivors)} sites, and this site wants at least "
             f"{min_cohort}. Start again with more sites."
         )
-    earlier = {
-        spend.survivors
-        for spend in books.spends.values()
-        if spend.survivors is not None
-        and spend.cost.is_exact_sum
-        and spend.account.dataset == dataset
-    }
+
+
+def _check_combinations(
+    sums: Sequence[Spend], survivors: frozenset[bytes], min_cohort: int, *, certain: bool
+) -> None:
+    """Refuse a sum that, with earlier ones, would show too few sites."""
+    if sums and not (certain and all(spend.certain for spend in sums)):
+        raise PlanRefused(
+            "this dataset has had an exact sum already, and in a large evaluation a site cannot "
+            "be certain who is in the sum, so it cannot be told what the two show together. Run "
+            "with noise."
+        )
+    earlier = {spend.survivors for spend in sums if spend.survivors is not None}
     if survivors in earlier:  # shows nothing that was not shown
         return
     fewest = fewest_shown([*earlier, survivors])
     if fewest is None:
         raise PlanRefused(
-            f"the exact sums on dataset {dataset} are over so many different sets of sites that "
-            "it cannot be told what they show together. Run again with the same sites as before, "
+            "the exact sums on this dataset are over so many different sets of sites that it "
+            "cannot be told what they show together. Run again with the same sites as before, "
             "or with noise."
         )
     if fewest < min_cohort:
         shown = f"{fewest} site{'' if fewest == 1 else 's'}"
         raise PlanRefused(
-            f"this sum, with earlier ones on dataset {dataset}, would show the sum over {shown}: "
-            f"this site wants at least {min_cohort}. Run again with the same sites as before, or "
+            f"this sum, with earlier ones on this dataset, would show the sum over {shown}: this "
+            f"site wants at least {min_cohort}. Run again with the same sites as before, or "
             "with noise."
         )
 

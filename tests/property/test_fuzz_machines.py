@@ -1,0 +1,419 @@
+"""Whatever bytes come, a machine refuses them with an error of ours, and goes on as if unasked.
+
+A longer run: ``FEDGAUGE_FUZZ=200000 pytest tests/property/test_fuzz_machines.py``, with other
+messages each time ``FEDGAUGE_FUZZ_SEED`` is another one.
+"""
+
+import json
+import os
+import random
+import signal
+import tracemalloc
+from collections import Counter
+from contextlib import contextmanager, suppress
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
+from fedgauge.errors import FedgaugeError, ProtocolError
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, session_id
+from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
+from fedgauge.secagg import client as client_module
+from fedgauge.secagg import messages as messages_module
+from fedgauge.secagg import server as server_module
+from fedgauge.secagg.graph import Graph, choose_graph
+from fedgauge.secagg.messages import Terms
+from fedgauge.site import SigningKey
+
+MESSAGES = int(os.environ.get("FEDGAUGE_FUZZ", "12000"))
+SEED = os.environ.get("FEDGAUGE_FUZZ_SEED", "1")
+PER_TARGET = 15  # messages for each of two machines at each stage of a run
+SECONDS = 60  # after which a machine counts as hanging; none takes a tenth of a second
+MOST_MEMORY = 4 << 20  # for a message of at most some kilobytes
+KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(8)), key=lambda k: k.public)
+BOSS = SigningKey.from_bytes(b"c" * 32)
+
+
+class Giving:
+    def __init__(self, values):
+        self.values = values
+
+    def contribution(self):
+        return self.values
+
+    def agree(self, survivors):
+        pass
+
+
+# Mutations
+
+
+def int_mutant(rng, old):
+    small = [-1, 0, 1, 2, 7, 8, old + 1, old - 1, -old, old ^ 1]
+    new = rng.choice([*small, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**31), -(2**63)])
+    return min(max(new, -(2**63)), 2**64 - 1)  # what the format can say
+
+
+def bytes_mutant(rng, old):
+    place = rng.randrange(len(old) + 1)
+    return rng.choice(
+        [
+            b"",
+            old[:place],
+            old[place:],
+            old + b"\0",
+            old * 2,
+            old[:place] + rng.randbytes(rng.randrange(1, 9)) + old[place:],
+            rng.randbytes(len(old)),
+            bytes(len(old)),
+            b"\xff" * len(old),
+            flipped(rng, old),
+            flipped(rng, old),
+            rng.randbytes(rng.choice([1, 2, 16, 32, 33, 64, 66, 82, 5000])),
+        ]
+    )
+
+
+def list_mutant(rng, old):
+    new = list(old)
+    if not new:
+        return rng.choice([[0], [b""], [[]], [[0, b""]], [[0, b"", b""]]])
+    one, other = rng.randrange(len(new)), rng.randrange(len(new))
+    match rng.randrange(8):
+        case 0:
+            new[one], new[other] = new[other], new[one]
+        case 1:
+            new.insert(one, new[other])
+        case 2:
+            del new[one]
+        case 3:
+            new.reverse()
+        case 4:
+            new *= rng.choice([0, 2, 40])
+        case 5:
+            new[one] = new[other]
+        case 6:
+            new.insert(one, rng.choice([None, 0, b"", "", [], {}]))
+        case 7:
+            del new[min(one, other) : max(one, other) + 1]
+    return new
+
+
+def other_kind(rng):
+    deep = []
+    for _ in range(rng.choice([3, 600])):
+        deep = [deep]
+    return rng.choice([None, True, 1.5, float("nan"), "text", b"x", 0, [], {}, {1: 2}, deep])
+
+
+def mutant(rng, node):
+    """The tree of plain data with one change somewhere, at any depth."""
+    if rng.random() < 0.05:
+        return other_kind(rng)
+    if isinstance(node, dict) and node and rng.random() < 0.9:
+        key = rng.choice(sorted(node))
+        if rng.random() < 0.1:
+            return {k: v for k, v in node.items() if k != key}
+        return node | {key: mutant(rng, node[key])}
+    if isinstance(node, list) and node and rng.random() < 0.75:
+        place = rng.randrange(len(node))
+        return [*node[:place], mutant(rng, node[place]), *node[place + 1 :]]
+    match node:
+        case list():
+            return list_mutant(rng, node)
+        case bool() | None:
+            return other_kind(rng)
+        case int():
+            return int_mutant(rng, node)
+        case bytes():
+            return bytes_mutant(rng, node)
+        case float():
+            return rng.choice([0.0, -node, node * 1e-300, node * 1e300, 1e308, 5e-324, -1.0, 1e16])
+        case str():
+            return rng.choice(["", node + "x", node[:-1], "é" * 10, "uniform", "logit", "\0", "1"])
+    return other_kind(rng)
+
+
+def flipped(rng, data):
+    changed = bytearray(data or b"\0")
+    for _ in range(rng.choice([1, 1, 1, 3])):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def raw_mutant(rng, data, others):
+    """Other bytes, by somebody who has no key."""
+    one, other = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
+    return rng.choice(
+        [
+            flipped(rng, data),
+            flipped(rng, data),
+            data[:one],
+            data[one:],
+            data[:one] + data[other:],
+            data[:other] + data[one:],
+            data[:one] + rng.randbytes(rng.randrange(1, 9)) + data[one:],
+            data[:one] + rng.randbytes(other - one) + data[other:],
+            rng.randbytes(rng.randrange(200)),
+            data[:one] + rng.choice(others)[one:],
+            rng.choice(others),
+            # Headers of lists, maps, texts and bytes that are said to be very long.
+            data[:one] + bytes([rng.choice([0xDD, 0xDF, 0xDB, 0xC6])]) + b"\xff" * 4 + data[one:],
+        ]
+    )
+
+
+def signed_mutant(rng, data, key):
+    """Another message, rightly signed by whoever may say it."""
+    envelope = Envelope.from_bytes(data)
+    fields = {f: getattr(envelope, f) for f in ("session", "stage", "sender", "recipient", "body")}
+    if rng.random() < 0.1:
+        field = rng.choice(["session", "stage", "sender", "recipient"])
+        fields[field] = mutant(rng, fields[field])
+    elif rng.random() < 0.15:
+        fields["body"] = bytes_mutant(rng, envelope.body)
+    else:
+        tree = msgspec.msgpack.decode(envelope.body)
+        for _ in range(rng.choice([1, 1, 2])):
+            tree = mutant(rng, tree)
+        fields["body"] = msgspec.msgpack.encode(tree)
+    try:
+        return Envelope.sealed(key, **fields).to_bytes()
+    except (ProtocolError, TypeError, AttributeError, msgspec.MsgspecError, OverflowError):
+        # Not to be signed: it travels with the signature of something else.
+        tree = [1, *fields.values(), envelope.signature]
+        return msgspec.msgpack.encode(tree)
+
+
+# Runs
+
+
+class Watch:
+    """What became of the messages, and where we are, for a failure to be found again."""
+
+    def __init__(self, name):
+        self.name = name
+        self.number = 0
+        self.accepted = 0
+        self.reasons = Counter()
+
+    @contextmanager
+    def one(self, data):
+        """Only our own errors, in time, with little memory; the error is swallowed."""
+        self.number += 1
+        traced = self.number % 10 == 0
+        if traced:
+            tracemalloc.start()
+        signal.alarm(SECONDS)
+        try:
+            yield
+            self.accepted += 1
+        except FedgaugeError as error:
+            self.reasons[type(error).__name__, "".join(filter(str.isalpha, str(error)))] += 1
+        except Exception as error:
+            pytest.fail(f"{self.place}: {error!r} for {data.hex()[:4000]}", pytrace=True)
+        finally:
+            signal.alarm(0)
+            peak = tracemalloc.get_traced_memory()[1]
+            if traced:
+                tracemalloc.stop()
+        if traced and len(data) < 100_000:
+            assert peak < MOST_MEMORY, f"{self.place}: {peak:,} bytes for {data.hex()[:4000]}"
+
+    @property
+    def place(self):
+        return f"FEDGAUGE_FUZZ_SEED={SEED} FEDGAUGE_FUZZ={MESSAGES} {self.name} #{self.number}"
+
+
+@pytest.fixture
+def alarm():
+    def hangs(*_):
+        raise TimeoutError("a machine hangs")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def rng(monkeypatch, request):
+    """Randomness from the seed alone, the machines' included."""
+    rng = random.Random(f"{SEED} {request.node.name}")  # noqa: S311  (to be repeated)
+    monkeypatch.setattr(os, "urandom", rng.randbytes)
+    monkeypatch.setattr(random, "_urandom", rng.randbytes)  # what `secrets` draws from
+    return rng
+
+
+def plan_for(cohort):
+    return EvaluationPlan.for_histogram(Axis.uniform(2), cohort, largest=1000)
+
+
+class Run:
+    """One honest run; between its messages, machines meet others."""
+
+    def __init__(self, members, graph, plan, watch, rng, others):
+        self.watch, self.rng, self.others = watch, rng, others
+        publics = [key.public for key in KEYS[:members]]
+        self.invitation = Invitation.made(plan, publics, BOSS, rng.randbytes(32), graph)
+        self.server = SummationServer(self.invitation, BOSS)
+        rows = [[rng.randint(-1000, 1000) for _ in range(plan.numbers)] for _ in range(members)]
+        self.values = np.array(rows)
+        self.duties = [Giving(row) for row in self.values]
+        self.clients = [
+            SummationClient.join(self.invitation, key, duty)
+            for key, duty in zip(KEYS[:members], self.duties, strict=True)
+        ]
+        self.lost = {rng.randrange(members): rng.choice([2, 3, 4, 5, 6])}
+
+    def play(self):
+        outcome = None
+        while not isinstance(outcome, Sum):
+            requests = dict(self.server.requests)
+            if self.server.stage > Stage.ADVERTISE:
+                for _ in range(PER_TARGET):
+                    self.bother_client(requests)
+            here = [m for m in requests if self.lost.get(m, 9) > self.server.stage]
+            replies = {m: self.clients[m].receive(requests[m]) for m in here}
+            for place in range(PER_TARGET):
+                self.bother_server(replies, at_once=place % 3 == 0)
+            outcome = self.server.step(replies)
+            self.others += [*requests.values(), *replies.values()][:4]
+            del self.others[:-40]
+        self.right(outcome)
+
+    def right(self, outcome):
+        expected = self.values[list(outcome.survivors)].sum(axis=0)
+        assert (outcome.total == expected).all(), self.watch.place
+
+    def mutant(self, data, key):
+        """A message that somebody might send in place of this one, and whether it is signed."""
+        if self.rng.random() < 0.25:
+            return raw_mutant(self.rng, data, self.others), False
+        return signed_mutant(self.rng, data, key), True
+
+    def bother_client(self, requests):
+        member = self.rng.choice(list(requests))
+        client, before = self.clients[member], self.clients[member].to_bytes()
+        data, signed = self.mutant(requests[member], BOSS)
+        accepted = self.watch.accepted
+        with self.watch.one(data):
+            client.receive(data)
+        if client.to_bytes() != before:
+            assert self.watch.accepted > accepted, self.watch.place
+            assert signed or data == requests[member], self.watch.place
+            # Another thing that a coordinator may say, such as fewer survivors: back to before.
+            self.clients[member] = SummationClient.from_bytes(
+                before, KEYS[member], self.duties[member]
+            )
+
+    def bother_server(self, replies, *, at_once):
+        member = self.rng.choice(list(replies))
+        data, signed = self.mutant(replies[member], KEYS[member])
+        before, accepted = self.server.to_bytes(), self.watch.accepted
+        with self.watch.one(data):
+            if at_once:
+                outcome = self.server.step([(member, data), *replies.items()])
+                if isinstance(outcome, Sum):
+                    self.right(outcome)
+            else:
+                self.server.check(member, data)
+        if at_once and self.watch.accepted > accepted:
+            self.server = SummationServer.from_bytes(before, BOSS)
+        else:
+            assert self.server.to_bytes() == before, self.watch.place
+            taken = self.watch.accepted > accepted
+            assert not taken or signed or data == replies[member], self.watch.place
+
+
+def fuzzed(name, members, graph, plan, rng):
+    watch, others = Watch(name), [b"", b"\x97"]
+    while watch.number < MESSAGES * 2 // 5:
+        Run(members, graph, plan, watch, rng, others).play()
+    # Nothing is tested where all is refused for the same few reasons.
+    assert watch.accepted > watch.number // 50
+    assert len(watch.reasons) > 25
+    assert max(watch.reasons.values()) < watch.number // 2
+
+
+@pytest.mark.usefixtures("alarm")
+def test_machines_where_all_are_neighbours(rng):
+    plan = plan_for(Cohort(3, 1))
+    fuzzed("complete", 5, choose_graph(5, plan.cohort), plan, rng)
+
+
+@pytest.mark.usefixtures("alarm")
+def test_machines_where_few_are_neighbours(rng, monkeypatch):
+    """The graph is too small to be safe, so that check is off."""
+    monkeypatch.setattr(messages_module, "is_safe", lambda *_: True)
+    for module in (client_module, server_module):
+        monkeypatch.setattr(module, "survivors_needed", lambda *_: 3)
+    fuzzed("sparse", 8, Graph(8, 4, 2), plan_for(Cohort(3, 1)), rng)
+
+
+# Invitations
+
+
+def terms_mutant(rng, terms):
+    """Other terms of an invitation; most often another plan."""
+    tree = msgspec.msgpack.decode(terms.to_bytes())
+    if rng.random() < 0.3:
+        return msgspec.msgpack.encode(mutant(rng, tree))
+    plan = json.loads(tree[0])
+    for _ in range(rng.choice([1, 1, 2])):
+        plan = mutant(rng, plan)
+    try:
+        tree[0] = msgspec.json.encode(plan)
+    except (TypeError, ValueError, RecursionError):
+        tree[0] = b"{" * 2000
+    return msgspec.msgpack.encode(tree)
+
+
+def signed_terms(body):
+    place = {"stage": Stage.ADVERTISE, "sender": COORDINATOR, "recipient": EVERYONE}
+    return Envelope.sealed(BOSS, session=session_id(body), body=body, **place).to_bytes()
+
+
+@pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("privacy", [None, DistributedDP(epsilon=1.0)], ids=["sum", "noise"])
+def test_invitations(rng, privacy):
+    watch = Watch(f"invitations {privacy}")
+    axis = Axis.uniform(6, outside="clip")
+    plan = EvaluationPlan.for_histogram(axis, Cohort(4, 1), tree=(2, 3), privacy=privacy)
+    publics = [key.public for key in KEYS[:6]]
+    graph = choose_graph(6, plan.cohort)
+    good = Invitation.made(plan, publics, BOSS, bytes(32), graph)
+    terms = Terms.from_bytes(Envelope.from_bytes(good.data).body)
+    while watch.number < MESSAGES // 10:
+        if rng.random() < 0.25:
+            data = raw_mutant(rng, good.data, [b"", good.data])
+        else:
+            data = signed_terms(terms_mutant(rng, terms))
+        with watch.one(data):
+            invitation = Invitation(data)
+            assert invitation.plan.to_bytes() in data
+            assert invitation.bits in (32, 64)
+            invitation.plan.check_promise()
+            member = next((key for key in KEYS if key.public in invitation.members), KEYS[0])
+            client = SummationClient.join(invitation, member, Giving(None))
+            assert client.receive(data)
+    assert watch.accepted
+    assert len(watch.reasons) > 20
+
+
+@pytest.mark.parametrize(("degree", "threshold"), [(2999, 1600), (1500, 800), (2, 2)])
+def test_an_invitation_to_many_is_judged_in_little_memory(degree, threshold):
+    """A coordinator's invitation of a hundred kilobytes must not fill a site's memory."""
+    rng = random.Random(SEED)  # noqa: S311  (to be repeated)
+    members = [rng.randbytes(32) for _ in range(3000)]
+    plan = plan_for(Cohort(1000, 1))
+    graph = Graph(3000, degree, threshold)
+    invitation = Invitation.made(plan, members, BOSS, bytes(32), graph)
+    tracemalloc.start()
+    with suppress(FedgaugeError):
+        assert invitation.plan == plan
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 << 20

@@ -1,0 +1,234 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedgauge import Axis
+from fedgauge.errors import CountOverflow, PlanError, ProtocolError
+from fedgauge.plan import LARGEST, EvaluationPlan
+from fedgauge.privacy import Cohort, DistributedDP, SecureAggregation
+from fedgauge.privacy.noise import ShareLaw
+from fedgauge.secagg import words
+from fedgauge.secagg.graph import MOST_MEMBERS
+
+POLYA = DistributedDP(1.0)
+SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
+GAUSSIAN = DistributedDP(1.0, 1e-6, noise="discrete-gaussian")
+COHORT = Cohort(min_survivors=5, max_colluding=1)
+
+
+# The width of a word
+
+
+@pytest.mark.parametrize(
+    ("members", "most", "bits"),
+    [
+        (1, 0, 32),
+        (1, 2**31 - 1, 32),
+        (1, 2**31, 64),
+        (2**31 - 1, 1, 32),  # a prime: no other product is this close
+        (2**31, 1, 64),
+        (2, 2**30 - 1, 32),
+        (2, 2**30, 64),
+        (1000, 2_147_483, 32),
+        (1000, 2_147_484, 64),
+        (1, 2**63 - 1, 64),
+        (7 * 7 * 73 * 127, 337 * 92737 * 649657, 64),  # the factors of 2^63 - 1
+    ],
+)
+def test_the_shortest_word_that_holds_every_sum(members, most, bits):
+    assert words.word_bits(members, most) == bits
+    for sum_ in (members * most, -members * most):
+        assert -(2 ** (bits - 1)) <= sum_ < 2 ** (bits - 1)
+    assert bits == 32 or members * most >= 2**31
+
+
+@pytest.mark.parametrize(("members", "most"), [(1, 2**63), (2**63, 1), (2**32, 2**31), (9, 2**62)])
+def test_sums_that_fit_no_word_are_refused(members, most):
+    with pytest.raises(PlanError, match="largest count"):
+        words.word_bits(members, most)
+
+
+def test_words_are_little_endian():
+    assert words.word_type(32) == np.dtype("<u4")
+    assert words.word_type(64) == np.dtype("<u8")
+
+
+# There and back
+
+
+@pytest.mark.parametrize(
+    ("bits", "values"),
+    [
+        (32, [0, 1, -1, 2**31 - 1, 1 - 2**31]),
+        (64, [0, 1, -1, 2**31, -(2**31), 2**63 - 1, 1 - 2**63]),
+    ],
+)
+def test_values_come_back_with_their_signs(bits, values):
+    array = np.array(values)
+    sent = words.encode(array, 2 ** (bits - 1) - 1, bits)
+    assert sent.dtype == words.word_type(bits)
+    assert sent.tolist() == [value % 2**bits for value in values]
+    back = words.decode(sent, bits)
+    assert back.dtype == np.int64
+    assert back.tolist() == values
+
+
+def test_encoding_leaves_the_values_alone():
+    values = np.array([3, -4])
+    sent = words.encode(values, 10, 64)
+    sent += np.uint64(1)
+    assert values.tolist() == [3, -4]
+
+
+@given(data=st.data())
+def test_the_sum_of_words_is_the_sum_of_values(data):
+    members = data.draw(st.integers(1, 9), label="members")
+    # Close to where 32 and 64 bits end, and anywhere below.
+    limit = data.draw(st.sampled_from([2**31 - 1, 2**31 + 8, 2**63 - 1, 5000]), label="limit")
+    most = limit // members
+    value = st.one_of(st.sampled_from([most, -most, 0]), st.integers(-most, most))
+    rows = data.draw(st.lists(st.tuples(value, value), min_size=members, max_size=members))
+    bits = words.word_bits(members, most)
+    masks = np.random.default_rng(members).integers(0, 2**bits, 2, dtype=words.word_type(bits))
+    total = masks.copy()
+    for row in rows:
+        total += words.encode(np.array(row, dtype=np.int64), most, bits)
+    assert words.decode(total - masks, bits).tolist() == np.sum(rows, axis=0, dtype=object).tolist()
+
+
+@pytest.mark.parametrize(("most", "value"), [(999, 1000), (999, -1000), (0, 1), (5, -(2**63))])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_value_beyond_the_largest_is_refused_and_not_told(most, value, bits):
+    values = np.array([0, value, 0])
+    with pytest.raises(CountOverflow, match="plan allows") as caught:
+        words.encode(values, most, bits)
+    said = str(caught.value).replace(",", "")
+    assert str(abs(value)) not in said
+    assert f"the {most}" in said  # the plan's number is public
+
+
+@pytest.mark.parametrize("value", [-7, 7])
+def test_the_largest_value_itself_is_taken(value):
+    assert words.decode(words.encode(np.array([value]), 7, 32), 32).tolist() == [value]
+
+
+def test_nothing_is_nothing():
+    assert words.encode(np.array([], dtype=np.int64), 0, 32).tolist() == []
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_words_travel_as_bytes(bits):
+    sent = words.encode(np.array([1, -2, 3]), 3, bits)
+    back = words.from_bytes(sent.tobytes(), 3, bits)
+    assert words.decode(back, bits).tolist() == [1, -2, 3]
+    assert sent.tobytes()[: bits // 8] == (1).to_bytes(bits // 8, "little")
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("extra", [-9, -8, -4, -1, 1, 4, 8])
+def test_words_of_another_length_are_refused(bits, extra):
+    with pytest.raises(ProtocolError, match="length"):
+        words.from_bytes(bytes(3 * bits // 8 + extra), 3, bits)
+
+
+# What a plan lets a client send
+
+
+def plan_for(privacy, tree=(4, 4), cohort=COHORT, **options):
+    axis = Axis.uniform(int(np.prod(tree)), outside="clip")
+    return EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy, **options)
+
+
+class Words:
+    """A source that gives the same few words again and again."""
+
+    def __init__(self, *script):
+        self.script = itertools.cycle(script)
+
+    def words(self, count):
+        return np.array([next(self.script) for _ in range(count)], dtype=np.uint64)
+
+
+ONES, ZEROS = 2**64 - 1, 0
+
+
+def extremes(law):
+    """The smallest and the largest noise that words of all ones and of all zeros give.
+
+    One number takes up to four words: two draws where the law is a difference, and for each
+    its low 64 bits where the high ones are at a step of the table.
+    """
+    scripts = itertools.product((ONES, ZEROS), repeat=4)
+    drawn = [int(law.draw(Words(*script), (1,))[0]) for script in scripts]
+    return min(drawn), max(drawn)
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+@pytest.mark.parametrize("parties", [1, 4, 1000])
+@pytest.mark.parametrize(
+    ("spec", "level"),
+    [
+        (POLYA, 1.0),
+        (POLYA, 0.01),
+        (DistributedDP(1.0, neighbours="replace-one"), 0.5),
+        (SKELLAM, 0.25),
+        (SKELLAM, 400.0),
+        (GAUSSIAN, 0.25),
+        (GAUSSIAN, 400.0),
+    ],
+)
+def test_noise_reaches_as_far_as_it_says_and_no_further(spec, level, parties, shares):
+    law = ShareLaw(spec, level, parties=parties, shares=shares)
+    assert extremes(law) == (-law.reach, law.reach)
+
+
+def test_without_noise_a_count_is_the_largest_number():
+    assert plan_for(SecureAggregation()).most_per_count == LARGEST
+    assert plan_for(SecureAggregation(), largest=77).most_per_count == 77
+
+
+@pytest.mark.parametrize("spec", [POLYA, SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
+def test_with_noise_a_number_goes_as_far_as_the_widest_level(spec):
+    weights = [1.0, 9.0] if spec is POLYA else None
+    plan = plan_for(spec, largest=1000, weights=weights)
+    reaches = [law.reach for law in plan.noise_laws(shares=1)]
+    assert plan.most_per_count == 1000 + max(reaches)
+    if spec is POLYA:
+        assert reaches[0] > reaches[1]
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, LARGEST])
+@pytest.mark.parametrize("members", [5, 1000, MOST_MEMBERS])
+@pytest.mark.parametrize("spec", [POLYA, SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
+def test_no_sum_of_counts_and_noise_wraps(spec, members, largest):
+    """Everybody has the largest count and the largest noise, or none and the smallest."""
+    plan = plan_for(spec, largest=largest)
+    most = plan.most_per_count
+    bits = words.word_bits(members, most)
+    for law in plan.noise_laws(shares=1):
+        lowest, highest = extremes(law)
+        assert lowest < 0 < highest
+        for extreme in (largest + highest, lowest):
+            sent = words.encode(np.array([extreme]), most, bits)
+            total = sent * words.word_type(bits).type(members)
+            assert words.decode(total, bits).tolist() == [members * extreme]
+
+
+def test_a_lower_largest_count_halves_what_travels():
+    short, long = (plan_for(POLYA, largest=n) for n in (2**20, LARGEST))
+    assert words.word_bits(1000, short.most_per_count) == 32
+    assert words.word_bits(1000, long.most_per_count) == 64
+
+
+@pytest.mark.parametrize(("privacy", "numbers"), [(SecureAggregation(), 2 * 16), (POLYA, 2 * 20)])
+def test_the_numbers_sent_are_two_classes_at_the_levels_sent(privacy, numbers):
+    assert plan_for(privacy).numbers == numbers
+
+
+@pytest.mark.parametrize("largest", [0, -1, LARGEST + 1])
+def test_a_largest_count_out_of_range_is_refused(largest):
+    with pytest.raises(PlanError, match="largest count"):
+        plan_for(POLYA, largest=largest)
