@@ -20,7 +20,9 @@ from fedgauge.errors import ProtocolError
 from fedgauge.secagg.words import Words, word_type
 
 KEY_BYTES: Final = 32
+COMMITMENT_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
+SEAL_BYTES: Final = _NONCE_BYTES + 16  # what sealing adds: the nonce and a tag
 
 
 class AgreementKey:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,6 +36,7 @@ from fedgauge.secagg.messages import (
 )
 from fedgauge.site.keys import SigningKey
 
+_BOX_BYTES: Final = 2 * shamir.SHARE_BYTES + crypto.SEAL_BYTES
 Replies = Mapping[int, bytes] | Iterable[tuple[int, bytes]]
 
 
@@ -229,11 +230,7 @@ class SummationServer:
                 Advertisement.from_bytes(body).check()
                 return Peer(member, body, envelope.signature)
             case Stage.SHARE:
-                shares = Shares.from_bytes(body)
-                boxes = {box.member: box.sealed for box in shares.boxes}
-                if boxes.keys() != self._present_picks(member) or len(boxes) != len(shares.boxes):
-                    raise ProtocolError("shares are not for the neighbours that were picked.")
-                return _Shared(shares.commitment, boxes)
+                return self._checked_shares(member, Shares.from_bytes(body))
             case Stage.MASK:
                 return self._checked_input(member, Masked.from_bytes(body))
             case Stage.AGREE:
@@ -242,6 +239,16 @@ class SummationServer:
                 return envelope.signature
             case _:
                 return self._checked_opening(member, Opening.from_bytes(body))
+
+    def _checked_shares(self, member: int, shares: Shares) -> _Shared:
+        boxes = {box.member: box.sealed for box in shares.boxes}
+        if boxes.keys() != self._present_picks(member) or len(boxes) != len(shares.boxes):
+            raise ProtocolError("shares are not for the neighbours that were picked.")
+        # Their sender is to drop out, not those who could not open them.
+        sizes = {len(sealed) for sealed in boxes.values()}
+        if sizes - {_BOX_BYTES} or len(shares.commitment) != crypto.COMMITMENT_BYTES:
+            raise ProtocolError("shares or a commitment have the wrong size.")
+        return _Shared(shares.commitment, boxes)
 
     def _checked_input(self, member: int, masked: Masked) -> tuple[words.Words, bytes]:
         session, public = self._invitation.session, self._invitation.members[member]
