@@ -449,7 +449,7 @@ def added_lines(file):
     before, after = (
         (APPS / side / "quickstart" / file).read_text().splitlines() for side in ("before", "after")
     )
-    diff = [line for line in difflib.unified_diff(before, after, n=0, lineterm="")][2:]
+    diff = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
     assert not [line for line in diff if line.startswith("-")]
     return [line for line in diff if line.startswith("+") and line.strip("+ ")]
 
