@@ -131,8 +131,10 @@ def show_ledger(
 
 @ledger_app.command("set-limit")
 def set_limit(
-    epsilon: Annotated[float, typer.Option(help="Most epsilon that all evaluations may cost.")],
-    delta: Annotated[float, typer.Option(help="Most delta.")] = 1e-5,
+    epsilon: Annotated[
+        float, typer.Option(min=0, help="Most epsilon that all evaluations may cost.")
+    ],
+    delta: Annotated[float, typer.Option(min=0, max=1, help="Most delta.")] = 1e-5,
     unit: Annotated[UnitKind, typer.Option(help="Whose privacy.")] = UnitKind.EXAMPLE,
     neighbours: Annotated[
         NeighbourKind, typer.Option(help="What may differ about a unit.")

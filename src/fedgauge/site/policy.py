@@ -137,6 +137,11 @@ def read_site_file(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read()
+    except FileNotFoundError:
+        raise SiteError(
+            f"there is no site file {path}. Name yours with --site, or make one with `fedgauge "
+            "site init`."
+        ) from None
     except OSError as error:
         raise SiteError(f"cannot read site file {path}: {error.strerror}.") from None
     except UnicodeDecodeError:

@@ -1,0 +1,120 @@
+"""The commands about a site and its ledger."""
+
+import pytest
+from typer.testing import CliRunner
+
+import fedgauge as fg
+from fedgauge import cli
+from fedgauge.site import Account, Cost, SigningKey, key_to_text
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "120"})
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+@pytest.fixture
+def site(tmp_path):
+    run("site", "init", "--name", "hospital-a", "--dataset", "stroke-2026", tmp_path / "a", "-q")
+    return tmp_path / "a" / "site.toml"
+
+
+def key():
+    return key_to_text(SigningKey.generate().public)
+
+
+def test_init_says_what_to_tell_the_partners(tmp_path):
+    told = run("site", "init", "--name", "a", "--dataset", "d", tmp_path / "new")
+    made = fg.Site.from_toml(tmp_path / "new" / "site.toml")
+    assert f"fedgauge site trust a {key_to_text(made.key.public)}" in told
+    assert made.policy.models == ("distributed-dp", "secure-aggregation")
+
+
+def test_init_takes_limits(tmp_path):
+    limits = ["--allow", "ddp", "--min-cohort", 5, "--max-epsilon", 0.5, "--max-bins", 64]
+    run("site", "init", "--name", "a", "--dataset", "d", *limits, "--budget", 2, tmp_path / "new")
+    policy = fg.Site.from_toml(tmp_path / "new" / "site.toml").policy
+    assert policy.models == ("distributed-dp",)
+    assert (policy.min_cohort, policy.max_epsilon, policy.max_bins) == (5, 0.5, 64)
+    assert policy.budget_epsilon == 2
+
+
+def test_init_overwrites_nothing(site):
+    before = site.read_bytes()
+    told = run("site", "init", "--name", "b", "--dataset", "d", site.parent, code=2)
+    assert "exists" in told
+    assert site.read_bytes() == before
+
+
+def test_show_names_the_limits_and_the_trusted(site):
+    peer, boss = key(), key()
+    run("site", "trust", "hospital-b", peer, "--site", site)
+    run("site", "trust", "consortium", boss, "--coordinator", "--site", site)
+    told = run("site", "show", "--site", site)
+    for text in ("hospital-a", "stroke-2026", "Peer hospital-b", peer, "epsilon 1,"):
+        assert text in told
+    assert "Coordinator consortium" in told
+    assert boss in told
+
+
+def test_show_says_that_nobody_may_start_an_evaluation(site):
+    assert "fedgauge site trust --coordinator" in run("site", "show", "--site", site)
+
+
+def test_a_missing_site_file_names_the_remedy(tmp_path):
+    told = run("site", "show", "--site", tmp_path / "site.toml", code=2)
+    assert "--site" in told
+    assert "fedgauge site init" in told
+
+
+def test_a_wrong_key_is_refused_and_nothing_is_written(site):
+    before = site.read_bytes()
+    assert "public key" in run("site", "trust", "b", "ed25519:abc", "--site", site, code=2)
+    assert site.read_bytes() == before
+
+
+def test_an_unused_ledger(site):
+    assert "Nothing was spent yet" in run("ledger", "show", "--site", site)
+
+
+def test_the_ledger_shows_what_is_spent_reserved_and_left(site):
+    run("ledger", "set-limit", "--epsilon", 3, "--delta", 1e-6, "--site", site)
+    ledger = fg.Site.from_toml(site).ledger
+    account = Account("stroke-2026", "example", "add-remove")
+    for number, epsilon in enumerate([1.0, 0.5], start=1):
+        session = bytes([number]) * 32
+        ledger.reserve(session, account, Cost(epsilon, 0.0), default_limit=Cost(10, 1e-5))
+        if number == 1:
+            ledger.commit(session)
+    told = run("ledger", "show", "--entries", "--site", site)
+    row = next(line for line in told.splitlines() if line.startswith("stroke-2026"))
+    assert row.split() == ["stroke-2026", "example", "add-remove", "1", "0.5", "3", "1.5"]
+    assert "limit" in told
+    assert "commit     evaluation 01010101" in told
+
+
+def test_the_ledger_shows_exact_sums(site):
+    ledger = fg.Site.from_toml(site).ledger
+    sums = Account("stroke-2026", "-", "-")
+    ledger.reserve(b"1" * 32, sums, Cost(float("inf"), 0.0), default_limit=Cost(10, 1e-5))
+    ledger.commit(b"1" * 32)
+    told = run("ledger", "show", "--entries", "--site", site)
+    assert "none: exact sums" in told
+    assert "exact sum" in told
+
+
+@pytest.mark.parametrize("limit", [["--epsilon", -1], ["--epsilon", 1, "--delta", 2]])
+def test_a_limit_that_makes_no_sense(site, limit):
+    assert "Invalid value" in run("ledger", "set-limit", *limit, "--site", site, code=2)
+
+
+def test_limits_of_clients_are_about_zeroed_counts(site):
+    run("ledger", "set-limit", "--epsilon", 2, "--unit", "client", "--site", site)
+    balances = fg.Site.from_toml(site).ledger.balances()
+    assert [row.account.neighbours for row in balances] == ["zero-out"]
+
+
+@pytest.mark.parametrize("command", ["init", "show", "trust"])
+def test_help_has_an_example(command):
+    assert "fedgauge site" in run("site", command, "--help")
