@@ -40,7 +40,8 @@ _ARRAYS: Final = "arrays"
 _POLL_SECONDS: Final = 1.0
 
 Score = Callable[[Message, Context], Data]
-logger = logging.getLogger(__name__)
+# Below Flower's name: its processes show what is logged there, and nothing of other libraries.
+logger = logging.getLogger("flwr.fedgauge")
 
 
 def attach(app: ClientApp, score: Score) -> None:

@@ -8,6 +8,7 @@ import difflib
 import json
 import logging
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -377,6 +378,27 @@ def test_an_empty_message_is_not_answered(tmp_path, caplog):
         asked = Message(content, dst_node_id=FIRST, message_type="evaluate.fedgauge")
         assert not app(asked, context).content["fedgauge"]
     assert "a message holds no request" in caplog.text
+
+
+SILENT = """
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore.task_identity import TaskIdentity
+import fedgauge.flower
+
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+app = ClientApp()
+fedgauge.flower.attach(app, print)
+content = RecordDict({"fedgauge": ConfigRecord({"request": b""})})
+asked = Message(content, dst_node_id=2, message_type="evaluate.fedgauge")
+app(asked, Context(1, 2, {}, RecordDict(), {}))
+"""
+
+
+def test_why_a_node_is_silent_shows_where_its_app_runs():
+    done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "does not answer: this node has no site file" in done.stderr
 
 
 # What is sent

@@ -1,0 +1,1 @@
+"""A Flower app: one model, unlike hospitals, evaluated on their pooled data."""
