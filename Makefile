@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg clean
+.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
+	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 
 $(BIN)/python:
@@ -39,7 +40,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/fedgauge demo
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check .
@@ -62,6 +63,9 @@ bench-privacy: $(VENV)/.test
 
 bench-secagg: $(VENV)/.test
 	@$(BIN)/python benchmarks/secagg.py
+
+bench-flower: $(VENV)/.test
+	@$(BIN)/python benchmarks/flower.py
 
 clean:
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
