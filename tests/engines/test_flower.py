@@ -448,6 +448,18 @@ def test_messages_hold_no_count_score_label_or_number_of_examples(federation):
             assert trace not in wire, f"{name}: {what}"
 
 
+def test_the_search_finds_counts_that_are_not_masked(federation, monkeypatch):
+    def no_mask(_key, length, bits):
+        return np.zeros(length, dtype=f"<u{bits // 8}")
+
+    monkeypatch.setattr("fedgauge.secagg.crypto.mask", no_mask)
+    nodes = federation()
+    nodes.evaluate()
+    wire = b"".join(on_the_wire(message) for message in nodes.grid.log)
+    for labels, scores in nodes.clients.values():
+        assert any(trace in wire for trace in traces(labels, scores, PLAN).values())
+
+
 def np_rows(seed, rows):
     rng = np.random.default_rng(seed)
     labels = (rng.random(rows) < 0.3).astype(np.int64)
