@@ -140,7 +140,9 @@ def propose(
     if not isinstance(privacy, PrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     if isinstance(privacy, SecureAggregation):
-        plan = EvaluationPlan.for_histogram(Axis.uniform(EXACT_BINS), cohort, task=task)
+        plan = EvaluationPlan.for_histogram(
+            Axis.uniform(EXACT_BINS, outside="clip"), cohort, task=task
+        )
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]

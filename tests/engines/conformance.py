@@ -163,7 +163,7 @@ class ExchangeEngine:
 
     claim = "enforced"
     one_process = False
-    policy = Policy(max_epsilon=50.0, budget_epsilon=500.0)
+    policy = Policy(max_epsilon=50.0, budget_epsilon=500.0, rows_per_bin=1)
 
     def __init__(self, folder, monkeypatch, *, seed=None):
         self._folder = folder

@@ -58,7 +58,7 @@ def engine(make_engine):
 def exact_plan(*, bins=32, cohort=None, **options):
     """Of 5 clients 4 must stay: a threshold above half of the clients and of one colluder."""
     return fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(bins), cohort or fg.Cohort(3, 1), **options
+        fg.Axis.uniform(bins, outside="clip"), cohort or fg.Cohort(3, 1), **options
     )
 
 
@@ -98,11 +98,11 @@ def assert_sum_over(result, plan, clients, names):
 @pytest.mark.parametrize(
     ("axis", "tree"),
     [
-        (fg.Axis.uniform(32), None),
-        (fg.Axis.uniform(64), (8, 8)),
-        (fg.Axis.logit(64), None),
-        (fg.Axis.from_edges([0, 0.1, 0.35, 0.351, 1]), None),
-        (fg.Axis.uniform(4096), None),
+        (fg.Axis.uniform(32, outside="clip"), None),
+        (fg.Axis.uniform(64, outside="clip"), (8, 8)),
+        (fg.Axis.logit(64, outside="clip"), None),
+        (fg.Axis.from_edges([0, 0.1, 0.35, 0.351, 1], outside="clip"), None),
+        (fg.Axis.uniform(4096, outside="clip"), None),
     ],
     ids=["uniform", "tree", "logit", "edges", "fine"],
 )
@@ -310,21 +310,35 @@ def assert_left_out(engine, plan, clients, error, match):
 @pytest.mark.parametrize(
     ("data", "error", "match"),
     [
-        (([0, 1], [0.5, 1.5]), fg.InputError, "outside"),
         (([0, 1], [0.5, float("nan")]), fg.InputError, "NaN"),
         (([0, 2], [0.5, 0.5]), fg.InputError, "label"),
-        (([], []), fg.InputError, "no"),
-        (lambda: [([0], [0.5]), ([1], [-0.5])], fg.InputError, "outside"),
+        (lambda: [([0], [0.5]), ([1], [float("nan")])], fg.InputError, "NaN"),
     ],
-    ids=["outside the axis", "nan", "labels", "empty", "outside in the second chunk"],
+    ids=["nan", "labels", "nan in the second chunk"],
 )
 def test_rows_that_do_not_fit_an_exact_sum(engine, data, error, match):
     assert_left_out(engine, exact_plan(), CLIENTS | {"site-1": data}, error, match)
 
 
+def test_scores_outside_are_clipped_in_an_exact_sum(engine):
+    # A site that refused them would tell of its scores by its silence.
+    plan = exact_plan()
+    clients = CLIENTS | {"site-1": ([0, 1], [-3.0, 1.5])}
+    assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
+
+
+def test_a_client_without_rows_does_not_show(engine):
+    plan, clients = exact_plan(), CLIENTS | {"site-1": ([], [])}
+    if engine.one_process:  # who holds all data may be told
+        with pytest.raises(fg.InputError, match=r"client 'site-1': .*no"):
+            engine.run(plan, clients)
+        return
+    assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
+
+
 def test_too_few_are_left_when_rows_do_not_fit(engine):
-    outside = ([0, 1], [0.5, 1.5])
-    clients = CLIENTS | {"site-1": outside, "site-2": outside}
+    unfit = ([0, 1], [0.5, float("nan")])
+    clients = CLIENTS | {"site-1": unfit, "site-2": unfit}
     with pytest.raises(fg.InputError if engine.one_process else fg.CohortTooSmall):
         engine.run(exact_plan(), clients)
 

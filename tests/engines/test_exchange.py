@@ -35,7 +35,7 @@ from fedgauge.site.keys import SigningKey
 A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
 KILLED = -signal.SIGKILL
-EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(3, 1))
+EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1))
 NOISY = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0)
 )
@@ -840,7 +840,9 @@ def test_no_data_are_read_before_the_plan_is_judged(world):
     def data():
         raise AssertionError("the data were read")
 
-    too_fine = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8192), fg.Cohort(3, 1))
+    too_fine = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8192, outside="clip"), fg.Cohort(3, 1)
+    )
     world.start(world.run, too_fine)
     site = world.site(A)
     with pytest.raises(fg.PlanRefused, match="max_bins"):
@@ -969,8 +971,7 @@ def assert_refused(world, done, reason, *, entries=0, name=A):
 
 
 def plan_of(*, bins=8, cohort=(3, 1), privacy=None):
-    noisy = privacy is not None
-    axis = fg.Axis.uniform(bins, outside="clip" if noisy else "refuse")
+    axis = fg.Axis.uniform(bins, outside="clip")
     return fg.EvaluationPlan.for_histogram(axis, fg.Cohort(*cohort), privacy=privacy)
 
 

@@ -28,7 +28,9 @@ from fedgauge.site import Policy
 
 APPS = Path(__file__).parent / "flower_apps"
 FIRST = 1001  # ids are far from positions, so that mixing them up shows
-PLAN = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(64), fg.Cohort(min_survivors=4))
+PLAN = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(64, outside="clip"), fg.Cohort(min_survivors=4)
+)
 NOISY = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(64, outside="clip"),
     fg.Cohort(min_survivors=4),

@@ -215,7 +215,7 @@ def test_an_altered_box_does_not_open(bit):
         crypto.unseal(KEY, bytes(altered), ABOUT)
 
 
-@pytest.mark.parametrize("box", [b"", BOX[:-1], BOX[1:], BOX[:15], BOX[-16:], BOX + b"\0"])
+@pytest.mark.parametrize("box", [b"", BOX[:-1], BOX[1:], BOX[:15], BOX[-16:], BOX + b"\0"], ids=len)
 def test_a_box_of_another_length_does_not_open(box):
     with pytest.raises(ProtocolError, match="box"):
         crypto.unseal(KEY, box, ABOUT)

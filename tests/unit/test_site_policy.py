@@ -181,6 +181,20 @@ def test_the_finest_axis(site, privacy):
         judge(site, plan_for(privacy, axis=Axis.uniform(4097, outside="clip")))
 
 
+def test_silence_must_not_tell_of_scores(site):
+    with pytest.raises(PlanRefused, match=r"outside='clip'"):
+        judge(site, plan_for(SecureAggregation(), axis=Axis.uniform(64)))
+
+
+def test_silence_must_not_tell_of_counts(site, tmp_path):
+    # A coordinator that lowers the largest count from plan to plan would learn a site's.
+    judge(site, plan_for(SecureAggregation(), largest=1_000_000))
+    with pytest.raises(PlanRefused, match=r"999,999 rows.*1,000,000 \(rows_per_bin\)"):
+        judge(site, plan_for(SecureAggregation(), largest=999_999))
+    judge(site, plan_for(DistributedDP(0.5), largest=10))  # clipped, so nobody falls silent
+    judge(make(tmp_path / "small", rows_per_bin=50), plan_for(SecureAggregation(), largest=50))
+
+
 def with_noise(privacy, *noise):
     return EvaluationPlan(
         BinaryTask(), CLIPPED, (64,), privacy, Cohort(4, 1), (HistogramRound((64,), noise),)

@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import DistributedDP
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.units import limit_rows
 from fedgauge.repair import consistent
 from fedgauge.scores import Data, read_batches
 
 
-def histogram_of(plan: EvaluationPlan, data: Data) -> ScoreHistogram:
-    """One client's histogram, each unit's rows capped as the plan says."""
+def histogram_of(plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True) -> ScoreHistogram:
+    """One client's histogram, each unit's rows capped as the plan says.
+
+    A client without rows counts like any other, since its silence would tell that it has none.
+    """
     histogram = ScoreHistogram(plan.axis)
     rows = limit_rows(read_batches(data), plan.privacy)
-    # Under privacy a refusal that depends on one row would be a leak.
-    private = isinstance(plan.privacy, DistributedDP)
-    histogram.update_batches(rows, positive=plan.task.positive, may_be_empty=private)
+    histogram.update_batches(rows, positive=plan.task.positive, may_be_empty=may_be_empty)
     return histogram
 
 

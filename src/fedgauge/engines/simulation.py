@@ -166,7 +166,10 @@ class _Member:
     def contribution(self) -> NDArray[np.int64]:
         """Its counts and its share of the noise."""
         with located(f"client {self._name!r}"):
-            return contribution(self._plan, histogram_of(self._plan, self._data), self._source)
+            # As in a plain sum: who holds all data may be told that some is missing.
+            private = isinstance(self._plan.privacy, DistributedDP)
+            rows = histogram_of(self._plan, self._data, may_be_empty=private)
+            return contribution(self._plan, rows, self._source)
 
     def agree(self, survivors: Sequence[bytes]) -> None:
         """There is nobody to refuse anything."""

@@ -130,6 +130,7 @@ class Site:
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
+        self._judge_silence(plan)
         if plan.axis.bins > self.policy.max_bins:
             raise PlanRefused(
                 f"the plan's axis has {plan.axis.bins} bins, this site allows "
@@ -194,6 +195,21 @@ class Site:
             raise PlanRefused(
                 f"the plan costs delta {spec.delta!r}, this site allows "
                 f"{policy.max_delta!r} (max_delta)."
+            )
+
+    def _judge_silence(self, plan: EvaluationPlan) -> None:
+        """Refuse plans under which this site's silence, after it read its data, tells of them."""
+        if plan.axis.outside != "clip":
+            raise PlanRefused(
+                "under this plan a site falls silent when a score lies outside the axis, which "
+                "tells of its scores. It needs an axis made with outside='clip'."
+            )
+        largest = plan.rounds[0].largest
+        if isinstance(plan.privacy, SecureAggregation) and largest < self.policy.rows_per_bin:
+            raise PlanRefused(
+                f"under this plan a site falls silent when it has more than {largest:,} rows in a "
+                f"bin, which tells of its counts. This site wants room for "
+                f"{self.policy.rows_per_bin:,} (rows_per_bin)."
             )
 
     def account(self, plan: EvaluationPlan) -> Account:

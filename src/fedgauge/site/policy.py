@@ -47,6 +47,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Most that one plan may cost.
     max_bins
         Finest axis.
+    rows_per_bin
+        Rows in one bin that exact sums must have room for: more than this site ever has, since
+        a count that does not fit makes it fall silent.
     budget_epsilon, budget_delta
         Most that all plans on an account may cost, unless the ledger sets another limit.
     mix_exact
@@ -58,6 +61,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_epsilon: float = 1.0
     max_delta: float = 1e-6
     max_bins: int = 4096
+    rows_per_bin: int = 1_000_000
     budget_epsilon: float = 10.0
     budget_delta: float = 1e-5
     mix_exact: bool = False
@@ -71,8 +75,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"min_cohort must be at least {LEAST_COHORT}, got {self.min_cohort}: in a sum "
                 "over two, each knows the other's part."
             )
-        if self.max_bins < 1:
-            raise SiteError(f"max_bins must be at least 1, got {self.max_bins}.")
+        for name in ("max_bins", "rows_per_bin"):
+            if getattr(self, name) < 1:
+                raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
         for name in ("max_epsilon", "budget_epsilon"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SiteError(f"{name} must be a positive number, got {getattr(self, name)!r}.")

@@ -32,6 +32,7 @@ min_cohort = {min_cohort}  # fewest sites in a sum; never below 3
 max_epsilon = {max_epsilon!r}  # of one plan
 max_delta = {max_delta!r}
 max_bins = {max_bins}  # finest axis
+rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
 budget_epsilon = {budget_epsilon!r}  # of all plans together, unless the ledger sets a limit
 budget_delta = {budget_delta!r}
 mix_exact = {mix}  # true: exact sums and differential privacy may meet on this dataset

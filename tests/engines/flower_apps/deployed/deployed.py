@@ -41,7 +41,7 @@ def main(grid, context):
     while len(list(grid.get_node_ids())) < int(config["nodes"]):
         time.sleep(0.5)
     plan = fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(BINS), fg.Cohort(min_survivors=3, max_colluding=1)
+        fg.Axis.uniform(BINS, outside="clip"), fg.Cohort(min_survivors=3, max_colluding=1)
     )
     result = fedgauge.flower.evaluate(grid, plan, timeout=float(config["timeout"]))
     out = Path(str(config["out"]))
