@@ -1,9 +1,9 @@
-"""A protocol of several rounds without I/O: machines that turn messages into messages."""
+"""Signed messages of a protocol of several rounds, without I/O."""
 
 import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Final, Self
 
 import msgspec
 
@@ -14,21 +14,6 @@ VERSION: Final = 1
 COORDINATOR: Final = -1
 EVERYONE: Final = -2
 MOST_BYTES: Final = 1 << 28  # of one message: a masked input of 33 million 64-bit counts
-M = TypeVar("M", bound="Message")
-
-
-class ClientMachine(Protocol):
-    """One client's side: each request is answered once, and again with the same bytes."""
-
-    def receive(self, request: bytes) -> bytes:
-        """The reply to a request."""
-
-
-class ServerMachine(Protocol):
-    """The coordinator's side."""
-
-    def step(self, replies: Mapping[int, bytes]) -> Any:
-        """Requests by client, or the outcome once the last round is over."""
 
 
 class Requests(Mapping[int, bytes]):

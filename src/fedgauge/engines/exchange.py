@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fedgauge.distribution import Aligned, Estimator
-from fedgauge.engines.contribution import released
+from fedgauge.distribution import Aligned
+from fedgauge.engines.network import conclude
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, SiteError
 from fedgauge.evaluation import Evaluation
@@ -230,15 +230,13 @@ class Coordinator:
         self._write_requests(server)
         return server
 
-    def advance(
-        self, *, without_missing: bool = False, estimator: Estimator = Aligned()
-    ) -> Progress | Evaluation:
+    def advance(self, *, without_missing: bool = False) -> Progress | Evaluation:
         """Begin the next round, or compute and save the result after the last one."""
         self._load()  # says who may advance, before anything is locked
         with durable.locked(self._sessions / "coordinator.lock"):
-            return self._advance(without_missing=without_missing, estimator=estimator)
+            return self._advance(without_missing=without_missing)
 
-    def _advance(self, *, without_missing: bool, estimator: Estimator) -> Progress | Evaluation:
+    def _advance(self, *, without_missing: bool) -> Progress | Evaluation:
         server = self._load()
         self._write_requests(server)  # again, where a crash or somebody took one away
         replies, _ = self._exchange.replies(server.stage, server.check)
@@ -252,7 +250,7 @@ class Coordinator:
             )
         outcome = server.step(replies)
         if isinstance(outcome, Sum):
-            return self._finish(server, outcome, estimator)
+            return self._finish(server, outcome)
         self._store(server)
         self._write_requests(server)
         return self._exchange.progress()
@@ -262,11 +260,9 @@ class Coordinator:
         path = self._path(self._exchange.invitation().session)
         path.unlink(missing_ok=True)
 
-    def _finish(self, server: SummationServer, outcome: Sum, estimator: Estimator) -> Evaluation:
-        plan, clients = server.invitation.plan, len(outcome.survivors)
-        counts = released(plan, outcome.total, clients)
-        statement = plan.statement("enforced")
-        result = Evaluation(plan, statement, counts, clients=clients, estimator=estimator)
+    def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
+        plan = server.invitation.plan
+        result = conclude(plan, outcome, claim="enforced", estimator=Aligned())
         try:
             durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
         except OSError as error:

@@ -6,6 +6,7 @@ from typing import Protocol
 from fedgauge.distribution import Estimator
 from fedgauge.engines.contribution import released
 from fedgauge.evaluation import Evaluation
+from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.specs import Claim
 from fedgauge.secagg import Stage, Sum, SummationServer
 
@@ -24,6 +25,13 @@ def drive(
     outcome = server.step(carrier.carry(server.stage, server.requests))
     while not isinstance(outcome, Sum):
         outcome = server.step(carrier.carry(server.stage, outcome))
-    plan, clients = server.invitation.plan, len(outcome.survivors)
+    return conclude(server.invitation.plan, outcome, claim=claim, estimator=estimator)
+
+
+def conclude(
+    plan: EvaluationPlan, outcome: Sum, *, claim: Claim, estimator: Estimator
+) -> Evaluation:
+    """What an opened sum says."""
+    clients = len(outcome.survivors)
     counts = released(plan, outcome.total, clients)
     return Evaluation(plan, plan.statement(claim), counts, clients=clients, estimator=estimator)
