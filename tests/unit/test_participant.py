@@ -1,0 +1,37 @@
+"""What a site adds to the protocol: its word on the survivors."""
+
+import pytest
+
+from fedgauge.axis import Axis
+from fedgauge.engines.participant import _Duties
+from fedgauge.errors import PlanRefused
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy import Cohort
+from fedgauge.secagg import Invitation
+from fedgauge.secagg.graph import choose_graph
+from fedgauge.site import SigningKey, create_site
+
+
+@pytest.mark.parametrize(("colluding", "shown"), [(1, False), (2, True)])
+def test_colluders_know_their_own_part_of_a_difference(tmp_path, colluding, shown):
+    """Sums over V and x, and over V and two colluders: their difference is x to these two."""
+    site = create_site(tmp_path, name="a", dataset="stroke")
+    others = [SigningKey.generate().public for _ in range(9)]
+    members = [site.key.public, *others]
+    plan = EvaluationPlan.for_histogram(Axis.uniform(2, outside="clip"), Cohort(5, colluding))
+    boss, graph = SigningKey.generate(), choose_graph(len(members), plan.cohort)
+
+    def confirm(run, survivors):
+        duties = _Duties(site, run, None)
+        duties.invitation = Invitation.made(plan, members, boss, run, graph)
+        site.reserve(run, plan)
+        site.ledger.commit(run)
+        duties.agree(survivors)
+
+    confirm(b"1" * 32, members[:8])
+    second = [*members[:7], *members[8:]]  # one less, two more
+    if shown:
+        with pytest.raises(PlanRefused, match="sum over 3 sites"):
+            confirm(b"2" * 32, second)
+    else:
+        confirm(b"2" * 32, second)
