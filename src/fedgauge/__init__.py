@@ -4,7 +4,17 @@ import logging
 
 from fedgauge import planner
 from fedgauge.axis import Axis
-from fedgauge.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge.bands import Band
+from fedgauge.curves import (
+    DetCurve,
+    GainCurve,
+    PrCurve,
+    PrGainCurve,
+    RocCurve,
+    area_error,
+    exact_pr_curve,
+    exact_roc_curve,
+)
 from fedgauge.distribution import Aligned, Quantile, Range
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import (
@@ -30,6 +40,7 @@ from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
+from fedgauge.operating import AtThreshold, ConfusionMatrix
 from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
 from fedgauge.scores import Examples
@@ -39,14 +50,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aligned",
+    "AtThreshold",
     "Axis",
     "AxisError",
     "AxisMismatch",
+    "Band",
     "BinaryTask",
     "BudgetExceeded",
     "Cohort",
     "CohortTooSmall",
+    "ConfusionMatrix",
     "CountOverflow",
+    "DetCurve",
     "DistributedDP",
     "Estimate",
     "Evaluation",
@@ -54,6 +69,7 @@ __all__ = [
     "Examples",
     "ExchangeError",
     "FedgaugeError",
+    "GainCurve",
     "HistogramRound",
     "InputError",
     "LedgerError",
@@ -61,6 +77,7 @@ __all__ = [
     "PlanError",
     "PlanRefused",
     "PrCurve",
+    "PrGainCurve",
     "PrivacyStatement",
     "PrivacyWarning",
     "ProtocolError",

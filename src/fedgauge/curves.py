@@ -1,4 +1,4 @@
-"""ROC and PR curves: estimated from a distribution, or exact from pooled data."""
+"""Curves over all thresholds: estimated from a distribution, or exact from pooled data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,10 +58,88 @@ class PrCurve:
         return iter((self.precision, self.recall, self.thresholds))
 
 
-def _read_off(path: ParametricCurve, x: Any, *, side: str) -> Floats:
-    array = np.asarray(x, dtype=np.float64)
+@dataclass(frozen=True, slots=True, eq=False)
+class DetCurve:
+    """False negative rate against false positive rate: detection error tradeoff.
+
+    `fpr`, `fnr` and `thresholds` are the knots in the order of scikit-learn's ``det_curve``:
+    thresholds ascend, from the first that misses no positive to the last that flags no
+    negative. Call the curve for the false negative rate at any false positive rate.
+    """
+
+    fpr: Floats
+    fnr: Floats
+    thresholds: Floats
+    roc: RocCurve = field(repr=False)
+
+    def __call__(self, fpr: Any) -> Floats:
+        """False negative rate at each false positive rate."""
+        return 1.0 - self.roc(fpr)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.fpr, self.fnr, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrGainCurve:
+    """Precision gain against recall gain (Flach & Kull 2015).
+
+    Both gains are 0 where precision or recall equals the share of positives, and 1 where
+    it is 1. The knots, thresholds descending, start where recall gain reaches 0.
+    """
+
+    precision_gain: Floats
+    recall_gain: Floats
+    thresholds: Floats
+    ratio: float = field(repr=False)
+    inverse: ParametricCurve = field(repr=False)
+
+    def __call__(self, recall_gain: Any) -> Floats:
+        """Precision gain at each recall gain from 0 to 1."""
+        recall = self.ratio / (1.0 + self.ratio - _rates(recall_gain))
+        fpr = self.inverse.at(recall.ravel(), side="start").reshape(recall.shape)
+        return 1.0 - fpr / recall
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.precision_gain, self.recall_gain, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GainCurve:
+    """Cumulative gain: recall against the share of examples flagged, highest scores first.
+
+    `flagged`, `recall` and `thresholds` are the knots, thresholds descending. Call the curve
+    for the recall at any flagged share; :meth:`lift` is how many times that of chance it is.
+    """
+
+    flagged: Floats
+    recall: Floats
+    thresholds: Floats
+    path: ParametricCurve = field(repr=False)
+
+    def __call__(self, flagged: Any) -> Floats:
+        """Recall at each share of examples flagged."""
+        return _read_off(self.path, flagged, side="end")
+
+    def lift(self, flagged: Any) -> Floats:
+        """Recall over the share flagged; NaN where nothing is flagged."""
+        share = _rates(flagged)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(share > 0, self(share) / share, np.nan)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.flagged, self.recall, self.thresholds))
+
+
+def _rates(values: Any) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
     if not np.all((array >= 0) & (array <= 1)):
         raise InputError("a rate lies between 0 and 1.")
+    return array
+
+
+def _read_off(path: ParametricCurve, x: Any, *, side: str) -> Floats:
+    array = _rates(x)
     return np.clip(path.at(array.ravel(), side=side), 0.0, 1.0).reshape(array.shape)
 
 
@@ -95,6 +173,46 @@ def _steps(recall: Floats, precision: Floats) -> ParametricCurve:
     width = np.ones(len(precision))
     top = linear_pieces(width, precision, precision)
     return ParametricCurve(width, linear_pieces(width, recall[:-1], recall[1:]), top)
+
+
+def det_curve(roc: RocCurve) -> DetCurve:
+    """The DET curve of a ROC curve."""
+    start = int(np.searchsorted(roc.fpr, 0.0, side="right")) - 1
+    end = int(np.searchsorted(roc.tpr, roc.tpr[-1])) + 1
+    kept = slice(start, max(end, start + 1))
+    fpr, tpr, thresholds = (each[kept][::-1] for each in roc)
+    return DetCurve(fpr, 1.0 - tpr, thresholds, roc)
+
+
+def prg_curve(distribution: ScoreDistribution) -> PrGainCurve:
+    """The precision-recall-gain curve of a distribution.
+
+    With r positives for each negative, precision gain is 1 - FPR / TPR and recall gain
+    1 + r - r / TPR.
+    """
+    d = distribution
+    ratio = d.positives / d.negatives
+    start = ratio / (1.0 + ratio)
+    inverse = ParametricCurve(d.width, d.tpr_pieces, d.fpr_pieces)
+    beyond = d.tpr > start
+    fpr = np.append(inverse.at(np.array([start]), side="start"), d.fpr[beyond])
+    tpr = np.append(start, d.tpr[beyond])
+    first = int(np.argmax(beyond))
+    return PrGainCurve(
+        precision_gain=1.0 - fpr / tpr,
+        recall_gain=1.0 + ratio - ratio / tpr,
+        thresholds=np.append(d.thresholds[first], d.thresholds[beyond]),
+        ratio=ratio,
+        inverse=inverse,
+    )
+
+
+def gain_curve(distribution: ScoreDistribution) -> GainCurve:
+    """The cumulative gain curve of a distribution."""
+    d = distribution
+    total = d.negatives + d.positives
+    path = ParametricCurve(d.width, d.flagged_pieces / total, d.tpr_pieces)
+    return GainCurve(np.minimum(d.flagged / total, 1.0), d.tpr, d.thresholds, path)
 
 
 def exact_roc_curve(y_true: Any, y_score: Any, *, positive: Label | None = None) -> RocCurve:

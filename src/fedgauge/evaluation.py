@@ -1,7 +1,6 @@
 """The result a user holds: curves and numbers on demand, from pooled counts alone."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge import curves, metrics
-from fedgauge.curves import PrCurve, RocCurve
+from fedgauge import bands, curves, estimates
+from fedgauge.bands import Band
+from fedgauge.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
 from fedgauge.distribution import Estimator, ScoreDistribution, estimate
 from fedgauge.errors import NoSignal, UndefinedMetric, located
-from fedgauge.intervals import Estimate, from_bounds, from_noise, redraw
+from fedgauge.intervals import LEVEL, Estimate, check_level
+from fedgauge.operating import AtThreshold, choose
 from fedgauge.plan import EvaluationPlan
+from fedgauge.pooled import PooledCounts
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.record import (
     FORMAT,
@@ -29,10 +31,16 @@ from fedgauge.record import (
     thresholds_to_plain,
     write_whole,
 )
-from fedgauge.repair import leaf_variance, monotone, total_variance
+from fedgauge.repair import leaf_variance
 
-_SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
-_REDRAWS: Final = 200
+RECORDED: Final = (
+    "roc_auc",
+    "average_precision",
+    "ks_statistic",
+    "log_loss",
+    "brier_score",
+    "normalized_entropy",
+)
 
 
 class Evaluation:
@@ -50,13 +58,20 @@ class Evaluation:
         *,
         clients: int,
         estimator: Estimator,
+        level: float = LEVEL,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
         self._counts = counts
-        self._variances = tuple(law.variance for law in plan.noise_laws(shares=clients))
+        self._pooled = PooledCounts(
+            plan.axis,
+            counts,
+            plan.tree,
+            tuple(law.variance for law in plan.noise_laws(shares=clients)),
+        )
         self._clients = clients
         self._estimator = estimator
+        self._level = check_level(level)
 
     @property
     def plan(self) -> EvaluationPlan:
@@ -79,6 +94,11 @@ class Evaluation:
         return self._estimator
 
     @property
+    def level(self) -> float:
+        """Confidence of the intervals."""
+        return self._level
+
+    @property
     def negatives(self) -> int:
         """Number of negative examples; an estimate under differential privacy."""
         return max(0, round(float(self._counts[0].sum())))
@@ -90,59 +110,31 @@ class Evaluation:
 
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
-        return Evaluation(
-            self._plan, self._privacy, self._counts, clients=self._clients, estimator=estimator
-        )
+        return self._again(estimator=estimator)
+
+    def at_level(self, level: float) -> "Evaluation":
+        """The same result with intervals of another confidence, such as 0.9."""
+        return self._again(level=level)
+
+    def _again(self, **changed: Any) -> "Evaluation":
+        kept = {"clients": self._clients, "estimator": self._estimator, "level": self._level}
+        return Evaluation(self._plan, self._privacy, self._counts, **{**kept, **changed})
+
+    @cached_property
+    def _signal(self) -> PooledCounts:
+        """The counts, if they say anything."""
+        hidden = self._pooled.hidden
+        if hidden is not None:
+            raise NoSignal(
+                f"no signal: the noise (standard deviation {self._pooled.spread_of_totals:,.0f}) "
+                f"hides the number of {hidden}. Use a larger epsilon, more examples, or fewer "
+                "bins or levels."
+            )
+        return self._pooled
 
     @cached_property
     def _distribution(self) -> ScoreDistribution:
-        self._require_signal()
-        return estimate(self._plan.axis, self._counts, self._estimator)
-
-    def _require_signal(self) -> None:
-        hidden = self._hidden()
-        if hidden is not None:
-            spread = math.sqrt(total_variance(self._plan.tree, self._variances))
-            raise NoSignal(
-                f"no signal: the noise (standard deviation {spread:,.0f}) hides the number of "
-                f"{hidden}. Use a larger epsilon, more examples, or fewer bins or levels."
-            )
-
-    def _hidden(self) -> str | None:
-        """The class that does not stand out of the noise, if one does not."""
-        if not self._variances:
-            return None
-        spread = math.sqrt(total_variance(self._plan.tree, self._variances))
-        totals = self._counts.sum(axis=1)
-        for total, name in zip(totals, ("negatives", "positives"), strict=True):
-            if total < _SIGNAL * spread:
-                return name
-        return None
-
-    @cached_property
-    def _deviations(self) -> dict[str, list[float]]:
-        """What fresh noise of the same strength does to each number."""
-        rng = np.random.default_rng(0)
-        likely = monotone(np.asarray(self._counts, dtype=np.float64))
-        start = estimate(self._plan.axis, likely, self._estimator)
-        roc, pr = _areas(start)
-        moved: dict[str, list[float]] = {"roc": [], "pr": []}
-        for _ in range(_REDRAWS):
-            counts = redraw(likely, self._plan.tree, self._variances, rng)
-            if min(counts.sum(axis=1)) <= 0:
-                continue
-            roc_again, pr_again = _areas(estimate(self._plan.axis, counts, self._estimator))
-            moved["roc"].append(roc_again - roc)
-            moved["pr"].append(pr_again - pr)
-        return moved
-
-    def _estimate(self, measure: Callable[..., metrics.Bounded], curve: str) -> Estimate:
-        counts = monotone(np.asarray(self._counts, dtype=np.float64))
-        tied = self._plan.axis.separates_all
-        number = measure(self._distribution, counts, tied=tied)
-        if self._variances:
-            return from_noise(number, np.array(self._deviations[curve]))
-        return from_bounds(number)
+        return estimate(self._plan.axis, self._signal.released, self._estimator)
 
     def roc_curve(self) -> RocCurve:
         """The ROC curve: knots, and a callable between them."""
@@ -152,25 +144,154 @@ class Evaluation:
         """The PR curve: knots, and a callable between them."""
         return curves.pr_curve(self._distribution)
 
+    def det_curve(self) -> DetCurve:
+        """The DET curve: false negative rate against false positive rate."""
+        return curves.det_curve(self.roc_curve())
+
+    def prg_curve(self) -> PrGainCurve:
+        """The precision-recall-gain curve (Flach & Kull 2015)."""
+        return curves.prg_curve(self._distribution)
+
+    def gain_curve(self) -> GainCurve:
+        """Recall against the share of examples flagged; also the lift."""
+        return curves.gain_curve(self._distribution)
+
+    def roc_band(self, kind: bands.Kind = "simultaneous") -> Band:
+        """Where the ROC curve of the population lies.
+
+        Parameters
+        ----------
+        kind
+            ``"simultaneous"`` holds the whole curve, for any sample size. ``"pointwise"``, from
+            a bootstrap, holds its value at each single abscissa; not to be relied on near the
+            ends, with few examples, or where none is misplaced.
+        """
+        return bands.roc_band(self._signal, self.roc_curve(), self._level, kind)
+
+    def pr_band(self, kind: bands.Kind = "simultaneous") -> Band:
+        """Where the PR curve of the population lies; `kind` as for :meth:`roc_band`."""
+        return bands.pr_band(self._signal, self.roc_curve(), self._level, kind)
+
+    def det_band(self, kind: bands.Kind = "simultaneous") -> Band:
+        """Where the DET curve of the population lies; `kind` as for :meth:`roc_band`."""
+        return bands.det_band(self.roc_band(kind))
+
+    def prg_band(self, kind: bands.Kind = "simultaneous") -> Band:
+        """Where the precision-recall-gain curve of the population lies."""
+        return bands.prg_band(self._signal, self.roc_curve(), self._level, kind)
+
     @cached_property
     def roc_auc(self) -> Estimate:
         """Area under the ROC curve."""
-        return self._estimate(metrics.roc_auc, "roc")
+        return estimates.roc_auc(self._signal, self._distribution, self._level)
 
     @cached_property
     def average_precision(self) -> Estimate:
         """Average precision, the area under the PR curve."""
-        return self._estimate(metrics.average_precision, "pr")
+        return estimates.average_precision(self._signal, self._distribution, self._level)
+
+    @cached_property
+    def auprg(self) -> Estimate:
+        """Area under the precision-recall-gain curve."""
+        return estimates.gain_area(self._signal, self._distribution, self._level)
+
+    def partial_auc(self, max_fpr: float, *, standardise: bool = True) -> Estimate:
+        """Area under the ROC curve up to a false positive rate.
+
+        Standardised as scikit-learn's ``roc_auc_score(max_fpr=...)`` (McClish 1989), or the
+        plain area.
+        """
+        return estimates.partial_auc(
+            self._signal, self._distribution, self._level, max_fpr, standardise=standardise
+        )
+
+    @cached_property
+    def mann_whitney_u(self) -> Estimate:
+        """Pairs of a positive and a negative that are in order, ties counting half."""
+        return estimates.mann_whitney_u(self.roc_auc, self._signal)
+
+    @cached_property
+    def ks_statistic(self) -> Estimate:
+        """Kolmogorov-Smirnov distance: the largest difference of the two rates."""
+        self._distribution  # noqa: B018  (both classes must be there)
+        return estimates.largest_gap(self._signal, self._level)
+
+    @cached_property
+    def log_loss(self) -> Estimate:
+        """Mean negative log-likelihood of the labels, in nats."""
+        return estimates.mean_loss(self._signal, self._level, "log")
+
+    @cached_property
+    def brier_score(self) -> Estimate:
+        """Mean squared difference of score and label."""
+        return estimates.mean_loss(self._signal, self._level, "squared")
+
+    @cached_property
+    def normalized_entropy(self) -> Estimate:
+        """Log loss over that of always predicting the share of positives; below 1 is better."""
+        return estimates.normalized_entropy(self._signal, self._level)
+
+    def at_threshold(self, threshold: float) -> AtThreshold:
+        """Precision, recall and more when scores from `threshold` up are flagged.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+        >>> fg.evaluate(clients).at_threshold(0.5).recall
+        Estimate(0.6667, interval 0.2077..0.9385 at 95%)
+        """
+        return AtThreshold(self._signal, threshold, self._level)
+
+    def threshold_for(
+        self,
+        *,
+        fpr: float | None = None,
+        recall: float | None = None,
+        precision: float | None = None,
+        cost: tuple[float, float] | None = None,
+    ) -> AtThreshold:
+        """The bin edge that does what is wanted, and the metrics there.
+
+        Parameters
+        ----------
+        fpr
+            At most this false positive rate, with the highest recall.
+        recall
+            At least this recall, with the lowest false positive rate.
+        precision
+            At least this precision, with the highest recall.
+        cost
+            Of a false positive and of a false negative: the least total cost.
+
+        Returns
+        -------
+        AtThreshold
+            Its `threshold` is a bin edge, where counts are exact without noise, or infinity,
+            which flags nothing. Of equally good ones it is the highest.
+        """
+        chosen = choose(self._signal, fpr=fpr, recall=recall, precision=precision, cost=cost)
+        return self.at_threshold(chosen)
+
+    def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
+        """Metrics at several thresholds; by default at nine edges spread over the axis."""
+        if thresholds is None:
+            axis = self._plan.axis
+            wanted = axis.low + (axis.high - axis.low) * np.arange(1, 10) / 10.0
+            near = np.abs(axis.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
+            thresholds = axis.thresholds[np.unique(near)].tolist()
+        return [self.at_threshold(threshold) for threshold in thresholds]
 
     @cached_property
     def record(self) -> Record:
         """The result as plain data."""
         (slice_,) = self._plan.task.slices
         found: dict[str, MetricRecord] = {}
+        for name in RECORDED:
+            with suppress(UndefinedMetric):
+                found[name] = MetricRecord.of(getattr(self, name))
         drawn = CurvesRecord()
         with suppress(UndefinedMetric):
-            found["roc_auc"] = MetricRecord.of(self.roc_auc)
-            found["average_precision"] = MetricRecord.of(self.average_precision)
             drawn = _record_curves(self.roc_curve(), self.pr_curve())
         part = SliceRecord(
             model=slice_.model,
@@ -184,9 +305,9 @@ class Evaluation:
         return Record(FORMAT, self._plan, self._privacy, self._estimator, self._clients, [part])
 
     def _leaf_variances(self) -> list[list[float]] | None:
-        if not self._variances:
+        if not self._pooled.noisy:
             return None
-        each = leaf_variance(self._plan.tree, self._variances)
+        each = leaf_variance(self._plan.tree, self._pooled.variances)
         return [[each] * self._plan.axis.bins] * 2
 
     def to_json(self, path: str | Path) -> None:
@@ -217,9 +338,9 @@ class Evaluation:
 
     def _who(self) -> str:
         examples = self.negatives + self.positives
-        if self._hidden() is not None:
+        if self._pooled.hidden is not None:
             return f"{self._counted()}; noise hides the number of examples"
-        about = "about " if self._variances else ""
+        about = "about " if self._pooled.noisy else ""
         share = f"{self.positives / examples:.1%}" if examples else "unknown share"
         return f"{self._counted()}, {about}{examples:,} examples, {share} positive"
 
@@ -262,12 +383,6 @@ _AXIS_WORDS = {
     "edges": "bins between given edges",
     "values": "known score values",
 }
-
-
-def _areas(distribution: ScoreDistribution) -> tuple[float, float]:
-    """Areas under the ROC and the PR curve."""
-    roc, pr = curves.roc_curve(distribution), curves.pr_curve(distribution)
-    return roc.path.area(), pr.path.area()
 
 
 def _record_curves(roc: RocCurve, pr: PrCurve) -> CurvesRecord:

@@ -1,17 +1,24 @@
-"""Estimates: a value with what is known about where the truth lies."""
+"""Estimates: a value with where the truth lies, and the arithmetic of intervals."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-import numpy as np
-
-from fedgauge import repair
-from fedgauge.lookup import Floats
-from fedgauge.metrics import Bounded
+from fedgauge.errors import InputError
 
 LEVEL: Final = 0.95
+_HALVINGS: Final = 60
+_TINY: Final = 1e-300
+
+
+class Interval(NamedTuple):
+    """From low to high."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +33,16 @@ class Estimate:
         Where the number computed from pooled data lies. Under secure aggregation this is
         certain: it is what binning allows. Under differential privacy it also covers the
         noise, with confidence `level`.
-    low, high, level
-        An interval for the value in the population and its confidence level; None where
-        no interval has been computed.
+    low, high
+        An interval for the value in the population the examples come from; None where that
+        has no meaning (counts).
+    level
+        Confidence of the interval and, under noise, of the bounds.
     parts
-        How far each source of error can move the value: ``binning`` at most, ``noise`` as a
-        standard deviation.
+        How far each source of error can move the value: ``binning`` at most, ``noise`` and
+        ``sampling`` as standard deviations.
+    caution
+        Why the interval is not to be relied on; None where it is.
 
     Examples
     --------
@@ -45,51 +56,134 @@ class Estimate:
     high: float | None = None
     level: float | None = None
     parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    caution: str | None = None
 
     def __float__(self) -> float:
         return self.value
 
     def __str__(self) -> str:
-        low, high = self.bounds
-        surely = f" at {self.level:.0%}" if self.level else ""
-        return f"{self.value:.4f} (pooled data: {low:.4f} to {high:.4f}{surely})"
+        if self.low is None or self.high is None or self.level is None:
+            low, high = self.bounds
+            if low == high:
+                return show(self.value)
+            surely = f" at {self.level:.3g}" if self.level else ""
+            return f"{show(self.value)} (pooled data: {show(low)} to {show(high)}{surely})"
+        rough = ", rough" if self.caution else ""
+        span = f"{show(self.low)} to {show(self.high)}"
+        return f"{show(self.value)} ({span} at {self.level * 100:g}%{rough})"
 
     def __repr__(self) -> str:
-        return f"Estimate({self.value:.4f}, bounds {self.bounds[0]:.4f}..{self.bounds[1]:.4f})"
+        if self.low is None or self.high is None or self.level is None:
+            return f"Estimate({show(self.value)}, bounds {_span(*self.bounds)})"
+        level = f"{self.level * 100:g}%"
+        return f"Estimate({show(self.value)}, interval {_span(self.low, self.high)} at {level})"
 
 
-def from_bounds(number: Bounded) -> Estimate:
-    """An estimate whose only error is binning."""
-    reach = max(number.value - number.lowest, number.highest - number.value)
-    return Estimate(
-        number.value,
-        (number.lowest, number.highest),
-        parts=MappingProxyType({"binning": reach}),
+def show(number: float) -> str:
+    """A number as results print it: four decimals, or a whole number where it counts."""
+    counts = abs(number) >= 100 or (abs(number) > 1 and number == round(number))
+    return f"{number:,.0f}" if counts else f"{number:.4f}"
+
+
+def _span(low: float, high: float) -> str:
+    return f"{show(low)}..{show(high)}"
+
+
+def check_level(level: float) -> float:
+    """A confidence level, if it is one."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.5 <= level < 1:
+        raise InputError(f"level must lie from 0.5 to below 1, such as 0.95, got {level!r}.")
+    return float(level)
+
+
+def critical(level: float) -> float:
+    """Half the width of a normal interval, in standard deviations."""
+    return NormalDist().inv_cdf((1.0 + level) / 2.0)
+
+
+def logit_interval(value: float, deviation: float, z: float) -> Interval:
+    """Normal on the log-odds scale: stays within (0, 1)."""
+    odds = math.log(value / (1.0 - value))
+    reach = z * deviation / (value * (1.0 - value))
+    return Interval(_expit(odds - reach), _expit(odds + reach))
+
+
+def log_interval(value: float, deviation: float, z: float) -> Interval:
+    """Normal on the log scale: stays above 0."""
+    reach = math.exp(min(z * deviation / value, 700.0))
+    return Interval(value / reach, value * reach)
+
+
+def add_noise(value: float, sampling: Interval, deviation: float, z: float) -> Interval:
+    """Widen a sampling interval around a value by independent noise.
+
+    The distances to both ends grow in squares (Zou & Donner 2008, MOVER).
+    """
+    return Interval(
+        value - math.hypot(value - sampling.low, z * deviation),
+        value + math.hypot(sampling.high - value, z * deviation),
     )
 
 
-def from_noise(number: Bounded, deviations: Floats) -> Estimate:
-    """An estimate with binning and noise; `deviations` are what fresh noise did to the value."""
-    # Outward: a quantile of few redraws lies inside the true one as often as outside.
-    below = np.quantile(deviations, (1 - LEVEL) / 2, method="lower")
-    above = np.quantile(deviations, (1 + LEVEL) / 2, method="higher")
-    exact = from_bounds(number)
-    low = max(number.lowest - max(float(above), 0.0), 0.0)
-    high = min(number.highest - min(float(below), 0.0), 1.0)
-    parts = {**exact.parts, "noise": float(np.std(deviations))}
-    return Estimate(number.value, (low, high), level=LEVEL, parts=MappingProxyType(parts))
+def difference(first: Interval, second: Interval, values: tuple[float, float]) -> Interval:
+    """An interval for the difference of two independent values (Zou & Donner 2008, MOVER)."""
+    one, other = values
+    return Interval(
+        one - other - math.hypot(one - first.low, second.high - other),
+        one - other + math.hypot(first.high - one, other - second.low),
+    )
 
 
-def redraw(
-    counts: Floats, tree: Sequence[int], variances: Sequence[float], rng: np.random.Generator
-) -> Floats:
-    """Counts as they would come out of the same mechanism again: noise, then least squares.
+def newcombe_interval(value: float, positives: float, negatives: float, z: float) -> Interval:
+    """Interval for an AUC from few examples, or one that is 0 or 1.
 
-    A way to see what noise does to a result. The noise here protects nothing.
+    Newcombe 2006, method 5: the values that do not differ significantly from the one found,
+    when the variance of Hanley & McNeil 1982 is that of the value tried.
     """
-    levels = []
-    for depth, variance in enumerate(variances):
-        nodes = int(np.prod(tree[: depth + 1]))
-        exact = counts.reshape(len(counts), nodes, -1).sum(axis=2)
-        levels.append(exact + rng.laplace(0.0, np.sqrt(variance / 2), exact.shape))
-    return repair.consistent(levels, tree, variances)
+    half = (positives + negatives) / 2.0 - 1.0
+
+    def variance(auc: float) -> float:
+        spread = 1.0 + half * ((1.0 - auc) / (2.0 - auc) + auc / (1.0 + auc))
+        return auc * (1.0 - auc) * spread / (positives * negatives)
+
+    return accepted(value, lambda auc: value - auc, variance, z)
+
+
+def accepted(
+    start: float, gap: Callable[[float], float], variance: Callable[[float], float], z: float
+) -> Interval:
+    """The values in [0, 1] around `start` that a score test does not reject.
+
+    A value x is rejected when ``gap(x)**2 > z**2 variance(x)``.
+    """
+
+    def rejected(x: float) -> bool:
+        return gap(x) ** 2 > z * z * variance(x)
+
+    ends = []
+    for end in (0.0, 1.0):
+        inside, outside = start, end
+        if rejected(end):
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (inside + outside)
+                if rejected(middle):
+                    outside = middle
+                else:
+                    inside = middle
+        ends.append(outside)
+    return Interval(ends[0], ends[1])
+
+
+def holding(interval: Interval, *values: float) -> Interval:
+    """The smallest interval that also holds the values."""
+    return Interval(min(interval.low, *values), max(interval.high, *values))
+
+
+def within(interval: Interval, lowest: float, highest: float) -> Interval:
+    """The part of an interval inside a range."""
+    low, high = (min(max(end, lowest), highest) for end in interval)
+    return Interval(low, high)
+
+
+def _expit(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700 else math.exp(x)

@@ -21,9 +21,9 @@ from fedgauge import curves
 from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, estimate
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
-from fedgauge.intervals import redraw
 from fedgauge.lookup import Floats
 from fedgauge.plan import BinaryTask, EvaluationPlan, Prediction
+from fedgauge.pooled import redraw
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
 from fedgauge.scores import Label
 

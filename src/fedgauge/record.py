@@ -28,12 +28,14 @@ class MetricRecord(msgspec.Struct, frozen=True):
     low: float | None
     high: float | None
     level: float | None
+    parts: dict[str, float] = {}
+    caution: str | None = None
 
     @classmethod
     def of(cls, estimate: Estimate) -> "MetricRecord":
         """The record of an estimate."""
         e = estimate
-        return cls(e.value, e.bounds, e.low, e.high, e.level)
+        return cls(e.value, e.bounds, e.low, e.high, e.level, dict(e.parts), e.caution)
 
 
 class RocRecord(msgspec.Struct, frozen=True):

@@ -83,6 +83,26 @@ def leaf_covariance(tree: Sequence[int], variances: Sequence[float]) -> Floats:
     return covariance
 
 
+def noise_covariance(
+    tree: Sequence[int], variances: Sequence[float], left: Floats, right: Floats
+) -> Floats:
+    """Noise covariance of two weighted sums of the leaf estimates of one channel.
+
+    ``left @ leaf_covariance(tree, variances) @ right`` in time and memory linear in the bins,
+    the last axis of both; further axes are kept.
+    """
+    spreads = _upward_variances(tree, variances)
+    total: Floats = np.zeros(left.shape[:-1])
+    for spread, branching in zip(spreads[:0:-1], tree[:0:-1], strict=True):
+        a, b = (w.reshape(*w.shape[:-1], -1, branching) for w in (left, right))
+        # Deviations from the siblings' mean, then what the parents hand down.
+        left, right = a.mean(axis=-1), b.mean(axis=-1)
+        within = (a * b).sum(axis=(-2, -1)) - branching * (left * right).sum(axis=-1)
+        total = total + spread * within
+    at_top: Floats = (left * right).sum(axis=-1)
+    return total + spreads[0] * at_top
+
+
 def leaf_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
     """Noise variance of one leaf estimate: the diagonal of `leaf_covariance`, all equal."""
     spreads = _upward_variances(tree, variances)

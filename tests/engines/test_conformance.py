@@ -33,7 +33,7 @@ every_stage = pytest.mark.parametrize("stage", Stage, ids=lambda stage: stage.na
 @pytest.fixture(autouse=True)
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ every_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS.key
 @pytest.fixture(autouse=True)
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
 
 
 def draw_rows(rows, seed, rate=0.3):

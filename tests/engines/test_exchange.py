@@ -54,7 +54,7 @@ def fast_folder():
 @pytest.fixture(autouse=True)
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
 
 
 @pytest.fixture

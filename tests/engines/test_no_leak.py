@@ -196,7 +196,7 @@ def seeded(monkeypatch):
         SigningKey, "generate", classmethod(lambda cls: cls.from_bytes(source.randbytes(32)))
     )
     monkeypatch.setitem(shamir.split.__kwdefaults__, "random_below", source.randrange)
-    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 

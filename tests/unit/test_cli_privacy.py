@@ -34,7 +34,7 @@ def table():
 def folder(tmp_path, monkeypatch, table):
     """A working folder with a table of eight clients; bounds come from few redraws, fast."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
     table.to_parquet("scores.parquet")
     return tmp_path
 

@@ -95,7 +95,7 @@ def evaluate(
     --------
     >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> evaluate(clients).roc_auc
-    Estimate(0.8889, bounds 0.8889..0.8889)
+    Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
     _check_kinds(plan, privacy, axis, cohort, estimator, summation)
     hints = _Hints(examples, positive_rate)

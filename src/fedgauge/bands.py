@@ -1,0 +1,150 @@
+"""Bands around curves: where the curve of the population lies, at every point or at once."""
+
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from scipy.stats import kstwo
+
+from fedgauge.curves import RocCurve
+from fedgauge.lookup import Floats
+from fedgauge.metrics import edge_rates
+from fedgauge.operating import AtThreshold
+from fedgauge.pooled import PooledCounts
+
+Kind = Literal["simultaneous", "pointwise"]
+_POINTS: Final = 401
+_DRAWS: Final = 300
+
+
+class Band(NamedTuple):
+    """The lowest and highest ordinate at each abscissa.
+
+    A simultaneous band holds the whole curve of the population with confidence `level`, a
+    pointwise one its value at each single abscissa.
+    """
+
+    x: Floats
+    low: Floats
+    high: Floats
+    level: float
+    kind: Kind
+
+
+def roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+    """A band for the ROC curve.
+
+    The simultaneous one moves the curve by Kolmogorov's bounds for both classes (Campbell
+    1994), so it holds for any sample size, and where no example is misplaced.
+    """
+    x = np.linspace(0.0, 1.0, _POINTS)
+    if kind == "pointwise":
+        rates = [edge_rates(counts) for counts in _drawn(pooled)]
+        low, high = _percentiles([np.interp(x, fpr, tpr) for fpr, tpr in rates], level)
+        here = curve(x)
+        return Band(x, np.minimum(low, here), np.maximum(high, here), level, kind)
+    of_fpr, of_tpr = _reaches(pooled, level**0.5)
+    fpr, tpr = _knots(pooled, curve)
+    # A point of the curve lies between the edges around it, whatever the bin's scores are.
+    before = np.searchsorted(fpr, x - of_fpr, side="right") - 1
+    after = np.searchsorted(fpr, x + of_fpr, side="left")
+    low = np.where(before >= 0, tpr[np.maximum(before, 0)], 0.0) - of_tpr
+    high = np.where(after < len(tpr), tpr[np.minimum(after, len(tpr) - 1)], 1.0) + of_tpr
+    low[x >= 1.0] = 1.0
+    return Band(x, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), level, kind)
+
+
+def det_band(roc: Band) -> Band:
+    """A band for the DET curve, from that of the ROC curve."""
+    return Band(roc.x, 1.0 - roc.high, 1.0 - roc.low, roc.level, roc.kind)
+
+
+def pr_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+    """A band for the PR curve: what the false positive rate can be at each recall."""
+    recall = np.linspace(0.0, 1.0, _POINTS)
+    if kind == "pointwise":
+        drawn = _drawn(pooled)
+        rates = drawn[:, 1].sum(axis=1) / drawn.sum(axis=(1, 2))
+        again = [
+            _precision(recall, fpr, rate)
+            for fpr, rate in zip(_fpr_again(drawn, recall), rates, strict=True)
+        ]
+        return Band(recall, *_percentiles(again, level), level, kind)
+    part = level ** (1.0 / 3.0)
+    lowest, highest = _fpr_range(pooled, curve, recall, part)
+    rate = AtThreshold(pooled, -np.inf, part).prevalence
+    low = _precision(recall, highest, rate.low or 0.0)
+    high = _precision(recall, lowest, rate.high or 1.0)
+    return Band(recall, low, high, level, kind)
+
+
+def prg_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+    """A band for the precision-recall-gain curve."""
+    ratio = pooled.positives / pooled.negatives
+    gain = np.linspace(0.0, 1.0, _POINTS)
+    recall = ratio / (1.0 + ratio - gain)
+    if kind == "pointwise":
+        lowest, highest = _percentiles(_fpr_again(_drawn(pooled), recall), level)
+    else:
+        lowest, highest = _fpr_range(pooled, curve, recall, level**0.5)
+    return Band(gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
+
+
+def _fpr_again(drawn: Floats, recall: Floats) -> list[Floats]:
+    """False positive rates at the given recalls in each of the draws."""
+    rates = [edge_rates(counts) for counts in drawn]
+    return [np.interp(recall, tpr, fpr) for fpr, tpr in rates]
+
+
+def _fpr_range(
+    pooled: PooledCounts, curve: RocCurve, recall: Floats, level: float
+) -> tuple[Floats, Floats]:
+    """Lowest and highest false positive rate at which the population reaches each recall."""
+    of_fpr, of_tpr = _reaches(pooled, level)
+    fpr, tpr = _knots(pooled, curve)
+    reached = np.searchsorted(tpr, recall - of_tpr, side="left")
+    passed = np.searchsorted(tpr, recall + of_tpr, side="left")
+    low = fpr[np.maximum(reached - 1, 0)] - of_fpr
+    high = np.where(passed < len(fpr), fpr[np.minimum(passed, len(fpr) - 1)], 1.0) + of_fpr
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def _precision(recall: Floats, fpr: Floats, rate: float) -> Floats:
+    found, wrong = recall * rate, fpr * (1.0 - rate)
+    with np.errstate(invalid="ignore"):
+        return np.where(found + wrong > 0, found / (found + wrong), 1.0)
+
+
+def _knots(pooled: PooledCounts, curve: RocCurve) -> tuple[Floats, Floats]:
+    """Points of the curve between which it is only known to rise."""
+    if pooled.noisy:  # bins are coarse: trust the curve between edges
+        x, y = curve.path.sample(17)
+        return np.maximum.accumulate(x), np.maximum.accumulate(y)
+    return edge_rates(pooled.counts)
+
+
+def _reaches(pooled: PooledCounts, level: float) -> tuple[float, float]:
+    """How far the rates of each class can be off, at every threshold, each with `level`."""
+    noise = np.zeros(2)
+    if pooled.noisy:
+        exact = np.cumsum(pooled.counts, axis=1) / pooled.counts.sum(axis=1, keepdims=True)
+        drawn = pooled.redrawn(_DRAWS, np.random.default_rng(0), sampling=False)
+        totals = np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
+        moved = np.abs(np.cumsum(drawn, axis=2) / totals - exact).max(axis=2)
+        noise = np.quantile(moved, level, axis=0)
+    sampling = [
+        float(kstwo.ppf(level, max(round(total), 1)))
+        for total in (pooled.negatives, pooled.positives)
+    ]
+    of_fpr, of_tpr = np.hypot(sampling, noise)
+    return float(of_fpr), float(of_tpr)
+
+
+def _drawn(pooled: PooledCounts) -> Floats:
+    drawn = pooled.redrawn(_DRAWS, np.random.default_rng(0), sampling=True)
+    kept: Floats = drawn[np.all(drawn.sum(axis=2) > 0, axis=1)]
+    return kept
+
+
+def _percentiles(curves: list[Floats], level: float) -> tuple[Floats, Floats]:
+    low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    return low, high

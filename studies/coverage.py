@@ -1,0 +1,300 @@
+"""Do the intervals cover? Thousands of simulated datasets per cell, against the known truth.
+
+    python studies/coverage.py               # 2,000 datasets in each cell, about half an hour
+    python studies/coverage.py --quick       # a small, seeded run
+    python studies/coverage.py --runs 500 --only "ddp 0.3"
+
+Scores are probabilities that a well calibrated model gives to two normal classes, so every
+population value is an integral. A cell is a size, a share of positives, a separation of the
+classes and a privacy model. For each metric it prints how many of the 95% intervals hold the
+population value, and their mean width over that of an oracle: the textbook interval of the
+noise-free pooled data, widened by the variance of the noise.
+"""
+
+import argparse
+import math
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom, norm, rankdata
+
+import fedgauge as fg
+from fedgauge import estimates, metrics
+from fedgauge.distribution import Aligned, estimate
+from fedgauge.intervals import add_noise, critical, log_interval, logit_interval
+from fedgauge.operating import AtThreshold
+from fedgauge.plan import EvaluationPlan
+from fedgauge.pooled import PooledCounts
+from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.repair import consistent
+
+CLIENTS = 20
+LEVEL = 0.95
+LEAST = 0.94  # coverage that no cell may be significantly below
+WIDEST = 1.25  # times the oracle's width
+METRICS = ("AUC", "AP", "precision", "recall", "accuracy", "log loss")
+Z = critical(LEVEL)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting."""
+
+    examples: int
+    rate: float
+    separation: float
+    privacy: str
+
+    @property
+    def epsilon(self) -> float | None:
+        """The budget, None without noise."""
+        return None if self.privacy == "sa" else float(self.privacy.split()[1])
+
+    @property
+    def bias(self) -> float:
+        """Log-odds that calibrate the score."""
+        return math.log(self.rate / (1.0 - self.rate))
+
+    def plan(self) -> EvaluationPlan:
+        """What a user gets who states the hints."""
+        model = fg.SecureAggregation() if self.epsilon is None else fg.DistributedDP(self.epsilon)
+        return fg.planner.propose(
+            privacy=model, clients=CLIENTS, examples=self.examples, positive_rate=self.rate
+        )
+
+    def threshold(self, plan: EvaluationPlan) -> float:
+        """The bin edge nearest to a score that about as many examples exceed as are positive."""
+        wanted = 0.5 if self.rate > 0.3 else 0.25
+        edges = plan.axis.thresholds
+        return float(edges[np.argmin(np.abs(edges - wanted))])
+
+
+def population(cell: Cell, threshold: float) -> np.ndarray:
+    """The true values, by integration."""
+    d, rate = cell.separation, cell.rate
+    x = np.linspace(-d / 2 - 9, d / 2 + 9, 400_001)
+    positive, negative = norm.pdf(x, d / 2), norm.pdf(x, -d / 2)
+    step = x[1] - x[0]
+    recall, fpr = norm.sf(x, d / 2), norm.sf(x, -d / 2)
+    precision = rate * recall / (rate * recall + (1 - rate) * fpr)
+    odds = d * x + cell.bias
+    loss = rate * positive * np.logaddexp(0, -odds) + (1 - rate) * negative * np.logaddexp(0, odds)
+    at = (math.log(threshold / (1 - threshold)) - cell.bias) / d
+    tp, fp = rate * norm.sf(at, d / 2), (1 - rate) * norm.sf(at, -d / 2)
+    return np.array(
+        [
+            norm.cdf(d / math.sqrt(2)),
+            float(np.sum(positive * precision) * step),
+            tp / (tp + fp),
+            tp / rate,
+            1 - (rate - tp) - fp,
+            float(np.sum(loss) * step),
+        ]
+    )
+
+
+def draw(cell: Cell, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and scores of one dataset."""
+    labels = rng.random(cell.examples) < cell.rate
+    d = cell.separation
+    x = rng.normal(np.where(labels, d / 2, -d / 2), 1.0)
+    return labels, 1.0 / (1.0 + np.exp(-(d * x + cell.bias)))
+
+
+def release(plan: EvaluationPlan, exact: np.ndarray, seed: int) -> PooledCounts:
+    """The counts as the server gets them."""
+    laws = plan.noise_laws(shares=CLIENTS)
+    if not laws:
+        return PooledCounts(plan.axis, exact, plan.tree)
+    source = SimulatedKeystream(seed)
+    levels = []
+    for depth, law in enumerate(laws):
+        nodes = math.prod(plan.tree[: depth + 1])
+        counts = exact.reshape(2, nodes, -1).sum(axis=2)
+        levels.append(counts + law.draw(source, counts.shape))
+    variances = tuple(law.variance for law in laws)
+    counts = consistent(levels, plan.tree, variances)
+    return PooledCounts(plan.axis, counts, plan.tree, variances)
+
+
+def intervals(pooled: PooledCounts, threshold: float) -> np.ndarray:
+    """What fedgauge says: low and high of each metric."""
+    distribution = estimate(pooled.axis, pooled.released, Aligned())
+    at = AtThreshold(pooled, threshold, LEVEL)
+    found = [
+        estimates.roc_auc(pooled, distribution, LEVEL),
+        estimates.average_precision(pooled, distribution, LEVEL),
+        at.precision,
+        at.recall,
+        at.accuracy,
+        estimates.mean_loss(pooled, LEVEL, "log"),
+    ]
+    return np.array([(each.low, each.high) for each in found])
+
+
+def oracle(labels: np.ndarray, scores: np.ndarray, noise: np.ndarray, at: float) -> np.ndarray:
+    """Textbook intervals of the pooled data, widened by known standard deviations of noise."""
+    positives, negatives = int(labels.sum()), int((~labels).sum())
+    ranks = rankdata(scores)
+    of_positives = (ranks[labels] - rankdata(scores[labels])) / negatives
+    of_negatives = 1.0 - (ranks[~labels] - rankdata(scores[~labels])) / positives
+    auc = of_positives.mean()
+    deviation = math.sqrt(
+        of_positives.var(ddof=1) / positives + of_negatives.var(ddof=1) / negatives
+    )
+    found = [(auc, logit_interval(auc, deviation, Z))]
+    order = np.argsort(scores)
+    each = np.array([~labels[order], labels[order]], dtype=float)
+    ap = float(metrics.straight_average_precision(each))
+    deviation = math.sqrt(np.sum(each * metrics.average_precision_gradient(each) ** 2))
+    found.append((ap, logit_interval(ap, deviation, Z)))
+    flagged = scores >= at
+    for right, of in (
+        (labels[flagged], flagged.sum()),
+        (flagged[labels], positives),
+        (flagged == labels, len(labels)),
+    ):
+        share = right.sum() / max(of, 1)
+        found.append((share, _wilson(share, max(int(of), 1))))
+    losses = -np.log(np.where(labels, scores, 1.0 - scores))
+    deviation = losses.std(ddof=1) / math.sqrt(len(losses))
+    found.append((losses.mean(), log_interval(losses.mean(), deviation, Z)))
+    return np.array(
+        [add_noise(value, span, sd, Z) for (value, span), sd in zip(found, noise, strict=True)]
+    )
+
+
+def _wilson(share: float, of: int) -> tuple[float, float]:
+    from fedgauge.intervals import Interval
+
+    middle = (share + Z * Z / (2 * of)) / (1 + Z * Z / of)
+    half = Z * math.sqrt(share * (1 - share) / of + Z * Z / (4 * of * of)) / (1 + Z * Z / of)
+    return Interval(middle - half, middle + half)
+
+
+def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) -> np.ndarray:
+    """Standard deviations that the noise gives each metric, to first order, at the truth."""
+    clean = PooledCounts(pooled.axis, exact.astype(float), pooled.tree, pooled.variances)
+    if not pooled.noisy:
+        return np.zeros(len(METRICS))
+    at = AtThreshold(clean, threshold, LEVEL)
+    return np.array(
+        [
+            math.sqrt(clean.noise_variance(metrics.auc_gradient(clean.counts))),
+            math.sqrt(clean.noise_variance(metrics.average_precision_gradient(clean.counts))),
+            at.precision.parts["noise"],
+            at.recall.parts["noise"],
+            at.accuracy.parts["noise"],
+            estimates.mean_loss(clean, LEVEL, "log").parts["noise"],
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Coverage and relative width of each metric in a cell, and how often it was answered."""
+
+    cell: Cell
+    design: str
+    answered: int
+    runs: int
+    coverage: np.ndarray
+    ratio: np.ndarray
+
+
+def run_cell(cell: Cell, runs: int, seed: int) -> Found:
+    """Simulate one cell."""
+    plan = cell.plan()
+    at = cell.threshold(plan)
+    truth = population(cell, at)
+    rng = np.random.default_rng(seed)
+    held, ours, theirs = [], [], []
+    for run in range(runs):
+        labels, scores = draw(cell, rng)
+        index = plan.axis.index(scores)
+        exact = np.bincount(index + labels * plan.axis.bins, minlength=2 * plan.axis.bins)
+        exact = exact.reshape(2, -1)
+        pooled = release(plan, exact, seed * 1_000_003 + run)
+        if min(exact.sum(axis=1)) < 2 or pooled.hidden:
+            continue
+        spans = intervals(pooled, at)
+        held.append((spans[:, 0] <= truth) & (truth <= spans[:, 1]))
+        ours.append(spans[:, 1] - spans[:, 0])
+        wide = oracle(labels, scores, noise_deviations(pooled, exact, at), at)
+        theirs.append(wide[:, 1] - wide[:, 0])
+    nothing = np.full(len(METRICS), np.nan)
+    return Found(
+        cell,
+        " x ".join(map(str, plan.tree)),
+        len(held),
+        runs,
+        np.mean(held, axis=0) if held else nothing,
+        np.mean(ours, axis=0) / np.mean(theirs, axis=0) if held else nothing,
+    )
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The grid."""
+    sizes = (500, 5_000) if quick else (500, 2_000, 10_000, 50_000)
+    return [
+        Cell(examples, rate, separation, privacy)
+        for privacy in ("sa", "ddp 1", "ddp 0.3")
+        for examples in sizes
+        for rate in (0.5, 0.1)
+        for separation in (1.0, 2.0)
+    ]
+
+
+def main() -> int:
+    """Run the study; exit 1 if a cell fails."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=2_000)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    runs = min(options.runs, 200) if options.quick else options.runs
+    grid = [cell for cell in cells(options.quick) if cell.privacy.startswith(options.only)]
+    tests = len(grid) * len(METRICS)
+    print(f"coverage% and width over the oracle's; {runs} datasets a cell, {tests} tests")
+    print(f"{'n':>6} {'rate':>4} {'sep':>3} {'privacy':>7} {'design':>9} {'answered':>8}", end="")
+    print("".join(f"{name:>15}" for name in METRICS))
+    failed = []
+    with ProcessPoolExecutor(options.processes) as pool:
+        jobs = [pool.submit(run_cell, cell, runs, options.seed + i) for i, cell in enumerate(grid)]
+        for job in jobs:
+            found = job.result()
+            failed += show(found, tests)
+            print(f"{len(failed)} failed so far", end="\r", file=sys.stderr)
+    print(
+        "\n".join(["", "Below 94% (significant, 5% over all tests) or wider than 1.25x:", *failed])
+    )
+    if not failed:
+        print("none")
+    return 1 if failed else 0
+
+
+def show(found: Found, tests: int) -> list[str]:
+    """Print a cell; what fails in it."""
+    c = found.cell
+    print(
+        f"{c.examples:>6} {c.rate:>4} {c.separation:>3.0f} {c.privacy:>7} {found.design:>9} "
+        f"{found.answered / found.runs:>8.0%}",
+        end="",
+    )
+    failed = []
+    for name, covered, ratio in zip(METRICS, found.coverage, found.ratio, strict=True):
+        few = binom.cdf(round(covered * found.answered), found.answered, LEAST) < 0.05 / tests
+        mark = "*" if few or ratio > WIDEST else " "
+        print(f"  {covered:>6.1%} {ratio:>4.2f}x{mark}"[:15].rjust(15), end="")
+        if mark == "*":
+            failed.append(f"{c} {name}: covers {covered:.1%}, width {ratio:.2f}x")
+    print(flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
