@@ -327,6 +327,7 @@ class Evaluation:
             np.array(part.counts, dtype=np.float64 if record.plan.rounds[0].noise else np.int64),
             clients=record.clients,
             estimator=record.estimator,
+            level=next((m.level for m in part.metrics.values() if m.level), LEVEL),
         )
 
     def __str__(self) -> str:

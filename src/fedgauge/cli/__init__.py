@@ -11,7 +11,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge import demo as demonstration
-from fedgauge.cli import exchanges, sites
+from fedgauge.cli import exchanges, results, sites
 from fedgauge.cli.options import (
     AxisKind,
     Delta,
@@ -34,6 +34,15 @@ from fedgauge.cli.options import (
     make_estimator,
     make_privacy,
     make_tree,
+)
+from fedgauge.cli.results import (
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
+    Wanted,
+    threshold_tables,
 )
 from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
 from fedgauge.explain import explain as explain_plan
@@ -58,6 +67,7 @@ def _version(wanted: bool) -> None:
 app.add_typer(sites.site_app, name="site")
 app.add_typer(sites.ledger_app, name="ledger")
 app.add_typer(exchanges.app, name="exchange")
+app.command()(results.show)
 
 
 @app.callback()
@@ -119,6 +129,11 @@ def evaluate(
     quantiles: Annotated[
         int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
     ] = None,
+    at: At = None,
+    at_fpr: AtFpr = None,
+    at_recall: AtRecall = None,
+    at_precision: AtPrecision = None,
+    level: AtLevel = None,
     json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
     plots: Annotated[
         Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
@@ -137,6 +152,8 @@ def evaluate(
       fedgauge evaluate site-*.csv --label outcome --score risk --positive yes
 
       fedgauge evaluate s.parquet --client site --label y --score p --privacy ddp --epsilon 1
+
+      fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
     """
     with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
@@ -154,6 +171,8 @@ def evaluate(
                 seed=seed,
             ),
         )
+        if level is not None:
+            result = result.at_level(level)
         try:
             result.roc_curve()  # a result without curves is an error here
         except fg.NoSignal:
@@ -164,8 +183,14 @@ def evaluate(
             result.to_json(json)
         if plots is not None:
             save_plots(result.record, plots)
-    if not quiet:
-        screen.print(str(result), markup=False)
+        points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
+        tables = list(threshold_tables(points, result))
+    if quiet:
+        return
+    screen.print(str(result), markup=False)
+    for table in tables:
+        screen.print()
+        screen.print(table)
 
 
 @app.command()

@@ -1,0 +1,192 @@
+"""Results on the terminal: the verdict, all metrics, and what happens at thresholds."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+import fedgauge as fg
+from fedgauge.cli.options import Quiet
+from fedgauge.cli.terminal import readable_errors, screen
+from fedgauge.intervals import show as show_number
+from fedgauge.report import save_plots
+
+At = Annotated[
+    list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")
+]
+AtFpr = Annotated[
+    list[float] | None,
+    typer.Option("--at-fpr", help="At the threshold with at most this false positive rate."),
+]
+AtRecall = Annotated[
+    list[float] | None, typer.Option("--at-recall", help="At one with at least this recall.")
+]
+AtPrecision = Annotated[
+    list[float] | None, typer.Option("--at-precision", help="At one with at least this precision.")
+]
+AtLevel = Annotated[
+    float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
+]
+
+_METRICS = {
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+    "auprg": "PR-gain area",
+    "ks_statistic": "KS distance",
+    "log_loss": "log loss",
+    "brier_score": "Brier score",
+    "normalized_entropy": "normalized entropy",
+}
+_AT_THRESHOLD = {
+    "precision": "precision",
+    "recall": "recall",
+    "specificity": "specificity",
+    "npv": "NPV",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "f1": "F1",
+    "mcc": "MCC",
+    "youden_j": "Youden's J",
+    "fpr": "false positive rate",
+    "flagged": "share flagged",
+}
+_COLUMNS = 2  # thresholds side by side in 80 characters
+
+
+class Wanted:
+    """Thresholds that were asked for, by value or by what they should do."""
+
+    def __init__(
+        self,
+        at: Sequence[float] | None,
+        fpr: Sequence[float] | None,
+        recall: Sequence[float] | None,
+        precision: Sequence[float] | None,
+    ) -> None:
+        self._at = at or ()
+        self._for = {"fpr": fpr or (), "recall": recall or (), "precision": precision or ()}
+
+    def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
+        """What was asked for, in words, and the metrics there."""
+        found = [("", result.at_threshold(threshold)) for threshold in self._at]
+        for name, rates in self._for.items():
+            sign = "<=" if name == "fpr" else ">="
+            for rate in rates:
+                wanted: dict[str, Any] = {name: rate}
+                found.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
+        return found
+
+
+def show(
+    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
+    at: At = None,
+    at_fpr: AtFpr = None,
+    at_recall: AtRecall = None,
+    at_precision: AtPrecision = None,
+    level: AtLevel = None,
+    plots: Annotated[
+        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Print a saved result: the verdict, all metrics, and those at thresholds.
+
+    Examples:
+
+      fedgauge show r.json
+
+      fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
+    """
+    with readable_errors():
+        result = fg.Evaluation.from_json(path)
+        if level is not None:
+            result = result.at_level(level)
+        points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
+        table = metrics_table(result)
+        tables = list(threshold_tables(points, result))
+        if plots is not None:
+            save_plots(result.record, plots)
+    if quiet:
+        return
+    screen.print(str(result), markup=False)
+    for each in (table, *tables):
+        screen.print()
+        screen.print(each)
+
+
+def metrics_table(result: fg.Evaluation) -> Table:
+    """Every metric over all thresholds, with its interval and bounds."""
+    noisy = result.privacy.epsilon is not None
+    table = _table()
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column(f"population, {result.level * 100:g}%", justify="right")
+    surely = f", {result.level * 100:g}%" if noisy else ", surely"
+    table.add_column(f"pooled data{surely}", justify="right")
+    table.add_column("")
+    for name, title in _METRICS.items():
+        try:
+            estimate: fg.Estimate = getattr(result, name)
+        except fg.UndefinedMetric:
+            table.add_row(title, "undefined")
+            continue
+        population = _span((estimate.low, estimate.high))
+        caution = f"rough: {estimate.caution}" if estimate.caution else ""
+        table.add_row(
+            title, show_number(estimate.value), population, _span(estimate.bounds), caution
+        )
+    return table
+
+
+def threshold_tables(
+    points: Sequence[tuple[str, fg.AtThreshold]], result: fg.Evaluation
+) -> Iterator[Table]:
+    """Metrics at thresholds, a few of them side by side."""
+    for start in range(0, len(points), _COLUMNS):
+        part = points[start : start + _COLUMNS]
+        table = _table()
+        table.add_column(f"value and {result.level * 100:g}% interval")
+        for reason, at in part:
+            title = f"at {at.threshold:.6g}"
+            table.add_column(f"{title}\n{reason}" if reason else title, justify="right")
+        found = [at.as_dict() for _, at in part]
+        for name, title in _AT_THRESHOLD.items():
+            table.add_row(title, *(_cell(each[name]) for each in found))
+        table.add_section()
+        for name in ("tp", "fp", "fn", "tn"):
+            counts = [getattr(at.confusion_matrix, name) for _, at in part]
+            table.add_row(_OUTCOMES[name], *(f"{count.value:,.0f}" for count in counts))
+        if not all(at.on_edge for _, at in part):
+            table.caption = (
+                "A threshold between two bin edges: intervals include all that its bin allows."
+            )
+        yield table
+
+
+_OUTCOMES = {
+    "tp": "true positives",
+    "fp": "false positives",
+    "fn": "false negatives",
+    "tn": "true negatives",
+}
+
+
+def _table() -> Table:
+    return Table(
+        box=None, pad_edge=False, header_style="bold", caption_justify="left", caption_style=""
+    )
+
+
+def _cell(estimate: fg.Estimate | None) -> str:
+    if estimate is None:
+        return "undefined"
+    return f"{show_number(estimate.value)}  {_span((estimate.low, estimate.high))}"
+
+
+def _span(ends: tuple[float | None, float | None]) -> str:
+    low, high = ends
+    if low is None or high is None:
+        return ""
+    return f"{show_number(low)} to {show_number(high)}"
