@@ -89,7 +89,8 @@ def _negative_binomial_steps(parts: Fraction, ratio: int, mass: int, bits: int) 
     """
     above, below = parts.numerator, parts.denominator
     tail, shift = bits - (_TAIL_BITS + 2), bits - BITS
-    total, half, cumulative = 0, 1 << (shift - 1), []
+    total, half = 0, 1 << (shift - 1)
+    cumulative: list[int] = []
     # More shares than parties make the tails longer, though not twice as long.
     for k in range(2 * _MOST_VALUES):
         # P(k + 1) / P(k) = rising / whole; where to end is said in `_above`.
