@@ -30,7 +30,7 @@ from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
-from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
+from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
 from fedgauge.scores import Examples
 from fedgauge.site import Site
@@ -70,6 +70,7 @@ __all__ = [
     "RocCurve",
     "ScoreFile",
     "ScoreHistogram",
+    "ScoreSums",
     "ScoreTable",
     "SecureAggregation",
     "Site",
