@@ -50,10 +50,12 @@ class Evaluation:
         *,
         clients: int,
         estimator: Estimator,
+        sums: NDArray[Any] | None = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
         self._counts = counts
+        self._sums = sums
         self._variances = tuple(law.variance for law in plan.noise_laws(shares=clients))
         self._clients = clients
         self._estimator = estimator
@@ -91,7 +93,12 @@ class Evaluation:
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
         return Evaluation(
-            self._plan, self._privacy, self._counts, clients=self._clients, estimator=estimator
+            self._plan,
+            self._privacy,
+            self._counts,
+            clients=self._clients,
+            estimator=estimator,
+            sums=self._sums,
         )
 
     @cached_property
@@ -180,6 +187,7 @@ class Evaluation:
             variances=self._leaf_variances(),
             metrics=found,
             curves=drawn,
+            score_sums=None if self._sums is None else self._sums.tolist(),
         )
         return Record(FORMAT, self._plan, self._privacy, self._estimator, self._clients, [part])
 
@@ -206,6 +214,7 @@ class Evaluation:
             np.array(part.counts, dtype=np.float64 if record.plan.rounds[0].noise else np.int64),
             clients=record.clients,
             estimator=record.estimator,
+            sums=None if part.score_sums is None else np.array(part.score_sums),
         )
 
     def __str__(self) -> str:
