@@ -81,6 +81,7 @@ def test_planner_has_no_way_to_data():
             "cohort",
             "positive",
             "roc_area_error",
+            "score_sums",
         }
 
 
