@@ -41,7 +41,7 @@ from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
 from fedgauge.operating import AtThreshold, ConfusionMatrix
-from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
+from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
 from fedgauge.scores import Examples
 from fedgauge.site import Site
@@ -87,6 +87,7 @@ __all__ = [
     "RocCurve",
     "ScoreFile",
     "ScoreHistogram",
+    "ScoreSums",
     "ScoreTable",
     "SecureAggregation",
     "Site",

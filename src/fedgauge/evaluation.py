@@ -19,6 +19,7 @@ from fedgauge.operating import AtThreshold, choose
 from fedgauge.plan import EvaluationPlan
 from fedgauge.pooled import PooledCounts
 from fedgauge.privacy import PrivacyStatement
+from fedgauge.probabilities import Positions, positions
 from fedgauge.record import (
     FORMAT,
     CurvesRecord,
@@ -59,6 +60,7 @@ class Evaluation:
         clients: int,
         estimator: Estimator,
         level: float = LEVEL,
+        sums: NDArray[Any] | None = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
@@ -69,6 +71,7 @@ class Evaluation:
             plan.tree,
             tuple(law.variance for law in plan.noise_laws(shares=clients)),
         )
+        self._sums = sums
         self._clients = clients
         self._estimator = estimator
         self._level = check_level(level)
@@ -117,7 +120,12 @@ class Evaluation:
         return self._again(level=level)
 
     def _again(self, **changed: Any) -> "Evaluation":
-        kept = {"clients": self._clients, "estimator": self._estimator, "level": self._level}
+        kept = {
+            "clients": self._clients,
+            "estimator": self._estimator,
+            "level": self._level,
+            "sums": self._sums,
+        }
         return Evaluation(self._plan, self._privacy, self._counts, **{**kept, **changed})
 
     @cached_property
@@ -131,6 +139,23 @@ class Evaluation:
                 "bins or levels."
             )
         return self._pooled
+
+    @cached_property
+    def _positions(self) -> Positions | None:
+        """Where in the bins the scores lie, if that was measured."""
+        if self._sums is None:
+            return None
+        law = self._plan.sums_law(shares=self._clients)
+        return positions(
+            self._pooled.counts,
+            self._sums,
+            self._plan.sum_steps,
+            noise=(
+                (law.variance, leaf_variance(self._plan.tree, self._pooled.variances))
+                if law is not None
+                else None
+            ),
+        )
 
     @cached_property
     def _distribution(self) -> ScoreDistribution:
@@ -219,17 +244,17 @@ class Evaluation:
     @cached_property
     def log_loss(self) -> Estimate:
         """Mean negative log-likelihood of the labels, in nats."""
-        return estimates.mean_loss(self._signal, self._level, "log")
+        return estimates.mean_loss(self._signal, self._level, "log", self._positions)
 
     @cached_property
     def brier_score(self) -> Estimate:
         """Mean squared difference of score and label."""
-        return estimates.mean_loss(self._signal, self._level, "squared")
+        return estimates.mean_loss(self._signal, self._level, "squared", self._positions)
 
     @cached_property
     def normalized_entropy(self) -> Estimate:
         """Log loss over that of always predicting the share of positives; below 1 is better."""
-        return estimates.normalized_entropy(self._signal, self._level)
+        return estimates.normalized_entropy(self._signal, self._level, self._positions)
 
     def at_threshold(self, threshold: float) -> AtThreshold:
         """Precision, recall and more when scores from `threshold` up are flagged.
@@ -301,6 +326,7 @@ class Evaluation:
             variances=self._leaf_variances(),
             metrics=found,
             curves=drawn,
+            score_sums=None if self._sums is None else self._sums.tolist(),
         )
         return Record(FORMAT, self._plan, self._privacy, self._estimator, self._clients, [part])
 
@@ -328,6 +354,7 @@ class Evaluation:
             clients=record.clients,
             estimator=record.estimator,
             level=next((m.level for m in part.metrics.values() if m.level), LEVEL),
+            sums=None if part.score_sums is None else np.array(part.score_sums),
         )
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from fedgauge.privacy.noise import honest_parties
 def explain(plan: EvaluationPlan) -> str:
     """What leaves each site under a plan, who learns what, and what is not protected."""
     privacy = plan.privacy
-    promise = _promise(privacy) if isinstance(privacy, DistributedDP) else _NO_PROMISE
+    promise = _promise(privacy) if isinstance(privacy, DistributedDP) else _no_promise(plan)
     paragraphs = [
         ("What leaves each site", _leaves(plan)),
         ("What is learned from it", _learned(plan)),
@@ -22,24 +22,36 @@ def explain(plan: EvaluationPlan) -> str:
     return "\n\n".join(f"{title}\n  {text}" for title, text in paragraphs)
 
 
-_NO_PROMISE = (
-    "No differential privacy. The exact sum is released: small groups can show in it, and two "
-    "sums that differ by one site show that site's counts."
-)
+def _no_promise(plan: EvaluationPlan) -> str:
+    text = (
+        "No differential privacy. The exact sum is released: small groups can show in it, and two "
+        "sums that differ by one site show that site's counts."
+    )
+    if plan.sum_steps:
+        text += (
+            " Where only one example of all sites is in a range, the sum shows its score, to "
+            f"1/{2 * plan.sum_steps} of the range."
+        )
+    return text
 
 
 def _leaves(plan: EvaluationPlan) -> str:
-    counts = plan.channels * sum(plan.rounds[0].nodes)
     text = (
-        f"{counts:,} whole numbers ({plan.bytes_per_client:,} bytes), once: how many positive and "
-        f"how many negative examples have a score in each of {plan.axis.bins:,} ranges"
+        f"{plan.numbers:,} whole numbers ({plan.bytes_per_client:,} bytes), once: how many "
+        f"positive and how many negative examples have a score in each of {plan.axis.bins:,} ranges"
     )
     if len(plan.rounds[0].nodes) > 1:
         text += ", and in larger ranges made of these"
+    if plan.sum_steps:
+        text += (
+            "; and how high within each range the scores of the positive and of the negative "
+            "examples lie, added up, which gives their average"
+        )
     text += ". No row, score, label, name or identifier leaves."
     if isinstance(plan.privacy, DistributedDP):
+        what = "count and every sum" if plan.sum_steps else "count"
         text += (
-            " Before sending, the site adds random whole numbers to every count, drawn from its "
+            f" Before sending, the site adds random whole numbers to every {what}, drawn from its "
             "operating system's secure generator."
         )
         if plan.privacy.unit != "example":
@@ -53,10 +65,10 @@ def _learned(plan: EvaluationPlan) -> str:
     what = "the sum over all sites"
     if isinstance(plan.privacy, DistributedDP):
         what += ", blurred by the random numbers of all of them"
-    return (
-        f"Only {what}. From it come the ROC and PR curves, AUC and average precision of all sites "
-        "together; nothing about one site alone."
-    )
+    found = "the ROC and PR curves, AUC and average precision"
+    if plan.sum_steps:
+        found += ", and the average scores within the ranges,"
+    return f"Only {what}. From it come {found} of all sites together; nothing about one site alone."
 
 
 def _promise(privacy: DistributedDP) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,7 +14,7 @@ import numpy as np
 
 from fedgauge.axis import Axis, AxisSpec
 from fedgauge.errors import AxisError, PlanError
-from fedgauge.histogram import check_tree
+from fedgauge.histogram import check_sums, check_tree
 from fedgauge.privacy import (
     Cohort,
     DistributedDP,
@@ -22,17 +23,25 @@ from fedgauge.privacy import (
     SecureAggregation,
 )
 from fedgauge.privacy.noise import (
+    SUMS_SHARE,
     ShareLaw,
     check_promise,
     honest_parties,
     level_parameters,
+    require_polya,
     state,
+    sums_parameter,
 )
 from fedgauge.privacy.specs import Claim
 from fedgauge.scores import Label
 
 BYTES_PER_COUNT = 8
 LARGEST = 2**40  # rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits
+
+# Steps that the scores within a bin are summed in. Rounding, 1/512 of a bin, is far below what
+# sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
+# epsilon, and `laws` draws from no longer ones than these steps have at epsilon 0.41.
+SUM_STEPS = 256
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,8 +78,24 @@ class BinaryTask(
         return (Slice(),)
 
 
+class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For every class and bin, also the sum of its examples' places within the bin.
+
+    An example at score s in a bin from a to b adds ``round((s - a) / (b - a) * steps)``. `noise` is
+    the budget of the noise on these sums; 0 without.
+    """
+
+    steps: int
+    noise: float = 0.0
+
+
 class HistogramRound(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="histogram"
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="histogram",
+    omit_defaults=True,
 ):
     """Each client sends, for every channel, the counts of the nodes at some tree levels.
 
@@ -78,12 +103,16 @@ class HistogramRound(
     on the sum at each of them (see :class:`fedgauge.privacy.noise.ShareLaw`); empty without.
     `largest` is the largest count of one client; sums are taken in words that are wide enough
     for it. A larger one is refused by the client, or clipped under differential privacy,
-    where a refusal that depends on data would be a leak.
+    where a refusal that depends on data would be a leak. `sums` travel after the counts; a
+    client's are at most `largest` times their steps.
     """
 
     nodes: tuple[int, ...]
-    noise: tuple[float, ...] = ()
-    largest: int = LARGEST
+    # Values from factories are always written. So plans without sums, which alone may be left
+    # out, are the bytes that they were before there were sums.
+    noise: tuple[float, ...] = msgspec.field(default_factory=lambda: ())
+    largest: int = msgspec.field(default_factory=lambda: LARGEST)
+    sums: ScoreSums | None = None
 
 
 class Prediction(NamedTuple):
@@ -148,6 +177,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             self._check_noise()
         elif self.rounds[0].noise:
             raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
+        if self.rounds[0].sums is not None:
+            self._check_sums(self.rounds[0].sums)
 
     def _check_noise(self) -> None:
         noise = self.rounds[0].noise
@@ -155,6 +186,18 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             raise PlanError("under distributed DP a plan has positive noise for every level.")
         honest_parties(self.cohort)
         require_clipping(self.axis)
+
+    def _check_sums(self, sums: ScoreSums) -> None:
+        try:
+            check_sums(self.axis, sums.steps)
+        except AxisError as error:
+            raise PlanError(str(error)) from None
+        if isinstance(self.privacy, DistributedDP):
+            require_polya(self.privacy)
+            if not 0 < sums.noise < math.inf:
+                raise PlanError("under distributed DP a plan has positive noise for score sums.")
+        elif sums.noise:
+            raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
 
     @classmethod
     def for_histogram(
@@ -167,42 +210,55 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         privacy: PrivacyModel | None = None,
         weights: Sequence[float] | None = None,
         largest: int = LARGEST,
+        score_sums: bool = False,
     ) -> Self:
         """A plan for one histogram, with the least noise that keeps the privacy promised.
 
         `weights` splits the budget over the levels of the tree, evenly by default. `largest`
         is the largest count of one client: a lower one halves what travels, where it and the
-        noise of all clients fit 32 bits.
+        noise of all clients fit 32 bits. `score_sums` adds the sums of scores within bins,
+        which take a fifth of the budget.
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
         noise: tuple[float, ...] = ()
+        sums = ScoreSums(SUM_STEPS) if score_sums else None
         if isinstance(privacy, DistributedDP):
-            noise = level_parameters(privacy, cohort, len(tree), weights)
-        return cls(
+            share = 1 - SUMS_SHARE if score_sums else Fraction(1)
+            noise = level_parameters(privacy, cohort, len(tree), weights, share=share)
+            if score_sums:
+                sums = ScoreSums(SUM_STEPS, sums_parameter(privacy, noise))
+        plan = cls(
             task=task or BinaryTask(),
             axis=axis,
             tree=tree,
             privacy=privacy,
             cohort=cohort,
-            rounds=(HistogramRound(_nodes_sent(privacy, tree), noise, largest),),
+            rounds=(HistogramRound(_nodes_sent(privacy, tree), noise, largest, sums),),
         )
+        plan.sums_law(shares=1)  # refused now where it cannot be drawn
+        return plan
 
     def check_promise(self) -> None:
         """Refuse a plan whose noise costs more than it promises."""
         if isinstance(self.privacy, DistributedDP):
-            check_promise(self.privacy, self.cohort, self.rounds[0].noise)
+            sent = self.rounds[0]
+            # Sums have polya noise, whose parameters are budgets: they add up.
+            budgets = sent.noise if sent.sums is None else (*sent.noise, sent.sums.noise)
+            check_promise(self.privacy, self.cohort, budgets)
 
     def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
         """What a result of this plan may claim about privacy."""
-        sent = self.rounds[0]
+        laws = self.noise_laws(shares=1)
+        draws = [
+            (law, self.channels * count)
+            for law, count in zip(laws, self.rounds[0].nodes[: len(laws)], strict=True)
+        ]
+        sums_law = self.sums_law(shares=1)
+        if sums_law is not None:
+            draws.append((sums_law, self.channels * self.axis.bins))
         return state(
-            self.privacy,
-            self.cohort,
-            parameters=sent.noise,
-            nodes=[self.channels * count for count in sent.nodes] if sent.noise else (),
-            claim=claim,
-            public_inputs=public_inputs,
+            self.privacy, self.cohort, draws=draws, claim=claim, public_inputs=public_inputs
         )
 
     def noise_laws(self, shares: int) -> list[ShareLaw]:
@@ -214,6 +270,24 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             ShareLaw(self.privacy, parameter, parties=parties, shares=shares)
             for parameter in self.rounds[0].noise
         ]
+
+    def sums_law(self, shares: int) -> ShareLaw | None:
+        """The law of the sum of `shares` clients' noise on score sums; None without noise."""
+        sums = self.rounds[0].sums
+        if sums is None or not isinstance(self.privacy, DistributedDP):
+            return None
+        parties = honest_parties(self.cohort)
+        # A row moves one sum by at most all steps, where it moves one count by 1.
+        reach = sums.steps * self.privacy.level_sensitivity
+        try:
+            return ShareLaw(
+                self.privacy, sums.noise, parties=parties, shares=shares, sensitivity=reach
+            )
+        except PlanError:
+            raise PlanError(
+                "the noise of score sums is too wide to be drawn exactly. Raise epsilon, or leave "
+                "the score sums out."
+            ) from None
 
     @property
     def predicted(self) -> Prediction | None:
@@ -232,19 +306,29 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         return 2 * len(self.task.slices)
 
     @property
+    def sum_steps(self) -> int:
+        """Steps that the scores within a bin are summed in; 0 where they are not."""
+        sums = self.rounds[0].sums
+        return 0 if sums is None else sums.steps
+
+    @property
     def numbers(self) -> int:
-        """How many counts one client sends."""
-        return self.channels * sum(sum(round_.nodes) for round_ in self.rounds)
+        """How many counts and sums one client sends."""
+        sums = self.axis.bins if self.sum_steps else 0
+        return self.channels * (sum(sum(round_.nodes) for round_ in self.rounds) + sums)
 
     @cached_property
     def most_per_count(self) -> int:
         """Largest absolute value that one client can send, its noise included: a certain bound."""
+        largest = self.rounds[0].largest
         reaches = [law.reach for law in self.noise_laws(shares=1)]
-        return self.rounds[0].largest + max(reaches, default=0)
+        sums_law = self.sums_law(shares=1)
+        sums_reach = 0 if sums_law is None else sums_law.reach
+        return max(largest + max(reaches, default=0), largest * self.sum_steps + sums_reach)
 
     @property
     def bytes_per_client(self) -> int:
-        """Size of one client's counts, before any protocol around them."""
+        """Size of one client's counts and sums, before any protocol around them."""
         return self.numbers * BYTES_PER_COUNT
 
     @cached_property

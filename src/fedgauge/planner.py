@@ -25,6 +25,7 @@ from fedgauge.lookup import Floats
 from fedgauge.plan import BinaryTask, EvaluationPlan, Prediction
 from fedgauge.pooled import redraw
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
+from fedgauge.privacy.noise import SUMS_SHARE, require_polya
 from fedgauge.scores import Label
 
 DEFAULT_EXAMPLES: Final = 10_000
@@ -112,6 +113,7 @@ def propose(
     positive_rate: float | None = None,
     cohort: Cohort | None = None,
     positive: Label | None = None,
+    score_sums: bool = False,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
@@ -128,6 +130,9 @@ def propose(
         Who must take part; by default all clients, one of whom may collude.
     positive
         The label of the positive class, where labels are not bool or 0/1.
+    score_sums
+        Whether the sums of scores within bins are sent, too. Under differential privacy the
+        counts are then left with less of the budget, which the errors account for.
 
     Returns
     -------
@@ -141,13 +146,15 @@ def propose(
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     if isinstance(privacy, SecureAggregation):
         plan = EvaluationPlan.for_histogram(
-            Axis.uniform(EXACT_BINS, outside="clip"), cohort, task=task
+            Axis.uniform(EXACT_BINS, outside="clip"), cohort, task=task, score_sums=score_sums
         )
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
     candidates = [
-        EvaluationPlan.for_histogram(axis, cohort, task=task, tree=tree, privacy=privacy)
+        EvaluationPlan.for_histogram(
+            axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+        )
         for axis, tree in designs
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
@@ -183,18 +190,26 @@ def needs(
     examples: int | None = None,
     positive_rate: float | None = None,
     cohort: Cohort | None = None,
+    score_sums: bool = False,
 ) -> Needs:
-    """The epsilon, or the number of examples, that brings the ROC Area Error to a wanted value."""
+    """The epsilon, or the number of examples, that brings the ROC Area Error to a wanted value.
+
+    `score_sums` says whether these take their share of epsilon.
+    """
     n, rate = check_hints(examples, positive_rate)
     if not isinstance(privacy, DistributedDP):
         raise PlanError("privacy must be DistributedDP: without noise there is nothing to trade.")
     if not 0 < roc_area_error < 0.5:
         raise PlanError(f"a wanted error lies between 0 and 0.5, got {roc_area_error!r}.")
 
+    if score_sums:
+        require_polya(privacy)
+    # Curves come from the counts: asked without sums, also where their noise would be too wide.
+    for_counts = privacy.epsilon * float(1 - SUMS_SHARE if score_sums else 1)
+
     def error(scale: float, *, by_epsilon: bool) -> float:
-        asked = privacy
-        if by_epsilon:
-            asked = msgspec.structs.replace(privacy, epsilon=privacy.epsilon * scale)
+        epsilon = for_counts * scale if by_epsilon else for_counts
+        asked = msgspec.structs.replace(privacy, epsilon=epsilon)
         plan = propose(
             privacy=asked,
             clients=clients,

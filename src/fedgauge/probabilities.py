@@ -5,7 +5,7 @@ so each class and bin has a least, a most and a likely loss.
 """
 
 import math
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,23 @@ class BinLosses(NamedTuple):
     even: Floats
     least: Floats
     most: Floats
+
+
+def positions(
+    counts: Floats, sums: NDArray[Any], steps: int, *, noise: tuple[float, float] | None
+) -> Positions:
+    """Mean positions from sums of positions in whole steps.
+
+    `noise` holds the noise variances of a sum and of a count; None where both are exact.
+    """
+    held = np.maximum(counts, 1.0)
+    mean = np.where(counts > 0, np.clip(sums / (steps * held), 0.0, 1.0), 0.5)
+    if noise is None:  # each position was rounded to a step
+        deviation = np.where(counts > 0, 1.0 / steps, np.inf)
+        return Positions(mean, deviation, 0.5 / steps)
+    of_sum, of_count = noise
+    deviation = np.sqrt(of_sum / steps**2 + mean**2 * of_count) / held
+    return Positions(mean, deviation, None)
 
 
 def bin_losses(

@@ -3,6 +3,7 @@
 import math
 import os
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,6 +19,7 @@ from fedgauge.privacy import PrivacyStatement
 
 FORMAT: Final = "fedgauge-evaluation/1"
 Threshold = float | Literal["inf"]
+_MOST_SUM: Final = 2**63 - 1
 
 
 class MetricRecord(msgspec.Struct, frozen=True):
@@ -61,12 +63,13 @@ class CurvesRecord(msgspec.Struct, frozen=True):
     pr: PrRecord | None = None
 
 
-class SliceRecord(msgspec.Struct, frozen=True):
+class SliceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One part of a result.
 
     `counts` has a row of negatives and a row of positives: whole numbers, or under noise
     least-squares estimates, which may be negative. `variances` are those of the noise in
-    them, None where there is none. `metrics` and `curves` follow from both.
+    them, None where there is none. `metrics` and `curves` follow from both. `score_sums` are
+    those that the plan asks for, with their noise; left out where it asks for none.
     """
 
     model: str | None
@@ -76,6 +79,7 @@ class SliceRecord(msgspec.Struct, frozen=True):
     variances: list[list[float]] | None
     metrics: dict[str, MetricRecord]
     curves: CurvesRecord
+    score_sums: list[list[int | float]] | None = None
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -116,6 +120,8 @@ class Record(msgspec.Struct, frozen=True):
         fits = self._fits_noisy if self.plan.rounds[0].noise else self._fits_exact
         if not all(fits(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
+        if not all(self._sums_fit(part) for part in self.slices):
+            raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
 
     def _fits_exact(self, part: SliceRecord) -> bool:
         try:
@@ -124,9 +130,22 @@ class Record(msgspec.Struct, frozen=True):
             return False
 
     def _fits_noisy(self, part: SliceRecord) -> bool:
+        return self._is_table(part.counts)
+
+    def _sums_fit(self, part: SliceRecord) -> bool:
+        steps, sums = self.plan.sum_steps, part.score_sums
+        if not steps or sums is None:
+            return not steps and sums is None
+        if not self._is_table(sums) or not all(abs(q) <= _MOST_SUM for row in sums for q in row):
+            return False
+        pairs = zip(chain(*sums), chain(*part.counts), strict=True)
+        exact = not self.plan.rounds[0].noise
+        return not exact or all(isinstance(q, int) and 0 <= q <= steps * n for q, n in pairs)
+
+    def _is_table(self, rows: list[list[int | float]]) -> bool:
         bins = self.plan.axis.bins
-        return len(part.counts) == 2 and all(
-            len(row) == bins and all(map(math.isfinite, row)) for row in part.counts
+        return len(rows) == 2 and all(
+            len(row) == bins and all(map(math.isfinite, row)) for row in rows
         )
 
 

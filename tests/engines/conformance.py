@@ -108,11 +108,12 @@ class SimulationEngine:
             patch.setattr(rounds, "SummationClient", Couriers)
             places = {names.index(name): stage for name, stage in (silent or {}).items()}
             outcome = rounds.run_rounds(plan, duties, silent=places)
-        counts = released(plan, outcome.total, len(outcome.survivors))
+        counts, sums = released(plan, outcome.total, len(outcome.survivors))
         return fg.Evaluation(
             plan,
             plan.statement("simulated"),
             counts,
+            sums=sums,
             clients=len(outcome.survivors),
             estimator=fg.Aligned(),
         )
@@ -163,7 +164,7 @@ class ExchangeEngine:
 
     claim = "enforced"
     one_process = False
-    policy = Policy(max_epsilon=50.0, budget_epsilon=500.0, rows_per_bin=1)
+    policy = Policy(max_epsilon=50.0, budget_epsilon=500.0, rows_per_bin=1, score_sums=True)
 
     def __init__(self, folder, monkeypatch, *, seed=None):
         self._folder = folder
@@ -326,6 +327,24 @@ def pooled_counts(plan, clients, names=None):
         for label in (0, 1):
             total[label] += np.histogram(clipped[labels == label], edges)[0]
     return total
+
+
+def pooled_sums(plan, clients, names=None):
+    """The score sums of the pooled rows, by NumPy alone."""
+    edges = plan.axis.edges
+    total = np.zeros((2, plan.axis.bins), dtype=np.int64)
+    for name in clients if names is None else names:
+        labels, scores = (np.asarray(column) for column in clients[name])
+        clipped = np.clip(scores, edges[0], edges[-1])
+        index = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, plan.axis.bins - 1)
+        places = (clipped - edges[index]) / (edges[index + 1] - edges[index])
+        steps = np.round(places * plan.sum_steps).astype(np.int64)
+        np.add.at(total, (labels.astype(np.int64), index), steps)
+    return total
+
+
+def sums_of(result):
+    return np.array(result.record.slices[0].score_sums)
 
 
 def counts_of(result):

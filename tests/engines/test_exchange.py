@@ -970,9 +970,11 @@ def assert_refused(world, done, reason, *, entries=0, name=A):
     assert [path.name for path in world.run.iterdir()] == ["invitation.fgx"]
 
 
-def plan_of(*, bins=8, cohort=(3, 1), privacy=None):
+def plan_of(*, bins=8, cohort=(3, 1), privacy=None, score_sums=False):
     axis = fg.Axis.uniform(bins, outside="clip")
-    return fg.EvaluationPlan.for_histogram(axis, fg.Cohort(*cohort), privacy=privacy)
+    return fg.EvaluationPlan.for_histogram(
+        axis, fg.Cohort(*cohort), privacy=privacy, score_sums=score_sums
+    )
 
 
 @pytest.mark.parametrize(
@@ -988,6 +990,8 @@ def plan_of(*, bins=8, cohort=(3, 1), privacy=None):
             plan_of(cohort=(4, 1), privacy=fg.DistributedDP(0.5, delta=1e-5, noise="skellam")),
             "max_delta",
         ),
+        (plan_of(cohort=(4, 1), score_sums=True), "score_sums"),
+        (plan_of(cohort=(4, 1), privacy=fg.DistributedDP(0.5), score_sums=True), "score_sums"),
     ],
 )
 def test_plan_outside_the_site_file(folder, commands, plan, reason):

@@ -36,6 +36,9 @@ NOISY = fg.EvaluationPlan.for_histogram(
     fg.Cohort(min_survivors=4),
     privacy=fg.DistributedDP(epsilon=1.0),
 )
+WITH_SUMS = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(64, outside="clip"), fg.Cohort(min_survivors=4), score_sums=True
+)
 MODEL = ArrayRecord([np.array([0.5, -1.25])])
 
 
@@ -310,8 +313,9 @@ def test_a_node_with_a_site_file_answers_no_simulated_request(tmp_path, monkeypa
         (Policy(max_bins=32), PLAN),
         (Policy(min_cohort=5), PLAN),
         (Policy(max_epsilon=0.5), NOISY),
+        (Policy(score_sums=False), WITH_SUMS),
     ],
-    ids=["model", "bins", "cohort", "epsilon"],
+    ids=["model", "bins", "cohort", "epsilon", "score sums"],
 )
 def test_a_site_that_refuses_the_plan_says_nothing(tmp_path, caplog, policy, plan):
     nodes = Federation(tmp_path, policy=policy)

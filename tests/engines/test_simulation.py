@@ -328,12 +328,54 @@ def test_plan_and_shortcuts_agree(clients):
         ("positive", 1),
         ("positive", 0),
         ("positive", False),
+        ("score_sums", True),
     ],
 )
 def test_plan_with_a_shortcut_is_refused(clients, name, value):
     with pytest.raises(fg.PlanError, match=f"a plan already says {name}") as caught:
         fg.evaluate(clients, make_plan(), **{name: value})
     assert "not both" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"axis": fg.Axis.from_values([0.1, 0.9])}, "known already"),
+        ({"privacy": fg.DistributedDP(1.0, delta=1e-6, noise="skellam")}, "noise='polya'"),
+        ({"privacy": fg.DistributedDP(0.1)}, "Raise epsilon, or leave the score sums out"),
+        ({"score_sums": "yes"}, "score_sums must be True or False"),
+    ],
+    ids=["values", "skellam", "epsilon", "text"],
+)
+def test_score_sums_that_cannot_be_are_refused_before_data_is_read(options, told):
+    def read():
+        raise AssertionError("data was read")
+
+    clients = dict.fromkeys("abc", read)
+    with pytest.raises(fg.PlanError, match=told):
+        fg.evaluate(clients, **{"score_sums": True} | options)
+    with pytest.raises(fg.PlanError, match=told):
+        fg.evaluate(iter(clients.items()), **{"score_sums": True} | options)
+
+
+def test_score_sums_of_a_plan(clients):
+    found = fg.evaluate(clients, make_plan(score_sums=True))
+    labels, scores = pool(clients)
+    expected = fg.ScoreHistogram(fg.Axis.uniform(64), sum_steps=256)
+    expected.update(labels, scores)
+    np.testing.assert_array_equal(found._sums, expected.sums)
+    shortcut = fg.evaluate(clients, axis=fg.Axis.uniform(64), score_sums=True)
+    assert shortcut.record.slices == found.record.slices
+
+
+def test_small_clients_counted_together_have_their_sums():
+    rng = np.random.default_rng(0)
+    labels, scores = rng.integers(0, 2, 3_000), rng.random(3_000)
+    rows = {f"s{i}": (labels[i : i + 1], scores[i : i + 1]) for i in range(3_000)}
+    expected = fg.ScoreHistogram(fg.Axis.uniform(16), sum_steps=256)
+    expected.update(labels, scores)
+    found = fg.evaluate(rows, axis=fg.Axis.uniform(16), score_sums=True)
+    np.testing.assert_array_equal(found._sums, expected.sums)
 
 
 def test_plan_with_shortcuts_names_all_of_them(clients):

@@ -21,7 +21,7 @@ import fedgauge
 from fedgauge import Axis, Examples, ScoreHistogram
 from fedgauge.plan import EvaluationPlan, HistogramRound
 from fedgauge.privacy import Cohort, DistributedDP, laws
-from fedgauge.privacy.noise import level_parameters
+from fedgauge.privacy.noise import ShareLaw, level_parameters
 from fedgauge.privacy.units import limit_rows
 
 TREES = [(2,), (3,), (2, 2), (4, 2)]
@@ -278,6 +278,112 @@ def test_a_reader_who_subtracts_a_share_nobody_allowed_for(sites, loss):
     assert worst_loss(right.noise_laws(shares=sites - 1), path) == pytest.approx(1, abs=SLACK)
 
 
+# Score sums: their own sensitivity and their own share of epsilon.
+
+
+def with_sums(spec, tree, steps, cohort=COHORT):
+    """A plan with score sums in any number of steps."""
+    plan = plan_for(spec, tree, cohort, score_sums=True)
+    sums = msgspec.structs.replace(plan.rounds[0].sums, steps=steps)
+    return msgspec.structs.replace(
+        plan, rounds=(msgspec.structs.replace(plan.rounds[0], sums=sums),)
+    )
+
+
+def numbers_of(plan, spec, units):
+    """All numbers of a client with these units of rows (label, leaf, place within the leaf)."""
+    total, bins = ScoreHistogram(plan.axis, sum_steps=plan.sum_steps), plan.axis.bins
+
+    def add(rows, ids):
+        if rows:
+            labels, leaves, places = zip(*rows, strict=True)
+            # A row at the upper end of a leaf is as close to it as floats allow.
+            ends = np.nextafter((np.array(leaves) + 1) / bins, 0)
+            scores = np.minimum((np.array(leaves) + np.array(places)) / bins, ends)
+            total.update_batches(limit_rows([Examples(labels, scores, subject=ids)], spec))
+
+    if spec.unit == "client":
+        for rows in units:
+            add(rows, None)
+    else:
+        add([row for rows in units for row in rows], [i for i, u in enumerate(units) for _ in u])
+    parts = [*total.levels(plan.tree), total.sums]
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def sums_changes(plan, truth=None):
+    """By level, sums last, how far every number moves, for every pair of neighbours."""
+    spec, tree = truth or plan.privacy, plan.tree
+    rows = list(itertools.product((0, 1), range(math.prod(tree)), (0.0, 0.4, 1.0)))
+    most = 1 if spec.unit == "example" else spec.max_per_unit + 1
+    held = [
+        numbers_of(plan, spec, ((), unit))
+        for size in range(1, most + 1)
+        for unit in itertools.combinations_with_replacement(rows, size)
+    ]
+    held = np.unique(held, axis=0)
+    nothing = numbers_of(plan, spec, ((), ()))[None]
+    others = held if spec.neighbours == "replace-one" else nothing
+    changes = np.abs(held[:, None] - others[None]).reshape(-1, held.shape[1])
+    changes = np.unique(changes, axis=0)
+    sizes = [2 * math.prod(tree[: depth + 1]) for depth in range(len(tree))]
+    return np.split(changes, np.cumsum(sizes), axis=1)
+
+
+SUMS_SPECS = [
+    DistributedDP(16.0, unit=unit, max_per_unit=cap, neighbours=neighbours)
+    for unit, cap in (("example", 1), ("subject", 2), ("client", 1), ("client", 2))
+    for neighbours in ("add-remove", "replace-one")
+]
+every_sums_spec = pytest.mark.parametrize(
+    "spec", SUMS_SPECS, ids=lambda s: f"{s.unit}-{s.max_per_unit}-{s.neighbours}"
+)
+
+
+@every_sums_spec
+@pytest.mark.parametrize("steps", [1, 3, 256])
+def test_the_sensitivity_of_sums_is_the_one_that_their_noise_is_made_for(spec, steps):
+    plan = with_sums(spec, (2,), steps)
+    *_, moves = sums_changes(plan)
+    sensitivity = int(moves.sum(axis=1).max())
+    assert sensitivity == steps * spec.level_sensitivity
+    a = math.exp(-plan.rounds[0].sums.noise / sensitivity)
+    stated = plan.sums_law(shares=HONEST).variance
+    assert stated == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-9)
+
+
+@every_sums_spec
+@pytest.mark.parametrize(("tree", "steps"), [((2,), 256), ((3,), 8), ((2, 2), 8)], ids=str)
+def test_counts_and_sums_together_cost_epsilon(spec, tree, steps):
+    if steps == 256 and spec.level_sensitivity == 4:
+        spec = msgspec.structs.replace(spec, epsilon=20.0)  # else the law is long
+    plan = with_sums(spec, tree, steps)
+    laws_sent = [*plan.noise_laws(shares=HONEST), plan.sums_law(shares=HONEST)]
+    loss = worst_loss(laws_sent, sums_changes(plan))
+    assert 0.999 * spec.epsilon <= loss <= spec.epsilon * (1 + SLACK)
+
+
+@pytest.mark.parametrize("sensitivity", [1, 7, 8])
+def test_a_wrong_sensitivity_of_sums_is_found_out(sensitivity):
+    """Noise for less than all steps: at 1 of 8 steps a row's sum costs eight times its share."""
+    spec = DistributedDP(16.0)
+    plan = with_sums(spec, (2,), 8)
+    (law,), share = plan.noise_laws(shares=HONEST), plan.rounds[0].sums.noise
+    wrong = ShareLaw(spec, share, parties=HONEST, shares=HONEST, sensitivity=sensitivity)
+    found = worst_loss([law, wrong], sums_changes(plan))
+    assert share == pytest.approx(16 / 5)
+    # The noise of one level has the other 4/5.
+    expected = 16 * 4 / 5 + share * 8 / sensitivity
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert (found <= 16 * (1 + SLACK)) == (sensitivity == 8)
+
+
+def test_a_flipped_label_moves_two_sums():
+    plan = with_sums(EXAMPLE, (2,), 8)
+    assert sums_changes(plan)[-1].sum(axis=1).max() == 8
+    assert sums_changes(plan, truth=FLIP)[-1].sum(axis=1).max() == 16
+
+
 # Plans depend on what is public alone.
 
 BASE = {
@@ -298,6 +404,7 @@ HINTS = [
     {"tree": (4, 4)},
     {"tree": (4, 4), "positive_rate": 0.3},
     {"axis": Axis.logit(8, outside="clip"), "cohort": Cohort(min_survivors=2)},
+    {"tree": (4, 4), "score_sums": True},
 ]
 
 

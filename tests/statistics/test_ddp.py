@@ -162,3 +162,36 @@ def test_error_falls_with_epsilon_false_alarm_below_one_in_a_million():
         return np.mean([abs(run.roc_curve().path.area() - exact) for run in runs])
 
     assert error(2.0) < error(0.2) / 3
+
+
+@pytest.mark.parametrize("every_share", [False, True], ids=["at once", "every share"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_noise_on_score_sums_is_discrete_laplace_false_alarm_three_in_a_million(
+    neighbours, every_share
+):
+    """4,096 draws against the law of sensitivity 256, or 512: its shape, mean and variance.
+
+    All clients are honest, so that the shares of all are the noise promised, no more.
+    """
+    labels, scores = draw_rows(2_000, 0.3)
+    axis = fg.Axis.uniform(2_048, outside="clip")
+    found = fg.evaluate(
+        split(labels, scores),
+        axis=axis,
+        privacy=fg.DistributedDP(2.0, neighbours=neighbours),
+        cohort=fg.Cohort(SITES, 0),
+        score_sums=True,
+        every_share=every_share,
+        seed=4,
+    )
+    exact = fg.ScoreHistogram(axis, sum_steps=256)
+    exact.update(labels, scores)
+    noise = (found._sums - exact.sums).ravel()
+    scale = 0.4 / (256 if neighbours == "add-remove" else 512)
+    law = stats.dlaplace(scale)
+    variance = law.var()
+    assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
+    bound = stats.norm.isf(FALSE_ALARM / 2)
+    assert abs(noise.mean()) < bound * np.sqrt(variance / noise.size)
+    error = np.sqrt(5 / noise.size)  # of the mean square, relative; Laplace has kurtosis 6
+    assert abs(np.mean(noise**2.0) / variance - 1) < bound * error

@@ -67,6 +67,19 @@ def done(result):
     return result.stdout
 
 
+@pytest.fixture
+def needs(monkeypatch):
+    """What was asked of `planner.needs`, which takes many seconds, and a made-up answer."""
+    asked = []
+
+    def answer(*args, **kwargs):
+        asked.append((args, kwargs))
+        return fg.planner.Needs(epsilon=0.3456, examples=123_456)
+
+    monkeypatch.setattr("fedgauge.planner.needs", answer)
+    return asked
+
+
 # evaluate
 
 
@@ -224,7 +237,46 @@ def test_unknown_choices(options):
     assert evaluate(*DDP, *options).exit_code == 2
 
 
+SUMS = {
+    "exact": (["--clip"], fg.SecureAggregation()),
+    "noisy": (DDP, fg.DistributedDP(1.0)),
+}
+
+
+@pytest.mark.parametrize(("options", "privacy"), SUMS.values(), ids=SUMS.keys())
+def test_score_sums_reach_the_result(options, privacy):
+    loaded = load(*options, "--score-sums", "--bins", 16)
+    assert loaded.plan.privacy == privacy
+    assert loaded.plan.sum_steps == 256
+    assert loaded._sums.shape == (2, 16)
+    assert load(*options, "--bins", 16).plan.sum_steps == 0
+
+
+BAD_SUMS = {
+    "skellam": (
+        [*DDP, "--noise", "skellam", "--delta", 1e-6],
+        "Use --noise polya, or leave the score sums out",
+    ),
+    "epsilon": (["--privacy", "ddp", "--epsilon", 0.2], "Raise epsilon, or leave the score sums"),
+}
+
+
+@pytest.mark.parametrize(("options", "remedy"), BAD_SUMS.values(), ids=BAD_SUMS.keys())
+def test_score_sums_that_cannot_be_are_told_with_the_remedy(options, remedy):
+    assert remedy in complaint(evaluate(*options, "--score-sums"))
+    assert remedy in complaint(run("plan", *HINTS, *options, "--score-sums"))
+
+
 # plan
+
+
+def test_a_plan_with_score_sums(needs):
+    done(run("plan", *HINTS, "--epsilon", 1, "--score-sums", "--want", 0.01, "-o", "p.toml"))
+    loaded = fg.EvaluationPlan.load("p.toml")
+    assert loaded.sum_steps == 256
+    assert sum(loaded.rounds[0].noise) + loaded.rounds[0].sums.noise == pytest.approx(1.0)
+    ((_, kwargs),) = needs
+    assert kwargs["score_sums"] is True
 
 
 @pytest.mark.parametrize("ending", ["toml", "json"])
@@ -269,19 +321,6 @@ def test_plan_options_reach_the_plan():
     assert loaded.cohort == fg.Cohort(8, 3)
     assert loaded.task == fg.BinaryTask("yes")
     assert loaded.privacy == fg.SecureAggregation()
-
-
-@pytest.fixture
-def needs(monkeypatch):
-    """What was asked of `planner.needs`, which takes many seconds, and a made-up answer."""
-    asked = []
-
-    def answer(*args, **kwargs):
-        asked.append((args, kwargs))
-        return fg.planner.Needs(epsilon=0.3456, examples=123_456)
-
-    monkeypatch.setattr("fedgauge.planner.needs", answer)
-    return asked
 
 
 @pytest.mark.parametrize(("want", "enough"), [(0.4, "yes"), (1e-5, "no")])
@@ -390,7 +429,16 @@ def test_examples_of_the_help_run(table, needs):
 
 @pytest.mark.parametrize(
     "option",
-    ["--epsilon", "--delta", "--noise", "--unit", "--neighbours", "--max-per-unit", "--examples"],
+    [
+        "--epsilon",
+        "--delta",
+        "--noise",
+        "--unit",
+        "--neighbours",
+        "--max-per-unit",
+        "--examples",
+        "--score-sums",
+    ],
 )
 @pytest.mark.parametrize("command", ["evaluate", "plan"])
 def test_help_names_the_options(command, option):

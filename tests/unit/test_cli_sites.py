@@ -40,6 +40,15 @@ def test_init_takes_limits(tmp_path):
     assert policy.budget_epsilon == 2
 
 
+def test_score_sums_are_refused_unless_allowed(site, tmp_path):
+    assert "Score sums" in run("site", "show", "--site", site)
+    assert "refused" in run("site", "show", "--site", site)
+    run("site", "init", "--name", "a", "--dataset", "d", "--score-sums", tmp_path / "new", "-q")
+    told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
+    assert "allowed" in told
+    assert "refused" not in told
+
+
 def test_init_overwrites_nothing(site):
     before = site.read_bytes()
     told = run("site", "init", "--name", "b", "--dataset", "d", site.parent, code=2)

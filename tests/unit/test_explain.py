@@ -205,3 +205,38 @@ def test_plan_is_named(name):
 
 def test_different_plans_are_explained_differently():
     assert len({explain(plan) for plan in PLANS.values()}) == len(PLANS)
+
+
+# Score sums
+
+SUMS = {
+    "exact": fg.EvaluationPlan.for_histogram(fg.Axis.uniform(24), fg.Cohort(9, 2), score_sums=True),
+    "noisy": fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(24, outside="clip"),
+        fg.Cohort(9, 2),
+        privacy=fg.DistributedDP(1.0),
+        score_sums=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_score_sums_are_told(name):
+    found = paragraphs(SUMS[name])
+    text = found["What leaves each site"]
+    assert text.startswith("96 whole numbers (768 bytes), once: ")
+    assert "how high within each range the scores" in text
+    assert ("random whole numbers to every count and every sum" in text) == (name == "noisy")
+    assert "average scores within the ranges" in found["What is learned from it"]
+    alone = "only one example of all sites is in a range, the sum shows its score"
+    assert (alone in found["What is promised"]) == (name == "exact")
+    for paragraph in found.values():
+        assert paragraph.endswith(".")
+        assert "_" not in paragraph
+
+
+@every_plan
+def test_score_sums_are_told_only_where_they_leave(name):
+    text = explain(PLANS[name])
+    assert "how high" not in text
+    assert "average scores" not in text

@@ -480,3 +480,111 @@ def test_trees_that_do_not_fit_are_refused(tree):
 def test_branchings_are_whole_numbers(tree):
     with pytest.raises(AxisError, match="tree"):
         check_tree(tree, 12)
+
+
+# Score sums
+
+
+def summed(axis, count=500, seed=0, steps=256):
+    histogram = Histogram(axis, sum_steps=steps)
+    histogram.update(*rows(count, seed))
+    return histogram
+
+
+def brute_force_sums(axis, labels, scores, steps=256):
+    index = np.clip(np.searchsorted(axis.edges, scores, side="right") - 1, 0, axis.bins - 1)
+    start, stop = axis.edges[index], axis.edges[index + 1]
+    places = np.round((scores - start) / (stop - start) * steps).astype(int)
+    return [
+        [int(places[(labels == y) & (index == i)].sum()) for i in range(axis.bins)] for y in (0, 1)
+    ]
+
+
+def test_places_at_and_between_edges():
+    histogram = Histogram(Axis.uniform(2, outside="clip"), sum_steps=256)
+    histogram.update([0, 0, 0, 1, 1, 1], [0.0, 0.25, np.nextafter(0.5, 0), 0.5, 1.0, 9.0])
+    assert histogram.counts.tolist() == [[3, 0], [0, 3]]
+    assert histogram.sums.tolist() == [[0 + 128 + 256, 0], [0, 0 + 256 + 256]]
+
+
+@pytest.mark.parametrize("count", [1, BATCH, BATCH + 1, THREADED + 1])
+def test_sums_around_batches_and_threads(count, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    axis = Axis.uniform(10)
+    labels, scores = rows(count, seed=count, decimals=3)
+    histogram = Histogram(axis, sum_steps=256)
+    histogram.update(labels, scores)
+    assert histogram.sums.tolist() == brute_force_sums(axis, labels, scores)
+
+
+def test_without_sums_there_are_none():
+    assert filled(Axis.uniform(4)).sums is None
+    assert Histogram.from_counts(Axis.uniform(2), [[1, 2], [3, 4]]).sums is None
+
+
+def test_sums_add_and_count_for_equality():
+    axis = Axis.uniform(16)
+    a, b = summed(axis, 300, 1), summed(axis, 200, 2)
+    expected = a.sums + b.sums
+    assert (a + b).sums.tolist() == expected.tolist()
+    assert sum([a, b]) == a + b
+    a += b
+    assert a.sums.tolist() == expected.tolist()
+    one, other = Histogram(axis, sum_steps=256), Histogram(axis, sum_steps=256)
+    one.update([1], [0.51])
+    other.update([1], [0.55])
+    assert one.counts.tolist() == other.counts.tolist()
+    assert one != other
+    assert Histogram(axis) != Histogram(axis, sum_steps=256)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 256), (256, 0), (256, 8)])
+def test_sums_of_other_steps_do_not_add(one, other):
+    a, b = (Histogram(Axis.uniform(4), sum_steps=steps) for steps in (one, other))
+    for add in (lambda: a + b, lambda: a.__iadd__(b)):
+        with pytest.raises(AxisMismatch, match=f"score sums of {one} and of {other} steps"):
+            add()
+
+
+@every_fault
+def test_one_bad_row_leaves_the_sums_unchanged(what):
+    histogram = summed(Axis.uniform(8))
+    before = histogram.sums.copy()
+    with pytest.raises(InputError, match=FAULTS[what]):
+        histogram.update(*spoiled(BATCH + 1, BATCH, what))
+    np.testing.assert_array_equal(histogram.sums, before)
+
+
+def test_sums_are_a_read_only_view():
+    with pytest.raises(ValueError, match="read-only"):
+        summed(Axis.uniform(2)).sums[0, 0] = 1
+
+
+@pytest.mark.parametrize("steps", [-1, 257, 2.5, True, "256"], ids=repr)
+def test_steps_that_are_none(steps):
+    with pytest.raises(AxisError, match="whole number of steps, from 1 to 256"):
+        Histogram(Axis.uniform(4), sum_steps=steps)
+
+
+def test_axes_without_places_refuse_sums():
+    with pytest.raises(AxisError, match=r"known already.*Leave the score sums out"):
+        Histogram(Axis.from_values([0.1, 0.9]), sum_steps=256)
+    with np.errstate(over="ignore"):
+        endless = Axis.from_edges([-1.7e308, 1.7e308])
+    with pytest.raises(AxisError, match="too wide"):
+        Histogram(endless, sum_steps=256)
+
+
+def test_sums_never_wrap():
+    axis = Axis.uniform(2)
+    half = Histogram(axis, sum_steps=256)
+    # As large as they get: all scores at the upper ends of their bins.
+    half._add(np.array([[2**52, 0], [0, 2**52]]), np.array([[2**60, 0], [0, 2**60]]))
+    full = half + half
+    assert full.sums.tolist() == [[2**61, 0], [0, 2**61]]
+    assert int(full.sums.sum()) == 2**62
+    with pytest.raises(CountOverflow, match=r"examples do not fit"):
+        full += summed(axis, 2**13)
+    assert full.sums.tolist() == [[2**61, 0], [0, 2**61]]
+    # Counts alone have room for more.
+    assert Histogram.from_counts(axis, [[2**61, 0], [0, 0]]).sum() == 2**61

@@ -242,3 +242,25 @@ def test_a_law_too_wide_for_a_table_is_refused(monkeypatch):
     with pytest.raises(PlanError, match="too wide"):
         laws.negative_binomial(Fraction(1, 7), 0.1)
     assert len(laws.negative_binomial(Fraction(1, 7), 1.0).cumulative) < 100
+
+
+@pytest.mark.parametrize("shape", [Fraction(1, 19), Fraction(1), Fraction(5, 2)])
+def test_a_wide_table_is_right_wherever_it_is_looked_at(shape):
+    # As wide as the noise of score sums; every value would take minutes.
+    table = laws.negative_binomial(shape, Fraction(1, 1280))
+    assert len(table.cumulative) > 90_000
+    with mpmath.workprec(300):
+        truth, _, _ = negative_binomial(shape, Fraction(1, 1280))
+        for k in (0, 1, 2, 999, 20_011, 70_000, len(table.cumulative) - 1):
+            below = table.cumulative[k - 1] if k else 0
+            found = mpmath.mpf(table.cumulative[k] - below)
+            assert abs(found - mpmath.ldexp(truth(k), BITS)) <= 1  # two roundings
+
+
+def test_more_shares_than_parties_may_need_longer_tables_than_one_share():
+    # Refused after the sum was opened, a result would be lost.
+    narrowest = laws._TAIL_BITS * np.log(2) / laws._MOST_VALUES
+    table = laws.negative_binomial(Fraction(8), Fraction(float(narrowest) * 1.0001))
+    assert len(table.cumulative) > laws._MOST_VALUES
+    with pytest.raises(PlanError, match="too wide"):
+        laws.negative_binomial(Fraction(8), Fraction(float(narrowest) * 0.999))

@@ -330,3 +330,92 @@ def test_an_absurd_epsilon_is_useless_but_works(epsilon):
 
 def test_secure_aggregation_has_no_noise_laws():
     assert EvaluationPlan.for_histogram(Axis.uniform(4), COHORT).noise_laws(shares=3) == []
+
+
+# Score sums
+
+
+def sums_plan(epsilon=1.0, tree=(4, 2), **options):
+    return plan_for(DistributedDP(epsilon), tree, score_sums=True, **options)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 7.0, 1 + 1 / 3, 0.7000000000000001, np.pi])
+def test_counts_and_sums_share_epsilon_exactly(epsilon):
+    sent = sums_plan(epsilon, (8,)).rounds[0]
+    assert Fraction(sent.noise[0]) + Fraction(sent.sums.noise) == Fraction(epsilon)
+    assert sent.sums.noise == pytest.approx(epsilon / 5, rel=1e-14)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 3.0], [0.1, 0.7]])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 1 / 1.3])
+def test_sums_and_any_levels_never_exceed_epsilon(epsilon, weights):
+    plan = sums_plan(epsilon, weights=weights)
+    sent = plan.rounds[0]
+    total = sum(map(Fraction, sent.noise)) + Fraction(sent.sums.noise)
+    assert Fraction(epsilon) * (1 - Fraction(1, 2**52)) <= total <= Fraction(epsilon)
+    plan.check_promise()
+
+
+def with_sums_noise(plan, noise):
+    sent = msgspec.structs.replace(
+        plan.rounds[0], sums=msgspec.structs.replace(plan.rounds[0].sums, noise=noise)
+    )
+    return msgspec.structs.replace(plan, rounds=(sent,))
+
+
+def test_sums_that_cost_more_than_is_left_are_refused():
+    plan = sums_plan(tree=(8,))
+    share = plan.rounds[0].sums.noise
+    with_sums_noise(plan, 0.5 * share).check_promise()
+    for noise in (np.nextafter(share, 1), 2 * share, 1.0):
+        with pytest.raises(PlanError, match="costs more"):
+            with_sums_noise(plan, float(noise)).check_promise()
+    clients = {f"site-{i}": ([0, 1], [0.2, 0.8]) for i in range(10)}
+    with pytest.raises(PlanError, match="costs more"):
+        fedgauge.evaluate(clients, with_sums_noise(plan, 2 * share))
+
+
+def test_counts_that_keep_all_of_epsilon_are_refused_beside_sums():
+    plan = sums_plan(tree=(8,))
+    greedy = msgspec.structs.replace(plan.rounds[0], noise=(1.0,))
+    with pytest.raises(PlanError, match="costs more"):
+        msgspec.structs.replace(plan, rounds=(greedy,)).check_promise()
+
+
+def test_the_numerical_delta_counts_the_draws_on_sums():
+    counts = laws.negative_binomial(Fraction(1, 9), Fraction(0.8)).distance
+    plan = sums_plan(tree=(64,))
+    sums = laws.negative_binomial(Fraction(1, 9), Fraction(plan.rounds[0].sums.noise) / 256)
+    draws = 9 * 2 * 64 * 2  # honest parties, channels, bins, two tables for each share
+    told = plan.statement("simulated").delta
+    assert told == pytest.approx((1 + np.e) * draws * (counts + sums.distance), rel=1e-6)
+    assert told > 1.9 * plan_for(POLYA, (64,)).statement("simulated").delta
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_law_of_sums_is_made_for_all_steps(neighbours):
+    spec = DistributedDP(4.0, neighbours=neighbours, unit="subject", max_per_unit=2)
+    plan = plan_for(spec, (8,), score_sums=True)
+    assert plan.sums_law(shares=3)._table is laws.negative_binomial(
+        Fraction(3, 9), Fraction(plan.rounds[0].sums.noise) / (256 * spec.level_sensitivity)
+    )
+    assert [law._table for law in plan.noise_laws(shares=3)] == [
+        laws.negative_binomial(
+            Fraction(3, 9), Fraction(plan.rounds[0].noise[0]) / spec.level_sensitivity
+        )
+    ]
+
+
+def test_plans_without_noise_or_sums_have_no_law_of_sums():
+    assert plan_for(POLYA).sums_law(shares=3) is None
+    axis = Axis.uniform(4)
+    plan = EvaluationPlan.for_histogram(axis, COHORT, score_sums=True)
+    assert plan.sums_law(shares=3) is None
+
+
+@pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
+def test_only_polya_takes_another_sensitivity(spec):
+    with pytest.raises(PlanError, match="noise='polya'"):
+        ShareLaw(spec, 8.0, parties=3, sensitivity=256)
+    with pytest.raises(PlanError, match="noise='polya'"):
+        level_parameters(spec, COHORT, 1, share=Fraction(4, 5))

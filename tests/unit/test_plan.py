@@ -11,11 +11,14 @@ from fedgauge import (
     Axis,
     BinaryTask,
     Cohort,
+    DistributedDP,
     EvaluationPlan,
     HistogramRound,
     PlanError,
+    ScoreSums,
     SecureAggregation,
 )
+from fedgauge.plan import LARGEST
 
 AXES = {
     "uniform": Axis.uniform(64),
@@ -441,3 +444,110 @@ def test_a_statement_of_secure_aggregation_claims_no_differential_privacy():
     assert (statement.model, statement.claim) == ("secure-aggregation", "simulated")
     assert (statement.epsilon, statement.delta, statement.unit) == (None, None, None)
     assert statement.cohort == Cohort(4)
+
+
+# Score sums
+
+CLIPPED = Axis.uniform(64, outside="clip")
+NOISY_SUMS = plan_for(CLIPPED, privacy=DistributedDP(1.0), tree=(8, 8), score_sums=True)
+
+
+def with_sums(sums, axis=CLIPPED, privacy=None):
+    plan = plan_for(axis, privacy=privacy)
+    sent = msgspec.structs.replace(plan.rounds[0], sums=sums)
+    return msgspec.structs.replace(plan, rounds=(sent,))
+
+
+@pytest.mark.parametrize("plan", [plan_for(score_sums=True), NOISY_SUMS], ids=["exact", "noisy"])
+def test_plans_with_score_sums_survive_json_and_toml(plan):
+    for again in (
+        EvaluationPlan.from_bytes(plan.to_bytes()),
+        EvaluationPlan.from_toml(plan.to_toml()),
+    ):
+        assert again == plan
+        assert again.digest == plan.digest
+        assert again.rounds[0].sums == plan.rounds[0].sums
+        assert again.to_bytes() == plan.to_bytes()
+
+
+def test_the_form_of_score_sums_is_the_same_on_every_machine():
+    plan = plan_for(Axis.uniform(4), score_sums=True)
+    assert (
+        plan.to_bytes()
+        .decode()
+        .endswith(
+            '"rounds":[{"kind":"histogram","nodes":[4],"noise":[],"largest":1099511627776,'
+            '"sums":{"steps":256,"noise":0.0}}]}'
+        )
+    )
+    assert b"sums" not in plan_for(Axis.uniform(4)).to_bytes()
+    assert plan_for(score_sums=True).digest != plan_for().digest
+
+
+@pytest.mark.parametrize("largest", [LARGEST, 1000, 1])
+def test_what_else_a_round_says_is_always_written(largest):
+    """Fields other than sums stand in the bytes even where they are what they would be anyway."""
+    (sent,) = json.loads(plan_for(largest=largest).to_bytes())["rounds"]
+    assert sent == {"kind": "histogram", "nodes": [64], "noise": [], "largest": largest}
+    again = EvaluationPlan.from_bytes(plan_for(largest=largest).to_bytes())
+    assert again.to_bytes() == plan_for(largest=largest).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "sums", [None, {"steps": 256}, {"noise": 0.0}, {"steps": 256, "noise": 0.0, "extra": 1}]
+)
+def test_score_sums_in_another_form_are_refused(sums):
+    rounds = [{"kind": "histogram", "nodes": [64], "noise": [], "largest": LARGEST, "sums": sums}]
+    with pytest.raises(PlanError, match=r"form|field"):
+        EvaluationPlan.from_bytes(altered(plan_for(), rounds=rounds))
+
+
+def test_sizes_include_the_score_sums():
+    plan = plan_for(CLIPPED, score_sums=True)
+    assert plan.sum_steps == 256
+    assert plan.numbers == 2 * (64 + 64)
+    assert plan.bytes_per_client == 2 * 128 * 8
+    assert NOISY_SUMS.numbers == 2 * (8 + 64 + 64)
+    assert plan_for().sum_steps == 0
+
+
+@pytest.mark.parametrize("steps", [0, -1, 257, 2**40])
+def test_steps_out_of_range_are_refused(steps):
+    with pytest.raises(PlanError, match="from 1 to 256"):
+        with_sums(ScoreSums(steps))
+
+
+def test_axes_of_known_values_need_no_sums():
+    with pytest.raises(PlanError, match=r"known already\. Leave the score sums out"):
+        plan_for(AXES["values"], score_sums=True)
+
+
+@pytest.mark.parametrize("noise", [0.0, -1.0, math.inf, math.nan])
+def test_sums_under_distributed_dp_have_noise(noise):
+    with pytest.raises(PlanError, match="positive noise for score sums"):
+        with_sums(ScoreSums(256, noise), privacy=DistributedDP(1.0))
+
+
+def test_exact_sums_have_none():
+    with pytest.raises(PlanError, match="adds no noise"):
+        with_sums(ScoreSums(256, 0.1))
+
+
+@pytest.mark.parametrize("noise", ["skellam", "discrete-gaussian"])
+def test_sums_take_polya_noise_alone(noise):
+    privacy = DistributedDP(1.0, delta=1e-6, noise=noise)
+    with pytest.raises(PlanError, match=r"Use noise='polya', or leave the score sums out"):
+        plan_for(CLIPPED, privacy=privacy, score_sums=True)
+    with pytest.raises(PlanError, match=r"Use noise='polya'"):
+        with_sums(ScoreSums(256, 0.2), privacy=privacy)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [DistributedDP(0.3), DistributedDP(3.0, unit="subject", max_per_unit=20)],
+    ids=["small epsilon", "many rows"],
+)
+def test_noise_too_wide_for_sums_is_told_with_the_remedy(privacy):
+    with pytest.raises(PlanError, match=r"score sums is too wide.*Raise epsilon, or leave the"):
+        plan_for(CLIPPED, privacy=privacy, score_sums=True)
+    with_sums(ScoreSums(4, 0.06), privacy=DistributedDP(0.3))  # few steps are narrow

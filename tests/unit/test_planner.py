@@ -81,6 +81,7 @@ def test_planner_has_no_way_to_data():
             "cohort",
             "positive",
             "roc_area_error",
+            "score_sums",
         }
 
 
@@ -292,3 +293,54 @@ def test_prediction_is_what_is_measured():
     ratios = np.mean(measured, axis=0) / plan.predicted
     assert np.all(ratios < 1.5)
     assert np.all(ratios > 1 / 1.5)
+
+
+def test_score_sums_leave_the_counts_four_fifths(planned):
+    """The errors expected are those of the same counts with four fifths of the budget."""
+    with_sums = planner.propose(
+        privacy=fg.DistributedDP(1.0),
+        clients=CLIENTS,
+        examples=5_000,
+        positive_rate=0.2,
+        score_sums=True,
+    )
+    with_sums.check_promise()
+    assert with_sums.sum_steps == 256
+    assert sum(with_sums.rounds[0].noise) == pytest.approx(0.8)
+    expected = propose(epsilon=0.8).predicted
+    assert with_sums.predicted == pytest.approx(expected, rel=1e-6)
+    assert with_sums.predicted.roc_area_error > planned.predicted.roc_area_error
+
+
+def test_exact_proposals_take_score_sums():
+    plan = planner.propose(privacy=fg.SecureAggregation(), clients=CLIENTS, score_sums=True)
+    assert plan.sum_steps == 256
+    assert plan.predicted is not None
+
+
+def test_needs_with_score_sums_is_a_quarter_more_epsilon(monkeypatch):
+    """Also where the noise of sums could not be drawn on the way: curves come from the counts."""
+    asked = []
+
+    def propose(*, privacy, examples, **_):
+        asked.append(privacy.epsilon)
+        predicted = Prediction(10.0 / (privacy.epsilon * examples), 0.1, 0.1)
+        return fg.EvaluationPlan.for_histogram(
+            fg.Axis.uniform(4), fg.Cohort(3)
+        ).with_prediction(predicted)  # fmt: skip
+
+    monkeypatch.setattr(planner, "propose", propose)
+    found = [
+        planner.needs(
+            0.1,
+            privacy=fg.DistributedDP(1.0),
+            clients=CLIENTS,
+            examples=1_000,
+            score_sums=sums,
+        )
+        for sums in (False, True)
+    ]
+    assert found[0].epsilon == pytest.approx(0.1, rel=0.1)
+    assert found[1].epsilon / found[0].epsilon == pytest.approx(1.25, rel=0.1)
+    assert found[1].examples / found[0].examples == pytest.approx(1.25, rel=0.1)
+    assert min(asked) < 0.41

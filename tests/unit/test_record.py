@@ -334,3 +334,78 @@ def test_write_replaces_the_old_file_with_ordinary_rights(tmp_path):
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert list(tmp_path.iterdir()) == [path]
+
+
+# Score sums
+
+MODELS = {"exact": {}, "noisy": {"privacy": fg.DistributedDP(1.0), "seed": 3}}
+CLIPPING = fg.Axis.uniform(64, outside="clip")
+
+
+def sums_of(data):
+    return data["slices"][0]["score_sums"]
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS.keys())
+def test_score_sums_survive_json(tmp_path, options):
+    result = make_result(CLIPPING, score_sums=True, **options)
+    result.to_json(tmp_path / "r.json")
+    back = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert back.record == result.record
+    assert back.record.to_json() == result.record.to_json()
+    assert back._sums.dtype == result._sums.dtype == np.int64
+    np.testing.assert_array_equal(back._sums, result._sums)
+    assert sums_of(plain(result)) == result._sums.tolist()
+    assert np.any(result._sums < 0) == bool(options)
+
+
+def test_results_without_sums_have_no_such_field():
+    assert "score_sums" not in plain(make_result())["slices"][0]
+    assert make_result()._sums is None
+
+
+def test_another_estimator_keeps_the_sums():
+    result = make_result(CLIPPING, score_sums=True)
+    again = result.with_estimator(fg.Quantile(16))
+    np.testing.assert_array_equal(again._sums, result._sums)
+    assert again.record.slices[0].score_sums == result.record.slices[0].score_sums
+
+
+BROKEN_SUMS = [
+    pytest.param(lambda data: sums_of(data)[0].pop(), id="one bin less"),
+    pytest.param(lambda data: sums_of(data).pop(), id="one row less"),
+    pytest.param(lambda data: sums_of(data).append([0] * 64), id="one row more"),
+    pytest.param(lambda data: data["slices"][0].pop("score_sums"), id="none"),
+    pytest.param(lambda data: data["slices"][0].update(score_sums=[1, 2]), id="flat"),
+    pytest.param(lambda data: sums_of(data)[0].__setitem__(3, "7"), id="text"),
+    pytest.param(lambda data: sums_of(data)[0].__setitem__(3, None), id="null"),
+    pytest.param(lambda data: sums_of(data)[0].__setitem__(3, 1e300), id="huge"),
+    pytest.param(lambda data: sums_of(data)[0].__setitem__(3, 2**64), id="over 64 bits"),
+    pytest.param(
+        lambda data: data["plan"]["rounds"][0].pop("sums"), id="not in the plan"
+    ),
+]  # fmt: skip
+EXACT_BROKEN_SUMS = [
+    pytest.param(lambda data: sums_of(data)[0].__setitem__(3, -1), id="negative"),
+    pytest.param(lambda data: sums_of(data)[0].__setitem__(3, 1.5), id="not whole"),
+    pytest.param(
+        lambda data: sums_of(data)[0].__setitem__(3, 256 * counts_of(data)[0][3] + 1), id="too high"
+    ),
+]
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("change", BROKEN_SUMS)
+def test_altered_sums_are_refused(tmp_path, change, options):
+    make_result(CLIPPING, score_sums=True, **options).to_json(tmp_path / "r.json")
+    alter(tmp_path / "r.json", change)
+    with pytest.raises(fg.RecordError, match="not a fedgauge result"):
+        fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("change", EXACT_BROKEN_SUMS)
+def test_altered_exact_sums_are_refused(tmp_path, change):
+    make_result(CLIPPING, score_sums=True).to_json(tmp_path / "r.json")
+    alter(tmp_path / "r.json", change)
+    with pytest.raises(fg.RecordError, match="score sums do not fit"):
+        fg.Evaluation.from_json(tmp_path / "r.json")

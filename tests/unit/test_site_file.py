@@ -56,6 +56,7 @@ def test_a_policy_is_written_and_read_back(tmp_path):
         max_bins=50,
         budget_epsilon=1e-3,
         budget_delta=0.0,
+        score_sums=True,
         mix_exact=True,
     )
     assert create_site(tmp_path, name="a", dataset="d", policy=policy).policy == policy
@@ -203,6 +204,7 @@ def test_whom_a_site_trusts_cannot_be_changed_in_memory(site):
         ("budget_delta = 1e-05", "budget_delta = -1.0", "budget_delta"),
         ("max_bins = 4096", "max_bins = 0", "max_bins"),
         ("mix_exact = false", "mix_exact = 0", "bool"),
+        ("score_sums = false", "score_sums = 256", "bool"),
         ('"distributed-dp"', '"central-dp"', "models must be among"),
         ('name = "c"', 'name = "b"', "comes twice"),
         ('name = "c"\n', "", "name"),
@@ -255,3 +257,11 @@ def test_a_site_shows_no_secret(site):
     assert len(secret) == 43
     assert secret not in repr(site)
     assert "hospital-a" in repr(site)
+
+
+def test_a_site_file_from_before_score_sums_refuses_them(site):
+    lines = site.path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith("score_sums")]
+    assert len(kept) == len(lines) - 1
+    site.path.write_text("".join(kept))
+    assert Site.from_toml(site.path).policy.score_sums is False

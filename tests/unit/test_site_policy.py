@@ -3,11 +3,14 @@
 import math
 import os
 
+import msgspec
 import pytest
 
 from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
+from fedgauge.engines.contribution import contribution, histogram_of
 from fedgauge.errors import BudgetExceeded, PlanRefused
 from fedgauge.privacy import DistributedDP, SecureAggregation
+from fedgauge.privacy.keystream import Keystream
 from fedgauge.site import (
     Account,
     Cost,
@@ -193,6 +196,56 @@ def test_silence_must_not_tell_of_counts(site, tmp_path):
         judge(site, plan_for(SecureAggregation(), largest=999_999))
     judge(site, plan_for(DistributedDP(0.5), largest=10))  # clipped, so nobody falls silent
     judge(make(tmp_path / "small", rows_per_bin=50), plan_for(SecureAggregation(), largest=50))
+
+
+@pytest.mark.parametrize("privacy", [SecureAggregation(), DistributedDP(0.5)], ids=str)
+def test_score_sums_need_leave(site, tmp_path, privacy):
+    plan = plan_for(privacy, score_sums=True)
+    with pytest.raises(PlanRefused, match=r"this site does not allow \(score_sums\)"):
+        judge(site, plan)
+    allowing = make(tmp_path / "allowing", score_sums=True)
+    judge(allowing, plan)
+    judge(allowing, plan_for(privacy))
+
+
+def test_score_sums_loosen_no_other_rule(tmp_path):
+    site = make(tmp_path, score_sums=True)
+    exact = SecureAggregation()
+    for plan, match in (
+        (plan_for(exact, score_sums=True, largest=999_999), "rows_per_bin"),
+        (plan_for(exact, score_sums=True, axis=Axis.uniform(4097, outside="clip")), "max_bins"),
+        (plan_for(exact, score_sums=True, axis=Axis.uniform(64)), "outside='clip'"),
+        (plan_for(exact, score_sums=True, cohort=Cohort(4, 3)), "collude"),
+        (plan_for(DistributedDP(1.1), score_sums=True), "max_epsilon"),
+    ):
+        with pytest.raises(PlanRefused, match=match):
+            judge(site, plan)
+
+
+def test_a_site_with_as_many_rows_as_it_says_never_falls_silent(tmp_path):
+    """Its counts fit the plan, and so do its sums: each row adds at most all steps."""
+    site = make(tmp_path, score_sums=True, rows_per_bin=50)
+    plan = plan_for(SecureAggregation(), score_sums=True, largest=50)
+    judge(site, plan)
+    rows = histogram_of(plan, ([1] * 50, [1.0] * 50))
+    sent = contribution(plan, rows, Keystream())
+    assert sent.max() == 50 * 256 == plan.most_per_count
+
+
+def test_sums_must_keep_the_promise_too(tmp_path):
+    site = make(tmp_path, score_sums=True)
+    plan = plan_for(DistributedDP(0.5), score_sums=True)
+    for noise in (0.11, 1e-300):  # more than is left; too wide to draw
+        sums = msgspec.structs.replace(plan.rounds[0].sums, noise=noise)
+        sent = msgspec.structs.replace(plan.rounds[0], sums=sums)
+        with pytest.raises(PlanRefused, match="noise"):
+            judge(site, msgspec.structs.replace(plan, rounds=(sent,)))
+
+
+def test_the_cost_of_a_plan_holds_the_rounding_of_sums(site):
+    plain, more = (plan_for(DistributedDP(0.5), score_sums=sums) for sums in (False, True))
+    assert site.cost(more).epsilon == site.cost(plain).epsilon == 0.5
+    assert more.statement("simulated").delta > plain.statement("simulated").delta
 
 
 def with_noise(privacy, *noise):

@@ -232,3 +232,40 @@ def test_the_numbers_sent_are_two_classes_at_the_levels_sent(privacy, numbers):
 def test_a_largest_count_out_of_range_is_refused(largest):
     with pytest.raises(PlanError, match="largest count"):
         plan_for(POLYA, largest=largest)
+
+
+# Score sums
+
+
+def test_an_exact_sum_goes_as_far_as_all_rows_at_the_top():
+    assert plan_for(SecureAggregation(), largest=77, score_sums=True).most_per_count == 77 * 256
+    assert plan_for(SecureAggregation(), score_sums=True).most_per_count == LARGEST * 256
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, LARGEST])
+def test_a_noisy_number_goes_as_far_as_the_widest_of_counts_and_sums(largest):
+    plan = plan_for(POLYA, largest=largest, score_sums=True)
+    reach = plan.sums_law(shares=1).reach
+    assert plan.most_per_count == 256 * largest + reach
+    assert reach > max(law.reach for law in plan.noise_laws(shares=1))
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, LARGEST])
+@pytest.mark.parametrize("members", [5, 1000, MOST_MEMBERS])
+def test_no_sum_of_score_sums_and_noise_wraps(members, largest):
+    plan = plan_for(POLYA, largest=largest, score_sums=True)
+    most = plan.most_per_count
+    bits = words.word_bits(members, most)
+    lowest, highest = extremes(plan.sums_law(shares=1))
+    assert lowest < 0 < highest
+    for extreme in (256 * largest + highest, lowest):
+        sent = words.encode(np.array([extreme]), most, bits)
+        total = sent * words.word_type(bits).type(members)
+        assert words.decode(total, bits).tolist() == [members * extreme]
+
+
+def test_sums_widen_the_words_only_where_they_must():
+    assert words.word_bits(1000, plan_for(SecureAggregation(), largest=2**20).most_per_count) == 32
+    for largest, bits in ((8000, 32), (9000, 64)):
+        plan = plan_for(SecureAggregation(), largest=largest, score_sums=True)
+        assert words.word_bits(1000, plan.most_per_count) == bits

@@ -27,6 +27,7 @@ from fedgauge.cli.options import (
     NoiseOption,
     Privacy,
     Quiet,
+    ScoreSums,
     UnitKind,
     UnitOption,
     make_axis,
@@ -123,6 +124,7 @@ def evaluate(
     clip: Annotated[
         bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
     ] = False,
+    score_sums: ScoreSums = False,
     estimator: Annotated[
         EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
     ] = EstimatorKind.ALIGNED,
@@ -168,6 +170,7 @@ def evaluate(
                 examples=examples,
                 positive_rate=positive_rate,
                 positive=positive,
+                score_sums=score_sums,
                 seed=seed,
             ),
         )
@@ -215,6 +218,7 @@ def plan(
     positive: Annotated[
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
+    score_sums: ScoreSums = False,
     want: Annotated[
         float | None, typer.Option(help="A ROC Area Error you need: says what it takes.")
     ] = None,
@@ -238,6 +242,7 @@ def plan(
             "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
             "examples": examples,
             "positive_rate": positive_rate,
+            "score_sums": score_sums,
         }
         chosen = with_progress(
             quiet, lambda: fg.planner.propose(privacy=model, positive=positive, **known)

@@ -70,6 +70,9 @@ HintExamples = Annotated[
 HintRate = Annotated[
     float | None, typer.Option("--positive-rate", help="Public hint: about the share of positives.")
 ]
+ScoreSums = Annotated[
+    bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
+]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 

@@ -28,6 +28,9 @@ def init(
     min_cohort: Annotated[int, typer.Option(help="Fewest sites in a sum.")] = 3,
     max_epsilon: Annotated[float, typer.Option(help="Most that one evaluation may cost.")] = 1.0,
     max_bins: Annotated[int, typer.Option(help="Finest axis allowed.")] = 4096,
+    score_sums: Annotated[
+        bool, typer.Option("--score-sums", help="Allow plans that sum up scores within bins.")
+    ] = False,
     budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
     quiet: Quiet = False,
 ) -> None:
@@ -43,6 +46,7 @@ def init(
             min_cohort=min_cohort,
             max_epsilon=max_epsilon,
             max_bins=max_bins,
+            score_sums=score_sums,
             budget_epsilon=budget,
         )
         site = create_site(folder, name=name, dataset=dataset, policy=policy)
@@ -173,6 +177,7 @@ def _site_table(site: Site) -> Table:
         "All evaluations", f"epsilon {policy.budget_epsilon:g}, delta {policy.budget_delta:g}"
     )
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
+    table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     for title, parties in (("Peer", site.peers), ("Coordinator", site.coordinators)):
         for key, name in parties.items():
             if key != site.key.public or title == "Coordinator":

@@ -20,6 +20,7 @@ _AS_OPTIONS = {
     "noise='skellam'": "--noise skellam",
     'noise="skellam"': "--noise skellam",
     'noise="polya"': "--noise polya",
+    "noise='polya'": "--noise polya",
     "Raise min_survivors above max_colluding": "Use more clients",
 }
 _COULD_NOT_FINISH = (fg.RecordError, fg.LedgerError, fg.ProtocolError, fg.ExchangeError)

@@ -22,29 +22,38 @@ _TOGETHER_CLIENTS: Final = 1024
 
 
 def add_up(
-    clients: Clients | ScoreTable, axis: Axis, positive: Label | None, privacy: PrivacyModel
+    clients: Clients | ScoreTable,
+    axis: Axis,
+    positive: Label | None,
+    privacy: PrivacyModel,
+    *,
+    sum_steps: int = 0,
 ) -> tuple[ScoreHistogram, int]:
     """The pooled histogram and the number of clients in it."""
+    total = ScoreHistogram(axis, sum_steps=sum_steps)
     if isinstance(clients, ScoreTable):
-        return _add_up_table(clients, axis, positive, privacy)
-    crowd, count = _Crowd(axis, positive, privacy), 0
+        return total, _add_up_table(clients, total, positive, privacy)
+    crowd, count = _Crowd(total, positive, privacy), 0
     for name, data in pairs(clients):
         crowd.count(name, data)
         count += 1
     if not count:
         raise InputError("there are no clients. Pass at least one.")
-    return crowd.total(), count
+    crowd.finish()
+    return total, count
 
 
 class _Crowd:
-    """Counts clients one after another; small ones in memory are counted together.
+    """Counts clients into a total one after another; small ones in memory are counted together.
 
     A million clients with one row each would else cost a million calls. When rows counted
     together are refused, they are counted again client by client, to say whose they are.
     """
 
-    def __init__(self, axis: Axis, positive: Label | None, privacy: PrivacyModel) -> None:
-        self._total = ScoreHistogram(axis)
+    def __init__(
+        self, total: ScoreHistogram, positive: Label | None, privacy: PrivacyModel
+    ) -> None:
+        self._total = total
         self._positive = positive
         self._privacy = privacy
         self._waiting: list[tuple[str, Examples]] = []
@@ -69,10 +78,9 @@ class _Crowd:
         if self._rows >= _TOGETHER_ROWS or len(self._waiting) >= _TOGETHER_CLIENTS:
             self._count_waiting()
 
-    def total(self) -> ScoreHistogram:
-        """The histogram of all clients counted."""
+    def finish(self) -> None:
+        """Count those who still wait."""
         self._count_waiting()
-        return self._total
 
     def _count_alone(self, name: str, data: Data) -> None:
         place = f"client {name!r}"
@@ -98,8 +106,8 @@ class _Crowd:
 
 
 def _add_up_table(
-    table: ScoreTable, axis: Axis, positive: Label | None, privacy: PrivacyModel
-) -> tuple[ScoreHistogram, int]:
+    table: ScoreTable, total: ScoreHistogram, positive: Label | None, privacy: PrivacyModel
+) -> int:
     # The sum does not depend on which client a row belongs to, only on all rows counting.
     names: set[str] = set()
     limiter = UnitLimiter(privacy)
@@ -109,10 +117,9 @@ def _add_up_table(
             names.update(owners.tolist())
             yield limiter(batch, owners)
 
-    total = ScoreHistogram(axis)
     with located(str(table)):
         total.update_batches(examples(), positive=positive)
-    return total, len(names)
+    return len(names)
 
 
 def pairs(clients: Any) -> Iterator[tuple[str, Data]]:

@@ -33,5 +33,12 @@ def conclude(
 ) -> Evaluation:
     """What an opened sum says."""
     clients = len(outcome.survivors)
-    counts = released(plan, outcome.total, clients)
-    return Evaluation(plan, plan.statement(claim), counts, clients=clients, estimator=estimator)
+    found = released(plan, outcome.total, clients)
+    return Evaluation(
+        plan,
+        plan.statement(claim),
+        found.counts,
+        sums=found.sums,
+        clients=clients,
+        estimator=estimator,
+    )

@@ -11,18 +11,17 @@ from numpy.typing import NDArray
 
 from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, Estimator
-from fedgauge.engines.contribution import contribution, histogram_of, released
+from fedgauge.engines.contribution import Released, contribution, histogram_of, released
 from fedgauge.engines.crowd import Clients, add_up, pairs
 from fedgauge.engines.rounds import run_rounds
 from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreTable
 from fedgauge.histogram import ScoreHistogram
-from fedgauge.plan import BinaryTask, EvaluationPlan, require_clipping
+from fedgauge.plan import SUM_STEPS, BinaryTask, EvaluationPlan, require_clipping
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
-from fedgauge.repair import consistent
 from fedgauge.scores import Data, Label
 
 Tree = Literal["auto", "flat"] | tuple[int, ...]
@@ -44,6 +43,7 @@ def evaluate(
     examples: int | None = None,
     positive_rate: float | None = None,
     positive: Label | None = None,
+    score_sums: bool = False,
     seed: int | None = None,
     every_share: bool = False,
     summation: Literal["plain", "secure"] = "plain",
@@ -58,7 +58,7 @@ def evaluate(
         chunks of these. An iterable is read once, client by client, in memory that does not
         grow with it. A :class:`ScoreTable` holds all clients.
     plan
-        What to measure. Instead of a plan, the options from `privacy` to `positive` (except
+        What to measure. Instead of a plan, the options from `privacy` to `score_sums` (except
         `estimator`) make one.
     privacy
         The privacy model.
@@ -77,6 +77,10 @@ def evaluate(
         of positives. Never read from the data; listed in ``result.privacy``.
     positive
         The label of the positive class, where labels are not bool or 0/1.
+    score_sums
+        Also sum up the scores within each bin and class. They take a fifth of the budget of
+        differential privacy, and an exact sum shows the score of an example that is alone in
+        its bin.
     seed
         Makes the noise repeatable, and worthless as protection: for simulations.
     every_share
@@ -97,29 +101,33 @@ def evaluate(
     >>> evaluate(clients).roc_auc
     Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
-    _check_kinds(plan, privacy, axis, cohort, estimator, summation)
+    _check_kinds(plan, privacy, axis, cohort, estimator, score_sums, summation)
     hints = _Hints(examples, positive_rate)
     check_hints(*hints)
     _warn_of_delta(privacy, examples)
     if plan is None:
         known = len(clients) if isinstance(clients, Sized) else 0
         expected = cohort or Cohort(known or _EXPECTED)
-        chosen, branchings = _design(privacy, axis, tree, hints, expected)
+        chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums)
         task = BinaryTask(positive)
     else:
-        _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints)
+        _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints, score_sums)
         plan.check_promise()
         chosen, task, privacy = plan.axis, plan.task, plan.privacy
 
-    def resolved(count: int) -> EvaluationPlan:
-        """The plan for as many clients as there are."""
-        made = plan or EvaluationPlan.for_histogram(
+    def made_for(cohort: Cohort) -> EvaluationPlan:
+        return EvaluationPlan.for_histogram(
             chosen,
-            cohort or Cohort(min_survivors=count),
+            cohort,
             task=task,
             tree=branchings,
             privacy=privacy,
+            score_sums=score_sums,
         )
+
+    def resolved(count: int) -> EvaluationPlan:
+        """The plan for as many clients as there are."""
+        made = plan or made_for(cohort or Cohort(min_survivors=count))
         if count < made.cohort.min_survivors:
             raise PlanError(
                 f"the plan needs {made.cohort.min_survivors} clients and {count} took part. "
@@ -127,20 +135,25 @@ def evaluate(
             )
         return made
 
+    if plan is None and score_sums:
+        made_for(expected)  # what cannot be is refused before any data is read
     source = Keystream() if seed is None else SimulatedKeystream(seed)
     if summation == "plain":
-        total, count = add_up(clients, chosen, task.positive, privacy)
+        steps = plan.sum_steps if plan else SUM_STEPS * score_sums
+        total, count = add_up(clients, chosen, task.positive, privacy, sum_steps=steps)
         final = resolved(count)
-        counts = _release(total, final, count, source, every_share=every_share)
+        found = _release(total, final, count, source, every_share=every_share)
     else:
-        final, counts, count = _sum_securely(clients, resolved, source)
+        final, found, count = _sum_securely(clients, resolved, source)
     statement = final.statement("simulated", hints.named())
-    return Evaluation(final, statement, counts, clients=count, estimator=estimator)
+    return Evaluation(
+        final, statement, found.counts, sums=found.sums, clients=count, estimator=estimator
+    )
 
 
 def _sum_securely(
     clients: Clients | ScoreTable, resolved: Callable[[int], EvaluationPlan], source: WordSource
-) -> tuple[EvaluationPlan, NDArray[Any], int]:
+) -> tuple[EvaluationPlan, Released, int]:
     """Every client by itself under the protocol: the plan, what is released, the survivors."""
     if isinstance(clients, ScoreTable):
         raise InputError(
@@ -150,8 +163,8 @@ def _sum_securely(
     members = list(pairs(clients))
     plan = resolved(len(members))
     outcome = run_rounds(plan, [_Member(plan, *member, source) for member in members])
-    counts = released(plan, outcome.total, len(outcome.survivors))
-    return plan, counts, len(outcome.survivors)
+    found = released(plan, outcome.total, len(outcome.survivors))
+    return plan, found, len(outcome.survivors)
 
 
 class _Member:
@@ -189,7 +202,12 @@ class _Hints(NamedTuple):
 
 
 def _design(
-    privacy: PrivacyModel, axis: Axis | str, tree: Tree, hints: _Hints, expected: Cohort
+    privacy: PrivacyModel,
+    axis: Axis | str,
+    tree: Tree,
+    hints: _Hints,
+    expected: Cohort,
+    score_sums: bool,
 ) -> tuple[Axis, tuple[int, ...]]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = isinstance(privacy, DistributedDP)
@@ -209,6 +227,7 @@ def _design(
                 cohort=expected,
                 examples=examples,
                 positive_rate=rate,
+                score_sums=score_sums,
             )
             return plan.axis, plan.tree
         return reference_axis(bins, rate), _branchings(tree, bins)
@@ -234,21 +253,29 @@ def _release(
     source: WordSource,
     *,
     every_share: bool,
-) -> NDArray[Any]:
-    """What leaves the sum: exact counts, or least-squares estimates from noisy levels."""
-    laws = plan.noise_laws(shares=clients)
-    if not laws:
-        return total.counts
-    noisy = total.levels(plan.tree)
+) -> Released:
+    """What leaves the sum: it and the noise of all clients, read as a secure sum is."""
+    if not plan.rounds[0].noise:
+        return Released(total.counts, total.sums)
+    parts = total.levels(plan.tree)
+    if total.sums is not None:
+        parts.append(total.sums)
     for _ in range(clients if every_share else 1):
-        drawn = plan.noise_laws(shares=1) if every_share else laws
-        for level, law in enumerate(drawn):
-            noisy[level] = noisy[level] + law.draw(source, noisy[level].shape)
-    return consistent(noisy, plan.tree, [law.variance for law in laws])
+        shares = 1 if every_share else clients
+        laws = [*plan.noise_laws(shares), plan.sums_law(shares)]
+        for place, law in enumerate(law for law in laws if law is not None):
+            parts[place] = parts[place] + law.draw(source, parts[place].shape)
+    return released(plan, np.concatenate([part.ravel() for part in parts]), clients)
 
 
 def _check_kinds(
-    plan: Any, privacy: Any, axis: Any, cohort: Any, estimator: Any, summation: Any
+    plan: Any,
+    privacy: Any,
+    axis: Any,
+    cohort: Any,
+    estimator: Any,
+    score_sums: Any,
+    summation: Any,
 ) -> None:
     for name, value, fits, wanted in (
         ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
@@ -256,6 +283,7 @@ def _check_kinds(
         ("axis", axis, isinstance(axis, Axis) or axis == "auto", "'auto' or an Axis"),
         ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
         ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),
+        ("score_sums", score_sums, isinstance(score_sums, bool), "True or False"),
         ("summation", summation, summation in ("plain", "secure"), "'plain' or 'secure'"),
     ):
         if not fits:
@@ -270,6 +298,7 @@ def _refuse_shortcuts(
     cohort: Cohort | None,
     positive: Label | None,
     hints: _Hints,
+    score_sums: bool,
 ) -> None:
     given = {
         "privacy": privacy != SecureAggregation(),
@@ -278,6 +307,7 @@ def _refuse_shortcuts(
         "cohort": cohort is not None,
         "positive": positive is not None,
         "hints": bool(hints.named()),
+        "score_sums": score_sums,
     }
     named = [name for name, is_given in given.items() if is_given]
     if named:

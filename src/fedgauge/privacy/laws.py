@@ -44,12 +44,7 @@ class DrawTable:
         Bound on the total-variation distance of one draw to the true law.
     """
 
-    def __init__(self, first: int, masses: list[Any], mean: Any, variance: Any) -> None:
-        scale = mpmath.mpf(2) ** BITS
-        total, cumulative = mpmath.mpf(0), []
-        for mass in masses[:-1]:
-            total += mass
-            cumulative.append(int(mpmath.nint(total * scale)))
+    def __init__(self, first: int, cumulative: list[int], mean: Any, variance: Any) -> None:
         self.first = first
         self.cumulative = tuple(cumulative)
         self.mean, self.variance = float(mean), float(variance)
@@ -76,8 +71,37 @@ def negative_binomial(parts: Fraction, epsilon: Fraction | float) -> DrawTable:
     _check_width(_TAIL_BITS * math.log(2) / float(epsilon))
     with mpmath.workprec(_PRECISION):
         a, r = mpmath.exp(-_exactly(Fraction(epsilon))), _exactly(parts)
-        masses = _above((1 - a) ** r, 0, lambda k: a * (k + r) / (k + 1))
-        return DrawTable(0, masses, r * a / (1 - a), r * a / (1 - a) ** 2)
+        # Masses rise from the first one, and with them its rounding, by a factor of at most 1 / it.
+        bits = _PRECISION + 2 * _TAIL_BITS + math.ceil(-mpmath.log((1 - a) ** r, 2))
+        mean, variance = r * a / (1 - a), r * a / (1 - a) ** 2
+    with mpmath.workprec(2 * bits):
+        a, r = mpmath.exp(-_exactly(Fraction(epsilon))), _exactly(parts)
+        scale = mpmath.mpf(2) ** bits
+        ratio, first = int(a * scale), int((1 - a) ** r * scale)
+    return DrawTable(0, _negative_binomial_steps(parts, ratio, first, bits), mean, variance)
+
+
+def _negative_binomial_steps(parts: Fraction, ratio: int, mass: int, bits: int) -> list[int]:
+    """Cumulative probabilities of all values but the last, in fixed point.
+
+    `ratio` is a and `mass` is P(0), both in units of 2^-bits. Whole numbers, since the tables of
+    wide noise have 10^5 values and mpmath takes ten times as long.
+    """
+    above, below = parts.numerator, parts.denominator
+    tail, shift = bits - (_TAIL_BITS + 2), bits - BITS
+    total, half = 0, 1 << (shift - 1)
+    cumulative: list[int] = []
+    # More shares than parties make the tails longer, though not twice as long.
+    for k in range(2 * _MOST_VALUES):
+        # P(k + 1) / P(k) = rising / whole; where to end is said in `_above`.
+        rising, divisor = ratio * (k * below + above), (k + 1) * below
+        left = (divisor << bits) - rising
+        if left > 0 and mass * rising < left << tail:
+            return cumulative
+        total += mass
+        cumulative.append((total + half) >> shift)
+        mass = (mass * rising >> bits) // divisor
+    raise PlanError(_TOO_WIDE)
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +113,7 @@ def poisson(mean: Fraction) -> DrawTable:
         peak = mpmath.exp(mode * mpmath.log(rate) - rate - mpmath.loggamma(mode + 1))
         above = _above(peak, mode, lambda k: rate / (k + 1))
         below = _below(peak, mode, lambda k: k / rate, least=0)
-        return DrawTable(mode - len(below), below[::-1] + above, rate, rate)
+        return DrawTable(mode - len(below), _cumulated(below[::-1] + above), rate, rate)
 
 
 @lru_cache(maxsize=256)
@@ -99,7 +123,8 @@ def discrete_laplace(epsilon: float) -> DrawTable:
     with mpmath.workprec(_PRECISION):
         a = mpmath.exp(-mpmath.mpf(epsilon))
         above = _above((1 - a) / (1 + a), 0, lambda _: a)
-        return DrawTable(1 - len(above), above[:0:-1] + above, 0.0, 2 * a / (1 - a) ** 2)
+        cumulative = _cumulated(above[:0:-1] + above)
+        return DrawTable(1 - len(above), cumulative, 0.0, 2 * a / (1 - a) ** 2)
 
 
 @lru_cache(maxsize=256)
@@ -111,7 +136,7 @@ def discrete_gaussian(spread: Fraction) -> DrawTable:
         total = 2 * mpmath.fsum(above) - above[0]
         above = [mass / total for mass in above]
         variance = 2 * mpmath.fsum(k * k * mass for k, mass in enumerate(above))
-        return DrawTable(1 - len(above), above[:0:-1] + above, 0.0, variance)
+        return DrawTable(1 - len(above), _cumulated(above[:0:-1] + above), 0.0, variance)
 
 
 def _check_width(values: float) -> None:
@@ -121,6 +146,16 @@ def _check_width(values: float) -> None:
 
 def _exactly(number: Fraction) -> Any:
     return mpmath.mpf(number.numerator) / number.denominator
+
+
+def _cumulated(masses: list[Any]) -> list[int]:
+    """Cumulative probabilities of all values but the last, in fixed point."""
+    scale = mpmath.mpf(2) ** BITS
+    total, cumulative = mpmath.mpf(0), []
+    for mass in masses[:-1]:
+        total += mass
+        cumulative.append(int(mpmath.nint(total * scale)))
+    return cumulative
 
 
 def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:

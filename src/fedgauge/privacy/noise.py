@@ -20,6 +20,9 @@ from fedgauge.privacy.specs import (
     PrivacyStatement,
 )
 
+# Of epsilon, for score sums where they are sent. Curves come from the counts and need most of it:
+# noise a quarter stronger is hardly seen in them.
+SUMS_SHARE: Final = Fraction(1, 5)
 _TINY: Final = 1e-300
 
 
@@ -38,20 +41,30 @@ class ShareLaw:
         Honest survivors that the noise must come from (M).
     shares
         How many shares are added up; 1 is what one client adds.
+    sensitivity
+        How far one unit can move all numbers that this noise is on, in the L1 norm; by default
+        that of the counts of one level. Only polya noise takes another one.
     """
 
     def __init__(
-        self, spec: DistributedDP, parameter: float, *, parties: int, shares: int = 1
+        self,
+        spec: DistributedDP,
+        parameter: float,
+        *,
+        parties: int,
+        shares: int = 1,
+        sensitivity: int | None = None,
     ) -> None:
+        if sensitivity is not None:
+            require_polya(spec)
         self._repeats, self._signed = 1, False
         part = Fraction(shares, parties)
         self._table: DrawTable
         match spec.noise:
             case "polya":
                 # M differences of NB(1/M, 1 - a) add up to discrete Laplace with parameter a.
-                self._table = laws.negative_binomial(
-                    part, Fraction(parameter) / spec.level_sensitivity
-                )
+                reach = spec.level_sensitivity if sensitivity is None else sensitivity
+                self._table = laws.negative_binomial(part, Fraction(parameter) / reach)
             case "skellam":
                 self._table = laws.poisson(Fraction(parameter) * part)
             case "discrete-gaussian":
@@ -104,20 +117,37 @@ def honest_parties(cohort: Cohort) -> int:
     return parties
 
 
+def require_polya(spec: DistributedDP) -> None:
+    """Refuse noise that is accounted for on counts alone."""
+    if spec.noise != "polya":
+        raise PlanError(
+            f"{spec.noise} noise is for counts alone. Use noise='polya', or leave the score sums "
+            "out."
+        )
+
+
 def level_parameters(
-    spec: DistributedDP, cohort: Cohort, levels: int, weights: Sequence[float] | None = None
+    spec: DistributedDP,
+    cohort: Cohort,
+    levels: int,
+    weights: Sequence[float] | None = None,
+    *,
+    share: Fraction = Fraction(1),
 ) -> tuple[float, ...]:
     """Least noise for each level that keeps the spec's promise.
 
-    `weights` splits polya's budget over levels; evenly by default.
+    `weights` splits polya's budget over levels, evenly by default. `share` is the part of
+    epsilon that all levels have together; below 1 for polya alone.
     """
+    if share != 1:
+        require_polya(spec)
     parties = honest_parties(cohort)
     if spec.noise == "polya":
         split = [1.0] * levels if weights is None else list(weights)
         if len(split) != levels or not all(0 < w < math.inf for w in split):
             raise PlanError(f"weights must be {levels} positive numbers, one for each level.")
         shares = [Fraction(w) for w in split]
-        budget = Fraction(spec.epsilon)
+        budget = Fraction(spec.epsilon) * share
         return tuple(_at_most(budget * share / sum(shares)) for share in shares)
     if weights is not None:
         raise PlanError("only polya noise takes weights; the others use the same at every level.")
@@ -132,6 +162,11 @@ def level_parameters(
             spec.epsilon, spec.delta, levels=levels, parties=parties, cap=cap, moves=moves
         )
     return (each,) * levels
+
+
+def sums_parameter(spec: DistributedDP, levels: Sequence[float]) -> float:
+    """The budget of score sums: what the levels leave of epsilon."""
+    return _at_most(Fraction(spec.epsilon) - sum(map(Fraction, levels)))
 
 
 def _at_most(budget: Fraction) -> float:
@@ -165,15 +200,15 @@ def state(
     privacy: PrivacyModel,
     cohort: Cohort,
     *,
-    parameters: Sequence[float],
-    nodes: Sequence[int],
+    draws: Sequence[tuple[ShareLaw, int]],
     claim: Claim,
     public_inputs: tuple[str, ...] = (),
 ) -> PrivacyStatement:
     """What a result under the model may claim.
 
-    Delta includes the distance of the tables from their laws and, where a protocol ran, the
-    chance that its graph of neighbours fails to protect.
+    `draws` holds the law of one client's share on some numbers, and how many these are. Delta
+    includes the distance of their tables from the ideal laws and, where a protocol ran, the chance
+    that its graph of neighbours fails to protect.
     """
     if not isinstance(privacy, DistributedDP):
         return PrivacyStatement(
@@ -182,10 +217,7 @@ def state(
     parties = honest_parties(cohort)
     # P and P' are each within the total distance of their ideal laws: delta grows by
     # (1 + e^epsilon) times it.
-    distance = sum(
-        parties * count * ShareLaw(privacy, parameter, parties=parties).distance
-        for parameter, count in zip(parameters, nodes, strict=True)
-    )
+    distance = sum(parties * count * law.distance for law, count in draws)
     numerical = min(distance * (1.0 + math.exp(min(privacy.epsilon, 700.0))), 1.0)
     if claim == "enforced":
         numerical += PROTOCOL_FAILURE

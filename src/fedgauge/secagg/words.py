@@ -34,12 +34,17 @@ def word_bits(members: int, most: int) -> int:
 
 def encode(values: NDArray[np.int64], most: int, bits: int) -> Words:
     """Signed values as words; refused when one is larger than the plan allows."""
+    check_size(values, most)
+    return values.astype(_SIGNED[bits]).view(_TYPES[bits])
+
+
+def check_size(values: NDArray[np.int64], most: int) -> None:
+    """Refuse values larger than the plan allows."""
     if values.size and max(int(values.max()), -int(values.min())) > most:
         raise CountOverflow(
             f"a count of this client is larger than the {most:,} that the plan allows. "
             "Ask the coordinator for a plan with a higher largest count."
         )
-    return values.astype(_SIGNED[bits]).view(_TYPES[bits])
 
 
 def decode(words: Words, bits: int) -> NDArray[np.int64]:

@@ -131,6 +131,11 @@ class Site:
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
         self._judge_silence(plan)
+        if plan.sum_steps and not self.policy.score_sums:
+            raise PlanRefused(
+                "the plan asks for score sums, which this site does not allow (score_sums): they "
+                "tell more of bins with few examples than counts do."
+            )
         if plan.axis.bins > self.policy.max_bins:
             raise PlanRefused(
                 f"the plan's axis has {plan.axis.bins} bins, this site allows "

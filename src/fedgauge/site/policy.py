@@ -50,6 +50,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     rows_per_bin
         Rows in one bin that exact sums must have room for: more than this site ever has, since
         a count that does not fit makes it fall silent.
+    score_sums
+        Whether plans may also sum up the scores within bins. In an exact sum they show the score
+        of an example that is alone in its bin, to 1/512 of the bin.
     budget_epsilon, budget_delta
         Most that all plans on an account may cost, unless the ledger sets another limit.
     mix_exact
@@ -62,6 +65,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_delta: float = 1e-6
     max_bins: int = 4096
     rows_per_bin: int = 1_000_000
+    score_sums: bool = False
     budget_epsilon: float = 10.0
     budget_delta: float = 1e-5
     mix_exact: bool = False

@@ -33,6 +33,7 @@ max_epsilon = {max_epsilon!r}  # of one plan
 max_delta = {max_delta!r}
 max_bins = {max_bins}  # finest axis
 rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
+score_sums = {sums}  # true: plans may sum up the scores within bins, which tell more of small bins
 budget_epsilon = {budget_epsilon!r}  # of all plans together, unless the ledger sets a limit
 budget_delta = {budget_delta!r}
 mix_exact = {mix}  # true: exact sums and differential privacy may meet on this dataset
@@ -75,6 +76,7 @@ def create_site(
         key=_KEY,
         ledger=_LEDGER,
         models=", ".join(f'"{model}"' for model in policy.models),
+        sums="true" if policy.score_sums else "false",
         mix="true" if policy.mix_exact else "false",
         **{key: value for key, value in msgspec.structs.asdict(policy).items() if key != "models"},
     )
