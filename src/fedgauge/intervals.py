@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from fedgauge.errors import InputError
 
 LEVEL: Final = 0.95
-_HALVINGS: Final = 60
+_HALVINGS: Final = 45
 _TINY: Final = 1e-300
 
 

@@ -353,10 +353,14 @@ def _ratio_interval(corner: Corner, weights: Ratio, z: float, *, sampling: bool)
     total = float((above + below) @ cells)
     mean_above, mean_below = (_mean_weight(w, cells) for w in (above, below))
 
+    both = above + below
+    linear, square = (float(w @ corner.noise @ both) for w in (above, both))
+    constant = float(above @ corner.noise @ above)
+
     def variance(x: float) -> float:
-        weight = (1.0 - x) * above - x * below
         chance = total * x * (1.0 - x) * ((1.0 - x) * mean_above + x * mean_below)
-        return float(weight @ corner.noise @ weight) + (chance if sampling else 0.0)
+        noise = constant - 2.0 * x * linear + x * x * square  # of above - x * both
+        return noise + (chance if sampling else 0.0)
 
     start = min(max(a / (a + b), 0.0), 1.0)
     return accepted(start, lambda x: (1.0 - x) * a - x * b, variance, z)
