@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower clean
+.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower studies clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
+	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -66,6 +67,9 @@ bench-secagg: $(VENV)/.test
 
 bench-flower: $(VENV)/.test
 	@$(BIN)/python benchmarks/flower.py
+
+studies: $(VENV)/.test
+	@$(BIN)/python studies/slopes.py
 
 clean:
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
