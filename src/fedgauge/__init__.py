@@ -31,7 +31,13 @@ from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intervals import Estimate
 from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
-from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
+from fedgauge.privacy import (
+    Cohort,
+    DistributedDP,
+    LocalDP,
+    PrivacyStatement,
+    SecureAggregation,
+)
 from fedgauge.scores import Examples
 from fedgauge.site import Site
 
@@ -57,6 +63,7 @@ __all__ = [
     "HistogramRound",
     "InputError",
     "LedgerError",
+    "LocalDP",
     "NoSignal",
     "PlanError",
     "PlanRefused",

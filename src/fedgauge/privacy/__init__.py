@@ -4,6 +4,7 @@ from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.specs import (
     DistributedDP,
+    LocalDP,
     PrivacyModel,
     PrivacyStatement,
     SecureAggregation,
@@ -13,6 +14,7 @@ from fedgauge.privacy.specs import (
 __all__ = [
     "Cohort",
     "DistributedDP",
+    "LocalDP",
     "PrivacyModel",
     "PrivacyStatement",
     "SecureAggregation",
