@@ -17,10 +17,13 @@ from fedgauge.histogram import check_tree
 from fedgauge.privacy import (
     Cohort,
     DistributedDP,
+    LocalDP,
     PrivacyModel,
     PrivacyStatement,
     SecureAggregation,
+    response,
 )
+from fedgauge.privacy.local import Oracle
 from fedgauge.privacy.noise import (
     ShareLaw,
     check_promise,
@@ -28,10 +31,12 @@ from fedgauge.privacy.noise import (
     level_parameters,
     state,
 )
+from fedgauge.privacy.response import ReportRound
 from fedgauge.privacy.specs import Claim
 from fedgauge.scores import Label
 
 BYTES_PER_COUNT = 8
+ALONE = Cohort(min_survivors=1, max_colluding=0)  # of local reports, which need nobody else
 LARGEST = 2**40  # rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits
 
 
@@ -129,7 +134,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
     tree: tuple[int, ...]
     privacy: PrivacyModel
     cohort: Cohort
-    rounds: tuple[HistogramRound, ...]
+    rounds: tuple[HistogramRound | ReportRound, ...]
 
     def __post_init__(self) -> None:
         try:
@@ -142,6 +147,12 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
                 f"under this privacy model a plan has one round of {nodes} counts; "
                 "make plans with EvaluationPlan.for_histogram."
             )
+        reports = isinstance(self.rounds[0], ReportRound)
+        if reports != isinstance(self.privacy, LocalDP):
+            raise PlanError("local DP plans have reports, others counts; this one mixes them.")
+        if reports:
+            self._check_reports()
+            return
         if not 1 <= self.rounds[0].largest <= LARGEST:
             raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
         if isinstance(self.privacy, DistributedDP):
@@ -155,6 +166,46 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             raise PlanError("under distributed DP a plan has positive noise for every level.")
         honest_parties(self.cohort)
         require_clipping(self.axis)
+
+    def _check_reports(self) -> None:
+        assert isinstance(self.privacy, LocalDP)  # noqa: S101  (for the type checker)
+        assert isinstance(self.rounds[0], ReportRound)  # noqa: S101
+        self.rounds[0].check(self.privacy, self.channels)
+        require_clipping(self.axis)
+        if self.cohort != ALONE:
+            raise PlanError(
+                "local DP needs no cohort: every report is private by itself. Leave it out."
+            )
+
+    @classmethod
+    def for_reports(
+        cls,
+        axis: Axis,
+        privacy: LocalDP,
+        *,
+        task: BinaryTask | None = None,
+        tree: tuple[int, ...] | None = None,
+    ) -> Self:
+        """A plan for local reports, with the least noise that keeps the privacy promised.
+
+        Examples
+        --------
+        >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
+        >>> plan.bytes_per_client
+        16
+        """
+        task, tree = task or BinaryTask(), tree or (axis.bins,)
+        nodes = _nodes_sent(privacy, tree)
+        sent = ReportRound.calibrated(privacy, nodes, 2 * len(task.slices))
+        return cls(task, axis, tree, privacy, ALONE, (sent,))
+
+    @property
+    def oracles(self) -> tuple[Oracle, ...]:
+        """What randomises a report about each level; empty unless the plan is for reports."""
+        sent = self.rounds[0]
+        if not isinstance(self.privacy, LocalDP) or not isinstance(sent, ReportRound):
+            return ()
+        return sent.oracles(self.privacy, self.channels)
 
     @classmethod
     def for_histogram(
@@ -176,6 +227,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
+        if isinstance(privacy, LocalDP):
+            raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
         noise: tuple[float, ...] = ()
         if isinstance(privacy, DistributedDP):
             noise = level_parameters(privacy, cohort, len(tree), weights)
@@ -192,6 +245,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         """Refuse a plan whose noise costs more than it promises."""
         if isinstance(self.privacy, DistributedDP):
             check_promise(self.privacy, self.cohort, self.rounds[0].noise)
+        if isinstance(self.privacy, LocalDP):
+            response.check_promise(self.privacy, self.oracles)
 
     def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
         """What a result of this plan may claim about privacy."""
@@ -214,6 +269,15 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             ShareLaw(self.privacy, parameter, parties=parties, shares=shares)
             for parameter in self.rounds[0].noise
         ]
+
+    def noise_variances(self, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise at one node of each level; empty without noise.
+
+        `contributions` are the clients in the sum, or the reports under local DP.
+        """
+        if isinstance(self.privacy, LocalDP):
+            return response.variances(self.oracles, contributions)
+        return tuple(law.variance for law in self.noise_laws(shares=contributions))
 
     @property
     def predicted(self) -> Prediction | None:
@@ -244,7 +308,9 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
 
     @property
     def bytes_per_client(self) -> int:
-        """Size of one client's counts, before any protocol around them."""
+        """Size of one client's counts, or of one report, before any protocol around them."""
+        if self.oracles:
+            return max(oracle.payload_bytes for oracle in self.oracles)
         return self.numbers * BYTES_PER_COUNT
 
     @cached_property
@@ -324,7 +390,7 @@ def require_clipping(axis: Axis) -> None:
 
 
 def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:
-    if isinstance(privacy, DistributedDP):
+    if isinstance(privacy, DistributedDP | LocalDP):
         return tuple(math.prod(tree[: level + 1]) for level in range(len(tree)))
     # Without noise the inner nodes are sums of leaves: only leaves travel.
     return (math.prod(tree),)
