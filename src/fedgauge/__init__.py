@@ -16,6 +16,7 @@ from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
     InputError,
+    IntakeError,
     LedgerError,
     NoSignal,
     PlanError,
@@ -23,12 +24,14 @@ from fedgauge.errors import (
     PrivacyWarning,
     ProtocolError,
     RecordError,
+    ReportRefused,
     SiteError,
     UndefinedMetric,
 )
 from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
+from fedgauge.intake import ReportServer
 from fedgauge.intervals import Estimate
 from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound
 from fedgauge.privacy import (
@@ -38,6 +41,7 @@ from fedgauge.privacy import (
     PrivacyStatement,
     SecureAggregation,
 )
+from fedgauge.reports import encode_rows
 from fedgauge.scores import Examples
 from fedgauge.site import Site
 
@@ -62,6 +66,7 @@ __all__ = [
     "FedgaugeError",
     "HistogramRound",
     "InputError",
+    "IntakeError",
     "LedgerError",
     "LocalDP",
     "NoSignal",
@@ -74,6 +79,8 @@ __all__ = [
     "Quantile",
     "Range",
     "RecordError",
+    "ReportRefused",
+    "ReportServer",
     "RocCurve",
     "ScoreFile",
     "ScoreHistogram",
@@ -83,6 +90,7 @@ __all__ = [
     "SiteError",
     "UndefinedMetric",
     "area_error",
+    "encode_rows",
     "evaluate",
     "exact_pr_curve",
     "exact_roc_curve",

@@ -7,14 +7,18 @@ import numpy as np
 
 from fedgauge.errors import NoSignal, PlanError
 from fedgauge.lookup import Floats
+from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.local import (
     KEEP,
     MOST_CELLS,
     WHOLE,
+    Cells,
     HadamardResponse,
     Oracle,
+    Payloads,
     Tallies,
     UnaryEncoding,
+    draw_levels,
     keeps,
 )
 from fedgauge.privacy.specs import LocalDP
@@ -103,6 +107,17 @@ def variances(oracles: Sequence[Oracle], reports: int) -> tuple[float, ...]:
         reports * (levels * oracle.variance + (levels - 1) * (1 - 1 / oracle.cells) / oracle.cells)
         for oracle in oracles
     )
+
+
+def randomise(oracles: Sequence[Oracle], leaves: Cells, source: WordSource) -> list[Payloads]:
+    """A report for each row, by level; `leaves` are the rows' cells at the last level."""
+    drawn = draw_levels(source, len(leaves), len(oracles))
+    finest = oracles[-1].cells
+    # Bins of a node are next to each other, and a class has a whole number of nodes.
+    return [
+        oracle.encode(leaves[drawn == level] // (finest // oracle.cells), source)
+        for level, oracle in enumerate(oracles)
+    ]
 
 
 def debias(
