@@ -50,11 +50,13 @@ class Evaluation:
         *,
         clients: int,
         estimator: Estimator,
+        reports: int | None = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
         self._counts = counts
-        self._variances = tuple(law.variance for law in plan.noise_laws(shares=clients))
+        self._reports = reports
+        self._variances = plan.noise_variances(clients if reports is None else reports)
         self._clients = clients
         self._estimator = estimator
 
@@ -74,6 +76,11 @@ class Evaluation:
         return self._clients
 
     @property
+    def reports(self) -> int | None:
+        """Number of local reports, which is public; None unless under local DP."""
+        return self._reports
+
+    @property
     def estimator(self) -> Estimator:
         """How curves are drawn between the bin edges."""
         return self._estimator
@@ -91,7 +98,12 @@ class Evaluation:
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
         return Evaluation(
-            self._plan, self._privacy, self._counts, clients=self._clients, estimator=estimator
+            self._plan,
+            self._privacy,
+            self._counts,
+            clients=self._clients,
+            estimator=estimator,
+            reports=self._reports,
         )
 
     @cached_property
@@ -181,7 +193,15 @@ class Evaluation:
             metrics=found,
             curves=drawn,
         )
-        return Record(FORMAT, self._plan, self._privacy, self._estimator, self._clients, [part])
+        return Record(
+            FORMAT,
+            self._plan,
+            self._privacy,
+            self._estimator,
+            self._clients,
+            [part],
+            reports=self._reports,
+        )
 
     def _leaf_variances(self) -> list[list[float]] | None:
         if not self._variances:
@@ -206,6 +226,7 @@ class Evaluation:
             np.array(part.counts, dtype=np.float64 if record.plan.rounds[0].noise else np.int64),
             clients=record.clients,
             estimator=record.estimator,
+            reports=record.reports,
         )
 
     def __str__(self) -> str:
@@ -249,9 +270,10 @@ class Evaluation:
 
     def _measured(self) -> str:
         axis, size = self._plan.axis, self._plan.bytes_per_client
+        whose = "client" if self._reports is None else "report"
         kilobytes = f"{size / 1024:,.0f} KiB" if size >= 1024 else f"{size} bytes"
         return (
-            f"measured           {axis.bins:,} {_AXIS_WORDS[axis.kind]}, {kilobytes} per client, "
+            f"measured           {axis.bins:,} {_AXIS_WORDS[axis.kind]}, {kilobytes} per {whose}, "
             f"plan {self._plan.digest[:8]}"
         )
 

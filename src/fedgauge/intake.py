@@ -4,7 +4,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -279,10 +279,8 @@ def _prepare(path: Path) -> None:
             "good when a call returns. Use a folder on a local disk."
         ) from None
     if not path.exists():
-        try:
+        with suppress(FileExistsError):  # another process was faster
             durable.write_new(path, b"")
-        except FileExistsError:
-            pass  # another process was faster
 
 
 def _explain(error: sqlite3.Error, path: Path | None) -> str:

@@ -24,7 +24,7 @@ from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.intervals import redraw
 from fedgauge.lookup import Floats
 from fedgauge.plan import BinaryTask, EvaluationPlan, Prediction
-from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
+from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyModel, SecureAggregation
 from fedgauge.scores import Label
 
 DEFAULT_EXAMPLES: Final = 10_000
@@ -146,13 +146,18 @@ def propose(
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
-    candidates = [
-        EvaluationPlan.for_histogram(axis, cohort, task=task, tree=tree, privacy=privacy)
-        for axis, tree in designs
-    ]
+    candidates = [_candidate(axis, tree, cohort, task, privacy) for axis, tree in designs]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
     return best.with_prediction(predict(best, examples=n, positive_rate=rate))
+
+
+def _candidate(
+    axis: Axis, tree: tuple[int, ...], cohort: Cohort, task: BinaryTask, privacy: PrivacyModel
+) -> EvaluationPlan:
+    if isinstance(privacy, LocalDP):
+        return EvaluationPlan.for_reports(axis, privacy, task=task, tree=tree)
+    return EvaluationPlan.for_histogram(axis, cohort, task=task, tree=tree, privacy=privacy)
 
 
 def _best(
@@ -250,8 +255,8 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
 
 def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int) -> Floats:
     """Mean errors of a plan for each shape, by playing the evaluation through."""
-    laws = plan.noise_laws(shares=plan.cohort.min_survivors)
-    variances = tuple(law.variance for law in laws)
+    local = isinstance(plan.privacy, LocalDP)
+    variances = plan.noise_variances(examples if local else plan.cohort.min_survivors)
     return _played(plan.axis, plan.tree, variances, examples, positive_rate, draws)
 
 

@@ -105,7 +105,7 @@ class ReportFormat:
             raise ReportRefused(Reason.FOREIGN)
         if len(header) < self.header_bytes:
             raise ReportRefused(Reason.LENGTH)
-        counts = self._counts.unpack_from(header, len(self._start))
+        counts: tuple[int, ...] = self._counts.unpack_from(header, len(self._start))
         body = sum(count * size for count, size in zip(counts, self._sizes, strict=True))
         length = self.header_bytes + body + _CHECK_BYTES
         if not body or length > MOST_BYTES:

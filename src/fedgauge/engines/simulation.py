@@ -13,6 +13,7 @@ from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, Estimator
 from fedgauge.engines.contribution import contribution, histogram_of, released
 from fedgauge.engines.crowd import Clients, add_up, pairs
+from fedgauge.engines.local import simulate_reports
 from fedgauge.engines.rounds import run_rounds
 from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.evaluation import Evaluation
@@ -20,7 +21,14 @@ from fedgauge.files import ScoreTable
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.plan import BinaryTask, EvaluationPlan, require_clipping
 from fedgauge.planner import check_hints, propose, reference_axis
-from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
+from fedgauge.privacy import (
+    Cohort,
+    DifferentialPrivacy,
+    DistributedDP,
+    LocalDP,
+    PrivacyModel,
+    SecureAggregation,
+)
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
 from fedgauge.repair import consistent
 from fedgauge.scores import Data, Label
@@ -110,16 +118,26 @@ def evaluate(
         _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints)
         plan.check_promise()
         chosen, task, privacy = plan.axis, plan.task, plan.privacy
+    local = isinstance(privacy, LocalDP)
+    if local and (cohort is not None or summation == "secure"):
+        raise PlanError(
+            "under local DP every report is private by itself: leave out cohort and summation."
+        )
 
     def resolved(count: int) -> EvaluationPlan:
         """The plan for as many clients as there are."""
-        made = plan or EvaluationPlan.for_histogram(
-            chosen,
-            cohort or Cohort(min_survivors=count),
-            task=task,
-            tree=branchings,
-            privacy=privacy,
-        )
+        if plan is not None:
+            made = plan
+        elif isinstance(privacy, LocalDP):
+            made = EvaluationPlan.for_reports(chosen, privacy, task=task, tree=branchings)
+        else:
+            made = EvaluationPlan.for_histogram(
+                chosen,
+                cohort or Cohort(min_survivors=count),
+                task=task,
+                tree=branchings,
+                privacy=privacy,
+            )
         if count < made.cohort.min_survivors:
             raise PlanError(
                 f"the plan needs {made.cohort.min_survivors} clients and {count} took part. "
@@ -128,14 +146,16 @@ def evaluate(
         return made
 
     source = Keystream() if seed is None else SimulatedKeystream(seed)
+    reports = None
     if summation == "plain":
         total, count = add_up(clients, chosen, task.positive, privacy)
         final = resolved(count)
+        reports = total.sum() if local else None
         counts = _release(total, final, count, source, every_share=every_share)
     else:
         final, counts, count = _sum_securely(clients, resolved, source)
     statement = final.statement("simulated", hints.named())
-    return Evaluation(final, statement, counts, clients=count, estimator=estimator)
+    return Evaluation(final, statement, counts, clients=count, estimator=estimator, reports=reports)
 
 
 def _sum_securely(
@@ -192,7 +212,7 @@ def _design(
     privacy: PrivacyModel, axis: Axis | str, tree: Tree, hints: _Hints, expected: Cohort
 ) -> tuple[Axis, tuple[int, ...]]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
-    noisy = isinstance(privacy, DistributedDP)
+    noisy = isinstance(privacy, DifferentialPrivacy)
     if isinstance(axis, Axis):
         if noisy:
             require_clipping(axis)
@@ -236,6 +256,8 @@ def _release(
     every_share: bool,
 ) -> NDArray[Any]:
     """What leaves the sum: exact counts, or least-squares estimates from noisy levels."""
+    if plan.oracles:
+        return simulate_reports(plan, total, source)
     laws = plan.noise_laws(shares=clients)
     if not laws:
         return total.counts

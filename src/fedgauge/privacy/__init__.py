@@ -3,6 +3,7 @@
 from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.specs import (
+    DifferentialPrivacy,
     DistributedDP,
     LocalDP,
     PrivacyModel,
@@ -13,6 +14,7 @@ from fedgauge.privacy.specs import (
 
 __all__ = [
     "Cohort",
+    "DifferentialPrivacy",
     "DistributedDP",
     "LocalDP",
     "PrivacyModel",

@@ -20,6 +20,7 @@ from fedgauge.privacy.local import (
     UnaryEncoding,
     draw_levels,
     keeps,
+    mean_variance,
 )
 from fedgauge.privacy.specs import LocalDP
 
@@ -104,9 +105,25 @@ def variances(oracles: Sequence[Oracle], reports: int) -> tuple[float, ...]:
     """
     levels = len(oracles)
     return tuple(
-        reports * (levels * oracle.variance + (levels - 1) * (1 - 1 / oracle.cells) / oracle.cells)
+        reports
+        * (levels * mean_variance(oracle) + (levels - 1) * (1 - 1 / oracle.cells) / oracle.cells)
         for oracle in oracles
     )
+
+
+def spreads(oracles: Sequence[Oracle], leaves: Floats) -> list[Floats]:
+    """Variance of every node's estimated count at each level, where `leaves` rows are in the bins.
+
+    Unlike :func:`variances` this depends on the counts: for redrawing noise, not for weights.
+    """
+    levels, reports = len(oracles), leaves.sum()
+    found = []
+    for oracle in oracles:
+        counts = leaves.reshape(oracle.cells, -1).sum(axis=1)
+        # A level is told about by one in L reports: of a sample, scaled up by L.
+        sampled = (levels - 1) * counts * (1 - counts / reports)
+        found.append((levels * oracle.spread(counts) + sampled).reshape(len(leaves), -1))
+    return found
 
 
 def randomise(oracles: Sequence[Oracle], leaves: Cells, source: WordSource) -> list[Payloads]:

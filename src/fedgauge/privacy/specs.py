@@ -210,4 +210,5 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-PrivacyModel = SecureAggregation | DistributedDP | LocalDP
+DifferentialPrivacy = DistributedDP | LocalDP
+PrivacyModel = SecureAggregation | DifferentialPrivacy
