@@ -139,8 +139,9 @@ class Evaluation:
         start = estimate(self._plan.axis, likely, self._estimator)
         roc, pr = _areas(start)
         moved: dict[str, list[float]] = {"roc": [], "pr": []}
+        spreads = self._plan.noise_spreads(likely)
         for _ in range(_REDRAWS):
-            counts = redraw(likely, self._plan.tree, self._variances, rng)
+            counts = redraw(likely, self._plan.tree, self._variances, rng, spreads=spreads)
             if min(counts.sum(axis=1)) <= 0:
                 continue
             roc_again, pr_again = _areas(estimate(self._plan.axis, counts, self._estimator))

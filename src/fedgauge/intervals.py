@@ -10,6 +10,7 @@ import numpy as np
 from fedgauge import repair
 from fedgauge.lookup import Floats
 from fedgauge.metrics import Bounded
+from fedgauge.privacy.response import settle
 
 LEVEL: Final = 0.95
 
@@ -81,15 +82,24 @@ def from_noise(number: Bounded, deviations: Floats) -> Estimate:
 
 
 def redraw(
-    counts: Floats, tree: Sequence[int], variances: Sequence[float], rng: np.random.Generator
+    counts: Floats,
+    tree: Sequence[int],
+    variances: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    spreads: Sequence[Floats] = (),
 ) -> Floats:
     """Counts as they would come out of the same mechanism again: noise, then least squares.
 
-    A way to see what noise does to a result. The noise here protects nothing.
+    A way to see what noise does to a result. The noise here protects nothing. `spreads` are the
+    variances of all nodes where these differ, as under local DP, whose counts add up to the
+    number of reports.
     """
     levels = []
-    for depth, variance in enumerate(variances):
+    noise: Sequence[float | Floats] = spreads or variances
+    for depth, variance in enumerate(noise):
         nodes = int(np.prod(tree[: depth + 1]))
         exact = counts.reshape(len(counts), nodes, -1).sum(axis=2)
         levels.append(exact + rng.laplace(0.0, np.sqrt(variance / 2), exact.shape))
-    return repair.consistent(levels, tree, variances)
+    leaves = repair.consistent(levels, tree, variances)
+    return settle(leaves, counts.sum()) if spreads else leaves

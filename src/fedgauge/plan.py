@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.axis import Axis, AxisSpec
 from fedgauge.errors import AxisError, PlanError
@@ -278,6 +279,13 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         if isinstance(self.privacy, LocalDP):
             return response.variances(self.oracles, contributions)
         return tuple(law.variance for law in self.noise_laws(shares=contributions))
+
+    def noise_spreads(self, leaves: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Variance of every node at each level, where it depends on the counts of the bins.
+
+        Under local DP. Empty elsewhere: all nodes of a level have the same noise.
+        """
+        return response.spreads(self.oracles, leaves)
 
     @property
     def predicted(self) -> Prediction | None:

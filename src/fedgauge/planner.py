@@ -257,23 +257,21 @@ def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int)
     """Mean errors of a plan for each shape, by playing the evaluation through."""
     local = isinstance(plan.privacy, LocalDP)
     variances = plan.noise_variances(examples if local else plan.cohort.min_survivors)
-    return _played(plan.axis, plan.tree, variances, examples, positive_rate, draws)
+    return _played(plan, variances, examples, positive_rate, draws)
 
 
 @lru_cache(maxsize=4096)
 def _played(
-    axis: Axis,
-    tree: tuple[int, ...],
+    plan: EvaluationPlan,
     variances: tuple[float, ...],
     examples: int,
     positive_rate: float,
     draws: int,
 ) -> Floats:
     means = []
-    for counts, truth, rng in _worlds(axis, examples, positive_rate):
+    for counts, truth, rng in _worlds(plan.axis, examples, positive_rate):
         runs = [
-            _errors(axis, counts, truth, tree, variances, rng)
-            for _ in range(draws if variances else 1)
+            _errors(plan, counts, truth, variances, rng) for _ in range(draws if variances else 1)
         ]
         means.append(np.mean(runs, axis=0))
     return np.array(means)
@@ -324,17 +322,16 @@ def _truth(drawn: Floats) -> _Truth:
 
 
 def _errors(
-    axis: Axis,
+    plan: EvaluationPlan,
     counts: Floats,
     truth: _Truth,
-    tree: tuple[int, ...],
     variances: tuple[float, ...],
     rng: np.random.Generator,
 ) -> tuple[float, float, float]:
     if variances:
-        counts = redraw(counts, tree, variances, rng)
+        counts = redraw(counts, plan.tree, variances, rng, spreads=plan.noise_spreads(counts))
     try:
-        d = estimate(axis, counts, Aligned())
+        d = estimate(plan.axis, counts, Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)

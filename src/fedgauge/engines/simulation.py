@@ -37,6 +37,8 @@ Tree = Literal["auto", "flat"] | tuple[int, ...]
 
 AUTO_BINS: Final = 4096
 AUTO_NOISY_BINS: Final = 64
+_LOCAL_BINS: Final = (16, 32)  # below and from the epsilon of a report where more bins pay
+_WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
 
 
@@ -72,7 +74,8 @@ def evaluate(
         The privacy model.
     axis
         The score axis. ``"auto"`` is 4,096 bins of equal width on [0, 1] without noise; under
-        differential privacy what the planner chooses from the hints, or 64 bins without hints.
+        differential privacy what the planner chooses from the hints, or 64 bins without hints
+        (16 or 32 under local DP).
     tree
         ``"flat"``, or branchings whose product is the number of bins (and sets it, where the
         axis is ``"auto"``).
@@ -218,6 +221,8 @@ def _design(
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = AUTO_NOISY_BINS if noisy else AUTO_BINS
+    if isinstance(privacy, LocalDP):
+        bins = _LOCAL_BINS[privacy.epsilon >= _WEAK_EPSILON]
     if not isinstance(tree, str):
         bins = math.prod(_branchings(tree, None))
     if noisy and hints.named():

@@ -152,7 +152,7 @@ def debias(
     ]
 
 
-def settle(leaves: Floats, reports: int) -> Floats:
+def settle(leaves: Floats, reports: float) -> Floats:
     """Leaf estimates that add up to the number of reports, which is public.
 
     All leaves have the same variance and the same covariance with the total, so the

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import DistributedDP, SecureAggregation
+from fedgauge.privacy import DistributedDP, LocalDP, SecureAggregation
 from fedgauge.site.entries import Account, Cost
 from fedgauge.site.keys import SigningKey, key_to_text
 from fedgauge.site.ledger import Ledger
@@ -126,6 +126,11 @@ class Site:
             raise PlanRefused(
                 f"coordinator {_key_text(coordinator)} is not approved here. If it should be, add "
                 f"it to {self.path.name} as one of the coordinators."
+            )
+        if isinstance(plan.privacy, LocalDP):
+            raise PlanRefused(
+                "the plan is for local reports, which need no sum over sites. Make them with "
+                "`fedgauge encode`."
             )
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
