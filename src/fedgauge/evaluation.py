@@ -246,6 +246,8 @@ class Evaluation:
         return f"{self._counted()}, {about}{examples:,} examples, {share} positive"
 
     def _counted(self) -> str:
+        if self._reports == self._clients > 1:  # an intake does not know who sent how many
+            return f"{self._clients:,} reports"
         return "1 client" if self._clients == 1 else f"{self._clients:,} clients"
 
     def _found(self) -> list[str]:
@@ -263,6 +265,8 @@ class Evaluation:
             "enforced": "enforced between the sites",
         }[self._privacy.claim]
         p = self._privacy
+        if self._reports is not None and p.claim == "enforced":
+            claim = "each report was randomised before it was sent"
         if p.epsilon is None:
             return f"privacy            exact sum, no differential privacy; {claim}"
         delta = f", delta {p.delta:.0e}" if p.delta else ""
@@ -272,11 +276,15 @@ class Evaluation:
     def _measured(self) -> str:
         axis, size = self._plan.axis, self._plan.bytes_per_client
         whose = "client" if self._reports is None else "report"
-        kilobytes = f"{size / 1024:,.0f} KiB" if size >= 1024 else f"{size} bytes"
+        kilobytes = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
         return (
             f"measured           {axis.bins:,} {_AXIS_WORDS[axis.kind]}, {kilobytes} per {whose}, "
             f"plan {self._plan.digest[:8]}"
         )
+
+
+def _bytes(size: int) -> str:
+    return "1 byte" if size == 1 else f"{size} bytes"
 
 
 _AXIS_WORDS = {

@@ -38,7 +38,7 @@ def _explain_reports(plan: EvaluationPlan, privacy: LocalDP) -> list[tuple[str, 
         "identifier leaves."
     )
     learned = (
-        "One report says next to nothing. Many add up to estimates of the curves of all rows "
+        "A report alone leaves its row uncertain. Many add up to estimates of the curves of all rows "
         "together. The number of reports of each site is known."
     )
     promise = (

@@ -1,8 +1,14 @@
 """Local reports to a result: from a server's intake, or from data that is reported here."""
 
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
 import numpy as np
 
 from fedgauge.distribution import Aligned, Estimator
+from fedgauge.errors import RecordError
 from fedgauge.evaluation import Evaluation
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.intake import ReportServer
@@ -11,8 +17,50 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.repair import consistent
+from fedgauge.reports import encode_rows
+from fedgauge.scores import Data
+from fedgauge.site import Site, durable
 
-_AT_ONCE = 65_536  # rows reported together
+_AT_ONCE: Final = 65_536  # rows reported together
+
+
+def write_reports(
+    plan: EvaluationPlan, data: Data, path: str | Path, *, site: Site | None = None
+) -> None:
+    """Write a file with a report for each row of one client, to be handed to the server.
+
+    With a site file the plan is judged by it and its epsilon charged to the ledger, before the
+    file is there: a crash may cost budget but never leaves reports that nobody paid for.
+    """
+    target = Path(path).absolute()
+    if target.exists():
+        raise RecordError(
+            f"{path} exists. Send those reports again if they were lost: new ones of the same "
+            "rows cost privacy again."
+        )
+    session = os.urandom(32)
+    if site is not None:
+        site.judge_reports(plan)
+        site.reserve(session, plan)
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(encode_rows(plan, data))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        if temporary is not None:
+            os.unlink(temporary)
+        if site is not None:
+            site.ledger.release(session)
+        if isinstance(error, OSError):
+            raise RecordError(f"cannot write {path}: {error.strerror}.") from None
+        raise
+    if site is not None:
+        site.ledger.commit(session)
+    os.replace(temporary, target)
+    durable.sync_folder(target.parent)
 
 
 def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Evaluation:
