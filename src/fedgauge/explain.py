@@ -38,8 +38,8 @@ def _explain_reports(plan: EvaluationPlan, privacy: LocalDP) -> list[tuple[str, 
         "identifier leaves."
     )
     learned = (
-        "A report alone leaves its row uncertain. Many add up to estimates of the curves of all rows "
-        "together. The number of reports of each site is known."
+        "A report alone leaves its row uncertain. Many add up to estimates of the curves of all "
+        "rows together. The number of reports of each site is known."
     )
     promise = (
         f"Differential privacy with epsilon {privacy.epsilon:g} for one row of data, whoever "
