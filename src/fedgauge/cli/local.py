@@ -138,6 +138,8 @@ def compare(
         )
     if not quiet:
         screen.print(_comparison_table(found))
+        for model in found.models:
+            screen.print(f"{_name(model)}: each site must trust {model.trust}", markup=False)
 
 
 def _report_files(paths: list[Path]) -> Iterator[Path]:
@@ -171,13 +173,12 @@ def _epsilon(plan: fg.EvaluationPlan) -> float:
 def _comparison_table(found: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, title_justify="left")
     table.title = f"Exact AUC of the pooled rows: {found.exact_auc:.4f}"
-    for column in ("Model", "AUC error", "ROC Area Error", "PR Area Error", "Bytes per client"):
-        table.add_column(column)
-    table.add_column("Each site must trust")
+    for column in ("Errors of", "AUC", "ROC area", "PR area", "Bytes per client"):
+        table.add_column(column, no_wrap=True)
     for model in found.models:
         errors = (model.roc_auc_error, model.roc_area_error, model.pr_area_error)
         told = ["no signal" if error is None else f"{error:.1e}" for error in errors]
-        table.add_row(_name(model), *told, f"{model.bytes_per_client:,}", model.trust)
+        table.add_row(_name(model), *told, f"{model.bytes_per_client:,}")
     return table
 
 
