@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower clean
+.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower bench-local clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
+	@echo "make bench-local  time and error of local reports (10 minutes)"
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 
@@ -66,6 +67,10 @@ bench-secagg: $(VENV)/.test
 
 bench-flower: $(VENV)/.test
 	@$(BIN)/python benchmarks/flower.py
+
+bench-local: $(VENV)/.test
+	@$(BIN)/python benchmarks/local.py
+	@$(BIN)/python studies/local_error.py
 
 clean:
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

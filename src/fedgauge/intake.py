@@ -39,6 +39,14 @@ class Receipt(NamedTuple):
     refused: Mapping[str, int]
 
 
+class ReportCounts(NamedTuple):
+    """Unbiased counts by channel and node of each level, the variance of one node, and reports."""
+
+    levels: list[Floats]
+    variances: tuple[float, ...]
+    reports: int
+
+
 class ReportServer:
     """Takes local reports in any order, from any transport, and adds them up.
 
@@ -134,11 +142,11 @@ class ReportServer:
             refused.update(receipt.refused)
         return Receipt(accepted, MappingProxyType(dict(refused)))
 
-    def counts(self) -> tuple[list[Floats], tuple[float, ...]]:
-        """Unbiased counts by channel and node of each level, and the variance of one node."""
+    def counts(self) -> ReportCounts:
+        """What all reports accepted so far add up to."""
         reports, tallies = zip(*self._levels(), strict=True)
         levels = response.debias(self._format.oracles, tallies, reports, self._plan.channels)
-        return levels, self._plan.noise_variances(sum(reports))
+        return ReportCounts(levels, self._plan.noise_variances(sum(reports)), sum(reports))
 
     def _store(self, messages: Sequence[bytes]) -> Receipt:
         refused = Counter[str]()
@@ -202,9 +210,14 @@ class ReportServer:
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute("PRAGMA journal_mode=WAL")
-        # Every commit is on the disk before it returns; in this mode by one sync.
-        connection.execute("PRAGMA synchronous=FULL")
+        try:
+            _check_owner(connection, self._path)  # other programs keep their own mode
+            connection.execute("PRAGMA journal_mode=WAL")
+            # Every commit is on the disk before it returns; in this mode by one sync.
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     @contextmanager
@@ -219,14 +232,10 @@ class ReportServer:
             raise
 
     def _check_schema(self) -> None:
-        """Make the tables in a new file; refuse one of another program or plan."""
-        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-        (objects,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (application, objects) == (0, 0):
+        """Make the tables in a new file; refuse one of another plan."""
+        if _check_owner(self._connection, self._path):
             self._make_schema()
             return
-        if application != _APPLICATION:
-            raise IntakeError(f"{self._path} is another program's file, not an intake.")
         (plan,) = self._connection.execute("SELECT content FROM plan").fetchone()
         if plan != self._plan.to_bytes():
             raise IntakeError(
@@ -266,6 +275,17 @@ _SCHEMA: Final = (
     "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE refused (reason TEXT PRIMARY KEY, count INTEGER NOT NULL)",
 )
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path | None) -> bool:
+    """Whether the file is new; refuses one of another program."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if (application, objects) == (0, 0):
+        return True
+    if application != _APPLICATION:
+        raise IntakeError(f"{path} is another program's file, not an intake.")
+    return False
 
 
 def _prepare(path: Path) -> None:

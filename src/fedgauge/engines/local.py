@@ -70,8 +70,7 @@ def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Eval
     may come; a later result holds them too and costs no further privacy.
     """
     plan = server.plan
-    levels, variances = server.counts()
-    reports = server.reports
+    levels, variances, reports = server.counts()
     return Evaluation(
         plan,
         plan.statement("enforced"),

@@ -158,12 +158,12 @@ class HadamardResponse:
     the sign of its row there, and says block and sign by randomised response over all
     2 x `blocks` answers: with chance `blank` any of them, else the true one.
 
-    With one block this is one bit and a public column, the scheme for small epsilon of Acharya,
-    Sun and Zhang (2019). Its variance never falls below 1 for each report; blocks, their scheme
-    for large epsilon, divide that by 19 at epsilon 5 and 128 cells. Their other form, a private
-    column among those with a plus sign, has the same variance and size, but the errors of the
-    cells are correlated: the variance of a sum of cells was up to 1.4 times as large in trials.
-    Here they are uncorrelated, as repair by least squares takes them to be.
+    With one block this is one bit and a column, whose variance never falls below 1 for each
+    report. Blocks, as in Hadamard response for large epsilon (Acharya, Sun, Zhang 2019), divide
+    that by 21 at epsilon 5 and 128 cells. In their form the column is private, among those with
+    a plus sign: the same variance and size, but errors of cells are correlated, and the variance
+    of a sum of cells was up to 1.4 times as large in trials. Here they are uncorrelated, as
+    repair by least squares takes them to be.
 
     Parameters
     ----------
