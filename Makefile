@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower studies clean
+.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower bench-local studies clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
+	@echo "make bench-local  time and error of local reports (10 minutes)"
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
@@ -67,6 +68,10 @@ bench-secagg: $(VENV)/.test
 
 bench-flower: $(VENV)/.test
 	@$(BIN)/python benchmarks/flower.py
+
+bench-local: $(VENV)/.test
+	@$(BIN)/python benchmarks/local.py
+	@$(BIN)/python studies/local_error.py
 
 studies: $(VENV)/.test
 	@$(BIN)/python studies/slopes.py

@@ -26,6 +26,7 @@ from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
     InputError,
+    IntakeError,
     LedgerError,
     NoSignal,
     PlanError,
@@ -33,16 +34,25 @@ from fedgauge.errors import (
     PrivacyWarning,
     ProtocolError,
     RecordError,
+    ReportRefused,
     SiteError,
     UndefinedMetric,
 )
 from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
+from fedgauge.intake import ReportServer
 from fedgauge.intervals import Estimate
 from fedgauge.operating import AtThreshold, ConfusionMatrix
 from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
-from fedgauge.privacy import Cohort, DistributedDP, PrivacyStatement, SecureAggregation
+from fedgauge.privacy import (
+    Cohort,
+    DistributedDP,
+    LocalDP,
+    PrivacyStatement,
+    SecureAggregation,
+)
+from fedgauge.reports import encode_rows
 from fedgauge.scores import Examples
 from fedgauge.site import Site
 
@@ -72,7 +82,9 @@ __all__ = [
     "GainCurve",
     "HistogramRound",
     "InputError",
+    "IntakeError",
     "LedgerError",
+    "LocalDP",
     "NoSignal",
     "PlanError",
     "PlanRefused",
@@ -84,6 +96,8 @@ __all__ = [
     "Quantile",
     "Range",
     "RecordError",
+    "ReportRefused",
+    "ReportServer",
     "RocCurve",
     "ScoreFile",
     "ScoreHistogram",
@@ -94,6 +108,7 @@ __all__ = [
     "SiteError",
     "UndefinedMetric",
     "area_error",
+    "encode_rows",
     "evaluate",
     "exact_pr_curve",
     "exact_roc_curve",

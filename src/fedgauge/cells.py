@@ -154,14 +154,12 @@ class ThresholdCells:
 
     def _noise(self, of_negatives: Floats, of_positives: Floats) -> Floats:
         """Noise covariance of (tp, fp, fn, tn)."""
-        covariance = np.zeros((4, 4))
-        if self._pooled.noisy:
-            for cells, flags in (((0, 2), of_positives), ((1, 3), of_negatives)):
-                sides = (flags, 1.0 - flags)
-                for i, j in itertools.product((0, 1), repeat=2):
-                    shared = self._pooled.covariance(sides[i], sides[j])
-                    covariance[cells[i], cells[j]] = float(shared)
-        return covariance
+        if not self._pooled.noisy:
+            return np.zeros((4, 4))
+        weights = np.zeros((4, 2, len(of_positives)))
+        weights[0, 1], weights[2, 1] = of_positives, 1.0 - of_positives
+        weights[1, 0], weights[3, 0] = of_negatives, 1.0 - of_negatives
+        return self._pooled.covariance(weights[:, np.newaxis], weights)
 
 
 class Corner(NamedTuple):

@@ -13,7 +13,9 @@
     │   └── BudgetExceeded            it would cost more privacy than the ledger allows
     ├── LedgerError                   a privacy ledger that is damaged, old or out of reach
     ├── ProtocolError                 a message that is malformed, misplaced or dishonest
-    │   └── CohortTooSmall            too few clients are left to release a sum
+    │   ├── CohortTooSmall            too few clients are left to release a sum
+    │   └── ReportRefused             bytes that are no local report of this plan
+    ├── IntakeError                   an intake of local reports that cannot be used
     ├── ExchangeError                 a step of a file exchange that cannot be taken
     ├── UndefinedMetric (ValueError)  a number that the counts do not define
     │   └── NoSignal                  the noise is larger than what is measured
@@ -75,6 +77,14 @@ class ProtocolError(FedgaugeError):
 
 class CohortTooSmall(ProtocolError):
     """Too few clients are left to release a sum."""
+
+
+class ReportRefused(ProtocolError):
+    """Bytes that are no local report of this plan; the message is one of few reasons."""
+
+
+class IntakeError(FedgaugeError):
+    """An intake of local reports that cannot be opened or written."""
 
 
 class ExchangeError(FedgaugeError):

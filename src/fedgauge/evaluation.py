@@ -61,15 +61,18 @@ class Evaluation:
         estimator: Estimator,
         level: float = LEVEL,
         sums: NDArray[Any] | None = None,
+        reports: int | None = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
         self._counts = counts
+        self._reports = reports
         self._pooled = PooledCounts(
             plan.axis,
             counts,
             plan.tree,
-            tuple(law.variance for law in plan.noise_laws(shares=clients)),
+            plan.noise_variances(clients if reports is None else reports),
+            plan.noise_spreads if plan.oracles else None,
         )
         self._sums = sums
         self._clients = clients
@@ -90,6 +93,11 @@ class Evaluation:
     def clients(self) -> int:
         """Number of clients whose examples were counted."""
         return self._clients
+
+    @property
+    def reports(self) -> int | None:
+        """Number of local reports, which is public; None unless under local DP."""
+        return self._reports
 
     @property
     def estimator(self) -> Estimator:
@@ -125,6 +133,7 @@ class Evaluation:
             "estimator": self._estimator,
             "level": self._level,
             "sums": self._sums,
+            "reports": self._reports,
         }
         return Evaluation(self._plan, self._privacy, self._counts, **{**kept, **changed})
 
@@ -328,7 +337,15 @@ class Evaluation:
             curves=drawn,
             score_sums=None if self._sums is None else self._sums.tolist(),
         )
-        return Record(FORMAT, self._plan, self._privacy, self._estimator, self._clients, [part])
+        return Record(
+            FORMAT,
+            self._plan,
+            self._privacy,
+            self._estimator,
+            self._clients,
+            [part],
+            reports=self._reports,
+        )
 
     def _leaf_variances(self) -> list[list[float]] | None:
         if not self._pooled.noisy:
@@ -355,6 +372,7 @@ class Evaluation:
             estimator=record.estimator,
             level=next((m.level for m in part.metrics.values() if m.level), LEVEL),
             sums=None if part.score_sums is None else np.array(part.score_sums),
+            reports=record.reports,
         )
 
     def __str__(self) -> str:
@@ -373,6 +391,8 @@ class Evaluation:
         return f"{self._counted()}, {about}{examples:,} examples, {share} positive"
 
     def _counted(self) -> str:
+        if self._reports == self._clients > 1:  # an intake does not know who sent how many
+            return f"{self._clients:,} reports"
         return "1 client" if self._clients == 1 else f"{self._clients:,} clients"
 
     def _found(self) -> list[str]:
@@ -390,6 +410,8 @@ class Evaluation:
             "enforced": "enforced between the sites",
         }[self._privacy.claim]
         p = self._privacy
+        if self._reports is not None and p.claim == "enforced":
+            claim = "each report was randomised before it was sent"
         if p.epsilon is None:
             return f"privacy            exact sum, no differential privacy; {claim}"
         delta = f", delta {p.delta:.0e}" if p.delta else ""
@@ -398,11 +420,16 @@ class Evaluation:
 
     def _measured(self) -> str:
         axis, size = self._plan.axis, self._plan.bytes_per_client
-        kilobytes = f"{size / 1024:,.0f} KiB" if size >= 1024 else f"{size} bytes"
+        whose = "client" if self._reports is None else "report"
+        kilobytes = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
         return (
-            f"measured           {axis.bins:,} {_AXIS_WORDS[axis.kind]}, {kilobytes} per client, "
+            f"measured           {axis.bins:,} {_AXIS_WORDS[axis.kind]}, {kilobytes} per {whose}, "
             f"plan {self._plan.digest[:8]}"
         )
+
+
+def _bytes(size: int) -> str:
+    return "1 byte" if size == 1 else f"{size} bytes"
 
 
 _AXIS_WORDS = {

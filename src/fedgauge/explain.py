@@ -3,13 +3,15 @@
 import math
 
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import DistributedDP
+from fedgauge.privacy import DistributedDP, LocalDP
 from fedgauge.privacy.noise import honest_parties
 
 
 def explain(plan: EvaluationPlan) -> str:
     """What leaves each site under a plan, who learns what, and what is not protected."""
     privacy = plan.privacy
+    if isinstance(privacy, LocalDP):
+        return _write(plan, _explain_reports(plan, privacy))
     promise = _promise(privacy) if isinstance(privacy, DistributedDP) else _no_promise(plan)
     paragraphs = [
         ("What leaves each site", _leaves(plan)),
@@ -17,8 +19,13 @@ def explain(plan: EvaluationPlan) -> str:
         ("What is promised", promise),
         ("Who must take part", _cohort(plan)),
         ("What is not protected", _unprotected(plan)),
-        ("Which plan this is", f"Plan {plan.digest[:16]}. Every site must hold the same one."),
     ]
+    return _write(plan, paragraphs)
+
+
+def _write(plan: EvaluationPlan, paragraphs: list[tuple[str, str]]) -> str:
+    which = f"Plan {plan.digest[:16]}. Every site must hold the same one."
+    paragraphs = [*paragraphs, ("Which plan this is", which)]
     return "\n\n".join(f"{title}\n  {text}" for title, text in paragraphs)
 
 
@@ -33,6 +40,37 @@ def _no_promise(plan: EvaluationPlan) -> str:
             f"1/{2 * plan.sum_steps} of the range."
         )
     return text
+
+
+def _explain_reports(plan: EvaluationPlan, privacy: LocalDP) -> list[tuple[str, str]]:
+    size = "1 byte" if plan.bytes_per_client == 1 else f"{plan.bytes_per_client:,} bytes"
+    leaves = (
+        f"One report for each row ({size}, and a random number that names the report): whether "
+        f"the row is positive and in which of {plan.axis.bins:,} ranges its score lies, made "
+        "uncertain by the site's own secure generator before it is sent. No score, name or "
+        "identifier leaves."
+    )
+    learned = (
+        "A report alone leaves its row uncertain. Many add up to estimates of the curves of all "
+        "rows together. The number of reports of each site is known."
+    )
+    promise = (
+        f"Differential privacy with epsilon {privacy.epsilon:g} for one row of data, whoever "
+        f"reads its report. Whatever else is known, the chance of any report changes at most "
+        f"{math.exp(min(privacy.epsilon, 100.0)):,.2f}-fold if the row were replaced by another, "
+        "or had another label. A row that is reported again pays its epsilon again."
+    )
+    return [
+        ("What leaves each site", leaves),
+        ("What is learned from it", learned),
+        ("What is promised", promise),
+        ("Who must take part", "Nobody in particular: the promise does not rest on others."),
+        (
+            "What is not protected",
+            "That a site takes part, and with how many rows; results that a site falsifies; a "
+            "person with many rows, of whom only each row is protected.",
+        ),
+    ]
 
 
 def _leaves(plan: EvaluationPlan) -> str:

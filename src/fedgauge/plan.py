@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.axis import Axis, AxisSpec
 from fedgauge.errors import AxisError, PlanError
@@ -18,10 +19,13 @@ from fedgauge.histogram import check_sums, check_tree
 from fedgauge.privacy import (
     Cohort,
     DistributedDP,
+    LocalDP,
     PrivacyModel,
     PrivacyStatement,
     SecureAggregation,
+    response,
 )
+from fedgauge.privacy.local import Oracle
 from fedgauge.privacy.noise import (
     SUMS_SHARE,
     ShareLaw,
@@ -32,16 +36,19 @@ from fedgauge.privacy.noise import (
     state,
     sums_parameter,
 )
+from fedgauge.privacy.response import ReportRound
 from fedgauge.privacy.specs import Claim
 from fedgauge.scores import Label
 
 BYTES_PER_COUNT = 8
+ALONE = Cohort(min_survivors=1, max_colluding=0)  # of local reports, which need nobody else
 LARGEST = 2**40  # rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits
 
 # Steps that the scores within a bin are summed in. Rounding, 1/512 of a bin, is far below what
 # sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
 # epsilon, and `laws` draws from no longer ones than these steps have at epsilon 0.41.
 SUM_STEPS = 256
+NO_LOCAL_SUMS = "local reports carry no score sums. Leave score_sums out."
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +165,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
     tree: tuple[int, ...]
     privacy: PrivacyModel
     cohort: Cohort
-    rounds: tuple[HistogramRound, ...]
+    rounds: tuple[HistogramRound | ReportRound, ...]
 
     def __post_init__(self) -> None:
         try:
@@ -171,6 +178,12 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
                 f"under this privacy model a plan has one round of {nodes} counts; "
                 "make plans with EvaluationPlan.for_histogram."
             )
+        reports = isinstance(self.rounds[0], ReportRound)
+        if reports != isinstance(self.privacy, LocalDP):
+            raise PlanError("local DP plans have reports, others counts; this one mixes them.")
+        if reports:
+            self._check_reports()
+            return
         if not 1 <= self.rounds[0].largest <= LARGEST:
             raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
         if isinstance(self.privacy, DistributedDP):
@@ -199,6 +212,46 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         elif sums.noise:
             raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
 
+    def _check_reports(self) -> None:
+        assert isinstance(self.privacy, LocalDP)  # noqa: S101  (for the type checker)
+        assert isinstance(self.rounds[0], ReportRound)  # noqa: S101
+        self.rounds[0].check(self.privacy, self.channels)
+        require_clipping(self.axis)
+        if self.cohort != ALONE:
+            raise PlanError(
+                "local DP needs no cohort: every report is private by itself. Leave it out."
+            )
+
+    @classmethod
+    def for_reports(
+        cls,
+        axis: Axis,
+        privacy: LocalDP,
+        *,
+        task: BinaryTask | None = None,
+        tree: tuple[int, ...] | None = None,
+    ) -> Self:
+        """A plan for local reports, with the least noise that keeps the privacy promised.
+
+        Examples
+        --------
+        >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
+        >>> plan.bytes_per_client
+        16
+        """
+        task, tree = task or BinaryTask(), tree or (axis.bins,)
+        nodes = _nodes_sent(privacy, tree)
+        sent = ReportRound.calibrated(privacy, nodes, 2 * len(task.slices))
+        return cls(task, axis, tree, privacy, ALONE, (sent,))
+
+    @property
+    def oracles(self) -> tuple[Oracle, ...]:
+        """What randomises a report about each level; empty unless the plan is for reports."""
+        sent = self.rounds[0]
+        if not isinstance(self.privacy, LocalDP) or not isinstance(sent, ReportRound):
+            return ()
+        return sent.oracles(self.privacy, self.channels)
+
     @classmethod
     def for_histogram(
         cls,
@@ -221,6 +274,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
+        if isinstance(privacy, LocalDP):
+            raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
         noise: tuple[float, ...] = ()
         sums = ScoreSums(SUM_STEPS) if score_sums else None
         if isinstance(privacy, DistributedDP):
@@ -246,6 +301,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
             # Sums have polya noise, whose parameters are budgets: they add up.
             budgets = sent.noise if sent.sums is None else (*sent.noise, sent.sums.noise)
             check_promise(self.privacy, self.cohort, budgets)
+        if isinstance(self.privacy, LocalDP):
+            response.check_promise(self.privacy, self.oracles)
 
     def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
         """What a result of this plan may claim about privacy."""
@@ -289,6 +346,22 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
                 "the score sums out."
             ) from None
 
+    def noise_variances(self, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise at one node of each level; empty without noise.
+
+        `contributions` are the clients in the sum, or the reports under local DP.
+        """
+        if isinstance(self.privacy, LocalDP):
+            return response.variances(self.oracles, contributions)
+        return tuple(law.variance for law in self.noise_laws(shares=contributions))
+
+    def noise_spreads(self, leaves: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Variance of every node at each level, where it depends on the counts of the bins.
+
+        Under local DP. Empty elsewhere: all nodes of a level have the same noise.
+        """
+        return response.spreads(self.oracles, leaves)
+
     @property
     def predicted(self) -> Prediction | None:
         """Errors that the planner which made the plan expects; None for other plans."""
@@ -328,7 +401,9 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
 
     @property
     def bytes_per_client(self) -> int:
-        """Size of one client's counts and sums, before any protocol around them."""
+        """Size of one client's counts and sums, or of one report, before any protocol."""
+        if self.oracles:
+            return max(oracle.payload_bytes for oracle in self.oracles)
         return self.numbers * BYTES_PER_COUNT
 
     @cached_property
@@ -408,7 +483,7 @@ def require_clipping(axis: Axis) -> None:
 
 
 def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:
-    if isinstance(privacy, DistributedDP):
+    if isinstance(privacy, DistributedDP | LocalDP):
         return tuple(math.prod(tree[: level + 1]) for level in range(len(tree)))
     # Without noise the inner nodes are sums of leaves: only leaves travel.
     return (math.prod(tree),)

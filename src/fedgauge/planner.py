@@ -22,9 +22,9 @@ from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, estimate
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.lookup import Floats
-from fedgauge.plan import BinaryTask, EvaluationPlan, Prediction
+from fedgauge.plan import NO_LOCAL_SUMS, BinaryTask, EvaluationPlan, Prediction
 from fedgauge.pooled import redraw
-from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
+from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyModel, SecureAggregation
 from fedgauge.privacy.noise import SUMS_SHARE, require_polya
 from fedgauge.scores import Label
 
@@ -152,14 +152,30 @@ def propose(
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
     candidates = [
-        EvaluationPlan.for_histogram(
-            axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
-        )
+        _candidate(axis, tree, cohort, task, privacy, score_sums=score_sums)
         for axis, tree in designs
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
     return best.with_prediction(predict(best, examples=n, positive_rate=rate))
+
+
+def _candidate(
+    axis: Axis,
+    tree: tuple[int, ...],
+    cohort: Cohort,
+    task: BinaryTask,
+    privacy: PrivacyModel,
+    *,
+    score_sums: bool,
+) -> EvaluationPlan:
+    if isinstance(privacy, LocalDP):
+        if score_sums:
+            raise PlanError(NO_LOCAL_SUMS)
+        return EvaluationPlan.for_reports(axis, privacy, task=task, tree=tree)
+    return EvaluationPlan.for_histogram(
+        axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+    )
 
 
 def _best(
@@ -265,25 +281,23 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
 
 def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int) -> Floats:
     """Mean errors of a plan for each shape, by playing the evaluation through."""
-    laws = plan.noise_laws(shares=plan.cohort.min_survivors)
-    variances = tuple(law.variance for law in laws)
-    return _played(plan.axis, plan.tree, variances, examples, positive_rate, draws)
+    local = isinstance(plan.privacy, LocalDP)
+    variances = plan.noise_variances(examples if local else plan.cohort.min_survivors)
+    return _played(plan, variances, examples, positive_rate, draws)
 
 
 @lru_cache(maxsize=4096)
 def _played(
-    axis: Axis,
-    tree: tuple[int, ...],
+    plan: EvaluationPlan,
     variances: tuple[float, ...],
     examples: int,
     positive_rate: float,
     draws: int,
 ) -> Floats:
     means = []
-    for counts, truth, rng in _worlds(axis, examples, positive_rate):
+    for counts, truth, rng in _worlds(plan.axis, examples, positive_rate):
         runs = [
-            _errors(axis, counts, truth, tree, variances, rng)
-            for _ in range(draws if variances else 1)
+            _errors(plan, counts, truth, variances, rng) for _ in range(draws if variances else 1)
         ]
         means.append(np.mean(runs, axis=0))
     return np.array(means)
@@ -334,17 +348,16 @@ def _truth(drawn: Floats) -> _Truth:
 
 
 def _errors(
-    axis: Axis,
+    plan: EvaluationPlan,
     counts: Floats,
     truth: _Truth,
-    tree: tuple[int, ...],
     variances: tuple[float, ...],
     rng: np.random.Generator,
 ) -> tuple[float, float, float]:
     if variances:
-        counts = redraw(counts, tree, variances, rng)
+        counts = redraw(counts, plan.tree, variances, rng, spreads=plan.noise_spreads(counts))
     try:
-        d = estimate(axis, counts, Aligned())
+        d = estimate(plan.axis, counts, Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)

@@ -1,7 +1,7 @@
 """What reached the server: counts on an axis, and how noisy they are."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgauge import repair
 from fedgauge.axis import Axis
 from fedgauge.lookup import Floats
+from fedgauge.privacy.response import settle
 
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
 
@@ -30,12 +31,16 @@ class PooledCounts:
     tree, variances
         Branchings over the bins and the noise variance of one node at each level; no
         variances where there is no noise.
+    spreads
+        Under local DP, where noise differs between nodes and all counts add up to the public
+        number of reports: the variance of every node at each level, given the counts.
     """
 
     axis: Axis
     released: NDArray[Any]
     tree: tuple[int, ...]
     variances: tuple[float, ...] = ()
+    spreads: Callable[[Floats], list[Floats]] | None = None
 
     @property
     def noisy(self) -> bool:
@@ -74,21 +79,34 @@ class PooledCounts:
     @property
     def spread_of_totals(self) -> float:
         """Standard deviation of the noise in the total of a class."""
-        return math.sqrt(repair.total_variance(self.tree, self.variances)) if self.noisy else 0.0
+        positives = np.zeros(self.released.shape)
+        positives[1] = 1.0
+        return math.sqrt(self.noise_variance(positives))
+
+    @cached_property
+    def _spreads(self) -> list[Floats]:
+        return self.spreads(self.counts) if self.spreads is not None else []
 
     def covariance(self, left: Floats, right: Floats) -> Floats:
-        """Noise covariance of weighted sums of the released counts of one class.
+        """Noise covariance of weighted sums of the released counts.
 
-        Weights have bins as their last axis.
+        Weights have classes and bins as their last two axes.
         """
         if not self.noisy:
-            return np.zeros(left.shape[:-1])
-        return repair.noise_covariance(self.tree, self.variances, left, right)
+            return np.zeros(np.broadcast_shapes(left.shape, right.shape)[:-2])
+        if self.spreads is not None:  # what all counts have in common is known
+            left, right = (w - w.mean(axis=(-2, -1), keepdims=True) for w in (left, right))
+        covariance: Floats
+        if self.spreads is not None and len(self.tree) == 1:
+            covariance = (left * right * self._spreads[0]).sum(axis=(-2, -1))
+        else:
+            by_class = repair.noise_covariance(self.tree, self.variances, left, right)
+            covariance = by_class.sum(axis=-1)
+        return covariance
 
     def noise_variance(self, weights: Floats) -> Floats:
-        """Noise variance of ``sum(weights * released)``, weights by class and bin."""
-        variance: Floats = self.covariance(weights, weights).sum(axis=-1)
-        return variance
+        """Noise variance of ``sum(weights * released)``."""
+        return self.covariance(weights, weights)
 
     def redrawn(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
         """Counts as they would come out again, by draw, class and bin.
@@ -101,21 +119,29 @@ class PooledCounts:
         drawn = rng.poisson(start).astype(np.float64) if sampling else start
         if not self.noisy:
             return drawn
-        flat = drawn.reshape(2 * draws, -1)
-        noisy = redraw(flat, self.tree, self.variances, rng)
-        return repair.monotone(noisy).reshape(drawn.shape)
+        noisy = redraw(drawn, self.tree, self.variances, rng, spreads=self._spreads)
+        return repair.monotone(noisy.reshape(2 * draws, -1)).reshape(drawn.shape)
 
 
 def redraw(
-    counts: Floats, tree: Sequence[int], variances: Sequence[float], rng: np.random.Generator
+    counts: Floats,
+    tree: Sequence[int],
+    variances: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    spreads: Sequence[Floats] = (),
 ) -> Floats:
-    """Counts as they would come out of the same mechanism: noise, then least squares.
+    """Counts as they would come out of the same mechanism again: noise, then least squares.
 
-    A way to see what noise does to a result. The noise here protects nothing.
+    A way to see what noise does to a result. The noise here protects nothing. `counts` have
+    classes and bins as their last two axes; `spreads` are as in :class:`PooledCounts`.
     """
     levels = []
-    for depth, variance in enumerate(variances):
+    noise: Sequence[float | Floats] = spreads or variances
+    for depth, variance in enumerate(noise):
         nodes = math.prod(tree[: depth + 1])
-        exact = counts.reshape(len(counts), nodes, -1).sum(axis=2)
-        levels.append(exact + rng.laplace(0.0, math.sqrt(variance / 2), exact.shape))
-    return repair.consistent(levels, tree, variances)
+        exact = counts.reshape(*counts.shape[:-1], nodes, -1).sum(axis=-1)
+        noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) / 2), exact.shape)
+        levels.append(noisy.reshape(-1, nodes))
+    leaves = repair.consistent(levels, tree, variances).reshape(counts.shape)
+    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if spreads else leaves

@@ -91,6 +91,7 @@ class Record(msgspec.Struct, frozen=True):
     estimator: Estimator
     clients: int
     slices: list[SliceRecord]
+    reports: int | None = None  # local reports behind the counts; the noise depends on it
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -117,6 +118,8 @@ class Record(msgspec.Struct, frozen=True):
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
+        if (self.reports or 0) < 1 and self.plan.oracles:
+            raise RecordError("this is not a fedgauge result: it has no number of reports.")
         fits = self._fits_noisy if self.plan.rounds[0].noise else self._fits_exact
         if not all(fits(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")

@@ -96,7 +96,7 @@ def noise_covariance(
     the last axis of both; further axes are kept.
     """
     spreads = _upward_variances(tree, variances)
-    total: Floats = np.zeros(left.shape[:-1])
+    total: Floats = np.zeros(())
     for spread, branching in zip(spreads[:0:-1], tree[:0:-1], strict=True):
         a, b = (w.reshape(*w.shape[:-1], -1, branching) for w in (left, right))
         # Deviations from the siblings' mean, then what the parents hand down.

@@ -28,7 +28,7 @@ def test_init_says_what_to_tell_the_partners(tmp_path):
     told = run("site", "init", "--name", "a", "--dataset", "d", tmp_path / "new")
     made = fg.Site.from_toml(tmp_path / "new" / "site.toml")
     assert f"fedgauge site trust a {key_to_text(made.key.public)}" in told
-    assert made.policy.models == ("distributed-dp", "secure-aggregation")
+    assert made.policy.models == ("distributed-dp", "local-dp", "secure-aggregation")
 
 
 def test_init_takes_limits(tmp_path):

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge import demo as demonstration
-from fedgauge.cli import exchanges, results, sites
+from fedgauge.cli import exchanges, local, results, sites
 from fedgauge.cli.options import (
     AxisKind,
     Delta,
@@ -25,6 +25,8 @@ from fedgauge.cli.options import (
     Neighbours,
     NoiseKind,
     NoiseOption,
+    OracleKind,
+    OracleOption,
     Privacy,
     Quiet,
     ScoreSums,
@@ -69,6 +71,9 @@ app.add_typer(sites.site_app, name="site")
 app.add_typer(sites.ledger_app, name="ledger")
 app.add_typer(exchanges.app, name="exchange")
 app.command()(results.show)
+app.command()(local.encode)
+app.command()(local.intake)
+app.command()(local.compare)
 
 
 @app.callback()
@@ -105,6 +110,7 @@ def evaluate(
     unit: UnitOption = UnitKind.EXAMPLE,
     neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
     max_per_unit: MaxPerUnit = 1,
+    oracle: OracleOption = OracleKind.OUE,
     examples: HintExamples = None,
     positive_rate: HintRate = None,
     bins: Annotated[
@@ -158,13 +164,13 @@ def evaluate(
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
     """
     with readable_errors():
-        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
+        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
         result = with_progress(
             quiet,
             lambda: fg.evaluate(
                 make_clients(files, client, label, score, subject),
                 privacy=model,
-                axis=make_axis(axis, bins, range_, clip=clip, noisy=privacy is Model.DDP),
+                axis=make_axis(axis, bins, range_, clip=clip, noisy=privacy is not Model.SA),
                 tree=make_tree(tree),
                 estimator=make_estimator(estimator, quantiles),
                 examples=examples,
@@ -208,6 +214,7 @@ def plan(
     unit: UnitOption = UnitKind.EXAMPLE,
     neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
     max_per_unit: MaxPerUnit = 1,
+    oracle: OracleOption = OracleKind.OUE,
     min_survivors: Annotated[
         int | None,
         typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
@@ -236,7 +243,7 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
     """
     with readable_errors():
-        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit)
+        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
         known: dict[str, Any] = {
             "clients": clients,
             "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
@@ -338,7 +345,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")
         table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected")
         table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected")
-    table.add_row("Sent by each client", f"{chosen.bytes_per_client:,} bytes")
+    sender = "Sent for each row" if chosen.oracles else "Sent by each client"
+    table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
     table.add_row("Plan", chosen.digest[:8])
     return table
 

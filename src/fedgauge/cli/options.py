@@ -30,6 +30,14 @@ class Model(StrEnum):
 
     SA = "sa"
     DDP = "ddp"
+    LDP = "ldp"
+
+
+class OracleKind(StrEnum):
+    """Ways to randomise a local report by name."""
+
+    OUE = "oue"
+    HADAMARD = "hadamard"
 
 
 class NoiseKind(StrEnum):
@@ -56,9 +64,15 @@ class NeighbourKind(StrEnum):
 
 
 Privacy = Annotated[
-    Model, typer.Option("--privacy", help="Exact secure sum (sa) or distributed DP (ddp).")
+    Model,
+    typer.Option(
+        "--privacy", help="Exact secure sum (sa), distributed DP (ddp) or local DP (ldp)."
+    ),
 ]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of --privacy ddp.")]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of --privacy ddp or ldp.")]
+OracleOption = Annotated[
+    OracleKind, typer.Option("--oracle", help="How --privacy ldp randomises a row.")
+]
 Delta = Annotated[float | None, typer.Option(help="For skellam and discrete-gaussian noise.")]
 NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Noise of --privacy ddp.")]
 UnitOption = Annotated[UnitKind, typer.Option("--unit", help="Whom --privacy ddp protects.")]
@@ -85,14 +99,19 @@ def make_privacy(
     unit: UnitKind,
     neighbours: NeighbourKind,
     max_per_unit: int,
-) -> fg.SecureAggregation | fg.DistributedDP:
+    oracle: OracleKind = OracleKind.OUE,
+) -> fg.SecureAggregation | fg.DistributedDP | fg.LocalDP:
     """The privacy model that the options describe."""
     if model is Model.SA:
         if epsilon is not None or delta is not None:
             raise fg.PlanError("an exact sum has no epsilon. Use --privacy ddp.")
         return fg.SecureAggregation()
     if epsilon is None:
-        raise fg.PlanError("--privacy ddp needs --epsilon, e.g. --epsilon 1.")
+        raise fg.PlanError(f"--privacy {model} needs --epsilon, e.g. --epsilon 1.")
+    if model is Model.LDP:
+        if delta is not None or unit is not UnitKind.EXAMPLE:
+            raise fg.PlanError("local DP protects each row, without a delta. Drop these options.")
+        return fg.LocalDP(epsilon, oracle=oracle.value)
     return fg.DistributedDP(
         epsilon,
         delta=delta,

@@ -14,7 +14,7 @@ from fedgauge.site import Account, Cost, Entry, Policy, Site, add_trust, create_
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
 
-_MODELS = {Model.SA: "secure-aggregation", Model.DDP: "distributed-dp"}
+_MODELS = {Model.SA: "secure-aggregation", Model.DDP: "distributed-dp", Model.LDP: "local-dp"}
 
 
 @site_app.command("init")

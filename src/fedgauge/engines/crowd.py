@@ -10,7 +10,7 @@ from fedgauge.axis import Axis
 from fedgauge.errors import InputError, located
 from fedgauge.files import ScoreFile, ScoreTable
 from fedgauge.histogram import ScoreHistogram
-from fedgauge.privacy import DistributedDP, PrivacyModel
+from fedgauge.privacy import DifferentialPrivacy, DistributedDP, PrivacyModel
 from fedgauge.privacy.units import UnitLimiter, limit_rows
 from fedgauge.scores import Data, Examples, Label, read_batches
 
@@ -87,7 +87,7 @@ class _Crowd:
         with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
             rows = limit_rows(read_batches(data), self._privacy)
             # Under privacy a refusal that depends on one row would be a leak.
-            empty = isinstance(self._privacy, DistributedDP)
+            empty = isinstance(self._privacy, DifferentialPrivacy)
             self._total.update_batches(rows, positive=self._positive, may_be_empty=empty)
 
     def _count_waiting(self) -> None:

@@ -13,14 +13,22 @@ from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, Estimator
 from fedgauge.engines.contribution import Released, contribution, histogram_of, released
 from fedgauge.engines.crowd import Clients, add_up, pairs
+from fedgauge.engines.local import simulate_reports
 from fedgauge.engines.rounds import run_rounds
 from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreTable
 from fedgauge.histogram import ScoreHistogram
-from fedgauge.plan import SUM_STEPS, BinaryTask, EvaluationPlan, require_clipping
+from fedgauge.plan import NO_LOCAL_SUMS, SUM_STEPS, BinaryTask, EvaluationPlan, require_clipping
 from fedgauge.planner import check_hints, propose, reference_axis
-from fedgauge.privacy import Cohort, DistributedDP, PrivacyModel, SecureAggregation
+from fedgauge.privacy import (
+    Cohort,
+    DifferentialPrivacy,
+    DistributedDP,
+    LocalDP,
+    PrivacyModel,
+    SecureAggregation,
+)
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
 from fedgauge.scores import Data, Label
 
@@ -28,6 +36,8 @@ Tree = Literal["auto", "flat"] | tuple[int, ...]
 
 AUTO_BINS: Final = 4096
 AUTO_NOISY_BINS: Final = 64
+_LOCAL_BINS: Final = (16, 32)  # below and from the epsilon of a report where more bins pay
+_WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
 
 
@@ -64,7 +74,8 @@ def evaluate(
         The privacy model.
     axis
         The score axis. ``"auto"`` is 4,096 bins of equal width on [0, 1] without noise; under
-        differential privacy what the planner chooses from the hints, or 64 bins without hints.
+        differential privacy what the planner chooses from the hints, or 64 bins without hints
+        (16 or 32 under local DP).
     tree
         ``"flat"``, or branchings whose product is the number of bins (and sets it, where the
         axis is ``"auto"``).
@@ -114,8 +125,17 @@ def evaluate(
         _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints, score_sums)
         plan.check_promise()
         chosen, task, privacy = plan.axis, plan.task, plan.privacy
+    local = isinstance(privacy, LocalDP)
+    if local and score_sums:
+        raise PlanError(NO_LOCAL_SUMS)
+    if local and (cohort is not None or summation == "secure"):
+        raise PlanError(
+            "under local DP every report is private by itself: leave out cohort and summation."
+        )
 
     def made_for(cohort: Cohort) -> EvaluationPlan:
+        if isinstance(privacy, LocalDP):
+            return EvaluationPlan.for_reports(chosen, privacy, task=task, tree=branchings)
         return EvaluationPlan.for_histogram(
             chosen,
             cohort,
@@ -138,16 +158,24 @@ def evaluate(
     if plan is None and score_sums:
         made_for(expected)  # what cannot be is refused before any data is read
     source = Keystream() if seed is None else SimulatedKeystream(seed)
+    reports = None
     if summation == "plain":
         steps = plan.sum_steps if plan else SUM_STEPS * score_sums
         total, count = add_up(clients, chosen, task.positive, privacy, sum_steps=steps)
         final = resolved(count)
+        reports = total.sum() if local else None
         found = _release(total, final, count, source, every_share=every_share)
     else:
         final, found, count = _sum_securely(clients, resolved, source)
     statement = final.statement("simulated", hints.named())
     return Evaluation(
-        final, statement, found.counts, sums=found.sums, clients=count, estimator=estimator
+        final,
+        statement,
+        found.counts,
+        sums=found.sums,
+        clients=count,
+        reports=reports,
+        estimator=estimator,
     )
 
 
@@ -210,12 +238,14 @@ def _design(
     score_sums: bool,
 ) -> tuple[Axis, tuple[int, ...]]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
-    noisy = isinstance(privacy, DistributedDP)
+    noisy = isinstance(privacy, DifferentialPrivacy)
     if isinstance(axis, Axis):
         if noisy:
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = AUTO_NOISY_BINS if noisy else AUTO_BINS
+    if isinstance(privacy, LocalDP):
+        bins = _LOCAL_BINS[privacy.epsilon >= _WEAK_EPSILON]
     if not isinstance(tree, str):
         bins = math.prod(_branchings(tree, None))
     if noisy and hints.named():
@@ -255,6 +285,8 @@ def _release(
     every_share: bool,
 ) -> Released:
     """What leaves the sum: it and the noise of all clients, read as a secure sum is."""
+    if plan.oracles:
+        return Released(simulate_reports(plan, total, source), None)
     if not plan.rounds[0].noise:
         return Released(total.counts, total.sums)
     parts = total.levels(plan.tree)

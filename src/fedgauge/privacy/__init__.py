@@ -3,7 +3,9 @@
 from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.specs import (
+    DifferentialPrivacy,
     DistributedDP,
+    LocalDP,
     PrivacyModel,
     PrivacyStatement,
     SecureAggregation,
@@ -12,7 +14,9 @@ from fedgauge.privacy.specs import (
 
 __all__ = [
     "Cohort",
+    "DifferentialPrivacy",
     "DistributedDP",
+    "LocalDP",
     "PrivacyModel",
     "PrivacyStatement",
     "SecureAggregation",

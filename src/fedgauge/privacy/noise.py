@@ -16,6 +16,7 @@ from fedgauge.privacy.specs import (
     PROTOCOL_FAILURE,
     Claim,
     DistributedDP,
+    LocalDP,
     PrivacyModel,
     PrivacyStatement,
 )
@@ -210,6 +211,18 @@ def state(
     includes the distance of their tables from the ideal laws and, where a protocol ran, the chance
     that its graph of neighbours fails to protect.
     """
+    if isinstance(privacy, LocalDP):
+        # The chances are exact, so nothing escapes epsilon; no protocol runs that could fail.
+        return PrivacyStatement(
+            model="local-dp",
+            unit="example",
+            neighbours="replace-one",
+            epsilon=privacy.epsilon,
+            delta=0.0,
+            cohort=cohort,
+            public_inputs=(*public_inputs, "number of reports"),
+            claim=claim,
+        )
     if not isinstance(privacy, DistributedDP):
         return PrivacyStatement(
             "secure-aggregation", None, None, None, None, cohort, public_inputs, claim

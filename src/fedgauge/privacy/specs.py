@@ -13,9 +13,11 @@ Claim = Literal["enforced", "simulated"]
 Noise = Literal["polya", "skellam", "discrete-gaussian"]
 Unit = Literal["example", "subject", "client"]
 Neighbours = Literal["add-remove", "replace-one"]
+OracleKind = Literal["oue", "hadamard"]
 
 PROTOCOL_FAILURE: Final = 2.0**-40  # chance that a secure sum shows more than the sum
 _LARGE_EPSILON: Final = 20.0
+_LEAST_EPSILON: Final = 1e-6  # of a local report: a billion billion of them would show little
 _MOST_PER_UNIT: Final = 1_000_000  # noise for more hides everything
 
 
@@ -104,14 +106,7 @@ class DistributedDP(
     max_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        if not _is_number(self.epsilon) or not 0 < self.epsilon < math.inf:
-            raise PlanError(f"epsilon must be a positive number, got {self.epsilon!r}.")
-        if self.epsilon > _LARGE_EPSILON:
-            warnings.warn(
-                f"epsilon {self.epsilon:g} protects nobody: 1 is usual, 10 is already weak.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
+        _check_epsilon(self.epsilon)
         for name, value, choices in (
             ("noise", self.noise, ("polya", "skellam", "discrete-gaussian")),
             ("unit", self.unit, ("example", "subject", "client")),
@@ -162,8 +157,58 @@ class DistributedDP(
         )
 
 
+class LocalDP(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="model", tag="local-dp"
+):
+    """Differential privacy for every row by itself: nobody's sum has to be trusted.
+
+    Each row is randomised where it is held and sent as one report. Neighbours replace a row by
+    any other; how many reports there are is public. Far more noise than under distributed DP:
+    errors fall with the square root of the number of reports.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget of one report. A row that is reported again pays again.
+    oracle
+        ``"oue"``, one bit for each cell of the histogram, or ``"hadamard"``, a number of one to
+        three bytes, in most cases with more noise.
+
+    Examples
+    --------
+    >>> LocalDP(1.0).oracle
+    'oue'
+    """
+
+    epsilon: float
+    oracle: OracleKind = "oue"
+
+    def __post_init__(self) -> None:
+        _check_epsilon(self.epsilon)
+        if self.epsilon < _LEAST_EPSILON:
+            raise PlanError(
+                f"a local report with epsilon below {_LEAST_EPSILON:g} says nothing. Raise it."
+            )
+        # One form for equal plans: 1 and 1.0 would digest differently.
+        msgspec.structs.force_setattr(self, "epsilon", float(self.epsilon))
+        if self.oracle not in ("oue", "hadamard"):
+            raise PlanError(f"oracle must be one of oue, hadamard, got {self.oracle!r}.")
+
+
+def _check_epsilon(epsilon: object) -> None:
+    if not _is_number(epsilon) or not 0 < epsilon < math.inf:
+        raise PlanError(f"epsilon must be a positive number, got {epsilon!r}.")
+    if epsilon > _LARGE_EPSILON:
+        warnings.warn(
+            f"epsilon {epsilon:g} protects nobody: 1 is usual, 10 is already weak.",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+
+
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-PrivacyModel = SecureAggregation | DistributedDP
+DifferentialPrivacy = DistributedDP | LocalDP
+PrivacyModel = SecureAggregation | DifferentialPrivacy

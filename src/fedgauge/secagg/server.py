@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
+from fedgauge.errors import CohortTooSmall, FedgaugeError, PlanError, ProtocolError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
 from fedgauge.secagg import crypto, shamir, words
@@ -97,6 +97,11 @@ class SummationServer:
         cls, plan: EvaluationPlan, members: Iterable[bytes], key: SigningKey
     ) -> "SummationServer":
         """A new attempt with a fresh run id, for the members with these public keys."""
+        if plan.oracles:
+            raise PlanError(
+                "this plan is for local reports, which nobody sums securely. Give the server's "
+                "intake their messages."
+            )
         ordered = sorted(set(members))
         graph = choose_graph(len(ordered), plan.cohort)
         invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)

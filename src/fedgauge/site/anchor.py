@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import DistributedDP, SecureAggregation
+from fedgauge.privacy import DistributedDP, LocalDP, SecureAggregation
 from fedgauge.site.entries import Account, Cost
 from fedgauge.site.keys import SigningKey, key_to_text
 from fedgauge.site.ledger import Ledger
@@ -127,6 +127,11 @@ class Site:
                 f"coordinator {_key_text(coordinator)} is not approved here. If it should be, add "
                 f"it to {self.path.name} as one of the coordinators."
             )
+        if isinstance(plan.privacy, LocalDP):
+            raise PlanRefused(
+                "the plan is for local reports, which need no sum over sites. Make them with "
+                "`fedgauge encode`."
+            )
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
@@ -136,12 +141,24 @@ class Site:
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
                 "tell more of bins with few examples than counts do."
             )
+        self._judge_bins(plan)
+        _judge_promise(plan)
+
+    def judge_reports(self, plan: EvaluationPlan) -> None:
+        """Refuse local reports outside the site file; reads no data.
+
+        They need neither peers nor a coordinator: each is private from everybody.
+        """
+        self._judge_privacy(plan)
+        self._judge_bins(plan)
+        _judge_promise(plan)
+
+    def _judge_bins(self, plan: EvaluationPlan) -> None:
         if plan.axis.bins > self.policy.max_bins:
             raise PlanRefused(
                 f"the plan's axis has {plan.axis.bins} bins, this site allows "
                 f"{self.policy.max_bins} (max_bins)."
             )
-        _judge_promise(plan)
 
     def _judge_members(self, members: Sequence[bytes]) -> None:
         if len(set(members)) != len(members):
@@ -189,16 +206,17 @@ class Site:
                 f"the privacy model {tag_of(spec)} is not among those allowed here: {allowed} "
                 "(models)."
             )
-        if not isinstance(spec, DistributedDP):
+        if isinstance(spec, SecureAggregation):
             return
         if spec.epsilon > policy.max_epsilon:
             raise PlanRefused(
                 f"the plan costs epsilon {spec.epsilon!r}, this site allows "
                 f"{policy.max_epsilon!r} (max_epsilon)."
             )
-        if spec.delta is not None and spec.delta > policy.max_delta:
+        delta = spec.delta if isinstance(spec, DistributedDP) else None
+        if delta is not None and delta > policy.max_delta:
             raise PlanRefused(
-                f"the plan costs delta {spec.delta!r}, this site allows "
+                f"the plan costs delta {delta!r}, this site allows "
                 f"{policy.max_delta!r} (max_delta)."
             )
 

@@ -1,0 +1,146 @@
+"""An intake that is killed at any moment loses nothing it acknowledged and doubles nothing."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge.intake import FILE_NAME
+from fedgauge.privacy.keystream import SimulatedKeystream
+
+KILLED = -signal.SIGKILL
+PLAN = fg.EvaluationPlan.for_reports(
+    fg.Axis.uniform(16, outside="clip"), fg.LocalDP(2.0), tree=(4, 4)
+)
+MESSAGES = 12
+PER_MESSAGE = 40
+
+
+@pytest.fixture(scope="module")
+def ask():
+    """Send a request to the process that forks, and read its answer."""
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("intake_child.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )
+
+    def ask(place, **request):
+        request |= {
+            "plan": str(place / "plan.json"),
+            "inbox": str(place / "inbox"),
+            "folder": str(place / "intake"),
+        }
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    with process:
+        yield ask
+        process.stdin.close()
+
+
+@pytest.fixture
+def place():
+    """A folder in memory where there is one: a killed process loses no less there."""
+    memory = Path("/dev/shm")  # noqa: S108  (a fresh folder in it)
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        place = Path(name)
+        (place / "inbox").mkdir()
+        PLAN.save(place / "plan.json")
+        for number, message in enumerate(messages()):
+            (place / "inbox" / f"{number:02}.fgr").write_bytes(message)
+        yield place
+
+
+def messages():
+    rng, source = np.random.default_rng(1), SimulatedKeystream(1)
+    for _ in range(MESSAGES):
+        rows = rng.integers(0, 2, PER_MESSAGE), rng.random(PER_MESSAGE)
+        (message,) = fg.encode_rows(PLAN, rows, source=source)
+        yield message
+
+
+def tallies(server):
+    return [(count, tally.tolist()) for count, tally in server._levels()]
+
+
+def expected(place, count):
+    """What an undisturbed intake holds after some messages."""
+    with fg.ReportServer(PLAN) as server:
+        for path in sorted((place / "inbox").iterdir())[:count]:
+            server.accept(path.read_bytes())
+        return tallies(server)
+
+
+def check_whole(place, acknowledged):
+    """All that was acknowledged is there, and at most the one message under way besides."""
+    with fg.ReportServer(PLAN, place / "intake") as server:
+        held = tallies(server)
+    counts = [count for count, _ in held]
+    stored = sum(counts) // PER_MESSAGE
+    assert stored in (acknowledged, acknowledged + 1)
+    assert held == expected(place, stored)
+
+
+def test_an_intake_killed_at_any_step_is_whole_and_can_be_taken_up(ask, place):
+    """Before and after every call that touches files, from the first to the last."""
+    last, codes = 0, set()
+    while True:
+        last += 7 if last > 60 else 1  # every step of the start and of two messages, then some
+        shutil.rmtree(place / "intake", ignore_errors=True)
+        done = ask(place, last=last)
+        codes.add(done["code"])
+        if done["code"] == 0:
+            break
+        assert done["code"] == KILLED
+        check_whole(place, len(done["said"]))
+        again = ask(place)  # the senders know of no receipt and send everything again
+        assert again["code"] == 0
+        with fg.ReportServer(PLAN, place / "intake") as server:
+            assert server.reports == MESSAGES * PER_MESSAGE
+            assert tallies(server) == expected(place, MESSAGES)
+    assert codes == {0, KILLED}
+    assert last > 80
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_an_intake_killed_by_the_clock_goes_on(ask, place, moment):
+    said = 0
+    for _ in range(3):
+        done = ask(place, first=said, seconds=0.003 * moment)
+        said += len(done["said"])
+        with fg.ReportServer(PLAN, place / "intake") as server:
+            held = server.reports // PER_MESSAGE
+        assert said <= held <= said + 1
+        if done["code"] == 0:
+            break
+    assert ask(place)["code"] == 0
+    with fg.ReportServer(PLAN, place / "intake") as server:
+        assert tallies(server) == expected(place, MESSAGES)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.25, 0.5, 0.75, 0.99])
+def test_a_log_that_ends_anywhere_holds_whole_messages(ask, place, kept):
+    """A power cut can leave any first part of what was written since the last checkpoint."""
+    done = ask(place, seconds=0.01)
+    assert done["code"] in (0, KILLED)
+    log = place / "intake" / f"{FILE_NAME}-wal"
+    if log.exists():
+        os.truncate(log, int(log.stat().st_size * kept))
+    with fg.ReportServer(PLAN, place / "intake") as server:
+        held = tallies(server)
+        assert held == expected(place, server.reports // PER_MESSAGE)
+    assert ask(place)["code"] == 0
+    with fg.ReportServer(PLAN, place / "intake") as server:
+        assert tallies(server) == expected(place, MESSAGES)

@@ -1,0 +1,176 @@
+"""Local DP on the command line: evaluate, plan, encode, intake, compare."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedgauge as fg
+from fedgauge import cli
+
+COLUMNS = ["--label", "y", "--score", "p"]
+LDP = ["--privacy", "ldp", "--epsilon", 4]
+SITES = ("a", "b", "c")
+ROWS = 3_000
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A working folder with one file for each of three sites; bounds from few redraws."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
+    rng = np.random.default_rng(6)
+    for site in SITES:
+        labels = rng.integers(0, 2, ROWS)
+        scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
+        rows = "\n".join(f"{y},{p:.6f}" for y, p in zip(labels, scores, strict=True))
+        (tmp_path / f"{site}.csv").write_text(f"y,p\n{rows}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def plan(folder):
+    made = fg.EvaluationPlan.for_reports(fg.Axis.uniform(16, outside="clip"), fg.LocalDP(4.0))
+    made.save(folder / "plan.toml")
+    return made
+
+
+with_plan = pytest.mark.usefixtures("plan")
+
+
+def run(*arguments):
+    """Run in this process; a crash is a failure of the test, not of the command."""
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "160"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def complaint(result, code=2):
+    """The one line on stderr of a command that failed."""
+    assert result.exit_code == code
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("fedgauge: ")
+    return result.stderr
+
+
+def encode_all():
+    for site in SITES:
+        done = run("encode", "plan.toml", f"{site}.csv", *COLUMNS, "-o", f"{site}.fgr")
+        assert done.exit_code == 0, done.stderr
+        assert "epsilon 4" in done.stdout
+
+
+def test_evaluate_under_local_dp():
+    done = run("evaluate", "a.csv", "b.csv", *COLUMNS, *LDP, "--json", "r.json")
+    assert done.exit_code == 0, done.stderr
+    assert "epsilon 4 for one example (replace-one)" in done.stdout
+    saved = json.loads(Path("r.json").read_text())
+    assert saved["reports"] == 2 * ROWS
+    assert saved["privacy"]["model"] == "local-dp"
+    assert fg.Evaluation.from_json("r.json").plan.tree == (32,)
+
+
+def test_evaluate_with_bins_and_a_tree_and_hadamard():
+    options = ["--bins", 16, "--tree", "4x4", "--oracle", "hadamard", "--seed", 1]
+    done = run("evaluate", "a.csv", *COLUMNS, *LDP, *options, "--json", "r.json")
+    assert done.exit_code == 0, done.stderr
+    plan = fg.Evaluation.from_json("r.json").plan
+    assert plan.tree == (4, 4)
+    assert plan.privacy == fg.LocalDP(4.0, oracle="hadamard")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--privacy", "ldp"], "--privacy ldp needs --epsilon"),
+        ([*LDP, "--delta", 1e-6], "without a delta"),
+        ([*LDP, "--unit", "client"], "each row"),
+    ],
+    ids=["epsilon", "delta", "unit"],
+)
+def test_options_that_local_dp_has_not(options, told):
+    assert told in complaint(run("evaluate", "a.csv", *COLUMNS, *options))
+
+
+def test_plan_and_explain():
+    options = ["--clients", 3, "--examples", 9_000, *LDP, "-o", "p.toml"]
+    done = run("plan", *options)
+    assert done.exit_code == 0, done.stderr
+    assert "Sent for each row" in done.stdout
+    assert fg.EvaluationPlan.load("p.toml").privacy == fg.LocalDP(4.0)
+    assert "One report for each row" in run("explain", "p.toml").stdout
+
+
+@with_plan
+def test_reports_travel_by_files(folder):
+    encode_all()
+    (folder / "inbox").mkdir()
+    for site in SITES:
+        (folder / f"{site}.fgr").rename(folder / "inbox" / f"{site}.fgr")
+    done = run("intake", "plan.toml", "inbox", "--json", "r.json")
+    assert done.exit_code == 0, done.stderr
+    assert "Took in 9,000 reports; 9,000 in all" in done.stdout
+    assert "each report was randomised" in done.stdout
+    result = fg.Evaluation.from_json("r.json")
+    assert result.reports == 3 * ROWS
+    assert abs(result.roc_auc.value - 0.76) < 0.1
+    again = run("intake", "plan.toml", "inbox")
+    assert "Took in 0 reports; 9,000 in all; refused so far: duplicate: 9,000" in again.stdout
+
+
+def test_a_cut_and_a_foreign_file_are_refused_and_counted(plan, folder):
+    encode_all()
+    whole = (folder / "b.fgr").read_bytes()
+    (folder / "b.fgr").write_bytes(whole[:-100])
+    other = fg.EvaluationPlan.for_reports(plan.axis, fg.LocalDP(3.0))
+    (folder / "c.fgr").write_bytes(next(fg.encode_rows(other, ([0, 1], [0.2, 0.9]))))
+    done = run("intake", "plan.toml", "a.fgr", "b.fgr", "c.fgr")
+    assert done.exit_code == 0, done.stderr
+    assert "3,000 in all" in done.stdout
+    assert "of another plan: 1, wrong length: 1" in done.stdout
+
+
+@with_plan
+def test_reports_are_not_made_twice():
+    encode_all()
+    told = complaint(run("encode", "plan.toml", "a.csv", *COLUMNS, "-o", "a.fgr"), code=1)
+    assert "cost privacy again" in told
+
+
+def test_reports_charged_to_a_site(plan, folder):
+    assert run("site", "init", "here", "--name", "clinic", "--dataset", "stroke").exit_code == 0
+    site = ["--site", "here/site.toml"]
+    refused = run("encode", "plan.toml", "a.csv", *COLUMNS, "-o", "a.fgr", *site)
+    assert "max_epsilon" in complaint(refused)
+    weak = fg.EvaluationPlan.for_reports(plan.axis, fg.LocalDP(0.5))
+    weak.save(folder / "weak.toml")
+    assert run("encode", "weak.toml", "a.csv", *COLUMNS, "-o", "a.fgr", *site).exit_code == 0
+    assert fg.Site.from_toml("here/site.toml").ledger.balances()[0].spent.epsilon == 0.5
+
+
+def test_plans_for_sums_make_no_reports(folder):
+    sums = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(16, outside="clip"), fg.Cohort(3))
+    sums.save(folder / "sums.toml")
+    told = complaint(run("encode", "sums.toml", "a.csv", *COLUMNS, "-o", "a.fgr"))
+    assert "not for local reports" in told
+    assert not (folder / "a.fgr").exists()
+    assert "not for local reports" in complaint(run("intake", "sums.toml", "a.csv"))
+
+
+@with_plan
+def test_an_intake_of_nothing():
+    assert "there is no nowhere" in complaint(run("intake", "plan.toml", "nowhere"))
+
+
+def test_compare_shows_all_models():
+    files = [f"{site}.csv" for site in SITES]
+    done = run("compare", *files, *COLUMNS, "--local-epsilon", 3, "--seed", 1)
+    assert done.exit_code == 0, done.stderr
+    for told in ("secure aggregation", "distributed DP, epsilon 1", "local DP, epsilon 3"):
+        assert told in done.stdout
+    assert "local DP, epsilon 3: each site must trust nobody: each row is protected" in done.stdout
+    assert "65,536" in done.stdout
+    assert run("compare", *files, *COLUMNS, "--quiet").stdout == ""

@@ -1,0 +1,229 @@
+"""Local reports as bytes: what is written is read back, and everything else is refused."""
+
+import io
+import struct
+import zlib
+from contextlib import suppress
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedgauge as fg
+from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.reports import MOST_BYTES, LevelReports, Reason, ReportFormat, encode_rows
+
+AXIS = fg.Axis.uniform(6, outside="clip")
+PLANS = {
+    "oue": fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0)),
+    "oue-tree": fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0), tree=(2, 3)),
+    "hadamard": fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard")),
+    "hadamard-tree": fg.EvaluationPlan.for_reports(
+        AXIS, fg.LocalDP(5.0, oracle="hadamard"), tree=(3, 2)
+    ),
+}
+every_plan = pytest.mark.parametrize("name", PLANS)
+ROWS = ([0, 1, 1, 0, 1] * 8, np.linspace(-0.2, 1.2, 40))
+
+
+def message_for(name, rows=ROWS, seed=3):
+    (message,) = encode_rows(PLANS[name], rows, source=SimulatedKeystream(seed))
+    return message
+
+
+def reason_of(name, data):
+    with pytest.raises(fg.ReportRefused) as caught:
+        ReportFormat(PLANS[name]).read(data)
+    assert str(caught.value) in set(Reason)
+    return str(caught.value)
+
+
+def sealed(data):
+    """The message with a checksum that fits, whatever it holds."""
+    return data[:-4] + struct.pack("<I", zlib.crc32(data[:-4]))
+
+
+@every_plan
+def test_reports_read_back_as_written(name):
+    form, message = ReportFormat(PLANS[name]), message_for(name)
+    levels = form.read(message)
+    assert sum(len(level.ids) for level in levels) == 40
+    assert form.write(levels) == message
+    ids = {bytes(row) for level in levels for row in level.ids}
+    assert len(ids) == 40
+
+
+@every_plan
+def test_reports_of_the_same_rows_differ(name):
+    first, again = (next(encode_rows(PLANS[name], ROWS)) for _ in range(2))
+    assert first != again
+
+
+@every_plan
+def test_every_truncation_is_refused(name):
+    message = message_for(name)
+    for length in range(len(message)):
+        reason = reason_of(name, message[:length])
+        assert reason == (Reason.ALIEN if length < 3 else Reason.LENGTH)
+    assert reason_of(name, message + b"\0") == Reason.LENGTH
+
+
+@every_plan
+def test_every_flipped_bit_is_refused(name):
+    message = message_for(name)
+    for place in range(8 * len(message)):
+        altered = bytearray(message)
+        altered[place // 8] ^= 1 << place % 8
+        reason = reason_of(name, bytes(altered))
+        if place // 8 < 3:
+            assert reason == Reason.ALIEN
+        elif place // 8 == 3:
+            assert reason == Reason.VERSION
+        elif place // 8 < 20:
+            assert reason == Reason.FOREIGN
+        else:
+            assert reason in (Reason.LENGTH, Reason.DAMAGED)
+
+
+@pytest.mark.parametrize("other", PLANS)
+@every_plan
+def test_reports_of_another_plan_are_refused(name, other):
+    if name != other:
+        assert reason_of(name, message_for(other)) == Reason.FOREIGN
+
+
+@pytest.mark.parametrize("name", ["oue", "oue-tree"])
+def test_bits_beyond_the_last_cell_are_refused(name):
+    form = ReportFormat(PLANS[name])
+    levels = form.read(message_for(name))
+    for level, part in enumerate(levels):
+        unused = -PLANS[name].oracles[level].cells % 8
+        for bit in range(unused):
+            payloads = part.payloads.copy()
+            payloads[-1, -1] |= 1 << bit
+            altered = [*levels]
+            altered[level] = LevelReports(part.ids, payloads)
+            assert reason_of(name, form.write(altered)) == Reason.IMPOSSIBLE
+
+
+def test_numbers_that_cannot_be_said_are_refused():
+    (oracle,) = PLANS["hadamard"].oracles
+    form = ReportFormat(PLANS["hadamard"])
+    (level,) = form.read(message_for("hadamard"))
+    for number, fits in ((oracle.numbers - 1, True), (oracle.numbers, False), (255, False)):
+        payloads = level.payloads.copy()
+        payloads[7] = number
+        data = form.write([LevelReports(level.ids, payloads)])
+        if fits:
+            assert len(form.read(data)) == 1
+        else:
+            assert reason_of("hadamard", data) == Reason.IMPOSSIBLE
+
+
+@every_plan
+def test_messages_without_reports_and_huge_ones_are_refused(name):
+    form = ReportFormat(PLANS[name])
+    empty = [
+        LevelReports(np.empty((0, 16), np.uint8), np.empty((0, o.payload_bytes), np.uint8))
+        for o in form.oracles
+    ]
+    assert reason_of(name, form.write(empty)) == Reason.LENGTH
+    counts = struct.pack(f"<{len(form.oracles)}I", *[2**32 - 1] * len(form.oracles))
+    header = message_for(name)[:20] + counts
+    with pytest.raises(fg.ReportRefused, match=Reason.LENGTH):
+        form.length(header)  # before anything is read or reserved for it
+
+
+def test_levels_of_swapped_sizes_are_refused():
+    """A payload about one level cannot pass for one about another: its size tells."""
+    message = bytearray(message_for("oue-tree", seed=5))
+    counts = struct.unpack_from("<2I", message, 20)
+    assert counts[0] != counts[1]
+    struct.pack_into("<2I", message, 20, *counts[::-1])
+    assert reason_of("oue-tree", sealed(bytes(message))) == Reason.LENGTH
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(PLANS)), st.data())
+def test_any_bytes_are_refused_or_read_back_the_same(name, data):
+    """Random bytes, and messages with a part replaced and the checksum made to fit."""
+    form, message = ReportFormat(PLANS[name]), message_for(name)
+    start = data.draw(st.integers(0, len(message)))
+    size = data.draw(st.integers(0, 12))
+    altered = message[:start] + data.draw(st.binary(max_size=12)) + message[start + size :]
+    for attempt in (altered, sealed(altered), data.draw(st.binary(max_size=80))):
+        levels = []
+        with suppress(fg.ReportRefused):  # anything else that is raised fails the test
+            levels = form.read(attempt)
+            assert form.write(levels) == attempt
+        for oracle, level in zip(form.oracles, levels, strict=False):
+            tallies = np.zeros(oracle.tallies, dtype=np.int64)
+            oracle.add(tallies, level.payloads)
+            assert tallies.min() >= 0
+
+
+def test_many_rows_make_several_messages_that_a_file_gives_back():
+    rows = 40_000
+    rng = np.random.default_rng(1)
+    plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(512, outside="clip"), fg.LocalDP(5.0))
+    form = ReportFormat(plan)
+    messages = list(encode_rows(plan, (rng.integers(0, 2, rows), rng.random(rows))))
+    assert len(messages) == 3
+    assert max(map(len, messages)) <= MOST_BYTES
+    stored = io.BytesIO(b"".join(messages))
+    assert list(form.split(stored)) == messages
+    assert sum(len(level.ids) for m in messages for level in form.read(m)) == rows
+
+
+@pytest.mark.parametrize("cut", [1, 3, 10, 21, 30, 500])
+def test_a_cut_file_gives_a_last_message_that_is_refused(cut):
+    whole, part = message_for("oue"), message_for("oue", seed=4)[:cut]
+    *good, last = ReportFormat(PLANS["oue"]).split(io.BytesIO(whole + part))
+    assert good == [whole]
+    assert last == part
+    reason_of("oue", last)
+
+
+def test_a_foreign_file_is_refused_once():
+    foreign = io.BytesIO(message_for("oue-tree") * 50)
+    (only,) = ReportFormat(PLANS["oue"]).split(foreign)
+    assert reason_of("oue", only) == Reason.FOREIGN
+
+
+def test_all_rows_are_checked_before_the_first_is_reported():
+    with pytest.raises(fg.InputError, match=r"1 of 40 scores"):
+        next(encode_rows(PLANS["oue"], (ROWS[0], [*ROWS[1][:-1], float("nan")])))
+    chunks = [([0, 1], [0.1, 0.2]), ([0, 7], [0.1, 0.2])]
+    with pytest.raises(fg.InputError, match="labels"):
+        next(encode_rows(PLANS["oue"], lambda: chunks))
+
+
+def test_no_rows_make_no_reports():
+    assert list(encode_rows(PLANS["oue"], ([], []))) == []
+
+
+def test_labels_are_read_as_the_plan_says():
+    task = fg.BinaryTask("yes")
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(20.0), task=task)
+    (message,) = encode_rows(plan, (["yes", "no"] * 2000, [0.99, 0.0] * 2000))
+    (level,) = ReportFormat(plan).read(message)
+    (oracle,) = plan.oracles
+    tallies = np.zeros(12, dtype=np.int64)
+    oracle.add(tallies, level.payloads)
+    counts = oracle.estimate(tallies, 4000)
+    assert set(np.flatnonzero(counts > 1500)) == {0, 11}  # negatives low, positives high
+
+
+def test_plans_for_sums_have_no_reports():
+    plan = fg.EvaluationPlan.for_histogram(AXIS, fg.Cohort(3))
+    with pytest.raises(fg.PlanError, match="for_reports"):
+        ReportFormat(plan)
+
+
+def test_a_client_refuses_reports_that_cost_more_than_the_plan_says():
+    plan = PLANS["oue"]
+    cheap = msgspec.structs.replace(plan.rounds[0], noise=(plan.rounds[0].noise[0] // 2,))
+    with pytest.raises(fg.PlanError, match="cost more"):
+        next(encode_rows(msgspec.structs.replace(plan, rounds=(cheap,)), ROWS))
