@@ -6,9 +6,11 @@ import numpy as np
 from scipy.stats import kstwo
 
 from fedgauge.curves import RocCurve
+from fedgauge.errors import InputError
 from fedgauge.lookup import Floats
 from fedgauge.metrics import edge_rates
 from fedgauge.operating import AtThreshold
+from fedgauge.piecewise import ParametricCurve
 from fedgauge.pooled import PooledCounts
 
 Kind = Literal["simultaneous", "pointwise"]
@@ -37,11 +39,10 @@ def roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) ->
     1994), so it holds for any sample size, and where no example is misplaced.
     """
     x = np.linspace(0.0, 1.0, _POINTS)
-    if kind == "pointwise":
+    if _check(kind) == "pointwise":
         rates = [edge_rates(counts) for counts in _drawn(pooled)]
-        low, high = _percentiles([np.interp(x, fpr, tpr) for fpr, tpr in rates], level)
-        here = curve(x)
-        return Band(x, np.minimum(low, here), np.maximum(high, here), level, kind)
+        again = [np.interp(x, fpr, tpr) for fpr, tpr in rates]
+        return Band(x, *_percentiles(again, curve(x), level), level, kind)
     of_fpr, of_tpr = _reaches(pooled, level**0.5)
     fpr, tpr = _knots(pooled, curve)
     # A point of the curve lies between the edges around it, whatever the bin's scores are.
@@ -61,29 +62,32 @@ def det_band(roc: Band) -> Band:
 def pr_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
     """A band for the PR curve: what the false positive rate can be at each recall."""
     recall = np.linspace(0.0, 1.0, _POINTS)
-    if kind == "pointwise":
+    if _check(kind) == "pointwise":
         drawn = _drawn(pooled)
         rates = drawn[:, 1].sum(axis=1) / drawn.sum(axis=(1, 2))
         again = [
             _precision(recall, fpr, rate)
             for fpr, rate in zip(_fpr_again(drawn, recall), rates, strict=True)
         ]
-        return Band(recall, *_percentiles(again, level), level, kind)
+        rate = pooled.positives / (pooled.positives + pooled.negatives)
+        here = _precision(recall, _fpr_at(curve, recall), rate)
+        return Band(recall, *_percentiles(again, here, level), level, kind)
     part = level ** (1.0 / 3.0)
     lowest, highest = _fpr_range(pooled, curve, recall, part)
-    rate = AtThreshold(pooled, -np.inf, part).prevalence
-    low = _precision(recall, highest, rate.low or 0.0)
-    high = _precision(recall, lowest, rate.high or 1.0)
+    share = AtThreshold(pooled, -np.inf, part).prevalence
+    low = _precision(recall, highest, share.low or 0.0)
+    high = _precision(recall, lowest, share.high or 1.0)
     return Band(recall, low, high, level, kind)
 
 
 def prg_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
-    """A band for the precision-recall-gain curve."""
+    """A band for the precision-recall-gain curve, the share of positives taken as known."""
     ratio = pooled.positives / pooled.negatives
     gain = np.linspace(0.0, 1.0, _POINTS)
     recall = ratio / (1.0 + ratio - gain)
-    if kind == "pointwise":
-        lowest, highest = _percentiles(_fpr_again(_drawn(pooled), recall), level)
+    if _check(kind) == "pointwise":
+        again = _fpr_again(_drawn(pooled), recall)
+        lowest, highest = _percentiles(again, _fpr_at(curve, recall), level)
     else:
         lowest, highest = _fpr_range(pooled, curve, recall, level**0.5)
     return Band(gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
@@ -145,6 +149,19 @@ def _drawn(pooled: PooledCounts) -> Floats:
     return kept
 
 
-def _percentiles(curves: list[Floats], level: float) -> tuple[Floats, Floats]:
+def _percentiles(curves: list[Floats], here: Floats, level: float) -> tuple[Floats, Floats]:
+    """Where most of the curves lie; the one drawn is inside."""
     low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
-    return low, high
+    return np.minimum(low, here), np.maximum(high, here)
+
+
+def _fpr_at(curve: RocCurve, recall: Floats) -> Floats:
+    """The lowest false positive rate at which a curve reaches each recall."""
+    path = curve.path
+    return ParametricCurve(path.width, path.top, path.x).at(recall, side="start")
+
+
+def _check(kind: str) -> str:
+    if kind not in ("simultaneous", "pointwise"):
+        raise InputError(f"kind must be 'simultaneous' or 'pointwise', got {kind!r}.")
+    return kind

@@ -18,6 +18,7 @@ from fedgauge.curves import roc_curve
 from fedgauge.distribution import ScoreDistribution
 from fedgauge.errors import InputError
 from fedgauge.intervals import (
+    LEVEL,
     Estimate,
     Interval,
     add_noise,
@@ -36,7 +37,7 @@ from fedgauge.probabilities import BinLosses, Loss, Positions
 
 FEW: Final = 20  # examples of a class below which an interval is made for small samples
 _DRAWS: Final = 200
-_FAINT: Final = 6.0  # standard deviations of noise below which a class total is a weak base
+_FEW_WRONG: Final = 5.0  # misplaced examples of the smaller class, likewise
 
 
 class _Findings(NamedTuple):
@@ -64,7 +65,8 @@ def roc_auc(pooled: PooledCounts, distribution: ScoreDistribution, level: float)
     straight = metrics.straight_auc(*counts)
     deviation = math.sqrt(metrics.auc_sampling_variance(counts, tied=tied))
     noise = math.sqrt(pooled.noise_variance(metrics.auc_gradient(counts)))
-    if _few(pooled) or not 0 < number.value < 1 or not deviation:
+    wrong = min(number.value, 1.0 - number.value)
+    if _few(pooled) or wrong * min(pooled.negatives, pooled.positives) < _FEW_WRONG:
         sampling = newcombe_interval(number.value, pooled.positives, pooled.negatives, z)
     else:
         sampling = logit_interval(number.value, deviation, z)
@@ -82,13 +84,13 @@ def average_precision(
     straight = float(metrics.straight_average_precision(counts))
     variance = float(metrics.average_precision_variance(counts, tied=tied))
     noise = float(pooled.noise_variance(metrics.average_precision_gradient(counts)))
-    if not 0 < number.value < 1 or not variance:
+    if not metrics.misplaced(counts):
         interval = Interval(_perfect_precision(pooled, level), 1.0)
     elif pooled.noisy:
         interval = _noisy_precision(pooled, level, number.value, math.sqrt(variance + noise))
     else:
         interval = logit_interval(number.value, math.sqrt(variance), critical(level))
-    caution = f"a class has fewer than {FEW} examples" if _few(pooled) else None
+    caution = _few_examples(pooled)
     return _estimate(
         pooled,
         level,
@@ -259,11 +261,6 @@ def _bootstrapped(
         for sampling in (False, True)
     )
     ends = np.quantile(by_both, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]) - start
-    caution = None
-    if by_both.std() == 0:
-        caution = "no example is misplaced: drawing them again shows no error"
-    if _few(pooled):
-        caution = f"a class has fewer than {FEW} examples"
     noise = float(by_noise.std())
     return _estimate(
         pooled,
@@ -275,7 +272,7 @@ def _bootstrapped(
             noise,
             math.sqrt(max(float(by_both.var()) - noise**2, 0.0)),
             scale=scale,
-            caution=caution,
+            caution=_few_examples(pooled),
         ),
     )
 
@@ -286,7 +283,7 @@ def largest_gap(pooled: PooledCounts, level: float) -> Estimate:
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
     there = AtThreshold(pooled, float(edges[where]), level).youden_j
     low, high = there.low or 0.0, there.high or 0.0
-    if high <= 0:  # the classes are the wrong way round
+    if there.value < 0:  # the classes are the wrong way round
         low, high = -high, -low
     return _estimate(
         pooled,
@@ -303,9 +300,19 @@ def largest_gap(pooled: PooledCounts, level: float) -> Estimate:
 
 def mann_whitney_u(auc: Estimate, pooled: PooledCounts) -> Estimate:
     """Pairs of a positive and a negative in the right order, ties counting half."""
+    counts = pooled.counts
     pairs = pooled.positives * pooled.negatives
-    low, high = (bound * pairs for bound in auc.bounds)
-    return Estimate(auc.value * pairs, (low, high), level=auc.level if pooled.noisy else None)
+    if not pooled.noisy:
+        low, high = (bound * pairs for bound in auc.bounds)
+        return Estimate(auc.value * pairs, (low, high))
+    # Also the number of pairs is noisy: U moves with the sums it is made of.
+    straight = metrics.straight_auc(*counts)
+    weights = pairs * (metrics.auc_gradient(counts) + straight / counts.sum(axis=1)[:, np.newaxis])
+    reach = critical(auc.level or LEVEL) * math.sqrt(pooled.noise_variance(weights))
+    value, half = auc.value * pairs, auc.parts["binning"] * pairs
+    shift = metrics.straight_auc(*pooled.unbiased) * pairs - straight * pairs
+    bounds = holding(Interval(value + shift - half - reach, value + shift + half + reach), value)
+    return Estimate(value, (max(bounds.low, 0.0), bounds.high), level=auc.level)
 
 
 def _estimate(pooled: PooledCounts, level: float, found: _Findings) -> Estimate:
@@ -332,18 +339,17 @@ def _estimate(pooled: PooledCounts, level: float, found: _Findings) -> Estimate:
         interval.high,
         level,
         MappingProxyType(parts),
-        found.caution or faintness(pooled),
+        found.caution or pooled.faint,
     )
 
 
-def faintness(pooled: PooledCounts) -> str | None:
-    """Why noise makes intervals unreliable, if it does.
-
-    Results are withheld where noise hides a class, so those just above are too high.
-    """
-    spread = pooled.spread_of_totals
-    if min(pooled.negatives, pooled.positives) < _FAINT * spread:
-        return "the noise is a large part of the number of examples of a class"
+def _few_examples(pooled: PooledCounts) -> str | None:
+    """Why there are too few examples for an interval, if there are."""
+    if _few(pooled):
+        return f"a class has fewer than {FEW} examples"
+    wrong = 1.0 - metrics.straight_auc(*pooled.counts)
+    if wrong * min(pooled.negatives, pooled.positives) < _FEW_WRONG:
+        return "hardly any example is misplaced"
     return None
 
 

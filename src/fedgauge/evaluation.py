@@ -106,7 +106,7 @@ class Evaluation:
 
     @property
     def level(self) -> float:
-        """Confidence of the intervals."""
+        """Confidence of the intervals and, under noise, of the bounds."""
         return self._level
 
     @property
@@ -196,9 +196,9 @@ class Evaluation:
         Parameters
         ----------
         kind
-            ``"simultaneous"`` holds the whole curve, for any sample size. ``"pointwise"``, from
-            a bootstrap, holds its value at each single abscissa; not to be relied on near the
-            ends, with few examples, or where none is misplaced.
+            ``"simultaneous"`` holds the whole curve, without noise for any sample size.
+            ``"pointwise"``, from a bootstrap, holds its value at each single abscissa; not to be
+            relied on near the ends, with few examples, or where none is misplaced.
         """
         return bands.roc_band(self._signal, self.roc_curve(), self._level, kind)
 
@@ -211,7 +211,7 @@ class Evaluation:
         return bands.det_band(self.roc_band(kind))
 
     def prg_band(self, kind: bands.Kind = "simultaneous") -> Band:
-        """Where the precision-recall-gain curve of the population lies."""
+        """Where the precision-recall-gain curve lies, the share of positives taken as known."""
         return bands.prg_band(self._signal, self.roc_curve(), self._level, kind)
 
     @cached_property
@@ -301,14 +301,15 @@ class Evaluation:
         Returns
         -------
         AtThreshold
-            Its `threshold` is a bin edge, where counts are exact without noise, or infinity,
-            which flags nothing. Of equally good ones it is the highest.
+            Its `threshold` is a bin edge, where counts are exact without noise (but for the
+            lowest edge of an axis that clips), or infinity, which flags nothing. Of equally
+            good ones it is the highest.
         """
         chosen = choose(self._signal, fpr=fpr, recall=recall, precision=precision, cost=cost)
         return self.at_threshold(chosen)
 
     def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
-        """Metrics at several thresholds; by default at nine edges spread over the axis."""
+        """Metrics at several thresholds; by default at up to nine edges over the axis."""
         if thresholds is None:
             axis = self._plan.axis
             wanted = axis.low + (axis.high - axis.low) * np.arange(1, 10) / 10.0

@@ -11,7 +11,6 @@ from fedgauge.errors import InputError
 
 LEVEL: Final = 0.95
 _HALVINGS: Final = 45
-_TINY: Final = 1e-300
 
 
 class Interval(NamedTuple):
@@ -66,7 +65,7 @@ class Estimate:
             low, high = self.bounds
             if low == high:
                 return show(self.value)
-            surely = f" at {self.level:.3g}" if self.level else ""
+            surely = f" at {self.level * 100:g}%" if self.level else ""
             return f"{show(self.value)} (pooled data: {show(low)} to {show(high)}{surely})"
         rough = ", rough" if self.caution else ""
         span = f"{show(self.low)} to {show(self.high)}"

@@ -140,12 +140,33 @@ def average_precision_gradient(counts: Floats) -> Floats:
 
 def average_precision_variance(counts: Floats, *, tied: bool) -> Floats:
     """Variance of average precision over samples of examples, to first order."""
-    gradient = average_precision_gradient(counts)
-    squares = gradient**2
-    if not tied and counts.shape[-1] > 1:  # across a bin the gradient runs to the next one's
-        squares = squares + np.gradient(gradient, axis=-1) ** 2 / 12.0
+    squares = average_precision_gradient(counts) ** 2
+    if not tied:
+        squares = squares + _gradient_runs(counts) ** 2 / 12.0
     variance: Floats = (counts * squares).sum(axis=(-2, -1))
     return variance
+
+
+def _gradient_runs(counts: Floats) -> Floats:
+    """How far the gradient of average precision runs across each bin."""
+    negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
+    both = negatives + positives
+    found, flagged = np.cumsum(positives, axis=-1), np.cumsum(both, axis=-1)
+    middle = np.maximum(flagged - 0.5 * both, np.finfo(float).tiny)
+    precision = (found - 0.5 * positives) / middle
+    with np.errstate(divide="ignore", invalid="ignore"):
+        after = np.where(flagged > 0, found / flagged, precision)
+        before = np.where(flagged > both, (found - positives) / (flagged - both), precision)
+    pull = positives / middle
+    runs = np.stack([pull * precision, before - after + pull * (1.0 - precision)], axis=-2)
+    rising: Floats = (runs / positives.sum(axis=-1)[..., np.newaxis, np.newaxis])[..., ::-1]
+    return rising
+
+
+def misplaced(counts: Floats) -> bool:
+    """Whether any negative is in the bin of a positive, or above it."""
+    negatives, positives = (np.flatnonzero(row > 0) for row in counts)
+    return bool(negatives.max(initial=-1) >= positives.min(initial=len(counts[0])))
 
 
 def _below(weights: Floats) -> Floats:

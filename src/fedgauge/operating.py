@@ -37,8 +37,8 @@ NAMES: Final = (
 )
 _FEW: Final = 5
 _WHY_UNDEFINED: Final = {
-    "precision": "no example scores at or above it",
-    "npv": "every example scores at or above it",
+    "precision": "no example surely scores at or above it",
+    "npv": "every example surely scores at or above it",
     "recall": "there is no positive example",
     "fnr": "there is no positive example",
     "specificity": "there is no negative example",
@@ -47,6 +47,9 @@ _WHY_UNDEFINED: Final = {
     "f_beta": "there is no positive example and none is flagged",
     "balanced_accuracy": "one class has no example",
     "youden_j": "one class has no example",
+    "accuracy": "there is no example",
+    "flagged": "there is no example",
+    "prevalence": "there is no example",
     "mcc": "one class has no example, or all examples lie on one side of it",
 }
 
@@ -145,7 +148,13 @@ class AtThreshold:
         ends = [(1.0 + end) / 2.0 for end in (*j.bounds, j.low or 0.0, j.high or 0.0)]
         parts = {name: part / 2.0 for name, part in j.parts.items()}
         return Estimate(
-            half, (ends[0], ends[1]), ends[2], ends[3], j.level, MappingProxyType(parts)
+            half,
+            (ends[0], ends[1]),
+            ends[2],
+            ends[3],
+            j.level,
+            MappingProxyType(parts),
+            j.caution,
         )
 
     @cached_property
@@ -263,7 +272,7 @@ class AtThreshold:
         bounds = within(holding(_hull(noise_only), *allowed), *scale)
         if not self._pooled.noisy:
             bounds = Interval(*allowed)
-        interval = within(holding(_hull(full), value), *scale)
+        interval = within(holding(_hull(full), value, *allowed), *scale)
         parts = {"binning": max(value - allowed[0], allowed[1] - value)}
         if self._pooled.noisy:
             parts["noise"] = math.sqrt(variances[0])
@@ -275,7 +284,7 @@ class AtThreshold:
             interval.high,
             self._level,
             MappingProxyType(parts),
-            caution,
+            caution or self._pooled.faint,
         )
 
 

@@ -15,6 +15,7 @@ from fedgauge.lookup import Floats
 from fedgauge.privacy.response import settle
 
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
+FAINT: Final = 6.0  # below which it is a weak base
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,16 @@ class PooledCounts:
         positives = np.zeros(self.released.shape)
         positives[1] = 1.0
         return math.sqrt(self.noise_variance(positives))
+
+    @property
+    def faint(self) -> str | None:
+        """Why noise makes intervals unreliable, if it does.
+
+        Results are withheld where noise hides a class, so those just above are too high.
+        """
+        if self.noisy and min(self.negatives, self.positives) < FAINT * self.spread_of_totals:
+            return "the noise is a large part of the number of examples of a class"
+        return None
 
     @cached_property
     def _spreads(self) -> list[Floats]:
