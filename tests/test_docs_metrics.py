@@ -24,6 +24,7 @@ PLAIN = (
     int,
     float,
     type(None),
+    int | None,
 )
 
 

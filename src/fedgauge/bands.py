@@ -96,7 +96,16 @@ def prg_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) ->
 def _fpr_again(drawn: Floats, recall: Floats) -> list[Floats]:
     """False positive rates at the given recalls in each of the draws."""
     rates = [edge_rates(counts) for counts in drawn]
-    return [np.interp(recall, tpr, fpr) for fpr, tpr in rates]
+    return [_first_fpr(recall, fpr, tpr) for fpr, tpr in rates]
+
+
+def _first_fpr(recall: Floats, fpr: Floats, tpr: Floats) -> Floats:
+    """The lowest false positive rate at which a path of lines reaches each recall."""
+    after = np.searchsorted(tpr, recall, side="left")
+    before = np.maximum(after - 1, 0)
+    rise = np.where(after > before, tpr[after] - tpr[before], 1.0)
+    reached: Floats = fpr[after] - (tpr[after] - recall) / rise * (fpr[after] - fpr[before])
+    return reached
 
 
 def _fpr_range(

@@ -99,8 +99,7 @@ def split(axis: Axis, threshold: float) -> Split:
     if t <= axis.low:  # scores below the axis, where it clips, sit in its first bin
         return Split(1, True, 1.0) if clips else Split(0, False, 0.0)
     bin_ = min(int(np.searchsorted(edges, t, side="right")) - 1, last - 1)
-    # The top edge divides its bin, but the highest value of an axis of values is all of its.
-    if edges[bin_] == t and (axis.kind == "values" or t < axis.high):
+    if edges[bin_] == t:
         return Split(bin_, False, 0.0)
     width = edges[bin_ + 1] - edges[bin_]
     even = (edges[bin_ + 1] - t) / width if axis.kind != "values" else 0.0

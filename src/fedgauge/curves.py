@@ -194,7 +194,7 @@ def prg_curve(distribution: ScoreDistribution) -> PrGainCurve:
     ratio = d.positives / d.negatives
     start = ratio / (1.0 + ratio)
     inverse = ParametricCurve(d.width, d.tpr_pieces, d.fpr_pieces)
-    beyond = d.tpr > start
+    beyond = d.tpr >= start
     fpr = np.append(inverse.at(np.array([start]), side="start"), d.fpr[beyond])
     tpr = np.append(start, d.tpr[beyond])
     first = int(np.argmax(beyond))

@@ -316,7 +316,8 @@ def mann_whitney_u(auc: Estimate, pooled: PooledCounts) -> Estimate:
 
 
 def _estimate(pooled: PooledCounts, level: float, found: _Findings) -> Estimate:
-    value, lowest, highest = found.number
+    bottom, top = found.scale
+    value, lowest, highest = (min(max(number, bottom), top) for number in found.number)
     centre = value + found.shift
     bounds = Interval(lowest, highest)
     if pooled.noisy:

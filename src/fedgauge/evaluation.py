@@ -301,9 +301,9 @@ class Evaluation:
         Returns
         -------
         AtThreshold
-            Its `threshold` is a bin edge, where counts are exact without noise (but for the
-            lowest edge of an axis that clips), or infinity, which flags nothing. Of equally
-            good ones it is the highest.
+            Its `threshold` is a bin edge, where counts are exact without noise; or infinity,
+            which flags nothing; or on an axis that clips minus infinity, which flags all, in
+            place of its lowest edge. Of equally good ones it is the highest.
         """
         chosen = choose(self._signal, fpr=fpr, recall=recall, precision=precision, cost=cost)
         return self.at_threshold(chosen)

@@ -216,7 +216,7 @@ def straight_gain_area(fpr: Floats, tpr: Floats, ratio: float) -> float:
     from 0, where T = r / (1 + r).
     """
     start = ratio / (1.0 + ratio)
-    fpr_start = _leftmost(fpr, tpr, start)
+    fpr_start = _rightmost(fpr, tpr, start)
     beyond = tpr > start
     fpr, tpr = np.append(fpr_start, fpr[beyond]), np.append(start, tpr[beyond])
     recall_gain = 1.0 + ratio - ratio / tpr
@@ -266,11 +266,9 @@ def area_up_to(fpr: Floats, tpr: Floats, max_fpr: float) -> float:
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1])) / 2.0)
 
 
-def _leftmost(fpr: Floats, tpr: Floats, recall: float) -> float:
-    """The lowest FPR at which a rising path of lines reaches a recall."""
-    end = int(np.searchsorted(tpr, recall, side="left"))
-    if end == 0 or tpr[end] == recall:
-        return float(fpr[end])
+def _rightmost(fpr: Floats, tpr: Floats, recall: float) -> float:
+    """The highest FPR at which a rising path of lines has a recall below 1."""
+    end = int(np.searchsorted(tpr, recall, side="right"))
     share = (recall - tpr[end - 1]) / (tpr[end] - tpr[end - 1])
     return float(fpr[end - 1] + share * (fpr[end] - fpr[end - 1]))
 

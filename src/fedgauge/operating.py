@@ -1,6 +1,7 @@
 """What a model does at a threshold, and which threshold does what is wanted."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -37,8 +38,8 @@ NAMES: Final = (
 )
 _FEW: Final = 5
 _WHY_UNDEFINED: Final = {
-    "precision": "no example surely scores at or above it",
-    "npv": "every example surely scores at or above it",
+    "precision": "no example scores at or above it",
+    "npv": "every example scores at or above it",
     "recall": "there is no positive example",
     "fnr": "there is no positive example",
     "specificity": "there is no negative example",
@@ -165,14 +166,15 @@ class AtThreshold:
     @cached_property
     def mcc(self) -> Estimate:
         """Matthews correlation of label and prediction."""
-        value = self._defined("mcc", self._cells.likely.mcc)
+        value = self._likely("mcc", lambda cells: cells.mcc)
         z = critical(self._level)
         corners = list(self._cells.corners())
         few = min(min(corner.cells) for corner in corners) < _FEW
         _, *variances = _mcc_moments(corners[0])
         return self._estimate(
             value,
-            extremes(self._cells, lambda cells: cells.mcc),
+            # As one side empties the correlation tends to 0.
+            extremes(self._cells, lambda cells: 0.0 if math.isnan(cells.mcc) else cells.mcc),
             [_mcc_interval(corner, z, sampling=False) for corner in corners],
             [_mcc_interval(corner, z, sampling=True) for corner in corners],
             (variances[0], variances[1]),
@@ -202,15 +204,18 @@ class AtThreshold:
     def __repr__(self) -> str:
         return f"<AtThreshold {self.threshold:.6g}: {', '.join(NAMES[:5])}, ...>"
 
-    def _defined(self, name: str, value: float) -> float:
-        if math.isnan(value):
-            raise UndefinedMetric(
-                f"{name} is undefined at threshold {self.threshold:g}: {_WHY_UNDEFINED[name]}."
-            )
-        return value
+    def _likely(self, name: str, metric: Callable[[Cells], float]) -> float:
+        """The likely value, or that of the open bin on one side, if only that defines it."""
+        corners = [corner.cells for corner in self._cells.corners()]
+        for cells in (self._cells.likely, corners[-1], corners[0]):
+            if not math.isnan(metric(cells)):
+                return metric(cells)
+        raise UndefinedMetric(
+            f"{name} is undefined at threshold {self.threshold:g}: {_WHY_UNDEFINED[name]}."
+        )
 
     def _ratio(self, name: str, weights: Ratio) -> Estimate:
-        value = self._defined(name, self._cells.likely.ratio(weights))
+        value = self._likely(name, lambda cells: cells.ratio(weights))
         z = critical(self._level)
         corners = list(self._cells.corners())
         return self._estimate(
@@ -224,8 +229,9 @@ class AtThreshold:
 
     def _difference(self, name: str) -> Estimate:
         """Recall less the false positive rate, of independent examples."""
-        likely = self._cells.likely
-        value = self._defined(name, likely.ratio(RATIOS["recall"]) - likely.ratio(RATIOS["fpr"]))
+        value = self._likely(
+            name, lambda cells: cells.ratio(RATIOS["recall"]) - cells.ratio(RATIOS["fpr"])
+        )
         z = critical(self._level)
         corners = list(self._cells.corners())
         variances = np.sum(
@@ -296,7 +302,7 @@ def choose(
     precision: float | None = None,
     cost: tuple[float, float] | None = None,
 ) -> float:
-    """The bin edge that does what is wanted, or infinity, which flags nothing.
+    """The bin edge that does what is wanted, or infinity (flags nothing), or minus infinity.
 
     See :meth:`fedgauge.Evaluation.threshold_for`.
     """
@@ -306,11 +312,13 @@ def choose(
         raise InputError("say one thing that is wanted: fpr=, recall=, precision= or cost=.")
     for name in ("fpr", "recall", "precision"):
         rate = wanted[name]
-        if rate is not None and not 0 <= float(rate) <= 1:  # type: ignore[arg-type]
+        if rate is not None and not (isinstance(rate, int | float) and 0 <= rate <= 1):
             raise InputError(f"{name} must lie between 0 and 1, got {rate!r}.")
     negatives, positives = pooled.counts
     tp, fp = (np.append(0.0, np.cumsum(row[::-1])) for row in (positives, negatives))
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
+    if pooled.axis.outside == "clip":  # scores below the axis are in its first bin
+        edges[-1] = -np.inf
     slack = 1e-9
     if fpr is not None:
         _require(fp[-1], "negative")

@@ -129,7 +129,8 @@ def _losses(scores: Floats, loss: Loss) -> Floats:
     off: Floats = np.array([scores, 1.0 - scores])
     if loss == "squared":
         return off**2
-    losses: Floats = -np.log(np.clip(1.0 - off, CLIP, 1.0 - CLIP))
+    right = np.array([1.0 - scores, scores])  # not 1 - off, which loses small scores
+    losses: Floats = -np.log(np.clip(right, CLIP, 1.0 - CLIP))
     return losses
 
 
@@ -139,13 +140,15 @@ def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
     if loss == "squared":
         squares: Floats = (off_low**2 + off_low * off_high + off_high**2) / 3.0
         return squares
-    low, high = 1.0 - off_high, 1.0 - off_low  # the probability given to the true class
+    # The probability given to the true class; not 1 - off, which loses small scores.
+    low, high = np.array([1.0 - upper, lower]), np.array([1.0 - lower, upper])
     width, middle = high - low, 0.5 * (low + high)
     narrow = width < _NARROW * high
     with np.errstate(divide="ignore", invalid="ignore"):
         exact = 1.0 - (xlogy(high, high) - xlogy(low, low)) / width
         series = -np.log(middle) + (width / middle) ** 2 / 24.0
-    return np.where(narrow, series, exact)
+    means: Floats = np.where(narrow, series, exact)
+    return means
 
 
 def _spread(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:

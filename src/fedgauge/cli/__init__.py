@@ -70,10 +70,6 @@ def _version(wanted: bool) -> None:
 app.add_typer(sites.site_app, name="site")
 app.add_typer(sites.ledger_app, name="ledger")
 app.add_typer(exchanges.app, name="exchange")
-app.command()(results.show)
-app.command()(local.encode)
-app.command()(local.intake)
-app.command()(local.compare)
 
 
 @app.callback()
@@ -202,6 +198,9 @@ def evaluate(
         screen.print(table)
 
 
+app.command()(results.show)
+
+
 @app.command()
 def plan(
     clients: Annotated[int, typer.Option(help="How many clients will take part.")],
@@ -311,6 +310,11 @@ def demo(
         return
     screen.print(_demo_table(found))
     screen.print(f"Saved {', '.join(str(path) for path in found.files)}", markup=False)
+
+
+app.command()(local.compare)
+app.command()(local.encode)
+app.command()(local.intake)
 
 
 def _demo_table(found: demonstration.Demo) -> Table:
