@@ -15,6 +15,13 @@ from fedgauge.curves import (
     exact_pr_curve,
     exact_roc_curve,
 )
+from fedgauge.displays import (
+    DetCurveDisplay,
+    GainDisplay,
+    PrecisionRecallDisplay,
+    PrGainDisplay,
+    RocCurveDisplay,
+)
 from fedgauge.distribution import Aligned, Quantile, Range
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import (
@@ -62,6 +69,7 @@ __all__ = [
     "ConfusionMatrix",
     "CountOverflow",
     "DetCurve",
+    "DetCurveDisplay",
     "DistributedDP",
     "Estimate",
     "Evaluation",
@@ -70,6 +78,7 @@ __all__ = [
     "ExchangeError",
     "FedgaugeError",
     "GainCurve",
+    "GainDisplay",
     "HistogramRound",
     "InputError",
     "LedgerError",
@@ -78,6 +87,8 @@ __all__ = [
     "PlanRefused",
     "PrCurve",
     "PrGainCurve",
+    "PrGainDisplay",
+    "PrecisionRecallDisplay",
     "PrivacyStatement",
     "PrivacyWarning",
     "ProtocolError",
@@ -85,6 +96,7 @@ __all__ = [
     "Range",
     "RecordError",
     "RocCurve",
+    "RocCurveDisplay",
     "ScoreFile",
     "ScoreHistogram",
     "ScoreTable",
