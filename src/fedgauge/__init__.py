@@ -15,6 +15,13 @@ from fedgauge.curves import (
     exact_pr_curve,
     exact_roc_curve,
 )
+from fedgauge.displays import (
+    DetCurveDisplay,
+    GainDisplay,
+    PrecisionRecallDisplay,
+    PrGainDisplay,
+    RocCurveDisplay,
+)
 from fedgauge.distribution import Aligned, Quantile, Range
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import (
@@ -72,6 +79,7 @@ __all__ = [
     "ConfusionMatrix",
     "CountOverflow",
     "DetCurve",
+    "DetCurveDisplay",
     "DistributedDP",
     "Estimate",
     "Evaluation",
@@ -80,6 +88,7 @@ __all__ = [
     "ExchangeError",
     "FedgaugeError",
     "GainCurve",
+    "GainDisplay",
     "HistogramRound",
     "InputError",
     "IntakeError",
@@ -90,6 +99,8 @@ __all__ = [
     "PlanRefused",
     "PrCurve",
     "PrGainCurve",
+    "PrGainDisplay",
+    "PrecisionRecallDisplay",
     "PrivacyStatement",
     "PrivacyWarning",
     "ProtocolError",
@@ -99,6 +110,7 @@ __all__ = [
     "ReportRefused",
     "ReportServer",
     "RocCurve",
+    "RocCurveDisplay",
     "ScoreFile",
     "ScoreHistogram",
     "ScoreSums",

@@ -3,6 +3,7 @@
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 from scipy.stats import kstwo
 
 from fedgauge.curves import RocCurve
@@ -15,6 +16,7 @@ from fedgauge.pooled import PooledCounts
 
 Kind = Literal["simultaneous", "pointwise"]
 _POINTS: Final = 401
+_DEVIATES: Final = 4.0  # as far as DET curves are drawn, and beyond
 _DRAWS: Final = 300
 
 
@@ -38,7 +40,10 @@ def roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) ->
     The simultaneous one moves the curve by Kolmogorov's bounds for both classes (Campbell
     1994), so it holds for any sample size, and where no example is misplaced.
     """
-    x = np.linspace(0.0, 1.0, _POINTS)
+    return _roc_band(pooled, curve, level, kind, np.linspace(0.0, 1.0, _POINTS))
+
+
+def _roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind, x: Floats) -> Band:
     if _check(kind) == "pointwise":
         rates = [edge_rates(counts) for counts in _drawn(pooled)]
         again = [np.interp(x, fpr, tpr) for fpr, tpr in rates]
@@ -54,9 +59,11 @@ def roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) ->
     return Band(x, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), level, kind)
 
 
-def det_band(roc: Band) -> Band:
-    """A band for the DET curve, from that of the ROC curve."""
-    return Band(roc.x, 1.0 - roc.high, 1.0 - roc.low, roc.level, roc.kind)
+def det_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+    """A band for the DET curve: that of the ROC curve, at points even in normal deviates."""
+    x = np.r_[0.0, ndtr(np.linspace(-_DEVIATES, _DEVIATES, _POINTS)), 1.0]
+    roc = _roc_band(pooled, curve, level, kind, x)
+    return Band(x, 1.0 - roc.high, 1.0 - roc.low, level, kind)
 
 
 def pr_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
@@ -69,8 +76,7 @@ def pr_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> 
             _precision(recall, fpr, rate)
             for fpr, rate in zip(_fpr_again(drawn, recall), rates, strict=True)
         ]
-        rate = pooled.positives / (pooled.positives + pooled.negatives)
-        here = _precision(recall, _fpr_at(curve, recall), rate)
+        here = _precision(recall, _fpr_at(curve, recall), _rate(pooled.counts))
         return Band(recall, *_percentiles(again, here, level), level, kind)
     part = level ** (1.0 / 3.0)
     lowest, highest = _fpr_range(pooled, curve, recall, part)
@@ -91,6 +97,34 @@ def prg_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) ->
     else:
         lowest, highest = _fpr_range(pooled, curve, recall, level**0.5)
     return Band(gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
+
+
+def gain_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+    """A band for the cumulative gain curve: recall at each share of examples flagged."""
+    share = np.linspace(0.0, 1.0, _POINTS)
+    if _check(kind) == "pointwise":
+        again = [_gain(share, *edge_rates(counts), _rate(counts)) for counts in _drawn(pooled)]
+        here = _gain(share, *_knots(pooled, curve), _rate(pooled.counts))
+        return Band(share, *_percentiles(again, here, level), level, kind)
+    part = level ** (1.0 / 3.0)
+    roc = roc_band(pooled, curve, part**2, kind)
+    rate = AtThreshold(pooled, -np.inf, part).prevalence
+    ends = rate.low or 0.0, rate.high or 1.0
+    # A higher ROC curve finds more at every share. Along one curve recall moves one way with
+    # the share of positives. Between grid points the band is known at the points around.
+    low = [_gain(share, roc.x, np.append(0.0, roc.low[:-1]), end) for end in ends]
+    high = [_gain(share, roc.x, np.append(roc.high[1:], 1.0), end) for end in ends]
+    return Band(share, np.min(low, axis=0), np.max(high, axis=0), level, kind)
+
+
+def _gain(share: Floats, fpr: Floats, tpr: Floats, rate: float) -> Floats:
+    """Recall at each share flagged, on the ROC curve from corner to corner by these points."""
+    fpr, tpr = np.r_[0.0, fpr, 1.0], np.r_[0.0, tpr, 1.0]
+    return np.interp(share, rate * tpr + (1.0 - rate) * fpr, tpr)
+
+
+def _rate(counts: Floats) -> float:
+    return float(counts[1].sum() / counts.sum())
 
 
 def _fpr_again(drawn: Floats, recall: Floats) -> list[Floats]:

@@ -208,11 +208,15 @@ class Evaluation:
 
     def det_band(self, kind: bands.Kind = "simultaneous") -> Band:
         """Where the DET curve of the population lies; `kind` as for :meth:`roc_band`."""
-        return bands.det_band(self.roc_band(kind))
+        return bands.det_band(self._signal, self.roc_curve(), self._level, kind)
 
     def prg_band(self, kind: bands.Kind = "simultaneous") -> Band:
         """Where the precision-recall-gain curve lies, the share of positives taken as known."""
         return bands.prg_band(self._signal, self.roc_curve(), self._level, kind)
+
+    def gain_band(self, kind: bands.Kind = "simultaneous") -> Band:
+        """Where the cumulative gain curve of the population lies."""
+        return bands.gain_band(self._signal, self.roc_curve(), self._level, kind)
 
     @cached_property
     def roc_auc(self) -> Estimate:

@@ -1,0 +1,385 @@
+"""Displays: the arrays of a result's curves, and what is on the axes after drawing them."""
+
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.colors import to_rgb
+from scipy.special import ndtri
+
+import fedgauge as fg
+
+matplotlib.use("agg")
+
+DISPLAYS = [
+    fg.RocCurveDisplay,
+    fg.PrecisionRecallDisplay,
+    fg.DetCurveDisplay,
+    fg.PrGainDisplay,
+    fg.GainDisplay,
+]
+BANDS = dict(zip(DISPLAYS, ("roc", "pr", "det", "prg", "gain"), strict=True))
+
+
+def scored(n=2000, rate=0.2, separation=2.0, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(n) < rate).astype(int)
+    return labels, 1 / (1 + np.exp(-rng.normal(separation * labels - 1, 1)))
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fg.evaluate({"a": scored(seed=1), "b": scored(seed=2)})
+
+
+@pytest.fixture(scope="module")
+def other():
+    return fg.evaluate({"a": scored(seed=3, separation=1.0)})
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    privacy = fg.DistributedDP(epsilon=1.0)
+    return fg.evaluate({f"c{i}": scored(1000, seed=i) for i in range(5)}, privacy=privacy, seed=1)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return fg.evaluate({"a": ([0, 1, 1, 0, 0, 1], [0.2, 0.7, 0.9, 0.1, 0.6, 0.4])})
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    pyplot.close("all")
+
+
+def legend(display):
+    return [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+def outline(band):
+    return np.vstack([path.vertices for path in band.get_paths()])
+
+
+def test_roc_points_lie_on_the_curve(result):
+    display, curve = fg.RocCurveDisplay.from_evaluation(result), result.roc_curve()
+    for x, y in zip(curve.fpr, curve.tpr, strict=True):
+        assert np.hypot(display.x - x, display.y - y).min() < 1e-9
+    inside = np.diff(display.x, append=2.0) > 1e-9  # where the curve is not vertical
+    np.testing.assert_allclose(
+        display.y[inside], curve(np.clip(display.x[inside], 0, 1)), atol=1e-6
+    )
+
+
+def test_det_is_roc_upside_down(result):
+    roc, det = (D.from_evaluation(result) for D in (fg.RocCurveDisplay, fg.DetCurveDisplay))
+    np.testing.assert_array_equal(det.x, roc.x)
+    np.testing.assert_array_equal(det.y, 1 - roc.y)
+
+
+@pytest.mark.parametrize("which", ["result", "noisy", "tiny"])
+def test_points_pass_through_the_knots(which, request):
+    result = request.getfixturevalue(which)
+    pr, prg, gain = result.pr_curve(), result.prg_curve(), result.gain_curve()
+    lift = gain.recall[1:] / np.where(gain.flagged[1:] > 0, gain.flagged[1:], np.nan)
+    for display, x, y in (
+        (fg.PrecisionRecallDisplay.from_evaluation(result), pr.recall[:-1], pr.precision[:-1]),
+        (fg.PrGainDisplay.from_evaluation(result), prg.recall_gain, prg.precision_gain),
+        (fg.GainDisplay.from_evaluation(result), gain.flagged, gain.recall),
+        (fg.GainDisplay.from_evaluation(result, lift=True), gain.flagged[1:], lift),
+    ):
+        distance = np.hypot(display.x - x[:, None], display.y - y[:, None]).min(axis=1)
+        assert np.nanmax(distance) < 1e-6
+        assert np.all(np.isfinite(display.x) & np.isfinite(display.y))
+
+
+def test_few_pieces_are_drawn_smoothly(noisy):
+    for display in DISPLAYS:
+        drawn = display.from_evaluation(noisy)
+        assert len(drawn.x) >= 500
+    roc = fg.RocCurveDisplay.from_evaluation(noisy)
+    assert np.hypot(np.diff(roc.x), np.diff(roc.y)).max() < 0.02
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_band_is_that_of_the_result(result, display):
+    make = getattr(result, f"{BANDS[display]}_band")
+    for kind in ("pointwise", "simultaneous"):
+        for mine, theirs in zip(
+            display.from_evaluation(result, band=kind).band, make(kind), strict=True
+        ):
+            np.testing.assert_array_equal(mine, theirs)
+    assert display.from_evaluation(result, band=None).band is None
+
+
+def test_lift_band_is_the_gain_band_over_the_share(result):
+    gain, lift = (fg.GainDisplay.from_evaluation(result, lift=each).band for each in (False, True))
+    np.testing.assert_allclose(lift.low * lift.x, gain.low[1:])
+    np.testing.assert_allclose(lift.high * lift.x, gain.high[1:])
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_unknown_band(result, display):
+    with pytest.raises(fg.InputError, match="band must be 'pointwise', 'simultaneous' or None"):
+        display.from_evaluation(result, band="wide")
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_what_plot_leaves_behind(result, display):
+    drawn = display.from_evaluation(result, name="A")
+    assert drawn.plot() is drawn
+    assert drawn.ax_.figure is drawn.figure_
+    assert drawn.line_ in drawn.ax_.lines
+    assert drawn.chance_level_ in drawn.ax_.lines
+    assert drawn.band_ in drawn.ax_.collections
+    assert drawn.band_.get_zorder() < drawn.line_.get_zorder()
+    assert legend(drawn)[1:] == ["95% band, pointwise", "chance"]
+    assert drawn.ax_.get_box_aspect() == 1
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_bare(result, display):
+    drawn = display.from_evaluation(result, band=None).plot(plot_chance_level=False)
+    assert drawn.band_ is None
+    assert drawn.chance_level_ is None
+    assert drawn.ax_.lines[:] == [drawn.line_]
+    assert not drawn.ax_.collections
+
+
+@pytest.mark.parametrize(
+    ("display", "options", "labels"),
+    [
+        (fg.RocCurveDisplay, {}, ("False positive rate", "True positive rate")),
+        (fg.PrecisionRecallDisplay, {}, ("Recall", "Precision")),
+        (fg.DetCurveDisplay, {}, ("False positive rate", "False negative rate")),
+        (fg.PrGainDisplay, {}, ("Recall gain", "Precision gain")),
+        (fg.GainDisplay, {}, ("Share of examples flagged", "Recall")),
+        (fg.GainDisplay, {"lift": True}, ("Share of examples flagged", "Lift (times chance)")),
+    ],
+)
+def test_labels_of_the_axes(result, display, options, labels):
+    ax = display.from_evaluation(result, **options).plot().ax_
+    assert (ax.get_xlabel(), ax.get_ylabel()) == labels
+
+
+@pytest.mark.parametrize("which", ["result", "noisy", "tiny"])
+@pytest.mark.parametrize("kind", ["pointwise", "simultaneous"])
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_curve_and_band_lie_within_the_limits(which, kind, display, request):
+    drawn = display.from_evaluation(request.getfixturevalue(which), band=kind).plot()
+    drawn.figure_.canvas.draw()
+    (left, right), (bottom, top) = drawn.ax_.get_xlim(), drawn.ax_.get_ylim()
+    for points in (drawn.line_.get_xydata(), outline(drawn.band_)):
+        assert points[:, 0].min() >= left
+        assert points[:, 0].max() <= right
+        assert points[:, 1].max() <= top
+        assert points[:, 1].min() >= bottom or bottom == -1.0  # precision gain has no least value
+
+
+def test_ticks_of_det_axes(result):
+    ax = fg.DetCurveDisplay.from_evaluation(result).plot().ax_
+    labels = [label.get_text() for label in ax.get_xticklabels()]
+    assert labels == ["0.1%", "1%", "5%", "20%", "50%", "80%", "95%", "99%", "99.9%"]
+    np.testing.assert_allclose(ax.get_yticks(), ndtri([float(t[:-1]) / 100 for t in labels]))
+    _, small = pyplot.subplots(figsize=(3, 2))
+    fg.DetCurveDisplay.from_evaluation(result).plot(ax=small)
+    assert [label.get_text() for label in small.get_xticklabels()] == ["0.1%", "50%", "99.9%"]
+
+
+def test_det_line_is_in_deviates_and_ends_at_the_edge(result):
+    drawn = fg.DetCurveDisplay.from_evaluation(result).plot()
+    x, y = drawn.line_.get_data()
+    assert (x.min(), y.min()) == (ndtri(0.001), ndtri(0.001))
+    middle = np.argmin(np.abs(drawn.x - 0.3))
+    assert (x[middle], y[middle]) == (ndtri(drawn.x[middle]), ndtri(drawn.y[middle]))
+
+
+def test_chance_levels(result):
+    roc, pr, det, prg, gain = (D.from_evaluation(result).plot().chance_level_ for D in DISPLAYS)
+    share = result.positives / (result.positives + result.negatives)
+    assert list(roc.get_ydata()) == list(gain.get_ydata()) == [0, 1]
+    assert list(pr.get_ydata()) == pytest.approx([share, share])
+    assert list(det.get_ydata()) == list(-det.get_xdata())
+    assert list(prg.get_ydata()) == [0, 0]
+    lift = fg.GainDisplay.from_evaluation(result, lift=True).plot().chance_level_
+    assert list(lift.get_ydata()) == [1, 1]
+
+
+def test_legend_has_area_and_interval(result):
+    auc = result.roc_auc
+    shown = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
+    display = fg.RocCurveDisplay.from_evaluation(result, name="model A")
+    assert legend(display.plot())[0] == f"model A ({shown})"
+    assert legend(display.plot(name="B"))[0] == f"B ({shown})"
+    assert legend(display.plot(label="mine"))[0] == "mine"
+    assert legend(fg.RocCurveDisplay.from_evaluation(result).plot())[0] == shown
+
+
+def test_area_of_each_display(result):
+    shown = [D.from_evaluation(result, name="A").plot().line_.get_label() for D in DISPLAYS]
+    starts = ["A (AUC 0.", "A (AP 0.", "A", "A (AUPRG 0.", "A"]
+    assert [text.startswith(start) for text, start in zip(shown, starts, strict=True)] == [True] * 5
+    assert shown[2] == shown[4] == "A"
+    assert fg.PrecisionRecallDisplay.from_evaluation(result).area == result.average_precision
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.93, 0.92, 0.94, "AUC 0.93, 0.92 to 0.94"),
+        (1.0, 0.9971, 1.0, "AUC 1.000, 0.997 to 1.000"),
+        (0.99912, 0.99903, 0.99921, "AUC 0.9991, 0.9990 to 0.9992"),
+        (1.0, 1.0, 1.0, "AUC 1.0000, 1.0000 to 1.0000"),
+        (0.5, None, None, "AUC 0.50"),
+    ],
+)
+def test_decimals_tell_the_ends_apart(value, low, high, text):
+    area = fg.Estimate(value, (value, value), low, high, 0.95)
+    line = np.array([0.0, 1.0])
+    assert legend(fg.RocCurveDisplay(line, line, None, area).plot())[0] == text
+
+
+def test_rough_intervals_say_so(tiny):
+    assert tiny.average_precision.caution
+    shown = legend(fg.PrecisionRecallDisplay.from_evaluation(tiny, name="few").plot())[0]
+    assert shown.endswith("rough)")
+
+
+def test_level_of_the_result(result):
+    drawn = fg.RocCurveDisplay.from_evaluation(result.at_level(0.8), band="simultaneous").plot()
+    assert legend(drawn)[1] == "80% band, simultaneous"
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_several_on_one_axis(result, other, noisy, display):
+    first = display.from_evaluation(result, name="A").plot()
+    rest = [
+        display.from_evaluation(each).plot(ax=first.ax_, name=n)
+        for each, n in ((other, "B"), (noisy, "C"))
+    ]
+    drawn = [first, *rest]
+    assert {each.ax_ for each in drawn} == {first.ax_}
+    assert pyplot.get_fignums() == [first.figure_.number]
+    colours = [to_rgb(each.line_.get_color()) for each in drawn]
+    assert len(set(colours)) == 3
+    assert len({each.line_.get_linestyle() for each in drawn}) == 3
+    for each, colour in zip(drawn, colours, strict=True):
+        assert to_rgb(each.band_.get_facecolor()[0]) == colour
+        assert 0 < each.band_.get_alpha() < 0.5
+    assert [each.chance_level_ for each in rest] == [first.chance_level_] * 2
+    texts = legend(first)
+    assert [text[0] for text in texts[:3]] == ["A", "B", "C"]
+    assert texts[3:] == ["95% band, pointwise", "chance"]
+
+
+def test_limits_grow_for_a_second_curve(result, other):
+    first = fg.GainDisplay.from_evaluation(other, lift=True, band=None).plot()
+    before = first.ax_.get_ylim()[1]
+    fg.GainDisplay.from_evaluation(result, lift=True, band=None).plot(ax=first.ax_)
+    assert first.ax_.get_ylim()[1] > before
+
+
+def test_what_the_user_set_between_two_curves_stays(result, other):
+    ax = fg.RocCurveDisplay.from_evaluation(result).plot().ax_
+    ax.set(xlim=(0, 0.1), xlabel="FPR")
+    fg.RocCurveDisplay.from_evaluation(other).plot(ax=ax)
+    assert (ax.get_xlim(), ax.get_xlabel()) == ((0, 0.1), "FPR")
+
+
+def test_pr_chance_levels_that_differ_are_both_drawn(result):
+    balanced = fg.evaluate({"a": scored(rate=0.5)})
+    first = fg.PrecisionRecallDisplay.from_evaluation(result).plot()
+    second = fg.PrecisionRecallDisplay.from_evaluation(balanced).plot(ax=first.ax_)
+    assert second.chance_level_ is not first.chance_level_
+    assert legend(first).count("chance") == 1
+
+
+def test_entries_of_others_stay_in_the_legend(result):
+    _, ax = pyplot.subplots()
+    ax.plot([0, 1], [0.2, 0.9], label="from elsewhere")
+    drawn = fg.RocCurveDisplay.from_evaluation(result, name="A").plot(ax=ax)
+    assert legend(drawn)[0] == "from elsewhere"
+    assert drawn.line_.get_color() != ax.lines[0].get_color()
+
+
+def test_colours_the_user_chose(result, other):
+    assert fg.RocCurveDisplay.from_evaluation(result).plot(color="k").line_.get_color() == "k"
+    _, ax = pyplot.subplots()
+    ax.set_prop_cycle(color=["red", "lime"])
+    lines = [fg.RocCurveDisplay.from_evaluation(r).plot(ax=ax).line_ for r in (result, other)]
+    assert [line.get_color() for line in lines] == ["red", "lime"]
+
+
+def test_long_names_are_broken_and_shortened(result):
+    name = "a gradient boosted ensemble of survival trees trained at the university hospital"
+    drawn = fg.RocCurveDisplay.from_evaluation(result, name=name).plot()
+    *lines, area = legend(drawn)[0].split("\n")
+    assert lines[0].startswith("a gradient boosted")
+    assert lines[-1].endswith("…")
+    assert area.startswith("(AUC")
+    drawn.figure_.canvas.draw()
+    box, inside = drawn.ax_.get_legend().get_window_extent(), drawn.ax_.get_window_extent()
+    assert box.x0 > inside.x0
+    assert box.x1 < inside.x1
+
+
+def test_dollars_in_names_are_no_formulas(result):
+    drawn = fg.RocCurveDisplay.from_evaluation(result, name="$5 to $7").plot()
+    drawn.figure_.canvas.draw()
+    assert legend(drawn)[0].startswith(r"\$5 to \$7")
+
+
+def test_dark_style(result):
+    with pyplot.style.context("dark_background"):
+        drawn = fg.RocCurveDisplay.from_evaluation(result).plot()
+    assert to_rgb(drawn.chance_level_.get_color()) == (1, 1, 1)
+    assert to_rgb(drawn.ax_.get_legend().get_frame().get_facecolor()) == (0, 0, 0)
+    assert to_rgb(drawn.ax_.get_legend().get_texts()[0].get_color()) == (1, 1, 1)
+
+
+def test_settings_of_matplotlib_are_left_alone(result):
+    before = dict(matplotlib.rcParams)
+    fg.RocCurveDisplay.from_evaluation(result).plot()
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_perfect_and_rare(display):
+    perfect = fg.evaluate({"a": ([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9])})
+    rare = fg.evaluate({"a": scored(20_000, rate=0.001)})
+    for result in (perfect, rare):
+        drawn = display.from_evaluation(result).plot()
+        drawn.figure_.canvas.draw()
+        assert np.all(np.isfinite(drawn.line_.get_xydata()))
+    if display is fg.PrecisionRecallDisplay:
+        box, inside = (each.get_window_extent() for each in (drawn.ax_.get_legend(), drawn.ax_))
+        assert box.y0 > 0.5 * (inside.y0 + inside.y1)  # the curve runs low
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_no_figure_without_a_curve(display):
+    one_class = fg.evaluate({"a": ([0, 0], [0.1, 0.2])})
+    with pytest.raises(fg.UndefinedMetric):
+        display.from_evaluation(one_class)
+    clients = {"a": scored(40), "b": scored(40)}
+    hidden = fg.evaluate(clients, privacy=fg.DistributedDP(epsilon=0.01), seed=1)
+    with pytest.raises(fg.NoSignal):
+        display.from_evaluation(hidden)
+    assert pyplot.get_fignums() == []
+
+
+def test_matplotlib_is_loaded_only_to_draw():
+    code = (
+        "import sys, fedgauge as fg\n"
+        "result = fg.evaluate({'a': ([0, 1], [0.2, 0.7])})\n"
+        "display = fg.RocCurveDisplay.from_evaluation(result)\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "import matplotlib; matplotlib.use('agg')\n"
+        "display.plot()\n"
+        "assert 'matplotlib.pyplot' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
