@@ -208,7 +208,7 @@ BAD_EVALUATE = {
     "cap of rows": ([*DDP, "--max-per-unit", 2], "an example is one row", "subjects and clients"),
     "bad hint": ([*DDP, "--examples", 0], "examples must be at least 2", ""),
     "bad rate": ([*DDP, "--positive-rate", 2], "positive_rate must lie between 0 and 1", ""),
-    "no signal": (["--privacy", "ddp", "--epsilon", 0.02], "no signal", "Use a larger epsilon"),
+    "no signal": (["--privacy", "ddp", "--epsilon", 0.005], "no signal", "Use a larger epsilon"),
 }
 
 
