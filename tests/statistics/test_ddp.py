@@ -96,7 +96,7 @@ def judged(name):
 def test_bounds_cover_the_pooled_value_false_alarm_about_one_in_a_hundred(name):
     """At least 180 of 200 bounds of the AUC cover, and 52 of 60 of average precision.
 
-    Bounds that cover 0.95 fail this with a chance of 0.2% and 0.3% in the cell without
+    Bounds that cover 0.95 fail this with a chance of 0.1% and 0.3% in the cell without
     binning error. In the others binning widens the bounds, and all but a few cover.
     """
     for measure, least in (("roc_auc", 180), ("average_precision", 52)):
