@@ -96,9 +96,11 @@ def test_verdict_in_five_lines():
     result = make_evaluation(COUNTS)
     assert auc.startswith("ROC AUC ")
     assert f"{result.roc_auc.value:.4f}" in auc
-    assert f"{result.roc_auc.bounds[0]:.4f} to {result.roc_auc.bounds[1]:.4f}" in auc
+    assert f"{result.roc_auc.low:.4f} to {result.roc_auc.high:.4f} at 95%" in auc
     assert precision.startswith("average precision ")
     assert f"{result.average_precision.value:.4f}" in precision
+    low, high = result.average_precision.low, result.average_precision.high
+    assert f"{low:.4f} to {high:.4f} at 95%" in precision
     assert "no differential privacy" in privacy
     assert "simulated" in privacy
     assert result.plan.digest[:8] in measured

@@ -211,10 +211,12 @@ def test_an_estimate_says_how_far_binning_can_move_it():
     result = fg.evaluate({"a": ([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9])}, axis=Axis.uniform(2))
     found = result.roc_auc
     low, high = found.bounds
-    assert found.parts == {"binning": max(found.value - low, high - found.value)}
+    assert set(found.parts) == {"binning", "sampling"}
+    assert found.parts["binning"] == max(found.value - low, high - found.value)
     assert (low, high) == pytest.approx((0.25, 0.75), abs=1e-12)
     assert float(found) == found.value
-    assert (found.low, found.high, found.level) == (None, None, None)
+    assert found.low < low < high < found.high
+    assert found.level == 0.95
 
 
 def test_numbers_do_not_depend_on_how_examples_are_spread():

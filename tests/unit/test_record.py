@@ -57,8 +57,18 @@ def test_keys_are_those_of_the_design():
     assert {"format", "plan", "privacy", "slices"} <= set(data)
     (part,) = data["slices"]
     assert set(part) == {"model", "group", "label", "counts", "variances", "metrics", "curves"}
-    assert set(part["metrics"]["roc_auc"]) == {"value", "bounds", "low", "high", "level"}
-    assert set(part["metrics"]["average_precision"]) == set(part["metrics"]["roc_auc"])
+    assert set(part["metrics"]) == {
+        "roc_auc",
+        "average_precision",
+        "ks_statistic",
+        "log_loss",
+        "brier_score",
+        "normalized_entropy",
+    }
+    for metric in part["metrics"].values():
+        keys = {"value", "bounds", "low", "high", "level", "parts", "caution"}
+        assert set(metric) == keys
+        assert set(metric["parts"]) == {"binning", "sampling"}
     assert set(part["curves"]["roc"]) == {"fpr", "tpr", "thresholds"}
     assert set(part["curves"]["pr"]) == {"precision", "recall", "thresholds"}
 
@@ -68,8 +78,11 @@ def test_values_are_those_of_the_result():
     (part,) = plain(result)["slices"]
     auc = part["metrics"]["roc_auc"]
     assert (auc["value"], tuple(auc["bounds"])) == (result.roc_auc.value, result.roc_auc.bounds)
-    assert (auc["low"], auc["high"], auc["level"]) == (None, None, None)
-    assert part["metrics"]["average_precision"]["value"] == result.average_precision.value
+    assert (auc["low"], auc["high"]) == (result.roc_auc.low, result.roc_auc.high)
+    assert (auc["level"], auc["caution"]) == (0.95, None)
+    assert auc["parts"] == dict(result.roc_auc.parts)
+    for name, metric in part["metrics"].items():
+        assert metric["value"] == getattr(result, name).value
     assert [sum(row) for row in part["counts"]] == [result.negatives, result.positives]
     assert part["variances"] is None
     assert (part["model"], part["group"], part["label"]) == (None, None, None)
@@ -102,10 +115,10 @@ def test_plan_and_privacy_say_what_was_done():
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_one_class_leaves_metrics_and_curves_out(tmp_path, label):
+def test_one_class_leaves_out_what_compares_classes_and_all_curves(tmp_path, label):
     result = fg.evaluate({"a": ([label] * 2, [0.1, 0.2])}, axis=fg.Axis.uniform(4))
     (part,) = plain(result)["slices"]
-    assert part["metrics"] == {}
+    assert set(part["metrics"]) == {"log_loss", "brier_score"}
     assert part["curves"] == {"roc": None, "pr": None}
     result.to_json(tmp_path / "r.json")
     assert str(fg.Evaluation.from_json(tmp_path / "r.json")) == str(result)
