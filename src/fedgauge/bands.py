@@ -8,6 +8,7 @@ from scipy.stats import kstwo
 
 from fedgauge.curves import RocCurve
 from fedgauge.errors import InputError
+from fedgauge.intervals import critical
 from fedgauge.lookup import Floats
 from fedgauge.metrics import edge_rates
 from fedgauge.operating import AtThreshold
@@ -18,6 +19,7 @@ Kind = Literal["simultaneous", "pointwise"]
 _POINTS: Final = 401
 _DEVIATES: Final = 4.0  # as far as DET curves are drawn, and beyond
 _DRAWS: Final = 300
+_LEAST: Final = 1e-12
 
 
 class Band(NamedTuple):
@@ -47,7 +49,9 @@ def _roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind, x
     if _check(kind) == "pointwise":
         rates = [edge_rates(counts) for counts in _drawn(pooled)]
         again = [np.interp(x, fpr, tpr) for fpr, tpr in rates]
-        return Band(x, *_percentiles(again, curve(x), level), level, kind)
+        low, high = _percentiles(again, curve(x), pooled.positives, level)
+        low[x >= 1.0] = 1.0
+        return Band(x, low, high, level, kind)
     of_fpr, of_tpr = _reaches(pooled, level**0.5)
     fpr, tpr = _knots(pooled, curve)
     # A point of the curve lies between the edges around it, whatever the bin's scores are.
@@ -77,7 +81,8 @@ def pr_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> 
             for fpr, rate in zip(_fpr_again(drawn, recall), rates, strict=True)
         ]
         here = _precision(recall, _fpr_at(curve, recall), _rate(pooled.counts))
-        return Band(recall, *_percentiles(again, here, level), level, kind)
+        flagged = np.maximum(recall * pooled.positives, 1.0) / np.maximum(here, _LEAST)
+        return Band(recall, *_percentiles(again, here, flagged, level), level, kind)
     part = level ** (1.0 / 3.0)
     lowest, highest = _fpr_range(pooled, curve, recall, part)
     share = AtThreshold(pooled, -np.inf, part).prevalence
@@ -93,7 +98,7 @@ def prg_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) ->
     recall = ratio / (1.0 + ratio - gain)
     if _check(kind) == "pointwise":
         again = _fpr_again(_drawn(pooled), recall)
-        lowest, highest = _percentiles(again, _fpr_at(curve, recall), level)
+        lowest, highest = _percentiles(again, _fpr_at(curve, recall), pooled.negatives, level)
     else:
         lowest, highest = _fpr_range(pooled, curve, recall, level**0.5)
     return Band(gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
@@ -105,7 +110,9 @@ def gain_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -
     if _check(kind) == "pointwise":
         again = [_gain(share, *edge_rates(counts), _rate(counts)) for counts in _drawn(pooled)]
         here = _gain(share, *_knots(pooled, curve), _rate(pooled.counts))
-        return Band(share, *_percentiles(again, here, level), level, kind)
+        low, high = _percentiles(again, here, pooled.positives, level)
+        high[0], low[-1] = 0.0, 1.0  # every curve starts and ends there
+        return Band(share, low, high, level, kind)
     part = level ** (1.0 / 3.0)
     roc = roc_band(pooled, curve, part**2, kind)
     rate = AtThreshold(pooled, -np.inf, part).prevalence
@@ -135,6 +142,7 @@ def _fpr_again(drawn: Floats, recall: Floats) -> list[Floats]:
 
 def _first_fpr(recall: Floats, fpr: Floats, tpr: Floats) -> Floats:
     """The lowest false positive rate at which a path of lines reaches each recall."""
+    recall = np.minimum(recall, tpr[-1])  # rounding
     after = np.searchsorted(tpr, recall, side="left")
     before = np.maximum(after - 1, 0)
     rise = np.where(after > before, tpr[after] - tpr[before], 1.0)
@@ -192,10 +200,19 @@ def _drawn(pooled: PooledCounts) -> Floats:
     return kept
 
 
-def _percentiles(curves: list[Floats], here: Floats, level: float) -> tuple[Floats, Floats]:
-    """Where most of the curves lie; the one drawn is inside."""
+def _percentiles(
+    curves: list[Floats], here: Floats, examples: float | Floats, level: float
+) -> tuple[Floats, Floats]:
+    """Where most of the curves lie, and Wilson's interval of the rate drawn, of `examples`.
+
+    The bootstrap alone sees no error where a rate is 0 or 1.
+    """
     low, high = np.quantile(curves, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
-    return np.minimum(low, here), np.maximum(high, here)
+    square = critical(level) ** 2 / examples
+    middle = (here + square / 2.0) / (1.0 + square)
+    half = np.sqrt(square * (here * (1.0 - here) + square / 4.0)) / (1.0 + square)
+    low, high = np.minimum(low, middle - half), np.maximum(high, middle + half)
+    return np.clip(np.minimum(low, here), 0.0, 1.0), np.clip(np.maximum(high, here), 0.0, 1.0)
 
 
 def _fpr_at(curve: RocCurve, recall: Floats) -> Floats:

@@ -66,6 +66,7 @@ class _CurveDisplay:
     chance_level_: Line2D | None = field(init=False, repr=False)
 
     _area_name: ClassVar[str] = ""
+    _legend_pad: ClassVar[float] = 0.5
 
     def plot(
         self,
@@ -104,7 +105,7 @@ class _CurveDisplay:
         self.line_ = self._draw_line({"label": self._label(name or self.name)} | line_kwargs)
         self.band_ = self._draw_band()
         self.chance_level_ = self._draw_chance() if plot_chance_level else None
-        draw_legend(self.ax_, self._corner())
+        draw_legend(self.ax_, self._corner(), self._legend_pad)
         return self
 
     def _limits(self) -> Limits:
@@ -322,6 +323,7 @@ class PrGainDisplay(_CurveDisplay):
     """
 
     _area_name = "AUPRG"
+    _legend_pad = 1.5  # above the chance level, which is 0
 
     @classmethod
     def from_evaluation(
@@ -350,7 +352,7 @@ class PrGainDisplay(_CurveDisplay):
         return np.array([0.0, 1.0]), np.zeros(2)
 
     def _corner(self) -> Corner:
-        return "upper right" if all_low(self.ax_) else "center left"
+        return "upper right" if all_low(self.ax_) else "lower left"
 
 
 @dataclass(eq=False)

@@ -197,8 +197,8 @@ class Evaluation:
         ----------
         kind
             ``"simultaneous"`` holds the whole curve, without noise for any sample size.
-            ``"pointwise"``, from a bootstrap, holds its value at each single abscissa; not to be
-            relied on near the ends, with few examples, or where none is misplaced.
+            ``"pointwise"``, from a bootstrap and Wilson's interval, holds its value at each
+            single abscissa; not to be relied on near the ends or with few examples.
         """
         return bands.roc_band(self._signal, self.roc_curve(), self._level, kind)
 

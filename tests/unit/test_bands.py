@@ -33,12 +33,13 @@ def test_gain_band_holds_the_curve(result, kind):
     assert (band.low[0], band.high[0], band.low[-1], band.high[-1]) == (0, 0, 1, 1)
     assert np.all(np.diff(band.low) >= 0)
     assert np.all(np.diff(band.high) >= 0)
-    assert np.all(band.high - band.low < 0.2)
+    assert np.all(band.high - band.low < 0.3)
 
 
 def test_simultaneous_gain_band_holds_the_truth(result):
     band, pointwise = result.gain_band(), result.gain_band("pointwise")
-    assert np.all((band.low <= true_gain(band.x)) & (true_gain(band.x) <= band.high))
+    truth = true_gain(band.x)
+    assert np.all((band.low <= truth + 1e-9) & (truth <= band.high + 1e-9))
     middle = slice(40, 200)
     assert np.mean(band.high[middle] - band.low[middle]) > np.mean(
         pointwise.high[middle] - pointwise.low[middle]

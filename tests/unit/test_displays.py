@@ -327,6 +327,13 @@ def test_long_names_are_broken_and_shortened(result):
     assert box.x1 < inside.x1
 
 
+def test_legend_leaves_the_chance_level_of_precision_gain_visible(result):
+    drawn = fg.PrGainDisplay.from_evaluation(result, name="A").plot()
+    drawn.figure_.canvas.draw()
+    _, zero = drawn.ax_.transData.transform((0, 0))
+    assert drawn.ax_.get_legend().get_window_extent().y0 > zero + 2
+
+
 def test_dollars_in_names_are_no_formulas(result):
     drawn = fg.RocCurveDisplay.from_evaluation(result, name="$5 to $7").plot()
     drawn.figure_.canvas.draw()

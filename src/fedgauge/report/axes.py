@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-Corner = Literal["lower left", "lower right", "center left", "upper right"]
+Corner = Literal["lower left", "lower right", "upper right"]
 Role = Literal["curve", "band", "chance"]
 
 _TIGHT: Final = {"fontsize": "x-small", "handlelength": 1.2, "borderpad": 0.3, "labelspacing": 0.3}
@@ -97,7 +97,7 @@ def all_low(ax: Axes) -> bool:
     return all(np.interp(0.25, x, y) < middle for x, y in zip(xs, ys, strict=True))
 
 
-def draw_legend(ax: Axes, corner: Corner) -> None:
+def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
     """All curves, then each kind of band once in all its colours, then chance."""
     from matplotlib.legend_handler import HandlerTuple
 
@@ -116,6 +116,7 @@ def draw_legend(ax: Axes, corner: Corner) -> None:
             handles,
             labels,
             loc=corner,
+            borderaxespad=pad,
             **({"fontsize": "small"} if side(ax) > SMALL else _TIGHT),
             facecolor=ax.get_facecolor(),
             labelcolor=ax.xaxis.label.get_color(),
