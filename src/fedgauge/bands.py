@@ -119,9 +119,9 @@ def gain_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -
     ends = rate.low or 0.0, rate.high or 1.0
     # A higher ROC curve finds more at every share. Along one curve recall moves one way with
     # the share of positives. Between grid points the band is known at the points around.
-    low = [_gain(share, roc.x, np.append(0.0, roc.low[:-1]), end) for end in ends]
-    high = [_gain(share, roc.x, np.append(roc.high[1:], 1.0), end) for end in ends]
-    return Band(share, np.min(low, axis=0), np.max(high, axis=0), level, kind)
+    lowest = [_gain(share, roc.x, np.append(0.0, roc.low[:-1]), end) for end in ends]
+    highest = [_gain(share, roc.x, np.append(roc.high[1:], 1.0), end) for end in ends]
+    return Band(share, np.min(lowest, axis=0), np.max(highest, axis=0), level, kind)
 
 
 def _gain(share: Floats, fpr: Floats, tpr: Floats, rate: float) -> Floats:
