@@ -28,9 +28,8 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     for block in blocks("python"):
         exec(block, namespace)
     assert len(capsys.readouterr().out.splitlines()) == 5
-    shown = re.search(r"roc_auc\.value +# ([0-9.]+)\.\.\.", README).group(1)
-    auc = namespace["fg"].Evaluation.from_json("result.json").roc_auc.value
-    assert f"{auc:.12f}".startswith(shown)
+    (shown,) = re.findall(r"^result\.roc_auc  # (Estimate.*)$", README, flags=re.MULTILINE)
+    assert repr(namespace["fg"].Evaluation.from_json("result.json").roc_auc) == shown
 
 
 def write_score_files(folder: Path) -> None:
@@ -47,7 +46,7 @@ def test_commands_run(tmp_path):
     write_score_files(tmp_path)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("fedgauge ")]
-    assert len(commands) == 4
+    assert len(commands) == 6
     for command in commands:
         done = subprocess.run(
             f"{shlex.quote(str(Path(sys.executable).parent))}/{command}",
@@ -57,7 +56,13 @@ def test_commands_run(tmp_path):
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        told = {"evaluate": "ROC AUC", "plan": "ROC Area Error", "explain": "What leaves each site"}
+        told = {
+            "evaluate": "ROC AUC",
+            "show": "false positive rate",
+            "plan": "ROC Area Error",
+            "explain": "What leaves each site",
+            "compare": "local DP, epsilon 5",
+        }
         assert told[command.split()[1]] in done.stdout
     assert (tmp_path / "result.json").exists()
     assert (tmp_path / "plan.toml").exists()
