@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import Phase, assume, example, given, settings
 from sklearn import metrics as sk
 
 import fedgauge as fg
@@ -27,6 +27,7 @@ CLUSTERED = st.builds(
 )
 SCORES = st.one_of(ON_GRID, CLUSTERED, st.floats(0, 1))
 ROUNDING = 1e-11
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # where an example takes long
 
 
 @st.composite
@@ -420,7 +421,7 @@ def test_levels_are_nested_and_survive_json(data, examples, axis):
         if one.low is not None:
             chain = [e.low for e in (wide[name], middle[name], one)]
             chain += [e.high for e in (one, middle[name], wide[name])]
-            assert all(a <= b + 1e-12 for a, b in pairwise(chain))
+            assert all(a <= b + 1e-12 for a, b in pairwise(chain)), (name, chain)
             assert (wide[name].level, one.level) == (0.99, 0.5)
     assert everything(saved_and_loaded(result), threshold) == middle
 
@@ -466,7 +467,7 @@ def noisy_results(draw):
 
 
 @pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50, phases=NO_SHRINKING)
 @given(noisy_results(), st.sampled_from([-math.inf, 0.0, 0.3, 0.5, 0.75, 1.0, 1.5, math.inf]))
 def test_noisy_estimates_are_sane(result, threshold):
     found = everything(result, threshold)
@@ -482,7 +483,7 @@ def test_noisy_estimates_are_sane(result, threshold):
 
 
 @pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=8, phases=NO_SHRINKING)
 @given(noisy_results(), st.sampled_from([0.3, 0.5, 1.0]))
 def test_noisy_levels_are_nested_and_survive_json(result, threshold):
     wide, narrow = (everything(result.at_level(level), threshold) for level in (0.99, 0.5))
@@ -493,16 +494,16 @@ def test_noisy_levels_are_nested_and_survive_json(result, threshold):
             continue
         chain = [e.bounds[0] for e in (wide[name], middle[name], one)]
         chain += [e.bounds[1] for e in (one, middle[name], wide[name])]
-        assert all(a <= b + 1e-9 * max(1, abs(b)) for a, b in pairwise(chain))
+        assert all(a <= b + 1e-9 * max(1, abs(b)) for a, b in pairwise(chain)), (name, chain)
         if one.low is not None:
             chain = [e.low for e in (wide[name], middle[name], one)]
             chain += [e.high for e in (one, middle[name], wide[name])]
-            assert all(a <= b + 1e-9 for a, b in pairwise(chain))
+            assert all(a <= b + 1e-9 for a, b in pairwise(chain)), (name, chain)
     assert everything(saved_and_loaded(result), threshold) == middle
 
 
 @pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=20, phases=NO_SHRINKING)
 @given(noisy_results())
 def test_noisy_bands_are_sane(result):
     try:
