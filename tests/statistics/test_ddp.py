@@ -137,6 +137,20 @@ def test_bounds_are_not_wider_than_noise_and_binning_ask_for(name):
             assert high - low > 3 * parts["noise"]
 
 
+def test_bounds_of_u_cover_the_pooled_value_false_alarm_below_one_in_a_hundred():
+    """Few examples, whose numbers are noisy too. At 95% fewer than 86 of 100 have chance 0.02%."""
+    labels, scores = draw_rows(600, 0.4)
+    won = roc_auc_score(labels, scores) * labels.sum() * (1 - labels).sum()
+    covered = 0
+    for seed in range(100):
+        result = fg.evaluate(
+            split(labels, scores), privacy=fg.DistributedDP(1.0), tree=(64,), seed=seed
+        )
+        low, high = result.mann_whitney_u.bounds
+        covered += low <= won <= high
+    assert covered >= 86
+
+
 @every_cell
 def test_interval_reaches_further_than_noise_alone(name):
     """Examples are a sample too: an interval for the population is wider than the noise asks."""

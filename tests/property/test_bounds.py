@@ -1,0 +1,521 @@
+"""Bounds hold the number of the pooled data, whatever the data, the axis and the threshold."""
+
+import math
+import tempfile
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import Phase, assume, example, given, settings
+from sklearn import metrics as sk
+
+import fedgauge as fg
+from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
+from fedgauge.cells import RATIOS, Cells, ThresholdCells, extremes, f_beta_ratio
+from fedgauge.operating import NAMES
+from fedgauge.pooled import PooledCounts
+
+GRID = 24
+ON_GRID = st.integers(0, GRID).map(lambda i: i / GRID)
+CLUSTERED = st.builds(
+    lambda centre, step: float(np.clip(centre + step * 2.0**-50, 0, 1)),
+    st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]),
+    st.integers(-3, 3),
+)
+SCORES = st.one_of(ON_GRID, CLUSTERED, st.floats(0, 1))
+ROUNDING = 1e-11
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # where an example takes long
+
+
+@st.composite
+def rows(draw, *, both=True, most=20):
+    """Labels and scores that tie, crowd together or lie on edges."""
+    drawn = draw(st.lists(SCORES, min_size=2 if both else 1, max_size=most))
+    size = len(drawn)
+    if not both:
+        mask = draw(st.integers(0, 2**size - 1))
+    elif draw(st.booleans()):
+        mask = draw(st.integers(1, 2**size - 2))
+    else:
+        mask = (1 << draw(st.integers(0, size - 1))) ^ draw(st.sampled_from([0, 2**size - 1]))
+    return np.array([mask >> i & 1 for i in range(size)]), np.array(drawn)
+
+
+@st.composite
+def axes(draw):
+    """Few bins of every kind; those that clip do so inside the scores."""
+    bins = draw(st.integers(1, 12))
+    kind = draw(st.sampled_from(["uniform", "logit", "edges", "narrow", "cut", "values"]))
+    cuts = sorted(draw(st.sets(st.integers(1, 2 * GRID - 1), min_size=2, max_size=11)))
+    if kind == "uniform":
+        return Axis.uniform(bins, outside=draw(st.sampled_from(["refuse", "clip"])))
+    if kind == "logit":
+        return Axis.logit(bins, limit=draw(st.sampled_from([1.0, 5.0, 36.0])))
+    if kind == "edges":
+        return Axis.from_edges([0.0, *(c / (2 * GRID) for c in cuts), 1.0])
+    if kind == "narrow":
+        return Axis.uniform(bins, 0.25, 0.75, outside="clip")
+    if kind == "cut":
+        return Axis.from_edges([c / (2 * GRID) for c in cuts], outside="clip")
+    return Axis.from_values([c / (2 * GRID) for c in cuts[: draw(st.integers(1, 12))]], "clip")
+
+
+@st.composite
+def thresholds(draw, data, axis):
+    """On edges and a float beside them, on scores, between, outside, infinite."""
+    near = st.builds(
+        lambda x, side: float(np.nextafter(x, side)),
+        st.sampled_from([*axis.edges.tolist(), *data[1].tolist()]),
+        st.sampled_from([-math.inf, math.inf]),
+    )
+    return draw(
+        st.one_of(
+            st.sampled_from([*axis.edges.tolist(), *data[1].tolist(), -math.inf, math.inf]),
+            near,
+            st.floats(-0.5, 1.5),
+        )
+    )
+
+
+def pooled(data, axis, estimator=Aligned()):  # noqa: B008
+    return fg.evaluate({"a": data}, axis=axis, estimator=estimator)
+
+
+def counts_of(data, axis):
+    histogram = fg.ScoreHistogram(axis)
+    histogram.update(*data)
+    return PooledCounts(axis, histogram.counts, (axis.bins,))
+
+
+def cells_of(data, threshold):
+    labels, scores = data
+    flagged = scores >= threshold
+    return Cells(
+        *(
+            float(np.sum(side & (labels == label)))
+            for side, label in ((flagged, 1), (flagged, 0), (~flagged, 1), (~flagged, 0))
+        )
+    )
+
+
+def true_metrics(cells):
+    """Metrics by their textbook formulas; NaN where undefined."""
+    tp, fp, fn, tn = cells
+
+    def rate(above, below):
+        return above / (above + below) if above + below else math.nan
+
+    recall, fpr = rate(tp, fn), rate(fp, tn)
+    sides = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    return {
+        "precision": rate(tp, fp),
+        "recall": recall,
+        "specificity": rate(tn, fp),
+        "npv": rate(tn, fn),
+        "accuracy": rate(tp + tn, fp + fn),
+        "balanced_accuracy": (recall + rate(tn, fp)) / 2,
+        "f1": rate(2 * tp, fp + fn),
+        "mcc": (tp * tn - fp * fn) / math.sqrt(sides) if sides else math.nan,
+        "youden_j": recall - fpr,
+        "fpr": fpr,
+        "fnr": rate(fn, tp),
+        "flagged": rate(tp + fp, fn + tn),
+        "prevalence": rate(tp + fn, fp + tn),
+    }
+
+
+def auprg_of(data):
+    """Area under precision gain over recall gain from 0 (Flach & Kull 2015), from raw data."""
+    fpr, tpr, _ = sk.roc_curve(*data, drop_intermediate=False)
+    ratio = data[0].sum() / (1 - data[0]).sum()
+    start, area = ratio / (1 + ratio), 0.0
+    for (f0, t0), (f1, t1) in pairwise(zip(fpr, tpr, strict=True)):
+        if t1 <= start:
+            continue
+        if t0 < start:
+            f0, t0 = f0 + (start - t0) / (t1 - t0) * (f1 - f0), start
+        width = ratio / t0 - ratio / t1
+        area += width * ((1 - f0 / t0) + (1 - f1 / t1)) / 2
+    return area
+
+
+def plain_partial(data, max_fpr):
+    standard = sk.roc_auc_score(*data, max_fpr=max_fpr)
+    if max_fpr == 1:
+        return standard
+    chance = max_fpr**2 / 2
+    return (2 * standard - 1) * (max_fpr - chance) + chance
+
+
+def check(estimate, truth=None, scale=(-math.inf, math.inf)):
+    numbers = [estimate.value, *estimate.bounds, *estimate.parts.values()]
+    assert all(math.isfinite(number) for number in numbers)
+    low, high = estimate.bounds
+    slack = ROUNDING * max(1.0, abs(low), abs(high))
+    assert low <= estimate.value <= high
+    if truth is not None:
+        assert low - slack <= truth <= high + slack
+    if estimate.low is not None:
+        assert math.isfinite(estimate.low)
+        assert math.isfinite(estimate.high)
+        assert scale[0] <= estimate.low <= estimate.value <= estimate.high <= scale[1]
+        assert 0.5 <= estimate.level < 1
+    assert scale[0] - slack <= low <= high <= scale[1] + slack
+
+
+def check_includes_bounds(estimate):
+    """Without noise an interval for the population includes all that binning allows."""
+    low, high = estimate.bounds
+    slack = ROUNDING * max(1.0, abs(low), abs(high))
+    assert estimate.low <= low + slack
+    assert high - slack <= estimate.high
+
+
+POSITIVE_ON_TOP = (np.array([1, 1, 1, 0]), np.array([0.95, 0.91, 0.3, 0.3]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), rows(), axes(), st.sampled_from([Aligned(), Aligned("linear"), Quantile(5)]))
+def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis, estimator):
+    result = pooled(examples, axis, estimator)
+    labels, scores = examples
+    max_fpr = data.draw(st.one_of(st.floats(0.01, 1), st.just(1 / (len(labels) - labels.sum()))))
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    won = np.sum(positive[:, None] > negative) + np.sum(positive[:, None] == negative) / 2
+    every = np.unique(scores)
+    gaps = [abs(np.mean(positive >= t) - np.mean(negative >= t)) for t in every]
+    for estimate, truth, scale in (
+        (result.roc_auc, sk.roc_auc_score(labels, scores), (0, 1)),
+        (result.average_precision, sk.average_precision_score(labels, scores), (0, 1)),
+        (result.partial_auc(max_fpr), sk.roc_auc_score(*examples, max_fpr=max_fpr), (0, 1)),
+        (
+            result.partial_auc(max_fpr, standardise=False),
+            plain_partial(examples, max_fpr),
+            (0, max_fpr),
+        ),
+        (result.auprg, auprg_of(examples), (-math.inf, 1)),
+        (result.ks_statistic, max(gaps), (0, 1)),
+        (result.mann_whitney_u, won, (0, len(positive) * len(negative))),
+    ):
+        check(estimate, truth, scale)
+        if estimate.low is not None:
+            check_includes_bounds(estimate)
+
+
+@settings(deadline=None, max_examples=150)
+@given(rows(both=False), axes())
+@example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_edges([0, 1e-9, 2e-9, 1]))
+@example((np.array([1, 0]), np.array([0.0, 0.5])), Axis.from_edges([0, 1e-17, 0.5, 1]))
+@example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_values([1e-9, 0.5]))
+def test_bounds_of_losses_hold_those_of_the_pooled_data(examples, axis):
+    result = pooled(examples, axis)
+    labels, scores = examples
+    log_loss = sk.log_loss(labels, scores, labels=[0, 1])
+    check(result.log_loss, log_loss, (0, math.inf))
+    check_includes_bounds(result.log_loss)
+    check(result.brier_score, np.mean((scores - labels) ** 2), (0, 1))
+    check_includes_bounds(result.brier_score)
+    rate = labels.mean()
+    if 0 < rate < 1:
+        entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
+        check(result.normalized_entropy, log_loss / entropy, (0, math.inf))
+        check_includes_bounds(result.normalized_entropy)
+    else:
+        with pytest.raises(UndefinedMetric, match="both classes"):
+            result.normalized_entropy  # noqa: B018
+
+
+SCALES = {"mcc": (-1, 1), "youden_j": (-1, 1)}
+
+
+def check_threshold(at, examples, threshold):
+    cells = cells_of(examples, threshold)
+    undefined = set()
+    expected = true_metrics(cells)
+    for name, truth in expected.items():
+        try:
+            estimate = getattr(at, name)
+        except UndefinedMetric:
+            undefined.add(name)
+            continue
+        check(estimate, None if math.isnan(truth) else truth, SCALES.get(name, (0, 1)))
+        check_includes_bounds(estimate)
+    assert {name: expected[name] for name in undefined if not math.isnan(expected[name])} == {}
+    found = at.confusion_matrix
+    for estimate, truth in zip((found.tp, found.fp, found.fn, found.tn), cells, strict=True):
+        check(estimate, truth, (0, math.inf))
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.data(), rows(both=False), axes(), st.sampled_from([0.5, 1.0, 3.0]))
+def test_bounds_at_any_threshold_hold_the_numbers_of_the_pooled_data(data, examples, axis, beta):
+    threshold = data.draw(thresholds(examples, axis))
+    at = pooled(examples, axis).at_threshold(threshold)
+    check_threshold(at, examples, threshold)
+    tp, fp, fn, _ = cells_of(examples, threshold)
+    square = beta**2
+    if tp + fp + fn:
+        truth = (1 + square) * tp / ((1 + square) * tp + fp + square * fn)
+        check(at.f_beta(beta), truth, (0, 1))
+
+
+THRESHOLD_CASES = {
+    "a bin of positives on top": (POSITIVE_ON_TOP, Axis.uniform(10), 0.93),
+    "a bin of positives at the bottom": (
+        (np.array([1, 1, 0, 1]), np.array([0.01, 0.09, 0.5, 0.6])),
+        Axis.uniform(10),
+        0.05,
+    ),
+    "a score on the top edge": ((np.array([0, 1]), np.array([0.5, 1.0])), Axis.uniform(4), 1.0),
+    "a score above a clipped axis": (
+        (np.array([0, 1]), np.array([0.5, 0.99])),
+        Axis.uniform(4, 0.25, 0.75, outside="clip"),
+        0.9,
+    ),
+    "a score below a clipped axis": (
+        (np.array([0, 1]), np.array([0.1, 0.6])),
+        Axis.uniform(4, 0.25, 0.75, outside="clip"),
+        0.2,
+    ),
+    "the top of clipped values": (
+        (np.array([0, 1, 1]), np.array([0.2, 0.7, 1.0])),
+        Axis.from_values([0, 0.5, 1], outside="clip"),
+        1.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", THRESHOLD_CASES)
+def test_bounds_at_awkward_thresholds(case):
+    examples, axis, threshold = THRESHOLD_CASES[case]
+    check_threshold(pooled(examples, axis).at_threshold(threshold), examples, threshold)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.data(), rows(both=False, most=40), axes())
+def test_corners_hold_every_ratio(data, examples, axis):
+    threshold = data.draw(thresholds(examples, axis))
+    outcomes = ThresholdCells(counts_of(examples, axis), threshold)
+    truth = cells_of(examples, threshold)
+    for weights in (*RATIOS.values(), f_beta_ratio(0.3), f_beta_ratio(1), f_beta_ratio(4)):
+        value = truth.ratio(weights)
+        low, high = extremes(outcomes, lambda cells, w=weights: cells.ratio(w))
+        if not math.isnan(value):
+            assert low - 1e-12 <= value <= high + 1e-12
+    if not outcomes.split.open:
+        assert outcomes.likely == truth
+
+
+METRICS = {
+    **{
+        name: lambda cells, w=weights: cells.ratio(w)
+        for name, weights in {
+            **RATIOS,
+            "f1": f_beta_ratio(1),
+            "f0.2": f_beta_ratio(0.2),
+            "f5": f_beta_ratio(5),
+        }.items()
+    },
+    "youden_j": lambda cells: cells.ratio(RATIOS["recall"]) - cells.ratio(RATIOS["fpr"]),
+    "mcc": lambda cells: cells.mcc,
+}
+# How each metric moves with true and with false positives, class totals held.
+RISES_WITH_TP = {*METRICS} - {"fnr", "specificity", "fpr", "prevalence"}
+FALLS_WITH_FP = {*METRICS} - {"fpr", "recall", "fnr", "flagged", "prevalence"}
+STILL = {"tp": {"specificity", "fpr", "prevalence"}, "fp": {"recall", "fnr", "prevalence"}}
+
+
+@pytest.mark.parametrize("name", METRICS)
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+def test_every_metric_rises_or_falls_with_true_and_with_false_positives(name, tp, fp, fn, tn):
+    """What `corners` rests on; strictly between undefined neighbours."""
+    metric = METRICS[name]
+    here = metric(Cells(float(tp), float(fp), float(fn), float(tn)))
+    one_more = {
+        "tp": Cells(tp + 1.0, float(fp), fn - 1.0, float(tn)) if fn else None,
+        "fp": Cells(float(tp), fp + 1.0, float(fn), tn - 1.0) if tn else None,
+    }
+    for cell, moved in one_more.items():
+        if moved is None or math.isnan(here) or math.isnan(metric(moved)):
+            continue
+        step = metric(moved) - here
+        if name in STILL[cell]:
+            assert abs(step) < 1e-12
+        elif cell == "tp":
+            assert step > -1e-12 if name in RISES_WITH_TP else step < 1e-12
+        else:
+            assert step < 1e-12 if name in FALLS_WITH_FP else step > -1e-12
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.floats(0.5, 500), min_size=4, max_size=4))
+def test_gradient_of_the_matthews_correlation_is_its_derivative(cells):
+    gradient = Cells(*cells).mcc_gradient
+    for i in range(4):
+        step = 1e-5 * cells[i]
+        up, down = list(cells), list(cells)
+        up[i] += step
+        down[i] -= step
+        numerical = (Cells(*up).mcc - Cells(*down).mcc) / (2 * step)
+        assert gradient[i] == pytest.approx(numerical, rel=1e-4, abs=1e-9)
+
+
+def everything(result, threshold):
+    """All estimates of a result by name; undefined ones by their message."""
+    at = cache(lambda: result.at_threshold(threshold))
+    asks = {
+        **{
+            name: lambda name=name: getattr(result, name)
+            for name in (
+                "roc_auc",
+                "average_precision",
+                "auprg",
+                "mann_whitney_u",
+                "ks_statistic",
+                "log_loss",
+                "brier_score",
+                "normalized_entropy",
+            )
+        },
+        "partial": lambda: result.partial_auc(0.4),
+        "plain": lambda: result.partial_auc(0.4, standardise=False),
+        **{f"{name} at": lambda name=name: getattr(at(), name) for name in NAMES},
+        **{
+            f"{cell} at": lambda cell=cell: getattr(at().confusion_matrix, cell)
+            for cell in ("tp", "fp", "fn", "tn")
+        },
+    }
+    found = {}
+    for name, ask in asks.items():
+        try:
+            found[name] = ask()
+        except UndefinedMetric as error:
+            found[name] = str(error)
+    return found
+
+
+def saved_and_loaded(result):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "result.json"
+        result.to_json(path)
+        return fg.Evaluation.from_json(path)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.data(), rows(both=False), axes())
+def test_levels_are_nested_and_survive_json(data, examples, axis):
+    threshold = data.draw(thresholds(examples, axis))
+    result = pooled(examples, axis)
+    wide, narrow = (everything(result.at_level(level), threshold) for level in (0.99, 0.5))
+    middle = everything(result, threshold)
+    for name, one in narrow.items():
+        if isinstance(one, str):
+            assert wide[name] == middle[name] == one
+            continue
+        assert wide[name].bounds == middle[name].bounds == one.bounds
+        assert wide[name].value == one.value
+        if one.low is not None:
+            chain = [e.low for e in (wide[name], middle[name], one)]
+            chain += [e.high for e in (one, middle[name], wide[name])]
+            assert all(a <= b + 1e-12 for a, b in pairwise(chain)), (name, chain)
+            assert (wide[name].level, one.level) == (0.99, 0.5)
+    assert everything(saved_and_loaded(result), threshold) == middle
+
+
+def test_a_level_survives_json():
+    result = pooled(POSITIVE_ON_TOP, Axis.uniform(10)).at_level(0.8)
+    back = saved_and_loaded(result)
+    assert back.level == 0.8
+    assert everything(back, 0.5) == everything(result, 0.5)
+    assert back.record == result.record
+
+
+RANGES = {
+    "auprg": (-math.inf, 1),
+    "log_loss": (0, math.inf),
+    "normalized_entropy": (0, math.inf),
+    "mann_whitney_u": (0, math.inf),
+    "mcc at": (-1, 1),
+    "youden_j at": (-1, 1),
+    "plain": (0, 0.4),
+    **{f"{cell} at": (0, math.inf) for cell in ("tp", "fp", "fn", "tn")},
+}
+
+
+@st.composite
+def noisy_results(draw):
+    tree = draw(st.sampled_from([(1,), (4,), (12,), (3, 4), (2, 2, 3), (2, 1, 6)]))
+    epsilon = draw(st.sampled_from([0.02, 0.3, 1.0, 8.0]))
+    size = draw(st.sampled_from([3, 10, 40, 400, 5000]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    labels = (rng.random(size) < draw(st.sampled_from([0.01, 0.3, 0.5, 0.9]))).astype(int)
+    apart = draw(st.sampled_from([0.0, 1.0, 8.0]))
+    scores = 1 / (1 + np.exp(-rng.normal(apart * (labels - 0.5), 1)))
+    axis = Axis.uniform(math.prod(tree), outside="clip")
+    return fg.evaluate(
+        {f"site-{i}": (labels[i::3], scores[i::3]) for i in range(3)},
+        axis=axis,
+        tree=tree,
+        privacy=fg.DistributedDP(epsilon),
+        estimator=draw(st.sampled_from([Aligned(), Aligned("linear"), fg.Range(), Quantile(6)])),
+        seed=draw(st.integers(0, 2**20)),
+    )
+
+
+@pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
+@settings(deadline=None, max_examples=50, phases=NO_SHRINKING)
+@given(noisy_results(), st.sampled_from([-math.inf, 0.0, 0.3, 0.5, 0.75, 1.0, 1.5, math.inf]))
+def test_noisy_estimates_are_sane(result, threshold):
+    found = everything(result, threshold)
+    assume(not all(isinstance(estimate, str) for estimate in found.values()))
+    for name, estimate in found.items():
+        if isinstance(estimate, str):
+            continue
+        check(estimate, None, RANGES.get(name, (0, 1)))
+        assert estimate.level == 0.95
+        if estimate.low is not None:
+            assert set(estimate.parts) == {"binning", "noise", "sampling"}
+            assert min(estimate.parts.values()) >= 0
+
+
+@pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
+@settings(deadline=None, max_examples=8, phases=NO_SHRINKING)
+@given(noisy_results(), st.sampled_from([0.3, 0.5, 1.0]))
+def test_noisy_levels_are_nested_and_survive_json(result, threshold):
+    wide, narrow = (everything(result.at_level(level), threshold) for level in (0.99, 0.5))
+    middle = everything(result, threshold)
+    for name, one in narrow.items():
+        if isinstance(one, str):
+            assert wide[name] == middle[name] == one
+            continue
+        chain = [e.bounds[0] for e in (wide[name], middle[name], one)]
+        chain += [e.bounds[1] for e in (one, middle[name], wide[name])]
+        assert all(a <= b + 1e-9 * max(1, abs(b)) for a, b in pairwise(chain)), (name, chain)
+        if one.low is not None:
+            chain = [e.low for e in (wide[name], middle[name], one)]
+            chain += [e.high for e in (one, middle[name], wide[name])]
+            assert all(a <= b + 1e-9 for a, b in pairwise(chain)), (name, chain)
+    assert everything(saved_and_loaded(result), threshold) == middle
+
+
+@pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
+@settings(deadline=None, max_examples=20, phases=NO_SHRINKING)
+@given(noisy_results())
+def test_noisy_bands_are_sane(result):
+    try:
+        result.roc_curve()
+    except UndefinedMetric:
+        return
+    for kind in ("simultaneous", "pointwise"):
+        for band, lowest in (
+            (result.roc_band(kind), 0),
+            (result.det_band(kind), 0),
+            (result.pr_band(kind), 0),
+            (result.prg_band(kind), -math.inf),
+        ):
+            assert np.all(np.isfinite(band.low))
+            assert np.all((lowest <= band.low) & (band.low <= band.high) & (band.high <= 1))

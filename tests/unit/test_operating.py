@@ -1,0 +1,224 @@
+"""What a result says at a threshold: intervals under noise, tables, words."""
+
+import math
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge import Axis
+from fedgauge.cells import RATIOS, Cells, Corner, f_beta_ratio
+from fedgauge.intervals import critical
+from fedgauge.operating import NAMES, AtThreshold, _ratio_interval
+from fedgauge.pooled import PooledCounts
+
+COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
+Z = critical(0.95)
+
+
+def exact(threshold=0.5, axis=None):
+    return AtThreshold(PooledCounts(axis or Axis.uniform(4), COUNTS, (4,)), threshold, 0.95)
+
+
+def noisy(counts=COUNTS, threshold=0.5, variance=9.0, level=0.95):
+    axis = Axis.uniform(counts.shape[1], outside="clip")
+    pooled = PooledCounts(axis, counts.astype(float), (counts.shape[1],), (variance,))
+    return AtThreshold(pooled, threshold, level)
+
+
+def corner(cells, noise):
+    return Corner(Cells(*cells), Cells(*cells), np.asarray(noise, dtype=float))
+
+
+def wilson(successes, total):
+    shrink = 1 + Z * Z / total
+    p = successes / total
+    middle = (p + Z * Z / (2 * total)) / shrink
+    reach = Z / shrink * math.sqrt(p * (1 - p) / total + Z * Z / (4 * total * total))
+    return middle - reach, middle + reach
+
+
+@pytest.mark.parametrize("tp", [0, 1, 7, 19, 20])
+def test_without_noise_a_ratio_has_wilsons_interval(tp):
+    cells = corner((float(tp), 20.0 - tp, 5.0, 9.0), np.zeros((4, 4)))
+    found = _ratio_interval(cells, RATIOS["precision"], Z, sampling=True)
+    assert found == pytest.approx(np.clip(wilson(tp, 20), 0, 1), abs=1e-12)
+
+
+def test_without_sampling_a_ratio_has_fiellers_interval():
+    """Roots of ((1 - x) a - x b)^2 = z^2 Var, a quadratic in x."""
+    a, b = 300.0, 100.0
+    noise = np.zeros((4, 4))
+    noise[0, 0], noise[1, 1], noise[0, 1], noise[1, 0] = 90.0, 40.0, 15.0, 15.0
+    found = _ratio_interval(corner((a, b, 0.0, 0.0), noise), RATIOS["precision"], Z, sampling=False)
+    va, vb, c = 90.0, 40.0, 15.0
+    quadratic = [
+        (a + b) ** 2 - Z * Z * (va + vb + 2 * c),
+        -2 * a * (a + b) + 2 * Z * Z * (va + c),
+        a * a - Z * Z * va,
+    ]
+    assert found == pytest.approx(sorted(np.roots(quadratic)), abs=1e-10)
+
+
+def test_noise_that_swamps_a_ratio_leaves_everything_open():
+    cells = corner((3.0, 2.0, 5.0, 9.0), np.eye(4) * 400.0)
+    assert _ratio_interval(cells, RATIOS["precision"], Z, sampling=False) == (0, 1)
+    empty = corner((0.0, 0.0, 5.0, 9.0), np.eye(4))
+    assert _ratio_interval(empty, RATIOS["precision"], Z, sampling=True) == (0, 1)
+
+
+def test_sampling_and_noise_widen_each_other():
+    noise = np.diag([30.0, 30.0, 30.0, 30.0])
+    cells = corner((60.0, 40.0, 30.0, 70.0), noise)
+    for weights in (*RATIOS.values(), f_beta_ratio(2)):
+        alone = _ratio_interval(corner(cells.cells, np.zeros((4, 4))), weights, Z, sampling=True)
+        by_noise = _ratio_interval(cells, weights, Z, sampling=False)
+        both = _ratio_interval(cells, weights, Z, sampling=True)
+        assert both.low < min(alone.low, by_noise.low)
+        assert both.high > max(alone.high, by_noise.high)
+
+
+def test_bounds_under_noise_leave_sampling_out():
+    at = noisy()
+    for name in NAMES:
+        found = getattr(at, name)
+        assert found.low < found.bounds[0] < found.value < found.bounds[1] < found.high
+        assert set(found.parts) == {"binning", "noise", "sampling"}
+        assert found.parts["noise"] > 0
+
+
+def test_counts_under_noise_have_bounds_and_a_level():
+    found = noisy(threshold=0.5).confusion_matrix
+    for cell, value in zip(found, (120, 30, 30, 120), strict=True):
+        reach = Z * math.sqrt(2 * 9.0)  # two bins
+        assert cell.value == value
+        assert cell.bounds == pytest.approx((value - reach, value + reach))
+        assert (cell.level, cell.low, cell.high) == (0.95, None, None)
+    less = noisy(COUNTS // 10, variance=100.0).confusion_matrix
+    assert all(cell.bounds[0] >= 0 for cell in less)
+
+
+def test_counts_without_noise_have_no_level():
+    found = exact(0.375).confusion_matrix
+    assert found._fields == ("tn", "fp", "fn", "tp")
+    assert [cell.level for cell in found] == [None] * 4
+    assert (found.tp.value, found.tp.bounds) == (130, (120, 140))
+    assert str(found.tp) == "130 (pooled data: 120 to 140)"
+
+
+def test_between_edges_values_lie_within_bounds_and_say_so():
+    on, between = exact(0.5), exact(0.4)
+    assert on.on_edge
+    assert not between.on_edge
+    for name in set(NAMES) - {"prevalence"}:
+        low, high = getattr(between, name).bounds
+        assert low < getattr(between, name).value < high
+        assert getattr(between, name).parts["binning"] > 0
+        assert getattr(on, name).parts["binning"] == 0
+
+
+def test_as_dict_lists_every_metric_in_order():
+    at = exact()
+    found = at.as_dict()
+    assert tuple(found) == NAMES
+    assert all(found[name] == getattr(at, name) for name in NAMES)
+    nothing = exact(math.inf).as_dict()
+    assert {name for name, estimate in nothing.items() if estimate is None} == {"precision", "mcc"}
+
+
+def test_a_threshold_in_words():
+    at = exact(0.25)
+    assert float(at) == at.threshold == 0.25
+    assert repr(at) == "<AtThreshold 0.25: precision, recall, specificity, npv, accuracy, ...>"
+    assert isinstance(at.precision.parts, MappingProxyType)
+
+
+def test_matthews_correlation_of_few_is_rough():
+    few = PooledCounts(Axis.uniform(2), np.array([[9, 4], [5, 6]]), (2,))
+    enough = PooledCounts(Axis.uniform(2), np.array([[9, 5], [5, 6]]), (2,))
+    assert "fewer than 5 examples" in AtThreshold(few, 0.5, 0.95).mcc.caution
+    assert AtThreshold(enough, 0.5, 0.95).mcc.caution is None
+
+
+def test_a_perfect_matthews_correlation_has_an_interval():
+    pooled = PooledCounts(Axis.uniform(2), np.array([[50, 0], [0, 50]]), (2,))
+    found = AtThreshold(pooled, 0.5, 0.95).mcc
+    assert found.value == found.high == pytest.approx(1)
+    assert 0.8 < found.low < 1
+
+
+def rows(counts):
+    bins = counts.shape[1]
+    labels = np.repeat(np.repeat([0, 1], bins), counts.ravel())
+    scores = np.repeat(np.tile((np.arange(bins) + 0.5) / bins, 2), counts.ravel())
+    return labels, scores
+
+
+@pytest.mark.parametrize(
+    ("axis", "expected"),
+    [
+        (Axis.uniform(10), [i / 10 for i in range(1, 10)]),
+        (Axis.uniform(1), [0.0]),
+        (Axis.uniform(2), [0.0, 0.5]),
+        (Axis.uniform(4096), [round(i * 409.6) / 4096 for i in range(1, 10)]),
+        (Axis.from_values([0.05, 0.5, 0.95]), [0.05, 0.5, 0.95]),
+    ],
+    ids=repr,
+)
+def test_a_table_of_nine_edges(axis, expected):
+    scores = [0.05, 0.5, 0.95, 0.5]
+    result = fg.evaluate({"a": ([0, 1, 1, 0], scores)}, axis=axis)
+    table = result.threshold_table()
+    assert [at.threshold for at in table] == pytest.approx(expected)
+    assert all(at.on_edge for at in table)
+    assert set(map(float, table)) <= set(axis.thresholds.tolist())
+
+
+def test_a_table_of_given_thresholds():
+    result = fg.evaluate({"a": rows(COUNTS)}, axis=Axis.uniform(4))
+    table = result.threshold_table(t for t in (0.9, 0.1, math.inf))
+    assert [at.threshold for at in table] == [0.9, 0.1, math.inf]
+    assert table[0].recall == result.at_threshold(0.9).recall
+    assert result.threshold_table([]) == []
+    assert result.at_level(0.5).threshold_table([0.5])[0].recall.level == 0.5
+
+
+def test_ks_statistic_is_where_youdens_j_is_largest():
+    labels, scores = rows(COUNTS)
+    result = fg.evaluate({"a": (labels, scores)}, axis=Axis.from_values(scores))
+    j, found = result.at_threshold(0.5).youden_j, result.ks_statistic
+    assert found.value == j.value
+    assert found.parts["sampling"] == j.parts["sampling"]
+    assert (found.low, found.high) == pytest.approx((j.low, j.high))
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_ks_statistic_the_wrong_way_round_has_the_same_interval(size):
+    counts = np.array([[6, 6], [8, 4]]) * size  # J = -1/6: its interval straddles 0 or not
+    axis = Axis.from_values([0.25, 0.75])
+    wrong = fg.evaluate({"a": rows(counts)}, axis=axis).ks_statistic
+    right = fg.evaluate({"a": rows(counts[:, ::-1])}, axis=axis).ks_statistic
+    assert wrong.value == pytest.approx(right.value)
+    assert (wrong.low, wrong.high) == pytest.approx((right.low, right.high))
+    assert wrong.high > wrong.value + 0.05
+
+
+def test_nothing_is_said_where_noise_hides_a_class():
+    clients = {f"site-{i}": ([0, 1, 0], [0.2, 0.8, 0.4]) for i in range(3)}
+    result = fg.evaluate(
+        clients, privacy=fg.DistributedDP(0.1), axis=Axis.uniform(8, outside="clip"), seed=1
+    )
+    for ask in (
+        lambda: result.at_threshold(0.5),
+        lambda: result.threshold_for(fpr=0.1),
+        lambda: result.log_loss,
+        lambda: result.ks_statistic,
+        result.threshold_table,
+        result.roc_band,
+        result.gain_curve,
+        result.det_curve,
+        result.prg_curve,
+    ):
+        with pytest.raises(fg.NoSignal, match="hides the number of"):
+            ask()

@@ -1,0 +1,119 @@
+"""Pooled counts: the noise in weighted sums of them, and draws from the same mechanism."""
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import fedgauge as fg
+from fedgauge.pooled import PooledCounts, redraw
+from fedgauge.repair import leaf_covariance, noise_covariance, total_variance
+
+TREES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
+
+
+@st.composite
+def trees(draw):
+    tree = tuple(draw(TREES))
+    variances = draw(st.lists(st.floats(0.01, 100), min_size=len(tree), max_size=len(tree)))
+    return tree, tuple(variances), draw(st.integers(0, 2**20))
+
+
+@settings(deadline=None, max_examples=150)
+@given(trees())
+def test_covariance_of_sums_is_that_of_the_leaves(case):
+    tree, variances, seed = case
+    rng = np.random.default_rng(seed)
+    bins = math.prod(tree)
+    covariance = leaf_covariance(tree, variances)
+    left, right = rng.normal(size=(2, 3, 2, bins))
+    found = noise_covariance(tree, variances, left, right)
+    expected = np.einsum("abi,ij,abj->ab", left, covariance, right)
+    scale = np.abs(covariance).max() * bins
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale)
+    ones = np.ones(bins)
+    assert noise_covariance(tree, variances, ones, ones) == pytest.approx(
+        total_variance(tree, variances)
+    )
+    one = np.eye(bins)[rng.integers(bins)]
+    assert noise_covariance(tree, variances, one, one) == pytest.approx(covariance[0, 0])
+
+
+def noisy(counts, tree=(2, 2), variances=(4.0, 9.0)):
+    counts = np.array(counts, dtype=np.float64)
+    return PooledCounts(fg.Axis.uniform(counts.shape[1], outside="clip"), counts, tree, variances)
+
+
+def test_noise_variance_adds_both_classes():
+    pooled = noisy([[30, 20, 10, 5], [5, 10, 20, 30]])
+    weights = np.array([[1.0, 2, 3, 4], [0, 0, 1, -1]])
+    covariance = leaf_covariance((2, 2), (4.0, 9.0))
+    expected = sum(row @ covariance @ row for row in weights)
+    assert pooled.noise_variance(weights) == pytest.approx(expected)
+    many = np.stack([weights, 2 * weights])
+    np.testing.assert_allclose(pooled.noise_variance(many), [expected, 4 * expected])
+
+
+def test_exact_counts_have_no_noise():
+    counts = np.array([[3, 0, 1], [0, 2, 2]])
+    pooled = PooledCounts(fg.Axis.uniform(3), counts, (3,))
+    assert not pooled.noisy
+    assert pooled.hidden is None
+    assert pooled.spread_of_totals == 0
+    assert (pooled.negatives, pooled.positives) == (4, 4)
+    np.testing.assert_array_equal(pooled.counts, counts)
+    assert pooled.noise_variance(np.ones((2, 3))) == 0
+    same = pooled.redrawn(5, np.random.default_rng(0), sampling=False)
+    np.testing.assert_array_equal(same, np.broadcast_to(counts, (5, 2, 3)))
+
+
+def test_an_empty_class_is_not_hidden_without_noise():
+    assert PooledCounts(fg.Axis.uniform(2), np.array([[0, 0], [1, 2]]), (2,)).hidden is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "hidden"),
+    [
+        ([[300, 0, 0, 0], [0, 0, 0, 300]], None),
+        ([[300, 0, 0, 0], [0, 0, 0, 3]], "positives"),
+        ([[-4, 2, 1, 0], [0, 0, 0, 300]], "negatives"),
+        ([[1, 1, 1, 1], [1, 1, 1, 1]], "negatives"),
+    ],
+    ids=str,
+)
+def test_a_class_must_stand_out_of_the_noise(counts, hidden):
+    pooled = noisy(counts)
+    assert pooled.hidden == hidden
+    limit = 4 * math.sqrt(total_variance((2, 2), (4.0, 9.0)))
+    just = noisy([[limit + 0.01, 0, 0, 0], [limit - 0.01, 0, 0, 0]])
+    assert just.hidden == "positives"
+
+
+def test_repaired_counts_keep_totals_unbiased_ones_keep_signs():
+    pooled = noisy([[30, -5, 10, 5], [5, 10, 20, 30]])
+    assert pooled.counts.min() >= 0
+    assert pooled.negatives == pytest.approx(40)
+    assert pooled.unbiased[0, 1] == -5
+
+
+def test_draws_spread_as_stated_false_alarm_below_one_in_a_million():
+    """Variances from 4,000 draws of Laplace noise are off by 3.5%; 20% are five of these."""
+    tree, variances = (4, 4), (6.0, 3.0)
+    counts = np.full((2, 16), 1000.0)
+    pooled = PooledCounts(fg.Axis.uniform(16, outside="clip"), counts, tree, variances)
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=16)
+    draws = pooled.redrawn(4000, rng, sampling=False)[:, 1] @ weights
+    stated = noise_covariance(tree, variances, weights, weights)
+    assert draws.var() == pytest.approx(stated, rel=0.2)
+    assert draws.mean() == pytest.approx(counts[1] @ weights, abs=6 * math.sqrt(stated / 4000))
+    both = pooled.redrawn(4000, rng, sampling=True)[:, 1] @ weights
+    assert both.var() == pytest.approx(stated + counts[1] @ weights**2, rel=0.2)
+
+
+def test_redrawn_counts_are_those_of_the_tree():
+    counts = np.arange(24.0).reshape(2, 12)
+    found = redraw(counts, (3, 4), (1e-12, 1e-12), np.random.default_rng(0))
+    np.testing.assert_allclose(found, counts, atol=1e-4)
