@@ -54,7 +54,8 @@ class Cells(NamedTuple):
         sides = (tp + fp, tp + fn, tn + fp, tn + fn)
         if min(sides) <= 0:
             return math.nan
-        return (tp * tn - fp * fn) / math.prod(map(math.sqrt, sides))
+        found = (tp * tn - fp * fn) / math.prod(map(math.sqrt, sides))
+        return min(max(found, -1.0), 1.0)  # rounding
 
     @property
     def mcc_gradient(self) -> tuple[float, float, float, float]:

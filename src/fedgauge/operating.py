@@ -205,9 +205,9 @@ class AtThreshold:
         return f"<AtThreshold {self.threshold:.6g}: {', '.join(NAMES[:5])}, ...>"
 
     def _likely(self, name: str, metric: Callable[[Cells], float]) -> float:
-        """The likely value, or that of the open bin on one side, if only that defines it."""
+        """The likely value, or that of a corner, if only a corner defines it."""
         corners = [corner.cells for corner in self._cells.corners()]
-        for cells in (self._cells.likely, corners[-1], corners[0]):
+        for cells in (self._cells.likely, *corners[::-1]):
             if not math.isnan(metric(cells)):
                 return metric(cells)
         raise UndefinedMetric(

@@ -142,8 +142,8 @@ def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
         return squares
     # The probability given to the true class; not 1 - off, which loses small scores.
     low, high = np.array([1.0 - upper, lower]), np.array([1.0 - lower, upper])
-    width, middle = high - low, 0.5 * (low + high)
-    narrow = width < _NARROW * high
+    width, middle = high - low, np.maximum(0.5 * (low + high), CLIP)
+    narrow = (width < _NARROW * high) | (width <= 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         exact = 1.0 - (xlogy(high, high) - xlogy(low, low)) / width
         series = -np.log(middle) + (width / middle) ** 2 / 24.0

@@ -77,14 +77,6 @@ def test_bands_hold_their_curve(name, kind):
         assert not np.any(missed), (curve, band.x[missed])
 
 
-def test_det_is_roc_upside_down():
-    result = make("fine")
-    for kind in KINDS:
-        roc, det = result.roc_band(kind), result.det_band(kind)
-        np.testing.assert_array_equal(det.low, 1 - roc.high)
-        np.testing.assert_array_equal(det.high, 1 - roc.low)
-
-
 @pytest.mark.parametrize("name", ["fine", "coarse", "noisy"])
 def test_a_simultaneous_band_is_wider_than_a_pointwise_one(name):
     result = make(name)
