@@ -34,6 +34,7 @@ CLIENTS = 20
 LEVEL = 0.95
 LEAST = 0.94  # coverage that no cell may be significantly below
 WIDEST = 1.25  # times the oracle's width
+FEWEST = 100  # answers to judge a cell by
 METRICS = ("AUC", "AP", "precision", "recall", "accuracy", "log loss")
 Z = critical(LEVEL)
 
@@ -286,6 +287,9 @@ def show(found: Found, tests: int) -> list[str]:
         end="",
     )
     failed = []
+    if found.answered < FEWEST:
+        print("  not judged: noise hides a class in nearly all datasets", flush=True)
+        return []
     for name, covered, ratio in zip(METRICS, found.coverage, found.ratio, strict=True):
         few = binom.cdf(round(covered * found.answered), found.answered, LEAST) < 0.05 / tests
         mark = "*" if few or ratio > WIDEST else " "

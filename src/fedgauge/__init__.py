@@ -51,7 +51,7 @@ from fedgauge.histogram import ScoreHistogram
 from fedgauge.intake import ReportServer
 from fedgauge.intervals import Estimate
 from fedgauge.operating import AtThreshold, ConfusionMatrix
-from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
+from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import (
     Cohort,
     DistributedDP,
@@ -60,6 +60,7 @@ from fedgauge.privacy import (
     SecureAggregation,
 )
 from fedgauge.reports import encode_rows
+from fedgauge.rounds import BinaryTask, HistogramRound, ScoreSums
 from fedgauge.scores import Examples
 from fedgauge.site import Site
 

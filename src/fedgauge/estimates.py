@@ -1,7 +1,7 @@
 """Metrics over all thresholds as estimates: binning, noise and sampling put together.
 
-An interval is for the population the examples come from. Without noise it includes all that
-binning allows. Under noise bins are coarse, and it takes scores as spread smoothly within
+An interval is for the population the examples come from. Without noise all that binning
+allows is added to it. Under noise bins are coarse, and it takes scores as spread smoothly within
 them: the difference between two smooth readings of the same counts counts as error, and what
 any data could do is in the bounds.
 """
@@ -85,7 +85,8 @@ def average_precision(
     variance = float(metrics.average_precision_variance(counts, tied=tied))
     noise = float(pooled.noise_variance(metrics.average_precision_gradient(counts)))
     if not metrics.misplaced(counts):
-        interval = Interval(_perfect_precision(pooled, level), 1.0)
+        perfect = Interval(_perfect_precision(pooled, level), 1.0)
+        interval = add_noise(number.value, perfect, math.sqrt(noise), critical(level))
     elif pooled.noisy:
         interval = _noisy_precision(pooled, level, number.value, math.sqrt(variance + noise))
     else:
@@ -133,8 +134,9 @@ def _perfect_precision(pooled: PooledCounts, level: float) -> float:
     """
     tail = (1.0 - level) / 2.0
     low, high = (1.0 - tail ** (1.0 / m) for m in (pooled.positives, pooled.negatives))
-    flagged = pooled.positives + high * pooled.negatives
-    return float((1.0 - low) * pooled.positives / flagged)
+    # Lowest when the misplaced negatives lie above every positive: precision then runs from 0.
+    ahead = high * pooled.negatives / ((1.0 - low) * pooled.positives)
+    return float((1.0 - low) * (1.0 - ahead * math.log1p(1.0 / ahead)))
 
 
 def mean_loss(
@@ -145,7 +147,8 @@ def mean_loss(
     number = probabilities.mean_loss(pooled.counts, losses)
     gradient = (losses.mean - number.value) / pooled.counts.sum()
     scale = (0.0, math.inf if loss == "log" else 1.0)
-    return _loss_estimate(pooled, level, (losses, positions), number, gradient, 1.0, scale)
+    caution = f"there are fewer than {FEW} examples" if pooled.counts.sum() < FEW else None
+    return _loss_estimate(pooled, level, (losses, positions), number, gradient, 1.0, scale, caution)
 
 
 def normalized_entropy(
@@ -161,8 +164,10 @@ def normalized_entropy(
     towards = np.array([[-rate], [1.0 - rate]]) / total
     gradient = (losses.mean - loss.value) / (total * base) - loss.value * slope * towards / base**2
     number = Bounded(*(each / base for each in loss))
-    scale = (0.0, math.inf)
-    return _loss_estimate(pooled, level, (losses, positions), number, gradient, base, scale)
+    caution = f"a class has fewer than {FEW} examples" if _few(pooled) else None
+    return _loss_estimate(
+        pooled, level, (losses, positions), number, gradient, base, (0.0, math.inf), caution
+    )
 
 
 def _loss_estimate(
@@ -173,6 +178,7 @@ def _loss_estimate(
     gradient: Floats,
     base: float,
     scale: tuple[float, float],
+    caution: str | None,
 ) -> Estimate:
     """An estimate of a mean loss divided by `base`."""
     losses, positions = measured
@@ -197,6 +203,7 @@ def _loss_estimate(
             deviation,
             float(np.sum((pooled.unbiased - counts) * gradient)),
             scale,
+            caution,
         ),
     )
 
@@ -327,8 +334,10 @@ def _estimate(pooled: PooledCounts, level: float, found: _Findings) -> Estimate:
         off = Interval(*sorted((found.other - value, 0.0)))
     else:
         off = Interval(lowest - value, highest - value)
-    low = centre - math.hypot(value - found.interval.low, off.low)
-    high = centre + math.hypot(found.interval.high - value, off.high)
+    # What binning allows is an offset, not an error that averages out: it adds up in full.
+    join = math.hypot if pooled.noisy else _in_full
+    low = centre - join(value - found.interval.low, off.low)
+    high = centre + join(found.interval.high - value, off.high)
     interval = within(holding(Interval(low, high), value), *found.scale)
     parts = {"binning": max(value - lowest, highest - value), "sampling": found.sampling}
     if pooled.noisy:
@@ -344,11 +353,16 @@ def _estimate(pooled: PooledCounts, level: float, found: _Findings) -> Estimate:
     )
 
 
+def _in_full(error: float, offset: float) -> float:
+    return error + abs(offset)
+
+
 def _few_examples(pooled: PooledCounts) -> str | None:
     """Why there are too few examples for an interval, if there are."""
     if _few(pooled):
         return f"a class has fewer than {FEW} examples"
-    wrong = 1.0 - metrics.straight_auc(*pooled.counts)
+    auc = metrics.straight_auc(*pooled.counts)
+    wrong = min(auc, 1.0 - auc)
     if wrong * min(pooled.negatives, pooled.positives) < _FEW_WRONG:
         return "hardly any example is misplaced"
     return None

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from fedgauge import bands, curves, estimates
 from fedgauge.bands import Band
 from fedgauge.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
-from fedgauge.distribution import Estimator, ScoreDistribution, estimate
+from fedgauge.distribution import (
+    Estimator,
+    ScoreDistribution,
+    estimate,
+    require_both_classes,
+)
 from fedgauge.errors import NoSignal, UndefinedMetric, located
 from fedgauge.intervals import LEVEL, Estimate, check_level
 from fedgauge.operating import AtThreshold, choose
@@ -251,7 +256,7 @@ class Evaluation:
     @cached_property
     def ks_statistic(self) -> Estimate:
         """Kolmogorov-Smirnov distance: the largest difference of the two rates."""
-        self._distribution  # noqa: B018  (both classes must be there)
+        require_both_classes(self._signal.negatives, self._signal.positives)
         return estimates.largest_gap(self._signal, self._level)
 
     @cached_property
@@ -350,13 +355,14 @@ class Evaluation:
             self._clients,
             [part],
             reports=self._reports,
+            level=self._level,
         )
 
     def _leaf_variances(self) -> list[list[float]] | None:
         if not self._pooled.noisy:
             return None
-        each = leaf_variance(self._plan.tree, self._pooled.variances)
-        return [[each] * self._plan.axis.bins] * 2
+        rows: list[list[float]] = self._pooled.leaf_variances.tolist()
+        return rows
 
     def to_json(self, path: str | Path) -> None:
         """Save the result."""
@@ -375,7 +381,7 @@ class Evaluation:
             np.array(part.counts, dtype=np.float64 if record.plan.rounds[0].noise else np.int64),
             clients=record.clients,
             estimator=record.estimator,
-            level=next((m.level for m in part.metrics.values() if m.level), LEVEL),
+            level=record.level,
             sums=None if part.score_sums is None else np.array(part.score_sums),
             reports=record.reports,
         )

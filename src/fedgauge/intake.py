@@ -5,7 +5,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
@@ -24,7 +23,7 @@ from fedgauge.site.mounts import require_local
 
 FILE_NAME: Final = "reports.sqlite"
 _APPLICATION: Final = 0x66675231  # "fgR1", which tells an intake from other SQLite files
-_TOGETHER: Final = 16  # messages that are stored by one sync of the disk
+_TOGETHER: Final = 1 << 22  # bytes of messages, or one more, that are stored by one sync
 _WAIT_SECONDS: Final = 60.0
 
 
@@ -135,8 +134,7 @@ class ReportServer:
     def accept_all(self, messages: Iterable[bytes]) -> Receipt:
         """Take many messages, with one sync of the disk for every few of them."""
         accepted, refused = 0, Counter[str]()
-        left = iter(messages)
-        while some := list(islice(left, _TOGETHER)):
+        for some in _together(messages):
             receipt = self._store(some)
             accepted += receipt.accepted
             refused.update(receipt.refused)
@@ -277,10 +275,26 @@ _SCHEMA: Final = (
 )
 
 
+def _together(messages: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Messages in groups whose size is bounded, as memory is."""
+    some: list[bytes] = []
+    size = 0
+    for message in messages:
+        some.append(message)
+        size += len(message)
+        if size >= _TOGETHER:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
 def _check_owner(connection: sqlite3.Connection, path: Path | None) -> bool:
     """Whether the file is new; refuses one of another program."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    # One statement, so one state of the file: another process may be making it.
+    application, objects = connection.execute(
+        "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
+    ).fetchone()
     if (application, objects) == (0, 0):
         return True
     if application != _APPLICATION:

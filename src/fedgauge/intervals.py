@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -41,7 +42,7 @@ class Estimate:
         How far each source of error can move the value: ``binning`` at most, ``noise`` and
         ``sampling`` as standard deviations.
     caution
-        Why the interval is not to be relied on; None where it is.
+        Why the interval is rough; None is no proof that it is not.
 
     Examples
     --------
@@ -90,14 +91,14 @@ def _span(low: float, high: float) -> str:
 
 def check_level(level: float) -> float:
     """A confidence level, if it is one."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.5 <= level < 1:
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0.5 <= level < 1:
         raise InputError(f"level must lie from 0.5 to below 1, such as 0.95, got {level!r}.")
     return float(level)
 
 
 def critical(level: float) -> float:
     """Half the width of a normal interval, in standard deviations."""
-    return NormalDist().inv_cdf((1.0 + level) / 2.0)
+    return -NormalDist().inv_cdf((1.0 - level) / 2.0)
 
 
 def logit_interval(value: float, deviation: float, z: float) -> Interval:

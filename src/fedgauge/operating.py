@@ -3,23 +3,29 @@
 import math
 from collections.abc import Callable
 from functools import cached_property
+from numbers import Real
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from fedgauge.cells import RATIOS, Cells, Corner, Ratio, ThresholdCells, extremes, f_beta_ratio
+from fedgauge.cells import RATIOS, Cells, Ratio, ThresholdCells, extremes, f_beta_ratio
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.intervals import (
     Estimate,
     Interval,
-    accepted,
     critical,
-    difference,
     holding,
     within,
 )
 from fedgauge.pooled import PooledCounts
+from fedgauge.ratios import (
+    gap_interval,
+    mcc_interval,
+    mcc_moments,
+    ratio_interval,
+    ratio_variances,
+)
 
 NAMES: Final = (
     "precision",
@@ -170,13 +176,13 @@ class AtThreshold:
         z = critical(self._level)
         corners = list(self._cells.corners())
         few = min(min(corner.cells) for corner in corners) < _FEW
-        _, *variances = _mcc_moments(corners[0])
+        _, *variances = mcc_moments(corners[0])
         return self._estimate(
             value,
             # As one side empties the correlation tends to 0.
             extremes(self._cells, lambda cells: 0.0 if math.isnan(cells.mcc) else cells.mcc),
-            [_mcc_interval(corner, z, sampling=False) for corner in corners],
-            [_mcc_interval(corner, z, sampling=True) for corner in corners],
+            [mcc_interval(corner, z, sampling=False) for corner in corners],
+            [mcc_interval(corner, z, sampling=True) for corner in corners],
             (variances[0], variances[1]),
             (-1.0, 1.0),
             f"fewer than {_FEW} examples have one of the four outcomes" if few else None,
@@ -221,9 +227,9 @@ class AtThreshold:
         return self._estimate(
             value,
             extremes(self._cells, lambda cells: cells.ratio(weights)),
-            [_ratio_interval(corner, weights, z, sampling=False) for corner in corners],
-            [_ratio_interval(corner, weights, z, sampling=True) for corner in corners],
-            _ratio_variances(corners[0], weights),
+            [ratio_interval(corner, weights, z, sampling=False) for corner in corners],
+            [ratio_interval(corner, weights, z, sampling=True) for corner in corners],
+            ratio_variances(corners[0], weights),
             (0.0, 1.0),
         )
 
@@ -235,7 +241,7 @@ class AtThreshold:
         z = critical(self._level)
         corners = list(self._cells.corners())
         variances = np.sum(
-            [_ratio_variances(corners[0], RATIOS[rate]) for rate in ("recall", "fpr")], axis=0
+            [ratio_variances(corners[0], RATIOS[rate]) for rate in ("recall", "fpr")], axis=0
         )
         return self._estimate(
             value,
@@ -243,8 +249,8 @@ class AtThreshold:
                 self._cells,
                 lambda cells: cells.ratio(RATIOS["recall"]) - cells.ratio(RATIOS["fpr"]),
             ),
-            [_gap_interval(corner, z, sampling=False) for corner in corners],
-            [_gap_interval(corner, z, sampling=True) for corner in corners],
+            [gap_interval(corner, z, sampling=False) for corner in corners],
+            [gap_interval(corner, z, sampling=True) for corner in corners],
             (float(variances[0]), float(variances[1])),
             (-1.0, 1.0),
         )
@@ -312,7 +318,7 @@ def choose(
         raise InputError("say one thing that is wanted: fpr=, recall=, precision= or cost=.")
     for name in ("fpr", "recall", "precision"):
         rate = wanted[name]
-        if rate is not None and not (isinstance(rate, int | float) and 0 <= rate <= 1):
+        if rate is not None and not (isinstance(rate, Real) and 0 <= rate <= 1):
             raise InputError(f"{name} must lie between 0 and 1, got {rate!r}.")
     negatives, positives = pooled.counts
     tp, fp = (np.append(0.0, np.cumsum(row[::-1])) for row in (positives, negatives))
@@ -353,78 +359,6 @@ def _cost(cost: tuple[float, float] | None, wrong: np.ndarray, missed: np.ndarra
 def _require(total: float, name: str) -> None:
     if total <= 0:
         raise UndefinedMetric(f"there is no {name} example, so its rate is undefined.")
-
-
-def _ratio_interval(corner: Corner, weights: Ratio, z: float, *, sampling: bool) -> Interval:
-    """Values of a ratio that a score test does not reject.
-
-    For a ratio x of weighted counts, (1 - x) a - x b has mean zero. Its variance is that of
-    counts in which the ratio is x, and that of the noise. Without noise and with weights of 1
-    this is Wilson's interval (1927); with noise alone it is Fieller's (1954).
-    """
-    above, below = (np.array(w, dtype=np.float64) for w in weights)
-    cells = np.maximum(np.array(corner.cells), 0.0)
-    a, b = (float(w @ np.array(corner.unbiased)) for w in (above, below))
-    if a + b <= 0:
-        return Interval(0.0, 1.0)
-    total = float((above + below) @ cells)
-    mean_above, mean_below = (_mean_weight(w, cells) for w in (above, below))
-
-    both = above + below
-    linear, square = (float(w @ corner.noise @ both) for w in (above, both))
-    constant = float(above @ corner.noise @ above)
-
-    def variance(x: float) -> float:
-        chance = total * x * (1.0 - x) * ((1.0 - x) * mean_above + x * mean_below)
-        noise = constant - 2.0 * x * linear + x * x * square  # of above - x * both
-        return noise + (chance if sampling else 0.0)
-
-    start = min(max(a / (a + b), 0.0), 1.0)
-    return accepted(start, lambda x: (1.0 - x) * a - x * b, variance, z)
-
-
-def _mean_weight(weights: np.ndarray, cells: np.ndarray) -> float:
-    counted = float(weights @ cells)
-    return float(weights**2 @ cells) / counted if counted > 0 else float(weights.max())
-
-
-def _ratio_variances(corner: Corner, weights: Ratio) -> tuple[float, float]:
-    """Variance of a ratio by noise and by sampling, to first order."""
-    above, below = (np.array(w, dtype=np.float64) for w in weights)
-    cells = np.maximum(np.array(corner.cells), 0.0)
-    total = float((above + below) @ cells)
-    if total <= 0:
-        return 0.0, 0.0
-    x = float(above @ cells) / total
-    slope = ((1.0 - x) * above - x * below) / total
-    return float(slope @ corner.noise @ slope), float(slope**2 @ cells)
-
-
-def _gap_interval(corner: Corner, z: float, *, sampling: bool) -> Interval:
-    rates = [RATIOS[name] for name in ("recall", "fpr")]
-    spans = [_ratio_interval(corner, rate, z, sampling=sampling) for rate in rates]
-    values = [
-        min(max(corner.cells.ratio(rate), span.low), span.high)
-        for rate, span in zip(rates, spans, strict=True)
-    ]
-    return difference(spans[0], spans[1], (values[0], values[1]))
-
-
-def _mcc_interval(corner: Corner, z: float, *, sampling: bool) -> Interval:
-    """Normal on Fisher's scale, which stays within (-1, 1)."""
-    value, by_noise, by_sampling = _mcc_moments(corner)
-    variance = by_noise + (by_sampling if sampling else 0.0)
-    reach, middle = z * math.sqrt(variance) / (1.0 - value * value), math.atanh(value)
-    return Interval(math.tanh(middle - reach), math.tanh(middle + reach))
-
-
-def _mcc_moments(corner: Corner) -> tuple[float, float, float]:
-    """The Matthews correlation and its variance by noise and by sampling, to first order."""
-    # Half an example in every cell: a cell that happens to be empty is not surely so.
-    cells = Cells(*(count + 0.5 for count in corner.cells))
-    gradient = np.array(cells.mcc_gradient)
-    by_noise = float(gradient @ corner.noise @ gradient)
-    return cells.mcc, by_noise, float(gradient**2 @ np.array(cells))
 
 
 def _hull(intervals: list[Interval]) -> Interval:

@@ -22,10 +22,11 @@ from fedgauge.axis import Axis
 from fedgauge.distribution import Aligned, estimate
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.lookup import Floats
-from fedgauge.plan import NO_LOCAL_SUMS, BinaryTask, EvaluationPlan, Prediction
+from fedgauge.plan import EvaluationPlan, Prediction
 from fedgauge.pooled import redraw
 from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyModel, SecureAggregation
 from fedgauge.privacy.noise import SUMS_SHARE, require_polya
+from fedgauge.rounds import NO_LOCAL_SUMS, BinaryTask
 from fedgauge.scores import Label
 
 DEFAULT_EXAMPLES: Final = 10_000

@@ -94,6 +94,13 @@ class PooledCounts:
             return "the noise is a large part of the number of examples of a class"
         return None
 
+    @property
+    def leaf_variances(self) -> Floats:
+        """Noise variance of each released count; its mean for local reports over a tree."""
+        if len(self._spreads) == 1:
+            return self._spreads[0]
+        return np.full(self.released.shape, repair.leaf_variance(self.tree, self.variances))
+
     @cached_property
     def _spreads(self) -> list[Floats]:
         return self.spreads(self.counts) if self.spreads is not None else []
@@ -108,8 +115,15 @@ class PooledCounts:
         if self.spreads is not None:  # what all counts have in common is known
             left, right = (w - w.mean(axis=(-2, -1), keepdims=True) for w in (left, right))
         covariance: Floats
-        if self.spreads is not None and len(self.tree) == 1:
-            covariance = (left * right * self._spreads[0]).sum(axis=(-2, -1))
+        if self.spreads is not None:
+            both = (repair.level_weights(self.tree, self.variances, w) for w in (left, right))
+            covariance = np.sum(
+                [
+                    (a * b * spread).sum(axis=(-2, -1))
+                    for a, b, spread in zip(*both, self._spreads, strict=True)
+                ],
+                axis=0,
+            )
         else:
             by_class = repair.noise_covariance(self.tree, self.variances, left, right)
             covariance = by_class.sum(axis=-1)

@@ -12,7 +12,7 @@ import msgspec
 from fedgauge.distribution import Estimator
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.histogram import ScoreHistogram
-from fedgauge.intervals import Estimate
+from fedgauge.intervals import LEVEL, Estimate, check_level
 from fedgauge.lookup import Floats
 from fedgauge.plan import EvaluationPlan, decode_axis, encode_axis
 from fedgauge.privacy import PrivacyStatement
@@ -92,6 +92,7 @@ class Record(msgspec.Struct, frozen=True):
     clients: int
     slices: list[SliceRecord]
     reports: int | None = None  # local reports behind the counts; the noise depends on it
+    level: float = LEVEL
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -108,16 +109,17 @@ class Record(msgspec.Struct, frozen=True):
                     f"{FORMAT!r}."
                 )
             record = msgspec.json.decode(data, type=cls, dec_hook=decode_axis)
+            record._check_counts()
         except RecordError:
             raise
         except (msgspec.MsgspecError, FedgaugeError) as error:
             raise RecordError(f"this is not a fedgauge result: {error}") from None
-        record._check_counts()
         return record
 
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
+        check_level(self.level)
         if (self.reports or 0) < 1 and self.plan.oracles:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
         fits = self._fits_noisy if self.plan.rounds[0].noise else self._fits_exact

@@ -107,6 +107,26 @@ def noise_covariance(
     return total + spreads[0] * at_top
 
 
+def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> list[Floats]:
+    """What a weighted sum of the leaf estimates weighs each noisy count of every level with.
+
+    The adjoint of `consistent`: its two passes backwards. Bins are the last axis.
+    """
+    spreads = _upward_variances(tree, variances)
+    found, down = [], weights
+    for branching in tree[:0:-1]:
+        siblings = down.reshape(*down.shape[:-1], -1, branching)
+        mean = siblings.mean(axis=-1)
+        found.append((siblings - mean[..., np.newaxis]).reshape(down.shape))
+        down = mean
+    found = [down, *found[::-1]]
+    for depth, branching in enumerate(tree[1:]):
+        own = spreads[depth] / variances[depth]
+        found[depth + 1] = found[depth + 1] + np.repeat((1 - own) * found[depth], branching, -1)
+        found[depth] = own * found[depth]
+    return found
+
+
 def leaf_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
     """Noise variance of one leaf estimate: the diagonal of `leaf_covariance`, all equal."""
     spreads = _upward_variances(tree, variances)

@@ -22,7 +22,7 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.errors import PlanError, ReportRefused
+from fedgauge.errors import InputError, PlanError, ReportRefused
 from fedgauge.histogram import ScoreHistogram
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream, WordSource
@@ -37,6 +37,10 @@ _MAGIC: Final = b"FGR"
 _VERSION: Final = 1
 _DIGEST_BYTES: Final = 16
 _CHECK_BYTES: Final = 4
+_CHANGED: Final = (
+    "the data changed between two readings. Pass arrays, a file, or a function that returns the "
+    "same chunks each time; send none of these reports."
+)
 
 
 class Reason(StrEnum):
@@ -73,6 +77,7 @@ class ReportFormat:
             raise PlanError(
                 "this plan is not for local reports. Make one with EvaluationPlan.for_reports."
             )
+        plan.check_promise()
         self._start = _MAGIC + bytes([_VERSION]) + bytes.fromhex(plan.digest)[:_DIGEST_BYTES]
         self._counts = struct.Struct(f"<{len(self.oracles)}I")
         self._sizes = [ID_BYTES + oracle.payload_bytes for oracle in self.oracles]
@@ -179,25 +184,39 @@ def encode_rows(
     [92]
     """
     form = ReportFormat(plan)
-    plan.check_promise()
     checked = ScoreHistogram(plan.axis)
     checked.update_batches(read_batches(data), positive=plan.task.positive, may_be_empty=True)
-    source = source or Keystream()
+    source = source if source is not None else Keystream()
+    left = checked.sum()
     for leaves in _leaf_cells(plan, data, form.most_reports):
+        left -= len(leaves)
         yield form.write(
             [
                 LevelReports(_new_ids(len(payloads)), payloads)
                 for payloads in randomise(form.oracles, leaves, source)
             ]
         )
+    if left:
+        raise InputError(_CHANGED)
 
 
 def _leaf_cells(plan: EvaluationPlan, data: Data, rows: int) -> Iterator[Cells]:
-    """The cell of every row at the finest level, of rows that have been checked."""
+    """The cell of every row at the finest level, `rows` at a time, of rows that were checked."""
+    # As many each time, whatever the batches: those of a text file end where the lengths of its
+    # rows say, so the sizes of messages would tell of rows.
     reader = LabelReader(plan.task.positive)
+    waiting = np.empty(0, dtype=np.intp)
     for examples in read_batches(data):
         for batch in examples.split(rows):
-            yield plan.axis.index(batch.y_score) + plan.axis.bins * reader(batch.y_true)
+            labels = np.multiply(reader(batch.y_true), plan.axis.bins, dtype=np.intp)
+            waiting = np.append(waiting, plan.axis.index(batch.y_score) + labels)
+            if len(waiting) >= rows:
+                yield waiting[:rows]
+                waiting = waiting[rows:]
+    if reader.missing or reader.unusable:
+        raise InputError(_CHANGED)
+    if len(waiting):
+        yield waiting
 
 
 def _new_ids(count: int) -> NDArray[np.uint8]:

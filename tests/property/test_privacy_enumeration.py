@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauge
-from fedgauge import Axis, Examples, ScoreHistogram
-from fedgauge.plan import EvaluationPlan, HistogramRound
+from fedgauge import Axis, EvaluationPlan, Examples, HistogramRound, ScoreHistogram
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.noise import ShareLaw, level_parameters
 from fedgauge.privacy.units import limit_rows

@@ -20,7 +20,6 @@ ROWS = 3_000
 def folder(tmp_path, monkeypatch):
     """A working folder with one file for each of three sites; bounds from few redraws."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedgauge.evaluation._REDRAWS", 12)
     rng = np.random.default_rng(6)
     for site in SITES:
         labels = rng.integers(0, 2, ROWS)

@@ -97,8 +97,8 @@ def test_show_saves_plots(saved, folder):
 
 def test_between_edges_it_is_said():
     coarse = [*SCORES_FILE, "--bins", 10]
-    assert "between two bin edges" in run("evaluate", *coarse, "--at", 0.55).stdout
-    assert "between two bin edges" not in run("evaluate", *coarse, "--at", 0.5).stdout
+    assert "divides a bin" in run("evaluate", *coarse, "--at", 0.55).stdout
+    assert "divides a bin" not in run("evaluate", *coarse, "--at", 0.5).stdout
 
 
 def test_undefined_metrics_are_named_as_such(saved):

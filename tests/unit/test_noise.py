@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import fedgauge
-from fedgauge import Axis
+from fedgauge import Axis, EvaluationPlan, HistogramRound
 from fedgauge.errors import PlanError
-from fedgauge.plan import EvaluationPlan, HistogramRound
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.noise import ShareLaw, check_promise, honest_parties, level_parameters

@@ -10,8 +10,9 @@ import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.cells import RATIOS, Cells, Corner, f_beta_ratio
 from fedgauge.intervals import critical
-from fedgauge.operating import NAMES, AtThreshold, _ratio_interval
+from fedgauge.operating import NAMES, AtThreshold
 from fedgauge.pooled import PooledCounts
+from fedgauge.ratios import ratio_interval
 
 COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
 Z = critical(0.95)
@@ -42,7 +43,7 @@ def wilson(successes, total):
 @pytest.mark.parametrize("tp", [0, 1, 7, 19, 20])
 def test_without_noise_a_ratio_has_wilsons_interval(tp):
     cells = corner((float(tp), 20.0 - tp, 5.0, 9.0), np.zeros((4, 4)))
-    found = _ratio_interval(cells, RATIOS["precision"], Z, sampling=True)
+    found = ratio_interval(cells, RATIOS["precision"], Z, sampling=True)
     assert found == pytest.approx(np.clip(wilson(tp, 20), 0, 1), abs=1e-12)
 
 
@@ -51,7 +52,7 @@ def test_without_sampling_a_ratio_has_fiellers_interval():
     a, b = 300.0, 100.0
     noise = np.zeros((4, 4))
     noise[0, 0], noise[1, 1], noise[0, 1], noise[1, 0] = 90.0, 40.0, 15.0, 15.0
-    found = _ratio_interval(corner((a, b, 0.0, 0.0), noise), RATIOS["precision"], Z, sampling=False)
+    found = ratio_interval(corner((a, b, 0.0, 0.0), noise), RATIOS["precision"], Z, sampling=False)
     va, vb, c = 90.0, 40.0, 15.0
     quadratic = [
         (a + b) ** 2 - Z * Z * (va + vb + 2 * c),
@@ -63,18 +64,18 @@ def test_without_sampling_a_ratio_has_fiellers_interval():
 
 def test_noise_that_swamps_a_ratio_leaves_everything_open():
     cells = corner((3.0, 2.0, 5.0, 9.0), np.eye(4) * 400.0)
-    assert _ratio_interval(cells, RATIOS["precision"], Z, sampling=False) == (0, 1)
+    assert ratio_interval(cells, RATIOS["precision"], Z, sampling=False) == (0, 1)
     empty = corner((0.0, 0.0, 5.0, 9.0), np.eye(4))
-    assert _ratio_interval(empty, RATIOS["precision"], Z, sampling=True) == (0, 1)
+    assert ratio_interval(empty, RATIOS["precision"], Z, sampling=True) == (0, 1)
 
 
 def test_sampling_and_noise_widen_each_other():
     noise = np.diag([30.0, 30.0, 30.0, 30.0])
     cells = corner((60.0, 40.0, 30.0, 70.0), noise)
     for weights in (*RATIOS.values(), f_beta_ratio(2)):
-        alone = _ratio_interval(corner(cells.cells, np.zeros((4, 4))), weights, Z, sampling=True)
-        by_noise = _ratio_interval(cells, weights, Z, sampling=False)
-        both = _ratio_interval(cells, weights, Z, sampling=True)
+        alone = ratio_interval(corner(cells.cells, np.zeros((4, 4))), weights, Z, sampling=True)
+        by_noise = ratio_interval(cells, weights, Z, sampling=False)
+        both = ratio_interval(cells, weights, Z, sampling=True)
         assert both.low < min(alone.low, by_noise.low)
         assert both.high > max(alone.high, by_noise.high)
 

@@ -18,7 +18,7 @@ from fedgauge import (
     ScoreSums,
     SecureAggregation,
 )
-from fedgauge.plan import LARGEST
+from fedgauge.rounds import LARGEST
 
 AXES = {
     "uniform": Axis.uniform(64),

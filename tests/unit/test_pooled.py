@@ -9,7 +9,13 @@ from hypothesis import given, settings
 
 import fedgauge as fg
 from fedgauge.pooled import PooledCounts, redraw
-from fedgauge.repair import leaf_covariance, noise_covariance, total_variance
+from fedgauge.repair import (
+    consistent,
+    leaf_covariance,
+    level_weights,
+    noise_covariance,
+    total_variance,
+)
 
 TREES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
 
@@ -117,3 +123,15 @@ def test_redrawn_counts_are_those_of_the_tree():
     counts = np.arange(24.0).reshape(2, 12)
     found = redraw(counts, (3, 4), (1e-12, 1e-12), np.random.default_rng(0))
     np.testing.assert_allclose(found, counts, atol=1e-4)
+
+
+@pytest.mark.parametrize("tree", [(12,), (3, 4), (2, 3, 2)], ids=str)
+def test_level_weights_are_what_consistency_does_backwards(tree):
+    rng = np.random.default_rng(2)
+    variances = rng.uniform(0.5, 3.0, len(tree))
+    weights = rng.normal(size=12)
+    nodes = [math.prod(tree[: depth + 1]) for depth in range(len(tree))]
+    levels = [rng.normal(size=(1, count)) for count in nodes]
+    pulls = level_weights(tree, variances, weights)
+    through = sum(float(pull @ level[0]) for pull, level in zip(pulls, levels, strict=True))
+    assert through == pytest.approx(float(weights @ consistent(levels, tree, variances)[0]))

@@ -227,3 +227,41 @@ def test_a_client_refuses_reports_that_cost_more_than_the_plan_says():
     cheap = msgspec.structs.replace(plan.rounds[0], noise=(plan.rounds[0].noise[0] // 2,))
     with pytest.raises(fg.PlanError, match="cost more"):
         next(encode_rows(msgspec.structs.replace(plan, rounds=(cheap,)), ROWS))
+
+
+def test_sizes_of_messages_do_not_depend_on_the_text_of_rows(tmp_path):
+    """Batches of a CSV end where its bytes do, so they must not show in the messages."""
+    plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(16, outside="clip"), fg.LocalDP(1.0))
+    sizes = []
+    for name, note in (("short", "x"), ("long", "x" * 40)):
+        path = tmp_path / f"{name}.csv"
+        rows = "\n".join(f"{i % 2},0.{i % 10},{note}" for i in range(120_000))
+        path.write_text(f"y,p,note\n{rows}\n")
+        data = fg.ScoreFile(path, label="y", score="p")
+        sizes.append([len(message) for message in fg.encode_rows(plan, data)])
+    assert path.stat().st_size > 2 << 20
+    assert len(sizes[0]) > 5
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8], ids=["bool", "int8"])
+def test_narrow_labels_fit_many_bins(dtype):
+    plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(512, outside="clip"), fg.LocalDP(1.0))
+    labels = np.array([0, 1], dtype=dtype)
+    assert len(list(fg.encode_rows(plan, (labels, np.array([0.2, 0.7]))))) == 1
+
+
+def test_data_that_change_between_two_readings_are_refused():
+    plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(16, outside="clip"), fg.LocalDP(1.0))
+    once = iter([([0, 1], [0.2, 0.7])])
+    with pytest.raises(fg.InputError, match="changed between two readings"):
+        list(fg.encode_rows(plan, lambda: once))
+
+
+def test_a_server_refuses_a_plan_that_breaks_its_promise():
+    plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(16, outside="clip"), fg.LocalDP(1.0))
+    weak = msgspec.structs.replace(
+        plan, rounds=(msgspec.structs.replace(plan.rounds[0], noise=(1,)),)
+    )
+    with pytest.raises(fg.PlanError, match="cost more"):
+        fg.ReportServer(weak)

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from fedgauge import Axis
 from fedgauge.errors import CountOverflow, PlanError, ProtocolError
-from fedgauge.plan import LARGEST, EvaluationPlan
+from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort, DistributedDP, SecureAggregation
 from fedgauge.privacy.noise import ShareLaw
+from fedgauge.rounds import LARGEST
 from fedgauge.secagg import words
 from fedgauge.secagg.graph import MOST_MEMBERS
 

@@ -51,7 +51,10 @@ def encode(
         trusted = None if site is None else fg.Site.from_toml(site)
         with_progress(quiet, lambda: write_reports(loaded, rows, out, site=trusted))
     if not quiet:
-        screen.print(f"Saved {out}: each row with epsilon {_epsilon(loaded):g}", markup=False)
+        charged = "" if site is not None else ", charged to no ledger (--site)"
+        screen.print(
+            f"Saved {out}: each row with epsilon {_epsilon(loaded):g}{charged}", markup=False
+        )
 
 
 def intake(
@@ -140,6 +143,11 @@ def compare(
         screen.print(_comparison_table(found))
         for model in found.models:
             screen.print(f"{_name(model)}: each site must trust {model.trust}", markup=False)
+        screen.print(
+            "One draw of noise each. Distributed DP hides that a row is there, local DP also what "
+            "it is: the same epsilon promises more.",
+            markup=False,
+        )
 
 
 def _report_files(paths: list[Path]) -> Iterator[Path]:

@@ -91,6 +91,9 @@ SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
+_DDP_DEFAULTS = (NoiseKind.POLYA, NeighbourKind.ADD_REMOVE, 1)
+
+
 def make_privacy(
     model: Model,
     epsilon: float | None,
@@ -109,7 +112,8 @@ def make_privacy(
     if epsilon is None:
         raise fg.PlanError(f"--privacy {model} needs --epsilon, e.g. --epsilon 1.")
     if model is Model.LDP:
-        if delta is not None or unit is not UnitKind.EXAMPLE:
+        others = (noise, neighbours, max_per_unit)
+        if delta is not None or unit is not UnitKind.EXAMPLE or others != _DDP_DEFAULTS:
             raise fg.PlanError("local DP protects each row, without a delta. Drop these options.")
         return fg.LocalDP(epsilon, oracle=oracle.value)
     return fg.DistributedDP(

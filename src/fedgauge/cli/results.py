@@ -52,7 +52,9 @@ _AT_THRESHOLD = {
     "fpr": "false positive rate",
     "flagged": "share flagged",
 }
-_COLUMNS = 2  # thresholds side by side in 80 characters
+_COLUMNS = 2  # thresholds side by side
+_WIDE = 80  # characters that they need
+_BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
 
 
 class Wanted:
@@ -125,7 +127,7 @@ def metrics_table(result: fg.Evaluation) -> Table:
     table.add_column(f"population, {result.level * 100:g}%", justify="right")
     surely = f", {result.level * 100:g}%" if noisy else ", surely"
     table.add_column(f"pooled data{surely}", justify="right")
-    table.add_column("")
+    cautions: set[str] = set()
     for name, title in _METRICS.items():
         try:
             estimate: fg.Estimate = getattr(result, name)
@@ -133,10 +135,11 @@ def metrics_table(result: fg.Evaluation) -> Table:
             table.add_row(title, "undefined")
             continue
         population = _span((estimate.low, estimate.high))
-        caution = f"rough: {estimate.caution}" if estimate.caution else ""
-        table.add_row(
-            title, show_number(estimate.value), population, _span(estimate.bounds), caution
-        )
+        if estimate.caution:
+            population += "*"
+            cautions.add(estimate.caution)
+        table.add_row(title, show_number(estimate.value), population, _span(estimate.bounds))
+    table.caption = "\n".join(f"* rough: {why}" for why in sorted(cautions))
     return table
 
 
@@ -144,12 +147,13 @@ def threshold_tables(
     points: Sequence[tuple[str, fg.AtThreshold]], result: fg.Evaluation
 ) -> Iterator[Table]:
     """Metrics at thresholds, a few of them side by side."""
-    for start in range(0, len(points), _COLUMNS):
-        part = points[start : start + _COLUMNS]
+    columns = _COLUMNS if screen.width >= _WIDE else 1
+    for start in range(0, len(points), columns):
+        part = points[start : start + columns]
         table = _table()
         table.add_column(f"value and {result.level * 100:g}% interval")
         for reason, at in part:
-            title = f"at {at.threshold:.6g}"
+            title = f"at {at.threshold!r}" if at.on_edge else f"at {at.threshold:.6g}"
             table.add_column(f"{title}\n{reason}" if reason else title, justify="right")
         found = [at.as_dict() for _, at in part]
         for name, title in _AT_THRESHOLD.items():
@@ -157,11 +161,10 @@ def threshold_tables(
         table.add_section()
         for name in ("tp", "fp", "fn", "tn"):
             counts = [getattr(at.confusion_matrix, name) for _, at in part]
-            table.add_row(_OUTCOMES[name], *(f"{count.value:,.0f}" for count in counts))
-        if not all(at.on_edge for _, at in part):
-            table.caption = (
-                "A threshold between two bin edges: intervals include all that its bin allows."
-            )
+            table.add_row(_OUTCOMES[name], *map(_count, counts))
+        notes = [] if all(at.on_edge for _, at in part) else [_BETWEEN]
+        cautions = {e.caution for each in found for e in each.values() if e and e.caution}
+        table.caption = "\n".join([*notes, *(f"* rough: {why}" for why in sorted(cautions))])
         yield table
 
 
@@ -182,7 +185,17 @@ def _table() -> Table:
 def _cell(estimate: fg.Estimate | None) -> str:
     if estimate is None:
         return "undefined"
-    return f"{show_number(estimate.value)}  {_span((estimate.low, estimate.high))}"
+    mark = "*" if estimate.caution else ""
+    return f"{show_number(estimate.value)}  {_span((estimate.low, estimate.high))}{mark}"
+
+
+def _count(count: fg.Estimate) -> str:
+    low, high = count.bounds
+    return (
+        f"{count.value:,.0f}  {low:,.0f} to {high:,.0f}"
+        if high - low >= 1
+        else (f"{count.value:,.0f}")
+    )
 
 
 def _span(ends: tuple[float | None, float | None]) -> str:

@@ -64,7 +64,7 @@ def compare(
     [65536, 24000]
     """
     if not isinstance(clients, ScoreTable):
-        clients = dict(pairs(clients))
+        clients = list(pairs(clients))
     labels, scores = _pool(clients, positive)
     curves = exact_roc_curve(labels, scores), exact_pr_curve(labels, scores)
     compared = []
@@ -104,9 +104,9 @@ def _pool(clients: Any, positive: Label | None) -> tuple[NDArray[np.int64], NDAr
         batches = [batch for _, batch in clients.batches()]
         readers = [LabelReader(positive)] * len(batches)
     else:
-        read = [(batch, name) for name, data in clients.items() for batch in read_batches(data)]
-        each = {name: LabelReader(positive) for name in clients}
-        batches, readers = [batch for batch, _ in read], [each[name] for _, name in read]
+        each = [(LabelReader(positive), data) for _, data in clients]
+        read = [(batch, reader) for reader, data in each for batch in read_batches(data)]
+        batches, readers = [batch for batch, _ in read], [reader for _, reader in read]
     labels = [reader(batch.y_true) for reader, batch in zip(readers, batches, strict=True)]
     scores = [batch.y_score for batch in batches]
     return np.concatenate(labels).astype(np.int64), np.concatenate(scores)

@@ -19,7 +19,7 @@ from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.evaluation import Evaluation
 from fedgauge.files import ScoreTable
 from fedgauge.histogram import ScoreHistogram
-from fedgauge.plan import NO_LOCAL_SUMS, SUM_STEPS, BinaryTask, EvaluationPlan, require_clipping
+from fedgauge.plan import EvaluationPlan, require_clipping
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import (
     Cohort,
@@ -30,6 +30,7 @@ from fedgauge.privacy import (
     SecureAggregation,
 )
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
+from fedgauge.rounds import NO_LOCAL_SUMS, SUM_STEPS, BinaryTask
 from fedgauge.scores import Data, Label
 
 Tree = Literal["auto", "flat"] | tuple[int, ...]

@@ -145,6 +145,8 @@ def debias(
     oracles: Sequence[Oracle], tallies: Sequence[Tallies], reports: Sequence[int], channels: int
 ) -> list[Floats]:
     """Unbiased counts of all rows by channel and node, from the reports about each level."""
+    if not any(reports):
+        raise NoSignal("no signal: there are no reports yet.")
     if not all(reports):
         raise NoSignal(
             "no signal: a level of the tree has no report yet. Wait for more, or use a flat tree."

@@ -149,6 +149,8 @@ class Site:
 
         They need neither peers nor a coordinator: each is private from everybody.
         """
+        if not isinstance(plan.privacy, LocalDP):
+            raise PlanRefused("the plan is not for local reports but for a sum over sites.")
         self._judge_privacy(plan)
         self._judge_bins(plan)
         _judge_promise(plan)
