@@ -338,6 +338,6 @@ def _points(name: str, points: Iterable[float]) -> Floats:
 
 
 def _increasing(edges: Floats, remedy: str) -> Floats:
-    if not np.all(np.diff(edges) > 0):
+    if not np.all(edges[1:] > edges[:-1]):
         raise AxisError(f"the edges of an axis must increase; {remedy}.")
     return edges

@@ -481,7 +481,11 @@ def test_perfect_average_precision_has_an_interval():
     # Clopper & Pearson: none of m misplaced is compatible with a share q of them.
     low, high = (1 - 0.025 ** (1 / m) for m in (80, 160))
     assert found.value == found.high == 1
-    assert found.low == pytest.approx((1 - low) * 80 / (80 + high * 160), abs=1e-9)
+    # Worst when the misplaced negatives lie above all positives, and the others below.
+    ahead, kept = high * 160, (1 - low) * 80
+    recall = np.linspace(0, 1, 1_000_001)
+    precision = recall * kept / np.maximum(recall * kept + ahead, 1e-300)
+    assert found.low == pytest.approx((1 - low) * precision.mean(), abs=1e-5)
 
 
 def test_distances_add_in_squares():

@@ -321,12 +321,16 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third = re.findall(r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text)
+    first, second, third, fourth = re.findall(
+        r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text
+    )
     assert run(*first.split()).exit_code == 0
     noisy = run("evaluate", "scores.parquet", *third.split()[2:])
     assert noisy.exit_code == 0 or "no signal" in noisy.stderr
     files = sorted(str(path) for path in folder.glob("other-*.csv"))
     assert run("evaluate", *files, *second.split()[2:]).exit_code == 0
+    sites = sorted(str(path) for path in folder.glob("site-*.csv"))
+    assert "specificity" in run("evaluate", *sites, *fourth.split()[2:]).stdout
 
 
 def test_no_arguments_shows_help():

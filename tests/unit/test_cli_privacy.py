@@ -232,7 +232,7 @@ def test_one_client_is_told_to_add_clients():
     assert "min_survivors" not in told
 
 
-@pytest.mark.parametrize("options", [["--privacy", "ldp"], ["--noise", "laplace"], ["--unit", "x"]])
+@pytest.mark.parametrize("options", [["--privacy", "xdp"], ["--noise", "laplace"], ["--unit", "x"]])
 def test_unknown_choices(options):
     assert evaluate(*DDP, *options).exit_code == 2
 
