@@ -351,6 +351,18 @@ def test_spread_of_the_auc_on_bins_is_near_delongs(bins, off):
     assert result.roc_auc.parts["sampling"] == pytest.approx(exact, rel=off)
 
 
+def test_placements_spread_within_bins():
+    """Scores spread evenly in two bins; a standard deviation 5% off would be seen."""
+    counts = np.array([[300, 200], [100, 400]])
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 0, 1, 1], counts.ravel())
+    bins = np.repeat([0, 1, 0, 1], counts.ravel())
+    exact = np.mean([delong(labels, bins + rng.random(1000)) for _ in range(8)])
+    found, tied = (auc_sampling_variance(counts.astype(float), tied=t) for t in (False, True))
+    assert found == pytest.approx(exact, rel=0.03)
+    assert tied < 0.9 * exact
+
+
 def test_interval_of_the_auc_is_normal_in_log_odds():
     result = on_values("random")
     auc, deviation = result.roc_auc.value, math.sqrt(delong(*draw("random")))
