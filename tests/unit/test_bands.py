@@ -153,7 +153,7 @@ def test_noise_widens_a_simultaneous_band():
 
 
 def test_the_simultaneous_roc_band_covers_false_alarm_below_one_in_a_thousand():
-    """A band that covers 95% misses the true curve in more than 14 of 120 with chance 0.05%.
+    """A band that covers 95% misses the true curve in more than 14 of 120 with chance 0.1%.
 
     Normal scores at distance 1.5, binned finely.
     """
