@@ -291,6 +291,46 @@ def test_losses_on_fine_bins_are_close(axis):
         assert abs(found.value - value) < 0.2 * found.parts["binning"]
 
 
+def smooth_rows(bins):
+    rng = np.random.default_rng(8)
+    scores = rng.beta(0.8, 3, 20_000)
+    labels = (rng.random(20_000) < scores).astype(int)
+    return labels, scores, fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(bins))
+
+
+def test_losses_on_coarse_bins_follow_the_counts_around():
+    """Scores as steep as their neighbours' counts say: nearer than evenly spread ones."""
+    labels, scores, result = smooth_rows(12)
+    bins = np.floor(scores * 12).astype(int)
+    ends = np.stack([bins, bins + 1]) / 12
+    off = np.where(labels == 1, 1 - ends, ends)
+    evenly = np.mean((off[0] ** 2 + off[0] * off[1] + off[1] ** 2) / 3)
+    exact = sk.brier_score_loss(labels, scores)
+    assert abs(result.brier_score.value - exact) < 0.3 * abs(evenly - exact)
+
+
+def test_spread_of_losses_counts_what_happens_within_bins():
+    rng = np.random.default_rng(9)
+    scores, labels = rng.random(20_000), rng.integers(0, 2, 20_000)
+    result = fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(3))
+    for found, each in (
+        (result.log_loss, -np.log(np.where(labels == 1, scores, 1 - scores))),
+        (result.brier_score, (scores - labels) ** 2),
+    ):
+        exact = each.std() / math.sqrt(len(each))
+        assert found.parts["sampling"] == pytest.approx(exact, rel=0.04)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_bootstrap_intervals_are_about_normal_where_examples_are_many(level):
+    """Quantiles of 200 draws are off by about a tenth of their distance."""
+    result = fg.evaluate({"a": draw("tied", 3000)}, axis=Axis.from_values(np.arange(11) / 10))
+    result = result.at_level(level)
+    for found in (result.partial_auc(0.3), result.auprg):
+        width = 2 * critical(level) * found.parts["sampling"]
+        assert found.high - found.low == pytest.approx(width, rel=0.2)
+
+
 @pytest.mark.parametrize("edges", [(-1, 0, 1), (0, 1, 1.5)], ids=str)
 def test_losses_need_probabilities(edges):
     result = fg.evaluate({"a": ([0, 1], [0.2, 0.8])}, axis=Axis.from_edges(edges))
@@ -349,6 +389,18 @@ def test_spread_of_the_auc_on_bins_is_near_delongs(bins, off):
     result = fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(bins))
     exact = math.sqrt(delong(labels, scores))
     assert result.roc_auc.parts["sampling"] == pytest.approx(exact, rel=off)
+
+
+def test_placements_spread_within_bins():
+    """Scores spread evenly in two bins; a standard deviation 5% off would be seen."""
+    counts = np.array([[300, 200], [100, 400]])
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 0, 1, 1], counts.ravel())
+    bins = np.repeat([0, 1, 0, 1], counts.ravel())
+    exact = np.mean([delong(labels, bins + rng.random(1000)) for _ in range(8)])
+    found, tied = (auc_sampling_variance(counts.astype(float), tied=t) for t in (False, True))
+    assert found == pytest.approx(exact, rel=0.03)
+    assert tied < 0.9 * exact
 
 
 def test_interval_of_the_auc_is_normal_in_log_odds():

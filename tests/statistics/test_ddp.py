@@ -138,7 +138,7 @@ def test_bounds_are_not_wider_than_noise_and_binning_ask_for(name):
 
 
 def test_bounds_of_u_cover_the_pooled_value_false_alarm_below_one_in_a_hundred():
-    """Few examples, whose numbers are noisy too. At 95% fewer than 86 of 100 have chance 0.02%."""
+    """Few examples, whose numbers are noisy too. At 95% fewer than 86 of 100 have chance 0.014%."""
     labels, scores = draw_rows(600, 0.4)
     won = roc_auc_score(labels, scores) * labels.sum() * (1 - labels).sum()
     covered = 0

@@ -8,6 +8,8 @@ from scipy.stats import kstwo, norm
 
 import fedgauge as fg
 from fedgauge import Axis, InputError
+from fedgauge.bands import _reaches
+from fedgauge.pooled import PooledCounts
 
 KINDS = ("simultaneous", "pointwise")
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -116,8 +118,34 @@ def test_the_simultaneous_roc_band_is_campbells():
     np.testing.assert_allclose(band.high[inner], np.clip(moved, 0, 1), atol=0.04)
 
 
+def test_the_simultaneous_gain_band_moves_both_rates():
+    result = make("fine")
+    band = result.prg_band()
+    part = math.sqrt(0.95)
+    of_fpr, of_tpr = (float(kstwo.ppf(part, n)) for n in (result.negatives, result.positives))
+    ratio = result.positives / result.negatives
+    recall = ratio / (1 + ratio - band.x)
+    fpr, tpr, _ = result.roc_curve()
+    inner = recall + of_tpr < 0.98
+    highest = np.interp(recall[inner] + of_tpr, tpr, fpr) + of_fpr
+    np.testing.assert_allclose(
+        (1 - band.low[inner]) * recall[inner], np.clip(highest, 0, 1), atol=0.06
+    )
+
+
+def test_noise_widens_a_simultaneous_band():
+    """Totals and knots are the same; the draws of the noise are what is added."""
+    result = make("noisy")
+    counts = PooledCounts(result.plan.axis, result._pooled.counts, result.plan.tree)
+    noisy = result._pooled
+    exact = _reaches(counts, 0.95)
+    wider = _reaches(noisy, 0.95)
+    assert wider[0] > 1.01 * exact[0]
+    assert wider[1] > 1.01 * exact[1]
+
+
 def test_the_simultaneous_roc_band_covers_false_alarm_below_one_in_a_thousand():
-    """A band that covers 95% misses the true curve in more than 14 of 120 with chance 0.05%.
+    """A band that covers 95% misses the true curve in more than 14 of 120 with chance 0.1%.
 
     Normal scores at distance 1.5, binned finely.
     """

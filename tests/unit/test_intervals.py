@@ -7,6 +7,8 @@ import pytest
 from scipy.special import ndtri
 
 import fedgauge as fg
+from fedgauge import estimates, metrics
+from fedgauge.distribution import estimate as estimate_distribution
 from fedgauge.intervals import (
     Estimate,
     Interval,
@@ -18,6 +20,7 @@ from fedgauge.intervals import (
     show,
     within,
 )
+from fedgauge.pooled import PooledCounts
 
 ROWS = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
 
@@ -163,6 +166,20 @@ def test_faint_totals_say_so():
         0.5: "the noise is a large part of the number of examples of a class",
         8.0: None,
     }
+
+
+def test_intervals_under_noise_stand_on_unbiased_counts():
+    """Repair moves a value where counts are negative; the interval stays where they are."""
+    axis = fg.Axis.uniform(4, outside="clip")
+    released = np.array([[400.0, 90.0, -60.0, 20.0], [20.0, -60.0, 90.0, 400.0]])
+    pooled = PooledCounts(axis, released, (4,), (400.0,))
+    distribution = estimate_distribution(axis, released, fg.Aligned("linear"))
+    found = estimates.roc_auc(pooled, distribution, 0.95)
+    unbiased, repaired = (metrics.straight_auc(*c) for c in (released, pooled.counts))
+    assert found.value == pytest.approx(repaired, abs=1e-9)
+    assert unbiased < repaired - 0.02
+    z, spread = critical(0.95), math.hypot(found.parts["noise"], found.parts["sampling"])
+    assert found.low < unbiased - 0.8 * z * spread
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [1, 0]], ids=["right", "wrong"])

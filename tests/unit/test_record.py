@@ -90,6 +90,13 @@ def test_values_are_those_of_the_result():
     assert part["curves"]["pr"]["precision"] == result.pr_curve().precision.tolist()
 
 
+def test_a_caution_is_recorded():
+    result = fg.evaluate({"a": ([0, 1, 1], [0.1, 0.4, 0.2])}, axis=fg.Axis.uniform(4))
+    (part,) = plain(result)["slices"]
+    assert part["metrics"]["average_precision"]["caution"] == result.average_precision.caution
+    assert "fewer than 20" in result.average_precision.caution
+
+
 def test_infinite_threshold_is_text():
     (part,) = plain(make_result())["slices"]
     first, *others = part["curves"]["roc"]["thresholds"]
