@@ -92,6 +92,9 @@ def average_precision(
     else:
         interval = logit_interval(number.value, math.sqrt(variance), critical(level))
     caution = _few_examples(pooled)
+    if math.sqrt(noise) > 0.4 * min(number.value, 1.0 - number.value):
+        # On the log-odds scale the interval is then up to 1.3 times as wide as it need be.
+        caution = caution or "the noise is large next to the distance from 0 or 1: a wide interval"
     return _estimate(
         pooled,
         level,
