@@ -210,3 +210,14 @@ def test_interval_of_a_useless_model_covers_a_half():
     result = fg.evaluate({"a": (np.arange(2000) % 2, rng.random(2000))})
     assert result.roc_auc.low < 0.5 < result.roc_auc.high
     assert result.roc_auc.high - result.roc_auc.low == pytest.approx(4 * 0.01291, rel=0.05)
+
+
+def test_binning_adds_to_an_interval_in_full():
+    """An offset does not average out: in squares, coverage would fall as examples grow."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, 4000)
+    scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.15), 0, 1)
+    auc = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(10)).roc_auc
+    alone = logit_interval(auc.value, auc.parts["sampling"], critical(0.95))
+    assert auc.low == pytest.approx(alone.low - (auc.value - auc.bounds[0]), abs=1e-9)
+    assert auc.high == pytest.approx(alone.high + (auc.bounds[1] - auc.value), abs=1e-9)
