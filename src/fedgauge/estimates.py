@@ -113,7 +113,7 @@ def _noisy_precision(
     of the upper end comes from the draws. The deviation is the larger of two, because
     repaired counts vary less than those they stand for.
     """
-    drawn = _usable(pooled.redrawn(_DRAWS, np.random.default_rng(0), sampling=True))
+    drawn = _redrawn(pooled, sampling=True)
     again = np.clip(metrics.straight_average_precision(drawn), 1e-9, 1 - 1e-9)
     start = float(metrics.straight_average_precision(pooled.counts))
     gradient = metrics.average_precision_gradient(drawn)

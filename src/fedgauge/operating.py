@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cached_property
 from numbers import Real
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from fedgauge.intervals import (
     holding,
     within,
 )
+from fedgauge.lookup import Floats
 from fedgauge.pooled import PooledCounts
 from fedgauge.ratios import (
     gap_interval,
@@ -346,9 +347,9 @@ def choose(
     return float(edges[int(np.argmax(np.where(fits, best, -np.inf)))])
 
 
-def _cost(cost: tuple[float, float] | None, wrong: np.ndarray, missed: np.ndarray) -> np.ndarray:
+def _cost(cost: Any, wrong: Floats, missed: Floats) -> Floats:
     try:
-        of_wrong, of_missed = (float(each) for each in cost)  # type: ignore[union-attr]
+        of_wrong, of_missed = map(float, cost)
     except (TypeError, ValueError):
         raise InputError("cost is a pair: of a false positive and of a false negative.") from None
     if not (0 <= of_wrong < math.inf and 0 <= of_missed < math.inf) or of_wrong + of_missed == 0:
