@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge import curves, distribution
+from fedgauge.estimation import distribution
+from fedgauge.measures import curves
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 QUANTILES = (16, 64, 256, 1024)

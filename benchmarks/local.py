@@ -20,7 +20,7 @@ import numpy as np
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.privacy.local import HadamardResponse, Oracle, UnaryEncoding
+from fedgauge.privacy.oracles import HadamardResponse, Oracle, UnaryEncoding
 
 CELLS = 1024
 EPSILON = 5.0

@@ -18,9 +18,10 @@ from rich.table import Table
 from scipy.special import expit, logit
 
 import fedgauge as fg
-from fedgauge import curves, planner
-from fedgauge.distribution import estimate
-from fedgauge.intervals import redraw
+from fedgauge import planner
+from fedgauge.estimation.distribution import estimate
+from fedgauge.measures import curves
+from fedgauge.measures.intervals import redraw
 
 EXAMPLES = (5_000, 20_000, 100_000, 500_000)
 POSITIVE_RATES = (0.05, 0.3)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedgauge as fg
+from fedgauge.keys import SigningKey
 from fedgauge.secagg import Invitation, Sum, SummationClient, SummationServer
 from fedgauge.secagg.graph import Graph, strength
-from fedgauge.site.keys import SigningKey
 
 COUNTS = 16_384
 DROPPED = 0.05

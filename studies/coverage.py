@@ -21,14 +21,15 @@ import numpy as np
 from scipy.stats import binom, norm, rankdata
 
 import fedgauge as fg
-from fedgauge import estimates, metrics
-from fedgauge.distribution import Aligned, estimate
-from fedgauge.intervals import add_noise, critical, log_interval, logit_interval
-from fedgauge.operating import AtThreshold
+from fedgauge.estimation.distribution import Aligned, estimate
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.repair import consistent
+from fedgauge.measures import areas as metrics
+from fedgauge.measures import estimates
+from fedgauge.measures.intervals import add_noise, critical, log_interval, logit_interval
+from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
-from fedgauge.pooled import PooledCounts
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.repair import consistent
 
 CLIENTS = 20
 LEVEL = 0.95
@@ -168,7 +169,7 @@ def oracle(labels: np.ndarray, scores: np.ndarray, noise: np.ndarray, at: float)
 
 
 def _wilson(share: float, of: int) -> tuple[float, float]:
-    from fedgauge.intervals import Interval
+    from fedgauge.measures.intervals import Interval
 
     middle = (share + Z * Z / (2 * of)) / (1 + Z * Z / of)
     half = Z * math.sqrt(share * (1 - share) / of + Z * Z / (4 * of * of)) / (1 + Z * Z / of)

@@ -30,11 +30,11 @@ from scipy import stats
 from scipy.special import betainc, expit, logit, ndtr
 
 import fedgauge as fg
-from fedgauge import curves
-from fedgauge.distribution import ScoreDistribution, estimate
-from fedgauge.piecewise import ParametricCurve, linear_pieces
+from fedgauge.estimation.distribution import ScoreDistribution, estimate
+from fedgauge.estimation.piecewise import ParametricCurve, linear_pieces
+from fedgauge.measures import curves
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.noise import ShareLaw
+from fedgauge.privacy.shares import ShareLaw
 
 SITES = 20
 POPULATION = 10**12

@@ -9,8 +9,8 @@ from typing import get_type_hints
 import pytest
 
 import fedgauge as fg
-from fedgauge.distribution import Estimator
-from fedgauge.record import Record
+from fedgauge.estimation.distribution import Estimator
+from fedgauge.results.record import Record
 
 TEXT = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fedgauge.site import add_trust, create_site, key_to_text
+from fedgauge.keys import key_to_text
+from fedgauge.site import add_trust, create_site
 
 DAYS = 30
 

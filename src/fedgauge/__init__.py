@@ -3,26 +3,10 @@
 import logging
 
 from fedgauge import planner
-from fedgauge.axis import Axis
-from fedgauge.bands import Band
-from fedgauge.curves import (
-    DetCurve,
-    GainCurve,
-    PrCurve,
-    PrGainCurve,
-    RocCurve,
-    area_error,
-    exact_pr_curve,
-    exact_roc_curve,
-)
-from fedgauge.displays import (
-    DetCurveDisplay,
-    GainDisplay,
-    PrecisionRecallDisplay,
-    PrGainDisplay,
-    RocCurveDisplay,
-)
-from fedgauge.distribution import Aligned, Quantile, Range
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Examples
+from fedgauge.data.files import ScoreFile, ScoreTable
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import (
     AxisError,
@@ -45,13 +29,29 @@ from fedgauge.errors import (
     SiteError,
     UndefinedMetric,
 )
-from fedgauge.evaluation import Evaluation
-from fedgauge.files import ScoreFile, ScoreTable
-from fedgauge.histogram import ScoreHistogram
-from fedgauge.intake import ReportServer
-from fedgauge.intervals import Estimate
-from fedgauge.operating import AtThreshold, ConfusionMatrix
+from fedgauge.estimation.distribution import Aligned, Quantile, Range
+from fedgauge.measures.bands import Band
+from fedgauge.measures.curves import (
+    DetCurve,
+    GainCurve,
+    PrCurve,
+    PrGainCurve,
+    RocCurve,
+    area_error,
+    exact_pr_curve,
+    exact_roc_curve,
+)
+from fedgauge.measures.intervals import Estimate
+from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.rounds import BinaryTask, HistogramRound, ScoreSums
+from fedgauge.plots.displays import (
+    DetCurveDisplay,
+    GainDisplay,
+    PrecisionRecallDisplay,
+    PrGainDisplay,
+    RocCurveDisplay,
+)
 from fedgauge.privacy import (
     Cohort,
     DistributedDP,
@@ -59,9 +59,9 @@ from fedgauge.privacy import (
     PrivacyStatement,
     SecureAggregation,
 )
-from fedgauge.reports import encode_rows
-from fedgauge.rounds import BinaryTask, HistogramRound, ScoreSums
-from fedgauge.scores import Examples
+from fedgauge.reports.intake import ReportServer
+from fedgauge.reports.messages import encode_rows
+from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
 
 __version__ = "0.1.0"

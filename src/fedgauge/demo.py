@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.curves import RocCurve, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import RecordError
-from fedgauge.evaluation import Evaluation
-from fedgauge.lookup import Floats
-from fedgauge.report import Overlay, save_plots
+from fedgauge.measures.curves import RocCurve, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge.plots import Overlay, save_plots
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.typing import Floats
 
 _SEED: Final = 7
 

@@ -17,17 +17,18 @@ import msgspec
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
-from fedgauge import curves
-from fedgauge.axis import Axis
-from fedgauge.distribution import Aligned, estimate
+from fedgauge.binning.axis import Axis
+from fedgauge.data.examples import Label
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
-from fedgauge.lookup import Floats
-from fedgauge.plan import EvaluationPlan, Prediction
-from fedgauge.pooled import redraw
+from fedgauge.estimation.distribution import Aligned, estimate
+from fedgauge.estimation.pooled import redraw
+from fedgauge.measures import curves
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.plan import Prediction
+from fedgauge.plan.rounds import NO_LOCAL_SUMS, BinaryTask
 from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyModel, SecureAggregation
-from fedgauge.privacy.noise import SUMS_SHARE, require_polya
-from fedgauge.rounds import NO_LOCAL_SUMS, BinaryTask
-from fedgauge.scores import Label
+from fedgauge.privacy.shares import SUMS_SHARE, require_polya
+from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2

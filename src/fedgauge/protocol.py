@@ -8,7 +8,7 @@ from typing import Final, Self
 import msgspec
 
 from fedgauge.errors import ProtocolError
-from fedgauge.site.keys import SigningKey, verify
+from fedgauge.keys import SigningKey, verify
 
 VERSION: Final = 1
 COORDINATOR: Final = -1

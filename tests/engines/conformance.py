@@ -17,15 +17,15 @@ from standin import StandInGrid, with_reply
 
 import fedgauge as fg
 from fedgauge import flower
-from fedgauge.engines import rounds
+from fedgauge.engines import summation as rounds
 from fedgauge.engines.contribution import contribution, histogram_of, released
 from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
 from fedgauge.engines.participant import Participant
+from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.site import Policy, Site
-from fedgauge.site.keys import SigningKey
 
 # Who, in which round, what was sent: what arrives instead; None when it is lost.
 Courier = Callable[[str, Stage, bytes], bytes | None]

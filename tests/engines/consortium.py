@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from fedgauge.engines.exchange import Coordinator, Exchange, take_part
+from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
-from fedgauge.site import Site, create_site, key_to_text
+from fedgauge.site import Site, create_site
 
 COORDINATOR = "consortium"
 

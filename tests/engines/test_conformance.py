@@ -20,10 +20,10 @@ from conformance import (
 from scipy import stats
 
 import fedgauge as fg
+from fedgauge.keys import SigningKey
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.messages import Survivors
-from fedgauge.site.keys import SigningKey
 
 FALSE_ALARM = 1e-6
 CLIENTS = draw_clients(5)
@@ -35,7 +35,7 @@ every_stage = pytest.mark.parametrize("stage", Stage, ids=lambda stage: stage.na
 @pytest.fixture(autouse=True)
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
+    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ every_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS.key
 @pytest.fixture(autouse=True)
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
+    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
 
 
 def draw_rows(rows, seed, rate=0.3):
@@ -417,7 +417,7 @@ def test_colluders_may_be_excluded_from_the_cohort(clients):
 def exact(monkeypatch):
     """Noise is drawn as zeros, so that what was counted shows."""
     monkeypatch.setattr(
-        "fedgauge.privacy.noise.ShareLaw.draw",
+        "fedgauge.privacy.shares.ShareLaw.draw",
         lambda _law, _source, shape: np.zeros(shape, dtype=np.int64),
     )
 

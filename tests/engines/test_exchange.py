@@ -27,10 +27,10 @@ from consortium import COORDINATOR, Consortium
 import fedgauge as fg
 from fedgauge.engines.exchange import VERBS
 from fedgauge.engines.participant import Participant
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
-from fedgauge.site import Policy, Site, create_site, key_to_text
-from fedgauge.site.keys import SigningKey
+from fedgauge.site import Policy, Site, create_site
 
 A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
@@ -54,7 +54,7 @@ def fast_folder():
 @pytest.fixture(autouse=True)
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
+    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
 
 
 @pytest.fixture

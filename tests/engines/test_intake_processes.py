@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.intake import FILE_NAME
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.reports.intake import FILE_NAME
 
 KILLED = -signal.SIGKILL
 PLAN = fg.EvaluationPlan.for_reports(

@@ -21,10 +21,11 @@ import pytest
 from consortium import COORDINATOR, Consortium
 
 import fedgauge as fg
-from fedgauge.engines import participant, rounds, simulation
+from fedgauge.engines import participant, simulation
+from fedgauge.engines import summation as rounds
+from fedgauge.keys import SigningKey
 from fedgauge.secagg import Stage, Sum, SummationServer, crypto, shamir
 from fedgauge.site import Policy
-from fedgauge.site.keys import SigningKey
 
 NAMES = ["clinic-a", "clinic-b", "clinic-c", "clinic-d", "clinic-e"]
 POSITIVE, NEGATIVE, THIRD = "malignant-xq", "benign-kz", "unsure-wy"
@@ -196,7 +197,7 @@ def seeded(monkeypatch):
         SigningKey, "generate", classmethod(lambda cls: cls.from_bytes(source.randbytes(32)))
     )
     monkeypatch.setitem(shamir.split.__kwdefaults__, "random_below", source.randrange)
-    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
+    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 

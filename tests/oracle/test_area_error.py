@@ -13,8 +13,8 @@ import fedgauge as fg
 from fedgauge import Aligned, Axis, InputError, Quantile, area_error
 from fedgauge import exact_pr_curve as exact_pr
 from fedgauge import exact_roc_curve as exact_roc
-from fedgauge.curves import pr_curve, roc_curve
-from fedgauge.distribution import estimate, from_exact_quantiles
+from fedgauge.estimation.distribution import estimate, from_exact_quantiles
+from fedgauge.measures.curves import pr_curve, roc_curve
 
 ESTIMATORS = [
     Aligned(),

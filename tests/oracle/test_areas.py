@@ -10,7 +10,15 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Axis, InputError, UndefinedMetric
-from fedgauge.intervals import (
+from fedgauge.measures.areas import (
+    auc_gradient,
+    auc_sampling_variance,
+    average_precision_gradient,
+    average_precision_variance,
+    straight_auc,
+    straight_average_precision,
+)
+from fedgauge.measures.intervals import (
     Interval,
     add_noise,
     critical,
@@ -18,14 +26,6 @@ from fedgauge.intervals import (
     log_interval,
     logit_interval,
     newcombe_interval,
-)
-from fedgauge.metrics import (
-    auc_gradient,
-    auc_sampling_variance,
-    average_precision_gradient,
-    average_precision_variance,
-    straight_auc,
-    straight_average_precision,
 )
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedgauge.privacy import DistributedDP, keystream, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.noise import ShareLaw
+from fedgauge.privacy.shares import ShareLaw
 
 dp.enable_features("contrib")
 

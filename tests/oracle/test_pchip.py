@@ -7,9 +7,9 @@ from scipy.optimize import brentq
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile
-from fedgauge.curves import pr_curve, roc_curve
-from fedgauge.distribution import estimate, from_exact_quantiles
-from fedgauge.piecewise import horner
+from fedgauge.estimation.distribution import estimate, from_exact_quantiles
+from fedgauge.estimation.piecewise import horner
+from fedgauge.measures.curves import pr_curve, roc_curve
 
 
 def examples(seed, size=400, decimals=None):

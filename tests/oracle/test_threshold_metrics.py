@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Axis, InputError, UndefinedMetric
-from fedgauge.operating import NAMES
+from fedgauge.measures.thresholds import NAMES
 
 
 def draw(name):

@@ -14,9 +14,9 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
-from fedgauge.cells import RATIOS, Cells, ThresholdCells, extremes, f_beta_ratio
-from fedgauge.operating import NAMES
-from fedgauge.pooled import PooledCounts
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.outcomes import RATIOS, Cells, ThresholdCells, extremes, f_beta_ratio
+from fedgauge.measures.thresholds import NAMES
 
 GRID = 24
 ON_GRID = st.integers(0, GRID).map(lambda i: i / GRID)

@@ -5,8 +5,8 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, area_error, exact_pr_curve, exact_roc_curve
-from fedgauge.curves import pr_curve, roc_curve
-from fedgauge.distribution import from_exact_quantiles
+from fedgauge.estimation.distribution import from_exact_quantiles
+from fedgauge.measures.curves import pr_curve, roc_curve
 
 GRID = 24  # scores that tie, and that lie on edges
 ON_GRID = st.integers(0, GRID).map(lambda i: i / GRID)

@@ -18,6 +18,7 @@ import pytest
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import FedgaugeError, ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, session_id
 from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg import client as client_module
@@ -25,7 +26,6 @@ from fedgauge.secagg import messages as messages_module
 from fedgauge.secagg import server as server_module
 from fedgauge.secagg.graph import Graph, choose_graph
 from fedgauge.secagg.messages import Terms
-from fedgauge.site import SigningKey
 
 MESSAGES = int(os.environ.get("FEDGAUGE_FUZZ", "12000"))
 SEED = os.environ.get("FEDGAUGE_FUZZ_SEED", "1")

@@ -18,7 +18,7 @@ from scipy.linalg import hadamard
 
 from fedgauge import Axis, EvaluationPlan, LocalDP, PlanError
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.local import (
+from fedgauge.privacy.oracles import (
     KEEP,
     WHOLE,
     HadamardResponse,

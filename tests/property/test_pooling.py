@@ -8,7 +8,7 @@ from sklearn.metrics import confusion_matrix
 
 import fedgauge
 from fedgauge import Axis, ScoreHistogram
-from fedgauge.scores import read_batches
+from fedgauge.data.examples import read_batches
 
 many = settings(deadline=None, max_examples=50)
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import fedgauge
 from fedgauge import Axis, EvaluationPlan, Examples, HistogramRound, ScoreHistogram
 from fedgauge.privacy import Cohort, DistributedDP, laws
-from fedgauge.privacy.noise import ShareLaw, level_parameters
+from fedgauge.privacy.shares import ShareLaw, level_parameters
 from fedgauge.privacy.units import limit_rows
 
 TREES = [(2,), (3,), (2, 2), (4, 2)]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedgauge.repair import (
+from fedgauge.estimation.repair import (
     consistent,
     leaf_covariance,
     leaf_variance,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fedgauge as fg
 from fedgauge import Axis, ScoreHistogram
-from fedgauge.scores import read_batches
+from fedgauge.data.examples import read_batches
 
 many = settings(deadline=None, max_examples=40)
 AXES = {

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import CohortTooSmall
+from fedgauge.keys import SigningKey
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg import client as client_module
@@ -17,7 +18,6 @@ from fedgauge.secagg import messages as messages_module
 from fedgauge.secagg import server as server_module
 from fedgauge.secagg.graph import Graph, picks, strength
 from fedgauge.secagg.messages import Advertisement
-from fedgauge.site import SigningKey
 
 KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(201)), key=lambda k: k.public)
 COORDINATOR = SigningKey.from_bytes(b"c" * 32)

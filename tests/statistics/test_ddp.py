@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
-from fedgauge.repair import leaf_covariance
+from fedgauge.estimation.repair import leaf_covariance
 
 FALSE_ALARM = 1e-6
 SITES = 10

@@ -12,8 +12,9 @@ from scipy import stats
 from scipy.special import expit
 
 import fedgauge as fg
-from fedgauge.engines.local import simulate_reports
-from fedgauge.privacy import local, response
+from fedgauge.engines.reporting import simulate_reports
+from fedgauge.privacy import oracles as local
+from fedgauge.privacy import response
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 FALSE_ALARM = 1e-6

@@ -14,7 +14,7 @@ from fedgauge import Axis
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.noise import ShareLaw
+from fedgauge.privacy.shares import ShareLaw
 
 FALSE_ALARM = 1e-6
 DRAWS = 100_000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fedgauge.repair import (
+from fedgauge.estimation.repair import (
     consistent,
     leaf_covariance,
     leaf_variance,

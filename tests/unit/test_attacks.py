@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fedgauge import Axis, Cohort, EvaluationPlan
 from fedgauge.errors import CohortTooSmall, PlanError, ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, session_id
 from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer, crypto
 from fedgauge.secagg import client as client_module
@@ -43,7 +44,6 @@ from fedgauge.secagg.messages import (
     to_bitmap,
 )
 from fedgauge.secagg.shamir import PRIME, join, share_from_bytes, share_to_bytes
-from fedgauge.site import SigningKey
 
 KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(12)), key=lambda k: k.public)
 BOSS = SigningKey.from_bytes(b"c" * 32)

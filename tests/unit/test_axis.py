@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedgauge import Axis, AxisError
-from fedgauge.axis import AxisSpec, _uniform_edges
+from fedgauge.binning.axis import AxisSpec, _uniform_edges
 
 AXES = {
     "uniform": Axis.uniform(7, -3.5, 2.25),

@@ -8,8 +8,8 @@ from scipy.stats import kstwo, norm
 
 import fedgauge as fg
 from fedgauge import Axis, InputError
-from fedgauge.bands import _reaches
-from fedgauge.pooled import PooledCounts
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.bands import _reaches
 
 KINDS = ("simultaneous", "pointwise")
 kinds = pytest.mark.parametrize("kind", KINDS)

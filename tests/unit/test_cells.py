@@ -7,8 +7,16 @@ import pytest
 
 import fedgauge as fg
 from fedgauge import Axis
-from fedgauge.cells import RATIOS, Cells, Split, ThresholdCells, extremes, f_beta_ratio, split
-from fedgauge.pooled import PooledCounts
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.outcomes import (
+    RATIOS,
+    Cells,
+    Split,
+    ThresholdCells,
+    extremes,
+    f_beta_ratio,
+    split,
+)
 
 QUARTERS = Axis.uniform(4)
 CLIPPED = Axis.uniform(4, outside="clip")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import fedgauge as fg
 from fedgauge import cli
-from fedgauge.explain import explain
+from fedgauge.plan.explain import explain
 
 COLUMNS = ["--client", "site", "--label", "y", "--score", "p"]
 DDP = ["--privacy", "ddp", "--epsilon", 1]
@@ -34,7 +34,7 @@ def table():
 def folder(tmp_path, monkeypatch, table):
     """A working folder with a table of eight clients; bounds come from few redraws, fast."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedgauge.estimates._DRAWS", 12)
+    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
     table.to_parquet("scores.parquet")
     return tmp_path
 

@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 import fedgauge as fg
 from fedgauge import cli
-from fedgauge.site import Account, Cost, SigningKey, key_to_text
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.site import Account, Cost
 
 
 def run(*arguments, code=0):

@@ -3,8 +3,8 @@ import pytest
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, InputError, Quantile, ScoreHistogram, UndefinedMetric
-from fedgauge.curves import exact_pr_curve, exact_roc_curve, pr_curve, roc_curve
-from fedgauge.distribution import estimate, from_exact_quantiles
+from fedgauge.estimation.distribution import estimate, from_exact_quantiles
+from fedgauge.measures.curves import exact_pr_curve, exact_roc_curve, pr_curve, roc_curve
 
 ESTIMATORS = [
     Aligned(),

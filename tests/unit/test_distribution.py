@@ -5,8 +5,8 @@ import pytest
 from scipy.interpolate import PchipInterpolator
 
 from fedgauge import Aligned, Axis, InputError, PlanError, Quantile, UndefinedMetric
-from fedgauge.distribution import estimate, from_exact_quantiles
-from fedgauge.piecewise import horner
+from fedgauge.estimation.distribution import estimate, from_exact_quantiles
+from fedgauge.estimation.piecewise import horner
 
 COUNTS = np.array([[5, 0, 3, 2, 0, 1, 0, 0], [0, 0, 1, 4, 0, 2, 3, 0]])
 ESTIMATORS = [

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import fedgauge as fg
-from fedgauge.explain import explain
+from fedgauge.plan.explain import explain
 
 TITLES = [
     "What leaves each site",

@@ -9,6 +9,7 @@ import scipy.stats
 from fedgauge import Axis
 from fedgauge.engines.participant import _Duties
 from fedgauge.errors import PlanError, PlanRefused, ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort
 from fedgauge.protocol import Envelope
@@ -29,7 +30,7 @@ from fedgauge.secagg.graph import (
     survivors_needed,
 )
 from fedgauge.secagg.messages import Advertisement, Opening
-from fedgauge.site import SigningKey, create_site
+from fedgauge.site import create_site
 
 FALSE_ALARM = 1e-6  # of each statistical test below; their seeds are fixed
 SIGMAS = scipy.stats.norm.isf(FALSE_ALARM)

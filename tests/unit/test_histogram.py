@@ -7,9 +7,9 @@ import pytest
 
 from fedgauge import Axis, AxisError, AxisMismatch, CountOverflow, Examples, InputError
 from fedgauge import ScoreHistogram as Histogram
-from fedgauge.histogram import _BATCH_ROWS as BATCH
-from fedgauge.histogram import _THREADED_ROWS as THREADED
-from fedgauge.histogram import check_tree
+from fedgauge.binning.histogram import _BATCH_ROWS as BATCH
+from fedgauge.binning.histogram import _THREADED_ROWS as THREADED
+from fedgauge.binning.histogram import check_tree
 
 
 def rows(count, seed=0, decimals=None):

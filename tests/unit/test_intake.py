@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.engines.local import result_of, simulate_reports
-from fedgauge.intake import FILE_NAME
+from fedgauge.engines.reporting import result_of, simulate_reports
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.reports import LevelReports, Reason, ReportFormat, encode_rows
+from fedgauge.reports.intake import FILE_NAME
+from fedgauge.reports.messages import LevelReports, Reason, ReportFormat, encode_rows
 
 AXIS = fg.Axis.uniform(16, outside="clip")
 PLANS = {

@@ -7,9 +7,11 @@ import pytest
 from scipy.special import ndtri
 
 import fedgauge as fg
-from fedgauge import estimates, metrics
-from fedgauge.distribution import estimate as estimate_distribution
-from fedgauge.intervals import (
+from fedgauge.estimation.distribution import estimate as estimate_distribution
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures import areas as metrics
+from fedgauge.measures import estimates
+from fedgauge.measures.intervals import (
     Estimate,
     Interval,
     accepted,
@@ -20,7 +22,6 @@ from fedgauge.intervals import (
     show,
     within,
 )
-from fedgauge.pooled import PooledCounts
 
 ROWS = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
 

@@ -8,13 +8,14 @@ import pytest
 
 import fedgauge as fg
 from fedgauge.engines.comparison import compare
-from fedgauge.engines.local import write_reports
-from fedgauge.explain import explain
-from fedgauge.plan import ALONE
-from fedgauge.privacy.local import MOST_CELLS
+from fedgauge.engines.reporting import write_reports
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan.explain import explain
+from fedgauge.plan.plan import ALONE
+from fedgauge.privacy.oracles import MOST_CELLS
 from fedgauge.privacy.response import ReportRound
 from fedgauge.secagg import SummationServer
-from fedgauge.site import Account, SigningKey, add_trust, create_site, key_to_text
+from fedgauge.site import Account, add_trust, create_site
 
 AXIS = fg.Axis.uniform(64, outside="clip")
 SPECS = [fg.LocalDP(1.0), fg.LocalDP(5.0, oracle="hadamard")]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgauge.axis import Axis
-from fedgauge.lookup import BinLookup, _folded_cells, _linear_cells
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.lookup import BinLookup, _folded_cells, _linear_cells
 
 CROWDED = np.array([0.0, *(0.3 + np.arange(50) * 2.0**-52), 1.0])
 

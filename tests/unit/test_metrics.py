@@ -7,8 +7,8 @@ import pytest
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
-from fedgauge.distribution import estimate
-from fedgauge.metrics import average_precision, roc_auc
+from fedgauge.estimation.distribution import estimate
+from fedgauge.measures.areas import average_precision, roc_auc
 
 TINY = [
     [[1], [1]],

@@ -12,7 +12,7 @@ from fedgauge import Axis, EvaluationPlan, HistogramRound
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.noise import ShareLaw, check_promise, honest_parties, level_parameters
+from fedgauge.privacy.shares import ShareLaw, check_promise, honest_parties, level_parameters
 
 POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")

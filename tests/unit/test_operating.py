@@ -8,11 +8,11 @@ import pytest
 
 import fedgauge as fg
 from fedgauge import Axis
-from fedgauge.cells import RATIOS, Cells, Corner, f_beta_ratio
-from fedgauge.intervals import critical
-from fedgauge.operating import NAMES, AtThreshold
-from fedgauge.pooled import PooledCounts
-from fedgauge.ratios import ratio_interval
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.intervals import critical
+from fedgauge.measures.outcomes import RATIOS, Cells, Corner, f_beta_ratio
+from fedgauge.measures.ratios import ratio_interval
+from fedgauge.measures.thresholds import NAMES, AtThreshold
 
 COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
 Z = critical(0.95)

@@ -2,14 +2,15 @@
 
 import pytest
 
-from fedgauge.axis import Axis
+from fedgauge.binning.axis import Axis
 from fedgauge.engines.participant import _Duties
 from fedgauge.errors import PlanRefused
+from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort
 from fedgauge.secagg import Invitation
 from fedgauge.secagg.graph import choose_graph
-from fedgauge.site import SigningKey, create_site
+from fedgauge.site import create_site
 
 
 @pytest.mark.parametrize(("colluding", "shown"), [(1, False), (2, True)])

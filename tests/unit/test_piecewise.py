@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.interpolate import PchipInterpolator
 
-from fedgauge.piecewise import (
+from fedgauge.estimation.piecewise import (
     ParametricCurve,
     _roots_within,
     derivative,

@@ -18,7 +18,7 @@ from fedgauge import (
     ScoreSums,
     SecureAggregation,
 )
-from fedgauge.rounds import LARGEST
+from fedgauge.plan.rounds import LARGEST
 
 AXES = {
     "uniform": Axis.uniform(64),

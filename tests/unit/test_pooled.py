@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 import fedgauge as fg
-from fedgauge.pooled import PooledCounts, redraw
-from fedgauge.repair import (
+from fedgauge.estimation.pooled import PooledCounts, redraw
+from fedgauge.estimation.repair import (
     consistent,
     leaf_covariance,
     level_weights,

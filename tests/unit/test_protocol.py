@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fedgauge import Axis
 from fedgauge import protocol as protocol_module
 from fedgauge.errors import PlanError, ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort
 from fedgauge.protocol import (
@@ -38,7 +39,6 @@ from fedgauge.secagg.messages import (
     sharing,
     to_bitmap,
 )
-from fedgauge.site.keys import SigningKey
 
 KEY = SigningKey.from_bytes(b"k" * 32)
 OTHER = SigningKey.from_bytes(b"o" * 32)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.record import Record, thresholds_to_plain, write_whole
+from fedgauge.results.record import Record, thresholds_to_plain, write_whole
 
 AXES = {
     "uniform": fg.Axis.uniform(64),

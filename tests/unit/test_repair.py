@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedgauge import Axis, PlanError, ScoreHistogram
-from fedgauge.repair import (
+from fedgauge.estimation.repair import (
     consistent,
     leaf_covariance,
     leaf_variance,

@@ -6,7 +6,7 @@ from matplotlib import pyplot
 from matplotlib.image import imread
 
 import fedgauge as fg
-from fedgauge.report import Overlay, save_plots
+from fedgauge.plots import Overlay, save_plots
 
 POOLED, PALE_EXACT = (11, 83, 148), (240, 189, 136)
 

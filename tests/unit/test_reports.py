@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.reports import MOST_BYTES, LevelReports, Reason, ReportFormat, encode_rows
+from fedgauge.reports.messages import MOST_BYTES, LevelReports, Reason, ReportFormat, encode_rows
 
 AXIS = fg.Axis.uniform(6, outside="clip")
 PLANS = {

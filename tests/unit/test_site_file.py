@@ -6,7 +6,8 @@ import stat
 import pytest
 
 from fedgauge.errors import SiteError
-from fedgauge.site import Policy, SigningKey, Site, add_trust, create_site, key_to_text
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.site import Policy, Site, add_trust, create_site
 
 PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcd")}
 BOSS = SigningKey.from_bytes(b"\x77" * 32)

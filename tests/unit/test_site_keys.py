@@ -9,7 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedgauge import SiteError
-from fedgauge.site import SigningKey, durable, key_from_text, key_to_text, verify
+from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
+from fedgauge.storage import durable
 
 # RFC 8032, section 7.1: TEST 1, TEST 2, TEST 3, TEST SHA(abc).
 VECTORS = {

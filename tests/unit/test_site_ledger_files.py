@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from fedgauge.errors import LedgerError
-from fedgauge.site import Account, Cost, Ledger, durable
+from fedgauge.site import Account, Cost, Ledger
+from fedgauge.storage import durable
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)

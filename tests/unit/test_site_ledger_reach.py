@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from fedgauge.errors import LedgerError
-from fedgauge.site import Account, Cost, Ledger, chain, durable, mounts
+from fedgauge.site import Account, Cost, Ledger, chain
+from fedgauge.storage import durable, mounts
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)

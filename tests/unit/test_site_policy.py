@@ -9,18 +9,10 @@ import pytest
 from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
 from fedgauge.engines.contribution import contribution, histogram_of
 from fedgauge.errors import BudgetExceeded, PlanRefused
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.privacy import DistributedDP, SecureAggregation
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.site import (
-    Account,
-    Cost,
-    Policy,
-    SigningKey,
-    Site,
-    add_trust,
-    create_site,
-    key_to_text,
-)
+from fedgauge.site import Account, Cost, Policy, Site, add_trust, create_site
 
 PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcdef")}
 BOSS = SigningKey.from_bytes(b"\x77" * 32)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import fedgauge
 from fedgauge import Axis, Examples
+from fedgauge.data.files import ScoreTable
 from fedgauge.errors import InputError
-from fedgauge.files import ScoreTable
 from fedgauge.privacy import DistributedDP, SecureAggregation
 from fedgauge.privacy.units import UnitLimiter, limit_rows
 

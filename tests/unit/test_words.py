@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fedgauge import Axis
 from fedgauge.errors import CountOverflow, PlanError, ProtocolError
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.rounds import LARGEST
 from fedgauge.privacy import Cohort, DistributedDP, SecureAggregation
-from fedgauge.privacy.noise import ShareLaw
-from fedgauge.rounds import LARGEST
+from fedgauge.privacy.shares import ShareLaw
 from fedgauge.secagg import words
 from fedgauge.secagg.graph import MOST_MEMBERS
 

@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedgauge as fg
 import fedgauge.flower
-from fedgauge.report import save_plots
+from fedgauge.plots import save_plots
 from hospitals.task import model_to_arrays, new_model
 
 app = ServerApp()

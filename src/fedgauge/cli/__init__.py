@@ -11,7 +11,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge import demo as demonstration
-from fedgauge.cli import exchanges, local, results, sites
+from fedgauge.cli import exchanges, reporting, results, sites
 from fedgauge.cli.options import (
     AxisKind,
     Delta,
@@ -48,8 +48,8 @@ from fedgauge.cli.results import (
     threshold_tables,
 )
 from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
-from fedgauge.explain import explain as explain_plan
-from fedgauge.report import save_plots
+from fedgauge.plan.explain import explain as explain_plan
+from fedgauge.plots import save_plots
 
 app = typer.Typer(
     help="Measure a classifier on data nobody may pool.",
@@ -312,9 +312,9 @@ def demo(
     screen.print(f"Saved {', '.join(str(path) for path in found.files)}", markup=False)
 
 
-app.command()(local.compare)
-app.command()(local.encode)
-app.command()(local.intake)
+app.command()(reporting.compare)
+app.command()(reporting.encode)
+app.command()(reporting.intake)
 
 
 def _demo_table(found: demonstration.Demo) -> Table:

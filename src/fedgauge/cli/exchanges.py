@@ -10,7 +10,7 @@ from fedgauge.cli.options import Quiet, SiteOption
 from fedgauge.cli.terminal import readable_errors, screen, with_progress
 from fedgauge.engines.exchange import Coordinator, Exchange, Progress, take_part
 from fedgauge.engines.participant import Participant
-from fedgauge.explain import explain
+from fedgauge.plan.explain import explain
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import fedgauge as fg
-from fedgauge.axis import Outside
+from fedgauge.binning.axis import Outside
 
 
 class AxisKind(StrEnum):

@@ -10,8 +10,8 @@ from rich.table import Table
 import fedgauge as fg
 from fedgauge.cli.options import Quiet
 from fedgauge.cli.terminal import readable_errors, screen
-from fedgauge.intervals import show as show_number
-from fedgauge.report import save_plots
+from fedgauge.measures.intervals import show as show_number
+from fedgauge.plots import save_plots
 
 At = Annotated[
     list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")

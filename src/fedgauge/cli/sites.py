@@ -9,7 +9,8 @@ from rich.table import Table
 
 from fedgauge.cli.options import Model, NeighbourKind, Quiet, SiteOption, UnitKind
 from fedgauge.cli.terminal import readable_errors, screen
-from fedgauge.site import Account, Cost, Entry, Policy, Site, add_trust, create_site, key_to_text
+from fedgauge.keys import key_to_text
+from fedgauge.site import Account, Cost, Entry, Policy, Site, add_trust, create_site
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")

@@ -6,15 +6,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge.data.examples import Label, LabelReader, read_batches
+from fedgauge.data.files import ScoreTable
 from fedgauge.engines.crowd import Clients, pairs
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import NoSignal
-from fedgauge.evaluation import Evaluation
-from fedgauge.files import ScoreTable
+from fedgauge.measures.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.privacy import DistributedDP, LocalDP, PrivacyModel, SecureAggregation
-from fedgauge.reports import ID_BYTES
-from fedgauge.scores import Label, LabelReader, read_batches
+from fedgauge.reports.messages import ID_BYTES
+from fedgauge.results.evaluation import Evaluation
 
 _TRUST: Final = {
     SecureAggregation: "that enough sites do not pool what they know; the exact sum is shown",

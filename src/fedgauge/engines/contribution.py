@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.histogram import ScoreHistogram
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Data, read_batches
+from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.units import limit_rows
-from fedgauge.repair import consistent
-from fedgauge.scores import Data, read_batches
 from fedgauge.secagg.words import check_size
 
 

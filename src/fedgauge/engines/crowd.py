@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from fedgauge.axis import Axis
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Data, Examples, Label, read_batches
+from fedgauge.data.files import ScoreFile, ScoreTable
 from fedgauge.errors import InputError, located
-from fedgauge.files import ScoreFile, ScoreTable
-from fedgauge.histogram import ScoreHistogram
 from fedgauge.privacy import DifferentialPrivacy, DistributedDP, PrivacyModel
 from fedgauge.privacy.units import UnitLimiter, limit_rows
-from fedgauge.scores import Data, Examples, Label, read_batches
 
 Clients = Mapping[str, Data] | Iterable[tuple[str, Data]]
 

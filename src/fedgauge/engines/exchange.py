@@ -10,17 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fedgauge.distribution import Aligned
+from fedgauge.data.examples import Data
 from fedgauge.engines.network import conclude
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, SiteError
-from fedgauge.evaluation import Evaluation
+from fedgauge.estimation.distribution import Aligned
+from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
-from fedgauge.record import write_whole
-from fedgauge.scores import Data
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.results.record import write_whole
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
-from fedgauge.site import Site, durable, key_to_text
+from fedgauge.site import Site
+from fedgauge.storage import durable
 
 VERBS: Final = {
     Stage.ADVERTISE: "join",

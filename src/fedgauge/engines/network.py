@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from fedgauge.distribution import Estimator
 from fedgauge.engines.contribution import released
-from fedgauge.evaluation import Evaluation
+from fedgauge.estimation.distribution import Estimator
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy.specs import Claim
+from fedgauge.privacy.models import Claim
+from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, Sum, SummationServer
 
 

@@ -13,14 +13,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.data.examples import Data
 from fedgauge.engines.contribution import contribution, histogram_of
 from fedgauge.errors import ExchangeError, PlanRefused, SiteError
+from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
-from fedgauge.scores import Data
 from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.secagg.crypto import KEY_BYTES
-from fedgauge.site import SigningKey, Site, durable
+from fedgauge.site import Site
+from fedgauge.storage import durable
 
 _KEY: Final = "key"
 

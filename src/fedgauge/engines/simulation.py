@@ -9,17 +9,19 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.axis import Axis
-from fedgauge.distribution import Aligned, Estimator
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Data, Label
+from fedgauge.data.files import ScoreTable
 from fedgauge.engines.contribution import Released, contribution, histogram_of, released
 from fedgauge.engines.crowd import Clients, add_up, pairs
-from fedgauge.engines.local import simulate_reports
-from fedgauge.engines.rounds import run_rounds
+from fedgauge.engines.reporting import simulate_reports
+from fedgauge.engines.summation import run_rounds
 from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
-from fedgauge.evaluation import Evaluation
-from fedgauge.files import ScoreTable
-from fedgauge.histogram import ScoreHistogram
-from fedgauge.plan import EvaluationPlan, require_clipping
+from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.plan import require_clipping
+from fedgauge.plan.rounds import NO_LOCAL_SUMS, SUM_STEPS, BinaryTask
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import (
     Cohort,
@@ -30,8 +32,7 @@ from fedgauge.privacy import (
     SecureAggregation,
 )
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
-from fedgauge.rounds import NO_LOCAL_SUMS, SUM_STEPS, BinaryTask
-from fedgauge.scores import Data, Label
+from fedgauge.results.evaluation import Evaluation
 
 Tree = Literal["auto", "flat"] | tuple[int, ...]
 

@@ -2,7 +2,7 @@
 
 from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.cohort import Cohort
-from fedgauge.privacy.specs import (
+from fedgauge.privacy.models import (
     DifferentialPrivacy,
     DistributedDP,
     LocalDP,

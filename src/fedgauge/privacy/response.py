@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from fedgauge.errors import NoSignal, PlanError
-from fedgauge.lookup import Floats
 from fedgauge.privacy.keystream import WordSource
-from fedgauge.privacy.local import (
+from fedgauge.privacy.models import LocalDP
+from fedgauge.privacy.oracles import (
     KEEP,
     MOST_CELLS,
     WHOLE,
@@ -22,7 +22,7 @@ from fedgauge.privacy.local import (
     keeps,
     mean_variance,
 )
-from fedgauge.privacy.specs import LocalDP
+from fedgauge.typing import Floats
 
 
 class ReportRound(

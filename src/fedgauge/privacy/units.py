@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedgauge.data.examples import Examples
 from fedgauge.errors import InputError
-from fedgauge.privacy.specs import DistributedDP, PrivacyModel
-from fedgauge.scores import Examples
+from fedgauge.privacy.models import DistributedDP, PrivacyModel
 
 
 def limit_rows(batches: Iterable[Examples], privacy: PrivacyModel) -> Iterator[Examples]:

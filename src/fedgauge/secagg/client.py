@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.errors import CohortTooSmall, ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, is_signed
 from fedgauge.secagg import crypto, shamir, words
 from fedgauge.secagg.graph import picks, survivors_needed
@@ -34,7 +35,6 @@ from fedgauge.secagg.messages import (
     from_bitmap,
     sharing,
 )
-from fedgauge.site.keys import SigningKey
 
 
 class Duties(Protocol):

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort
-from fedgauge.privacy.specs import PROTOCOL_FAILURE
+from fedgauge.privacy.models import PROTOCOL_FAILURE
 from fedgauge.secagg.crypto import aes_ctr, derive
 
 MOST_COMPLETE: Final = 200

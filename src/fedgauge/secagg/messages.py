@@ -23,12 +23,12 @@ import msgspec
 import numpy as np
 
 from fedgauge.errors import ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message, session_id
 from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey
 from fedgauge.secagg.graph import MOST_MEMBERS, Graph, check_members, is_safe
 from fedgauge.secagg.words import word_bits
-from fedgauge.site.keys import SigningKey
 
 RUN_BYTES: Final = 32
 SEED_BYTES: Final = 16

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.errors import CohortTooSmall, FedgaugeError, PlanError, ProtocolError
+from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
 from fedgauge.secagg import crypto, shamir, words
@@ -34,7 +35,6 @@ from fedgauge.secagg.messages import (
     sharing,
     to_bitmap,
 )
-from fedgauge.site.keys import SigningKey
 
 _BOX_BYTES: Final = 2 * shamir.SHARE_BYTES + crypto.SEAL_BYTES
 Replies = Mapping[int, bytes] | Iterable[tuple[int, bytes]]

@@ -2,7 +2,6 @@
 
 from fedgauge.site.anchor import Site
 from fedgauge.site.entries import Account, Balance, Cost, Entry
-from fedgauge.site.keys import SigningKey, key_from_text, key_to_text, verify
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import Policy
 from fedgauge.site.setup import add_trust, create_site
@@ -14,11 +13,7 @@ __all__ = [
     "Entry",
     "Ledger",
     "Policy",
-    "SigningKey",
     "Site",
     "add_trust",
     "create_site",
-    "key_from_text",
-    "key_to_text",
-    "verify",
 ]

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import DistributedDP, LocalDP, SecureAggregation
 from fedgauge.site.entries import Account, Cost
-from fedgauge.site.keys import SigningKey, key_to_text
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
     LEAST_COHORT,

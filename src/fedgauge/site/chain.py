@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fedgauge.errors import LedgerError
-from fedgauge.site import durable
-from fedgauge.site.mounts import require_local
+from fedgauge.storage import durable
+from fedgauge.storage.mounts import require_local
 
 _APPLICATION: Final = 0x66674C31  # "fgL1", which tells a ledger from other SQLite files
 _GENESIS: Final = hashlib.sha256(b"fedgauge-ledger/1").hexdigest()

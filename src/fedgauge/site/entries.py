@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fedgauge.errors import LedgerError, SiteError
-from fedgauge.site.keys import key_from_text, key_to_text
+from fedgauge.keys import key_from_text, key_to_text
 
 Kind = Literal["reserve", "commit", "release", "survivors", "limit"]
 

@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple, Self
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site.chain import Chain, Pages
 from fedgauge.site.differencing import fewest_shown
-from fedgauge.site.durable import WAIT_SECONDS
 from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
+from fedgauge.storage.durable import WAIT_SECONDS
 
 Status = Literal["reserved", "committed", "released"]
 

@@ -9,9 +9,9 @@ from typing import Any, Final, get_args
 import msgspec
 
 from fedgauge.errors import SiteError
+from fedgauge.keys import key_from_text
 from fedgauge.privacy import PrivacyModel
 from fedgauge.site.entries import Cost
-from fedgauge.site.keys import key_from_text
 
 LEAST_COHORT: Final = 3
 

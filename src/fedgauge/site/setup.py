@@ -7,10 +7,10 @@ from typing import Final, Literal
 import msgspec
 
 from fedgauge.errors import SiteError
-from fedgauge.site import durable
+from fedgauge.keys import SigningKey
 from fedgauge.site.anchor import Site
-from fedgauge.site.keys import SigningKey
 from fedgauge.site.policy import Party, Policy, SiteFile, read_site_file
+from fedgauge.storage import durable
 
 _SITE_FILE: Final = "site.toml"
 _KEY: Final = "site.key"

@@ -1,0 +1,311 @@
+"""Count examples by channel and bin; histograms of many clients add up to the pooled one."""
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedgauge.binning.axis import Axis
+from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError
+from fedgauge.typing import Floats, Indices
+
+Counts = NDArray[np.int64]
+
+_BATCH_ROWS: Final = 131_072  # large enough to share threads fairly, small enough for the cache
+_THREADED_ROWS: Final = 1 << 20
+_MOST_THREADS: Final = 4
+_MOST_EXAMPLES: Final = 2**62
+_MOST_STEPS: Final = 256  # so a site that allows sums knows how fine; a batch adds up exactly
+
+
+class ScoreHistogram:
+    """Counts of examples by channel and bin of a score axis.
+
+    Channels are slices times classes: channel 2 i holds the negatives of slice i,
+    channel 2 i + 1 its positives. A binary evaluation of one model has one slice.
+
+    Parameters
+    ----------
+    axis
+        The score axis. Only histograms on equal axes add.
+    sum_steps
+        Where positive, also sum up where the scores lie within their bins, in this many steps
+        to a bin (:attr:`sums`).
+
+    Examples
+    --------
+    >>> axis = Axis.uniform(4)
+    >>> a, b = ScoreHistogram(axis), ScoreHistogram(axis)
+    >>> a.update([0, 1], [0.1, 0.9])
+    >>> b.update([0, 1], [0.3, 0.9])
+    >>> (a + b).counts
+    array([[1, 1, 0, 0],
+           [0, 0, 0, 2]])
+    """
+
+    __slots__ = ("_axis", "_counts", "_sum_steps", "_sums")
+
+    def __init__(self, axis: Axis, *, sum_steps: int = 0) -> None:
+        if sum_steps:
+            check_sums(axis, sum_steps)
+        self._axis = axis
+        self._sum_steps = sum_steps
+        self._counts: Counts = np.zeros((2, axis.bins), dtype=np.int64)
+        self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
+
+    @classmethod
+    def from_counts(cls, axis: Axis, counts: ArrayLike) -> "ScoreHistogram":
+        """A histogram with known counts, one row for each channel."""
+        try:
+            array = np.asarray(counts)
+        except (ValueError, OverflowError):
+            raise InputError(f"counts must be whole numbers of shape (2, {axis.bins}).") from None
+        if array.shape != (2, axis.bins) or array.dtype.kind not in "iu":
+            raise InputError(
+                f"counts must be whole numbers of shape (2, {axis.bins}), "
+                f"got {array.dtype} of shape {array.shape}."
+            )
+        if np.any(array < 0) or np.any(array > _MOST_EXAMPLES):
+            raise InputError(f"counts must lie between 0 and {_MOST_EXAMPLES:,}.")
+        histogram = cls(axis)
+        histogram._add(array.astype(np.int64), None)
+        return histogram
+
+    @property
+    def axis(self) -> Axis:
+        """The score axis."""
+        return self._axis
+
+    @property
+    def counts(self) -> Counts:
+        """Counts by channel and bin, read-only."""
+        return _read_only(self._counts)
+
+    @property
+    def sums(self) -> Counts | None:
+        """Sums of the places of scores within their bins, read-only; None where not asked for.
+
+        A score s in a bin from a to b adds ``round((s - a) / (b - a) * sum_steps)``.
+        """
+        return None if self._sums is None else _read_only(self._sums)
+
+    def sum(self) -> int:
+        """Number of examples counted."""
+        return int(self._counts.sum())
+
+    def update(self, y_true: Any, y_score: Any, *, positive: Label | None = None) -> None:
+        """Count more examples. Either all rows are counted or, on an error, none."""
+        self.update_batches([Examples(y_true, y_score)], positive=positive)
+
+    def update_batches(
+        self,
+        batches: Iterable[Examples],
+        *,
+        positive: Label | None = None,
+        may_be_empty: bool = False,
+    ) -> None:
+        """Count one client's examples, batch after batch, in bounded memory.
+
+        Either all rows are counted or, on an error, none. No rows at all are an error
+        unless `may_be_empty`.
+        """
+        tally = _Tally(self._axis, positive, self._sum_steps)
+        for examples in batches:
+            tally.count(examples)
+        self._add(*tally.checked(may_be_empty=may_be_empty))
+
+    def _add(self, counts: Counts, sums: Counts | None) -> None:
+        # Neither a bin nor any total taken later may wrap; half the range is slack for
+        # the rounding of this floating-point sum. A sum is at most its count times the steps.
+        examples = self._counts.sum(dtype=np.float64) + counts.sum(dtype=np.float64)
+        most = _MOST_EXAMPLES // max(self._sum_steps, 1)
+        if examples > most:
+            raise CountOverflow(f"more than {most:,} examples do not fit the counts.")
+        self._counts += counts
+        if self._sums is not None and sums is not None:
+            self._sums += sums
+
+    def levels(self, tree: Sequence[int]) -> list[Counts]:
+        """Counts of the nodes at each level of a tree over the bins, leaves last.
+
+        `tree` lists the branchings from the root down; their product is the number of
+        bins. The root itself is left out.
+        """
+        check_tree(tree, self._axis.bins)
+        widths = [self._axis.bins // math.prod(tree[: depth + 1]) for depth in range(len(tree))]
+        return [self._counts.reshape(2, -1, width).sum(axis=2) for width in widths]
+
+    def __add__(self, other: object) -> "ScoreHistogram":
+        if not isinstance(other, ScoreHistogram):
+            return NotImplemented
+        total = ScoreHistogram(self._axis, sum_steps=self._sum_steps)
+        total._add(self._counts, self._sums)
+        total += other
+        return total
+
+    def __iadd__(self, other: object) -> "ScoreHistogram":
+        if not isinstance(other, ScoreHistogram):
+            return NotImplemented
+        if self._axis != other._axis:
+            raise AxisMismatch(
+                f"cannot add histograms on axes {self._axis.digest[:8]} and "
+                f"{other._axis.digest[:8]}. Build both with the same axis."
+            )
+        if self._sum_steps != other._sum_steps:
+            raise AxisMismatch(
+                f"cannot add histograms with score sums of {self._sum_steps} and of "
+                f"{other._sum_steps} steps. Build both with the same sum_steps."
+            )
+        self._add(other._counts, other._sums)
+        return self
+
+    def __radd__(self, other: object) -> "ScoreHistogram":
+        # The built-in sum() starts from 0.
+        if other != 0:
+            return NotImplemented
+        return self + ScoreHistogram(self._axis, sum_steps=self._sum_steps)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ScoreHistogram)
+            and self._axis == other._axis
+            and self._sum_steps == other._sum_steps
+            and np.array_equal(self._counts, other._counts)
+            and _equal(self._sums, other._sums)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # counts change
+
+    def __repr__(self) -> str:
+        return f"ScoreHistogram({self._axis!r}, {self.sum():,} examples)"
+
+
+class _Tally:
+    """Counts of one client's rows so far, and of the rows that cannot be counted."""
+
+    def __init__(self, axis: Axis, positive: Label | None, sum_steps: int) -> None:
+        self._axis = axis
+        self._positive = positive
+        self._reader = LabelReader(positive)
+        self._counts: Counts = np.zeros((2, axis.bins), dtype=np.int64)
+        self._sum_steps = sum_steps
+        self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
+        self._rows = self._infinite = self._refused = 0
+
+    def count(self, examples: Examples) -> None:
+        """Count more rows, on several threads where that pays."""
+        workers = min(_MOST_THREADS, os.cpu_count() or 1)
+        if len(examples) < _THREADED_ROWS or workers < 2 or self._positive is not None:
+            self._count_here(examples)
+            return
+        # Without a positive label to watch for, rows can be read in any order.
+        tallies = [_Tally(self._axis, None, self._sum_steps) for _ in range(workers)]
+        spans = examples.split(-(-len(examples) // workers))
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(_Tally._count_here, tallies, spans))
+        for tally in tallies:
+            self._merge(tally)
+
+    def _count_here(self, examples: Examples) -> None:
+        bins = self._axis.bins
+        for batch in examples.split(max(_BATCH_ROWS, 2 * bins)):
+            self._rows += len(batch)
+            labels = self._reader(batch.y_true)
+            index = self._axis.place(batch.y_score)
+            if index is None:
+                self._infinite += int(np.count_nonzero(~np.isfinite(batch.y_score)))
+                self._refused += self._axis.count_refused(batch.y_score)
+                continue
+            places = None if self._sums is None else self._places(batch.y_score, index)
+            index += np.multiply(labels, bins, dtype=np.intp)
+            self._counts += np.bincount(index, minlength=2 * bins).reshape(2, bins)
+            if self._sums is not None:
+                # Whole numbers in floats, exact: a batch has at most 2^25 rows.
+                sums = np.bincount(index, places, minlength=2 * bins).reshape(2, bins)
+                self._sums += sums.astype(np.int64)
+
+    def _places(self, scores: Floats, index: Indices) -> Floats:
+        """Where each score lies within its bin, in whole steps."""
+        edges = self._axis.edges
+        start = edges.take(index)
+        # Clipped first: outside, scores lie beyond their bins, if need be beyond all floats.
+        inside = np.clip(scores, self._axis.low, self._axis.high) - start
+        return np.rint(inside / (edges.take(index + 1) - start) * self._sum_steps)
+
+    def _merge(self, other: "_Tally") -> None:
+        self._counts += other._counts
+        if self._sums is not None and other._sums is not None:
+            self._sums += other._sums
+        self._rows += other._rows
+        self._infinite += other._infinite
+        self._refused += other._refused
+        self._reader.missing += other._reader.missing
+        self._reader.unusable += other._reader.unusable
+
+    def checked(self, *, may_be_empty: bool = False) -> tuple[Counts, Counts | None]:
+        """The counts and the sums, if every row could be counted."""
+        rows, reader = self._rows, self._reader
+        if not rows and not may_be_empty:
+            raise InputError("there are no examples. Leave this client out, or check its export.")
+        if self._infinite:
+            raise InputError(
+                f"{self._infinite:,} of {rows:,} scores are missing, NaN or infinite. "
+                "Drop those rows or score them again."
+            )
+        if self._refused:
+            raise InputError(
+                f"{self._refused:,} of {rows:,} scores lie outside {_describe(self._axis)}. Use an "
+                "axis that covers them, or outside='clip' to count them in the end bins "
+                "(float32 rounding can lift a probability just above 1)."
+            )
+        if reader.missing:
+            raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
+        if reader.unusable:
+            raise InputError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+        return self._counts, self._sums
+
+
+def check_tree(tree: Sequence[int], bins: int) -> None:
+    """Refuse branchings that do not multiply to the number of bins."""
+    if not tree or any(not isinstance(b, int) or b < 1 for b in tree) or math.prod(tree) != bins:
+        raise AxisError(
+            f"tree {tuple(tree)} does not divide {bins:,} bins: its branchings must be positive "
+            "and multiply to the number of bins."
+        )
+
+
+def check_sums(axis: Axis, steps: int) -> None:
+    """Refuse score sums in steps that are none, or on bins that have no places in between."""
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= _MOST_STEPS:
+        raise AxisError(f"score sums have a whole number of steps, from 1 to {_MOST_STEPS}.")
+    if axis.kind == "values":
+        raise AxisError(
+            "on an axis of known values the scores are known already. Leave the score sums out."
+        )
+    with np.errstate(over="ignore"):
+        widths = np.diff(axis.edges)
+    if not np.all(np.isfinite(widths)):
+        raise AxisError("the bins are too wide for score sums. Narrow the axis, or leave them out.")
+
+
+def _equal(ours: Counts | None, theirs: Counts | None) -> bool:
+    if ours is None or theirs is None:
+        return ours is theirs
+    return np.array_equal(ours, theirs)
+
+
+def _read_only(counts: Counts) -> Counts:
+    view = counts.view()
+    view.setflags(write=False)
+    return view
+
+
+def _describe(axis: Axis) -> str:
+    if axis.kind == "values":
+        return f"the axis of {axis.bins:,} values"
+    return f"the axis [{axis.low:g}, {axis.high:g}]"

@@ -1,0 +1,197 @@
+"""Commands of local DP: make reports, take them in, and compare it with the other models."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+import fedgauge as fg
+from fedgauge.cli.options import (
+    HintExamples,
+    HintRate,
+    OracleKind,
+    OracleOption,
+    Quiet,
+    make_clients,
+)
+from fedgauge.cli.terminal import readable_errors, screen, with_progress
+from fedgauge.engines.comparison import Compared, Comparison
+from fedgauge.engines.comparison import compare as compare_models
+from fedgauge.engines.reporting import result_of, write_reports
+from fedgauge.privacy import PrivacyModel
+from fedgauge.reports.intake import Receipt
+
+PlanFile = Annotated[Path, typer.Argument(help="The plan, .toml or .json.")]
+Label = Annotated[str, typer.Option(help="Column of the true label.")]
+Score = Annotated[str, typer.Option(help="Column of the score; higher is more positive.")]
+
+
+def encode(
+    plan: PlanFile,
+    file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
+    label: Label,
+    score: Score,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
+    site: Annotated[
+        Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make a local report of each row, to send to the server.
+
+    Example:
+
+      fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
+    """
+    with readable_errors():
+        loaded = fg.EvaluationPlan.load(plan)
+        rows = fg.ScoreFile(file, label=label, score=score)
+        trusted = None if site is None else fg.Site.from_toml(site)
+        with_progress(quiet, lambda: write_reports(loaded, rows, out, site=trusted))
+    if not quiet:
+        charged = "" if site is not None else ", charged to no ledger (--site)"
+        screen.print(
+            f"Saved {out}: each row with epsilon {_epsilon(loaded):g}{charged}", markup=False
+        )
+
+
+def intake(
+    plan: PlanFile,
+    reports: Annotated[
+        list[Path], typer.Argument(help="Files of reports, or folders of .fgr files.")
+    ],
+    state: Annotated[
+        Path, typer.Option(help="Folder that remembers what was taken in, between runs.")
+    ] = Path("intake"),
+    json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Take in local reports, each once, and say what they show so far.
+
+    A run that was stopped can be repeated: what it had taken in is not counted twice.
+
+    Example:
+
+      fedgauge intake plan.toml inbox/ --state intake --json result.json
+    """
+    with readable_errors():
+        loaded = fg.EvaluationPlan.load(plan)
+        with fg.ReportServer(loaded, state) as server:
+            paths = list(_report_files(reports))
+            receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
+            if not quiet:
+                _print_receipts(server, receipts)
+            result = result_of(server)
+        result.roc_curve()  # a result without curves is an error here
+        if json is not None:
+            result.to_json(json)
+    if not quiet:
+        screen.print(str(result), markup=False)
+
+
+def compare(
+    files: Annotated[list[Path], typer.Argument(help="CSV, TSV or Parquet files of all clients.")],
+    label: Label,
+    score: Score,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget under distributed DP.")] = 1.0,
+    local_epsilon: Annotated[
+        float | None,
+        typer.Option(help=r"Privacy budget under local DP. \[default: as --epsilon]"),
+    ] = None,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Column that names the client. Without it each file is one client."),
+    ] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    oracle: OracleOption = OracleKind.OUE,
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    seed: Annotated[int | None, typer.Option(help="Repeatable noise.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show the same data under secure aggregation, distributed DP and local DP.
+
+    For whoever holds all rows and wants to choose: nothing is protected here.
+
+    Example:
+
+      fedgauge compare site-*.csv --label y --score p --epsilon 1 --local-epsilon 5
+    """
+    with readable_errors():
+        models: list[PrivacyModel] = [
+            fg.SecureAggregation(),
+            fg.DistributedDP(epsilon),
+            fg.LocalDP(epsilon if local_epsilon is None else local_epsilon, oracle=oracle.value),
+        ]
+        clients = make_clients(files, client, label, score, None)
+        found = with_progress(
+            quiet,
+            lambda: compare_models(
+                clients,
+                models,
+                examples=examples,
+                positive_rate=positive_rate,
+                positive=positive,
+                seed=seed,
+            ),
+        )
+    if not quiet:
+        screen.print(_comparison_table(found))
+        for model in found.models:
+            screen.print(f"{_name(model)}: each site must trust {model.trust}", markup=False)
+        screen.print(
+            "One draw of noise each. Distributed DP hides that a row is there, local DP also what "
+            "it is: the same epsilon promises more.",
+            markup=False,
+        )
+
+
+def _report_files(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.exists():
+            raise fg.InputError(f"there is no {path}. Name files of reports, or their folder.")
+        yield from sorted(path.glob("*.fgr")) if path.is_dir() else [path]
+
+
+def _take(server: fg.ReportServer, path: Path) -> Receipt:
+    try:
+        with path.open("rb") as file:
+            return server.accept_all(server.form.split(file))
+    except OSError as error:
+        raise fg.InputError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:
+    taken = sum(receipt.accepted for receipt in receipts)
+    text = f"Took in {taken:,} reports; {server.reports:,} in all"
+    if server.refused:
+        told = ", ".join(f"{reason}: {count:,}" for reason, count in server.refused.items())
+        text += f"; refused so far: {told}"
+    screen.print(text, markup=False)
+
+
+def _epsilon(plan: fg.EvaluationPlan) -> float:
+    return plan.statement("simulated").epsilon or 0.0
+
+
+def _comparison_table(found: Comparison) -> Table:
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    table.title = f"Exact AUC of the pooled rows: {found.exact_auc:.4f}"
+    for column in ("Errors of", "AUC", "ROC area", "PR area", "Bytes per client"):
+        table.add_column(column, no_wrap=True)
+    for model in found.models:
+        errors = (model.roc_auc_error, model.roc_area_error, model.pr_area_error)
+        told = ["no signal" if error is None else f"{error:.1e}" for error in errors]
+        table.add_row(_name(model), *told, f"{model.bytes_per_client:,}")
+    return table
+
+
+def _name(model: Compared) -> str:
+    if isinstance(model.privacy, fg.SecureAggregation):
+        return "secure aggregation"
+    kind = "local DP" if isinstance(model.privacy, fg.LocalDP) else "distributed DP"
+    return f"{kind}, epsilon {model.privacy.epsilon:g}"

@@ -1,0 +1,252 @@
+"""Pooled evaluation inside a Flower app: a line on the client, a line on the server.
+
+On each node `attach` answers the server's requests; on the server `evaluate` drives the five
+rounds of fedgauge's own secure summation over Flower messages. Only keys, sealed shares and
+masked integers leave a node. Flower's SecAgg+ is not used.
+"""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fedgauge.data.examples import Data
+from fedgauge.engines.network import drive
+from fedgauge.engines.participant import Participant, SimulatedParticipant
+from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteError
+from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.keys import SigningKey
+from fedgauge.plan import EvaluationPlan
+from fedgauge.protocol import Envelope
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.secagg import Stage, SummationServer
+from fedgauge.site import Site
+
+try:
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid
+except ImportError:  # pragma: no cover
+    raise ImportError(
+        "fedgauge.flower needs Flower. Install it: pip install 'fedgauge[flower]'."
+    ) from None
+
+ACTION: Final = "fedgauge"
+SITE_OPTION: Final = "fedgauge-site"
+SITE_VARIABLE: Final = "FEDGAUGE_SITE"
+_ARRAYS: Final = "arrays"
+_POLL_SECONDS: Final = 1.0
+
+Score = Callable[[Message, Context], Data]
+# Below Flower's name: its processes show what is logged there, and nothing of other libraries.
+logger = logging.getLogger("flwr.fedgauge")
+
+
+def attach(app: ClientApp, score: Score) -> None:
+    """Let a ClientApp answer requests for a pooled evaluation.
+
+    Parameters
+    ----------
+    app
+        The app, made without ``client_fn``.
+    score
+        ``score(message, context)`` returns ``(y_true, y_score)`` of this node's examples for
+        the model in ``message.content["arrays"]``. It is called once in an evaluation, after
+        the node's site file allowed the plan.
+
+    Notes
+    -----
+    A node names its site file in its node config: ``--node-config
+    'fedgauge-site="/etc/fedgauge/site.toml"'``. In Flower's simulation nodes have none and the
+    result says ``claim: "simulated"``.
+    """
+
+    @app.evaluate(ACTION)
+    def answer(message: Message, context: Context) -> Message:
+        reply = ConfigRecord()
+        try:
+            request = _said(message, "request")
+            if request is None:
+                raise ProtocolError("a message holds no request.")
+            reply["reply"] = _participant(message, context, score).answer(request)
+        except FedgaugeError as error:
+            # For this node's operator alone: to the server a refusal looks like silence.
+            logger.error("This node does not answer: %s", error)
+        except Exception:
+            logger.exception("This node does not answer: its score function failed")
+        return Message(RecordDict({ACTION: reply}), reply_to=message)
+
+
+def evaluate(
+    grid: Grid,
+    plan: EvaluationPlan,
+    *,
+    arrays: ArrayRecord | None = None,
+    timeout: float = 60.0,
+    site: str | Path | Site | None = None,
+    estimator: Estimator = Aligned(),
+) -> Evaluation:
+    """Evaluate a model on the data of all nodes as if it were pooled.
+
+    Parameters
+    ----------
+    grid
+        What the ServerApp's main function is given.
+    plan
+        What to measure. Its cohort says how many nodes must stay.
+    arrays
+        The model, sent to the nodes in the round in which they score.
+    timeout
+        Seconds to wait for the replies of each round; who is late is a dropout.
+    site
+        The coordinator's site file: the key that nodes answer to, and whom to invite. By
+        default the file that ``FEDGAUGE_SITE`` names. Without one only a simulation can be
+        evaluated.
+    estimator
+        How curves are drawn between bin edges.
+
+    Returns
+    -------
+    Evaluation
+        It claims ``"enforced"``, or ``"simulated"`` in Flower's simulation.
+    """
+    plan.check_promise()
+    found = site if site is not None else os.environ.get(SITE_VARIABLE)
+    _wait_for_nodes(grid, plan.cohort.min_survivors, timeout)
+    if found is None:
+        return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
+    anchor = found if isinstance(found, Site) else Site.from_toml(found)
+    members = [key for key in anchor.peers if key != anchor.key.public]
+    server = SummationServer.invite(plan, members, anchor.key)
+    carrier = _GridCarrier(grid, server, arrays, timeout)
+    return drive(server, carrier, claim="enforced", estimator=estimator)
+
+
+def _evaluate_simulated(
+    grid: Grid,
+    plan: EvaluationPlan,
+    arrays: ArrayRecord | None,
+    timeout: float,
+    estimator: Estimator,
+) -> Evaluation:
+    """An evaluation of nodes that have no site file: they first say which key they made up."""
+    asked = [_message(node, b"") for node in grid.get_node_ids()]
+    keys = [said for _, said in _replies(grid, asked, timeout)]
+    if len(keys) < plan.cohort.min_survivors:
+        raise CohortTooSmall(
+            f"{len(keys)} nodes without a site file answered and {plan.cohort.min_survivors} are "
+            f"needed. Nodes that have one want a coordinator: pass site=, or set {SITE_VARIABLE}."
+        )
+    server = SummationServer.invite(plan, keys, SigningKey.generate())
+    carrier = _GridCarrier(grid, server, arrays, timeout)
+    return drive(server, carrier, claim="simulated", estimator=estimator)
+
+
+class _GridCarrier:
+    """Requests and replies as Flower messages.
+
+    Which node a member is shows when it joins: its reply is signed by the member's key.
+    """
+
+    def __init__(
+        self, grid: Grid, server: SummationServer, arrays: ArrayRecord | None, timeout: float
+    ) -> None:
+        self._grid = grid
+        self._server = server
+        self._arrays = arrays
+        self._timeout = timeout
+        self._nodes: dict[int, int] = {}
+
+    def carry(self, stage: Stage, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Replies by member."""
+        if stage == Stage.ADVERTISE:
+            return self._invite(requests)
+        arrays = self._arrays if stage == Stage.MASK else None
+        asked = [
+            _message(self._nodes[member], request, arrays) for member, request in requests.items()
+        ]
+        members = {node: member for member, node in self._nodes.items()}
+        return {
+            members[node]: reply
+            for node, reply in _replies(self._grid, asked, self._timeout)
+            if node in members
+        }
+
+    def _invite(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+        invitation = requests[0]  # the same for all
+        asked = [_message(node, invitation) for node in self._grid.get_node_ids()]
+        replies: dict[int, bytes] = {}
+        for node, reply in _replies(self._grid, asked, self._timeout):
+            try:
+                member = Envelope.from_bytes(reply).sender
+                self._server.check(member, reply)
+            except ProtocolError as error:
+                logger.warning("Set aside the reply of node %d: %s", node, error)
+                continue
+            if member not in replies:
+                replies[member], self._nodes[member] = reply, node
+        return replies
+
+
+def _participant(
+    message: Message, context: Context, score: Score
+) -> Participant | SimulatedParticipant:
+    """Whoever answers for this node."""
+
+    def data() -> Data:
+        return score(message, context)
+
+    path = context.node_config.get(SITE_OPTION)
+    if path is not None:
+        return Participant(Site.from_toml(str(path)), data)
+    if not _is_simulation():
+        raise SiteError(
+            "this node has no site file, so nothing says whom it trusts. Make one with `fedgauge "
+            f"site init` and name it in the node config: {SITE_OPTION}."
+        )
+    if ACTION not in context.state:
+        context.state[ACTION] = ConfigRecord()
+    return SimulatedParticipant(context.state[ACTION], data)
+
+
+def _is_simulation() -> bool:
+    """Whether this process is a worker of Flower's simulation: a fact no server can feign."""
+    ray: Any = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def _message(node: int, request: bytes, arrays: ArrayRecord | None = None) -> Message:
+    content = RecordDict({ACTION: ConfigRecord({"request": request})})
+    if arrays is not None:
+        content[_ARRAYS] = arrays
+    return Message(content, dst_node_id=node, message_type=f"evaluate.{ACTION}")
+
+
+def _replies(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[int, bytes]]:
+    """What nodes answered in time; a node that failed or refused did not."""
+    found = []
+    for message in grid.send_and_receive(asked, timeout=timeout):
+        reply = None if message.has_error() else _said(message, "reply")
+        if reply is not None:
+            found.append((message.metadata.src_node_id, reply))
+    return found
+
+
+def _said(message: Message, what: str) -> bytes | None:
+    record = message.content.get(ACTION)
+    said = record.get(what) if isinstance(record, ConfigRecord) else None
+    return said if isinstance(said, bytes) else None
+
+
+def _wait_for_nodes(grid: Grid, count: int, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while len(list(grid.get_node_ids())) < count:
+        if time.monotonic() > deadline:
+            raise CohortTooSmall(
+                f"{len(list(grid.get_node_ids()))} nodes are connected and the plan needs {count}. "
+                "Start more SuperNodes, or lower min_survivors."
+            )
+        time.sleep(_POLL_SECONDS)

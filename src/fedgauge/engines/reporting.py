@@ -1,0 +1,106 @@
+"""Local reports to a result: from a server's intake, or from data that is reported here."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Data
+from fedgauge.errors import RecordError
+from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.estimation.repair import consistent
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy import response
+from fedgauge.privacy.keystream import WordSource
+from fedgauge.reports.intake import ReportServer
+from fedgauge.reports.messages import encode_rows
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.site import Site
+from fedgauge.storage import durable
+from fedgauge.typing import Floats
+
+_AT_ONCE: Final = 65_536  # rows reported together
+
+
+def write_reports(
+    plan: EvaluationPlan, data: Data, path: str | Path, *, site: Site | None = None
+) -> None:
+    """Write a file with a report for each row of one client, to be handed to the server.
+
+    With a site file the plan is judged by it and its epsilon charged to the ledger, before the
+    file is there: a crash may cost budget but never leaves reports that nobody paid for.
+    """
+    target = Path(path).absolute()
+    if target.exists():
+        raise RecordError(
+            f"{path} exists. Send those reports again if they were lost: new ones of the same "
+            "rows cost privacy again."
+        )
+    session = os.urandom(32)
+    if site is not None:
+        site.judge_reports(plan)
+        site.reserve(session, plan)
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(encode_rows(plan, data))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        if temporary is not None:
+            os.unlink(temporary)
+        if site is not None:
+            site.ledger.release(session)
+        if isinstance(error, OSError):
+            raise RecordError(f"cannot write {path}: {error.strerror}.") from None
+        raise
+    if site is not None:
+        site.ledger.commit(session)
+    os.replace(temporary, target)
+    durable.sync_folder(target.parent)
+
+
+def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Evaluation:
+    """The result of all reports accepted so far.
+
+    It claims ``"enforced"``: each report was randomised before the server saw it. More reports
+    may come; a later result holds them too and costs no further privacy.
+    """
+    plan = server.plan
+    levels, variances, reports = server.counts()
+    return Evaluation(
+        plan,
+        plan.statement("enforced"),
+        pooled(plan, levels, variances, reports),
+        clients=reports,
+        reports=reports,
+        estimator=estimator,
+    )
+
+
+def simulate_reports(plan: EvaluationPlan, total: ScoreHistogram, source: WordSource) -> Floats:
+    """Counts from a report for every row counted, each randomised by itself."""
+    oracles, counts = plan.oracles, total.counts.ravel()
+    tallies = [np.zeros(oracle.tallies, dtype=np.int64) for oracle in oracles]
+    reports = [0] * len(oracles)
+    # Sums do not depend on the order of rows, so a row's cell is all there is to know.
+    ends = np.cumsum(counts)
+    for start in range(0, int(ends[-1]), _AT_ONCE):
+        rows = np.arange(start, min(start + _AT_ONCE, int(ends[-1])))
+        leaves = np.searchsorted(ends, rows, side="right")
+        for level, payloads in enumerate(response.randomise(oracles, leaves, source)):
+            oracles[level].add(tallies[level], payloads)
+            reports[level] += len(payloads)
+    levels = response.debias(oracles, tallies, reports, plan.channels)
+    return pooled(plan, levels, plan.noise_variances(sum(reports)), sum(reports))
+
+
+def pooled(
+    plan: EvaluationPlan, levels: list[Floats], variances: tuple[float, ...], reports: int
+) -> Floats:
+    """Counts of the bins: least squares over the tree, given the number of reports."""
+    return response.settle(consistent(levels, plan.tree, variances), reports)

@@ -1,0 +1,1 @@
+"""From released sums to counts, and from counts to distributions."""

@@ -1,0 +1,172 @@
+"""What reached the server: counts on an axis, and how noisy they are."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.binning.axis import Axis
+from fedgauge.estimation import repair
+from fedgauge.privacy.response import settle
+from fedgauge.typing import Floats
+
+SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
+FAINT: Final = 6.0  # below which it is a weak base
+
+
+@dataclass(frozen=True, eq=False)
+class PooledCounts:
+    """Counts of negatives and positives by bin, and the noise in them.
+
+    Attributes
+    ----------
+    axis
+        The score axis.
+    released
+        Counts by class and bin: whole numbers, or under noise unbiased estimates, which may
+        be negative.
+    tree, variances
+        Branchings over the bins and the noise variance of one node at each level; no
+        variances where there is no noise.
+    spreads
+        Under local DP, where noise differs between nodes and all counts add up to the public
+        number of reports: the variance of every node at each level, given the counts.
+    """
+
+    axis: Axis
+    released: NDArray[Any]
+    tree: tuple[int, ...]
+    variances: tuple[float, ...] = ()
+    spreads: Callable[[Floats], list[Floats]] | None = None
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise was added on the way."""
+        return bool(self.variances)
+
+    @cached_property
+    def unbiased(self) -> Floats:
+        """The counts in floats, as released: right on average, possibly negative."""
+        return np.asarray(self.released, dtype=np.float64)
+
+    @cached_property
+    def counts(self) -> Floats:
+        """The counts made non-negative; the same without noise."""
+        return repair.monotone(self.unbiased)
+
+    @property
+    def negatives(self) -> float:
+        """Number of negatives; an estimate under noise."""
+        return float(self.counts[0].sum())
+
+    @property
+    def positives(self) -> float:
+        """Number of positives; an estimate under noise."""
+        return float(self.counts[1].sum())
+
+    @property
+    def hidden(self) -> str | None:
+        """The class that does not stand out of the noise, if one does not."""
+        totals = self.unbiased.sum(axis=1)
+        for total, name in zip(totals, ("negatives", "positives"), strict=True):
+            if total < SIGNAL * self.spread_of_totals:
+                return name
+        return None
+
+    @property
+    def spread_of_totals(self) -> float:
+        """Standard deviation of the noise in the total of a class."""
+        positives = np.zeros(self.released.shape)
+        positives[1] = 1.0
+        return math.sqrt(self.noise_variance(positives))
+
+    @property
+    def faint(self) -> str | None:
+        """Why noise makes intervals unreliable, if it does.
+
+        Results are withheld where noise hides a class, so those just above are too high.
+        """
+        if self.noisy and min(self.negatives, self.positives) < FAINT * self.spread_of_totals:
+            return "the noise is a large part of the number of examples of a class"
+        return None
+
+    @property
+    def leaf_variances(self) -> Floats:
+        """Noise variance of each released count; its mean for local reports over a tree."""
+        if len(self._spreads) == 1:
+            return self._spreads[0]
+        return np.full(self.released.shape, repair.leaf_variance(self.tree, self.variances))
+
+    @cached_property
+    def _spreads(self) -> list[Floats]:
+        return self.spreads(self.counts) if self.spreads is not None else []
+
+    def covariance(self, left: Floats, right: Floats) -> Floats:
+        """Noise covariance of weighted sums of the released counts.
+
+        Weights have classes and bins as their last two axes.
+        """
+        if not self.noisy:
+            return np.zeros(np.broadcast_shapes(left.shape, right.shape)[:-2])
+        if self.spreads is not None:  # what all counts have in common is known
+            left, right = (w - w.mean(axis=(-2, -1), keepdims=True) for w in (left, right))
+        covariance: Floats
+        if self.spreads is not None:
+            both = (repair.level_weights(self.tree, self.variances, w) for w in (left, right))
+            covariance = np.sum(
+                [
+                    (a * b * spread).sum(axis=(-2, -1))
+                    for a, b, spread in zip(*both, self._spreads, strict=True)
+                ],
+                axis=0,
+            )
+        else:
+            by_class = repair.noise_covariance(self.tree, self.variances, left, right)
+            covariance = by_class.sum(axis=-1)
+        return covariance
+
+    def noise_variance(self, weights: Floats) -> Floats:
+        """Noise variance of ``sum(weights * released)``."""
+        return self.covariance(weights, weights)
+
+    def redrawn(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
+        """Counts as they would come out again, by draw, class and bin.
+
+        The noise is drawn anew around the likely counts and repaired in the same way; with
+        `sampling` the examples are too, as a bootstrap does. A way to see what chance does
+        to a result: this noise protects nothing.
+        """
+        start = np.broadcast_to(self.counts, (draws, *self.counts.shape))
+        drawn = rng.poisson(start).astype(np.float64) if sampling else start
+        if not self.noisy:
+            return drawn
+        noisy = redraw(drawn, self.tree, self.variances, rng, spreads=self._spreads)
+        return repair.monotone(noisy.reshape(2 * draws, -1)).reshape(drawn.shape)
+
+
+def redraw(
+    counts: Floats,
+    tree: Sequence[int],
+    variances: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    spreads: Sequence[Floats] = (),
+) -> Floats:
+    """Counts as they would come out of the same mechanism again: noise, then least squares.
+
+    A way to see what noise does to a result. The noise here protects nothing. `counts` have
+    classes and bins as their last two axes; `spreads` are as in :class:`PooledCounts`.
+    """
+    levels = []
+    noise: Sequence[float | Floats] = spreads or variances
+    for depth, variance in enumerate(noise):
+        nodes = math.prod(tree[: depth + 1])
+        exact = counts.reshape(*counts.shape[:-1], nodes, -1).sum(axis=-1)
+        noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) / 2), exact.shape)
+        levels.append(noisy.reshape(-1, nodes))
+    leaves = repair.consistent(levels, tree, variances).reshape(counts.shape)
+    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if spreads else leaves

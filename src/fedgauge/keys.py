@@ -1,0 +1,141 @@
+"""Ed25519 keys: what a site and a coordinator sign with, and the text form they are shared in."""
+
+import base64
+import binascii
+import os
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from fedgauge.errors import SiteError
+from fedgauge.storage import durable
+
+_PUBLIC: Final = "ed25519:"
+_SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
+_KEY_BYTES: Final = 32
+_LONGEST_FILE: Final = 200
+
+
+class SigningKey:
+    """A private Ed25519 key.
+
+    Made by :meth:`generate`, :meth:`from_bytes` or :meth:`load`. It is never shown: its
+    `repr` holds the public key.
+
+    Examples
+    --------
+    >>> key = SigningKey.generate()
+    >>> verify(key.public, b"a plan", key.sign(b"a plan"))
+    True
+    """
+
+    __slots__ = ("_private", "_public")
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self._public = private.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> Self:
+        """A new key from the operating system's randomness."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """The key with these 32 secret bytes."""
+        if len(raw) != _KEY_BYTES:
+            raise SiteError(f"a private key has {_KEY_BYTES} bytes, got {len(raw)}.")
+        return cls(Ed25519PrivateKey.from_private_bytes(raw))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a key file, unless others than its owner may use it."""
+        path = Path(path)
+        try:
+            if not path.is_file():
+                raise SiteError(f"there is no key file {path}. Make one with `fedgauge site init`.")
+            with path.open("rb") as file:
+                # Asked of the open file: what is checked is what is read.
+                mode = os.fstat(file.fileno()).st_mode
+                text = file.read(_LONGEST_FILE)
+        except OSError as error:
+            raise SiteError(f"cannot read key {path}: {error.strerror}.") from None
+        if os.name == "posix" and mode & 0o077:
+            raise SiteError(
+                f"key {path} can be used by others than its owner. Run `chmod 600 {path}`, and "
+                "make a new key if somebody may have read it."
+            )
+        raw = _decode(_SECRET, text.decode("ascii", errors="replace").removesuffix("\n"))
+        if raw is None:
+            raise SiteError(f"{path} is not a site's private key. Restore it from a copy.")
+        return cls.from_bytes(raw)
+
+    def save(self, path: str | Path) -> None:
+        """Write the key to a new file that only its owner can read; never overwrites."""
+        text = _encode(_SECRET, self._private.private_bytes_raw())
+        try:
+            durable.write_new(Path(path), f"{text}\n".encode("ascii"))
+        except FileExistsError:
+            raise SiteError(f"{path} exists, and a key is never overwritten.") from None
+        except OSError as error:
+            raise SiteError(f"cannot write key {path}: {error.strerror}.") from None
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._public
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message, 64 bytes."""
+        return self._private.sign(message)
+
+    def __repr__(self) -> str:
+        return f"SigningKey(public={key_to_text(self._public)!r})"
+
+
+def verify(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether a signature of a message is by the holder of a public key; False for junk."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def key_to_text(public: bytes) -> str:
+    """A public key as text.
+
+    Examples
+    --------
+    >>> key_to_text(bytes(32))
+    'ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+    """
+    if len(public) != _KEY_BYTES:
+        raise SiteError(f"a public key has {_KEY_BYTES} bytes, got {len(public)}.")
+    return _encode(_PUBLIC, public)
+
+
+def key_from_text(text: str) -> bytes:
+    """The public key that a text stands for; each key has one text."""
+    public = _decode(_PUBLIC, text)
+    if public is None:
+        raise SiteError(
+            f"a public key is {_PUBLIC!r} and 43 letters, digits, - or _. Copy the whole line "
+            "that `fedgauge site show` prints."
+        )
+    return public
+
+
+def _encode(prefix: str, raw: bytes) -> str:
+    return prefix + base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def _decode(prefix: str, text: str) -> bytes | None:
+    try:
+        raw = base64.urlsafe_b64decode(text.removeprefix(prefix) + "=")
+    except (binascii.Error, ValueError):
+        return None
+    # Base64 readers skip what they do not know: only the one way to write a key is taken.
+    return raw if len(raw) == _KEY_BYTES and _encode(prefix, raw) == text else None

@@ -1,0 +1,1 @@
+"""Numbers and curves of a distribution, each with where the truth lies."""

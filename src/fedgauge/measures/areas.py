@@ -1,0 +1,284 @@
+"""Numbers from pooled counts: each is a value with the bounds that binning allows."""
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from fedgauge.estimation.distribution import ScoreDistribution, require_both_classes
+from fedgauge.measures.curves import RocCurve, pr_curve, roc_curve
+from fedgauge.typing import Floats
+
+_ROUNDING: Final = 1e-13
+_POINTS: Final = 9  # on each piece of a curve, where it is taken as lines
+
+
+class Bounded(NamedTuple):
+    """A value and the range in which the number of the pooled data lies."""
+
+    value: float
+    lowest: float
+    highest: float
+
+
+def roc_auc(distribution: ScoreDistribution, counts: NDArray[Any], *, tied: bool) -> Bounded:
+    """Area under the ROC curve.
+
+    Pairs within a bin may be ordered either way, unless scores in a bin are `tied`:
+
+    AUC = (sum_i p_i (sum_{j<i} n_j) + p_i n_i / 2 +- p_i n_i / 2) / (n+ n-)
+    """
+    negatives, positives = np.asarray(counts, dtype=np.float64)
+    require_both_classes(negatives.sum(), positives.sum())
+    middle = straight_auc(negatives, positives)
+    half = float(positives @ negatives) / float(2 * negatives.sum() * positives.sum())
+    if tied:
+        return Bounded(middle, middle, middle)
+    return _within(roc_curve(distribution).path.area(), middle - half, middle + half)
+
+
+def straight_auc(negatives: Floats, positives: Floats) -> float:
+    """AUC when scores in a bin are tied: straight lines between the points at the edges."""
+    below = np.cumsum(negatives) - 0.5 * negatives
+    return float(positives @ below) / float(negatives.sum() * positives.sum())
+
+
+def auc_gradient(counts: Floats) -> Floats:
+    """What one more example of each class and bin does to the AUC.
+
+    The centred placements of DeLong et al. 1988, by bin: a positive's is the share of
+    negatives below it, half of those in its bin included.
+    """
+    negatives, positives = counts
+    wrong, found = negatives.sum(), positives.sum()
+    placed = (np.cumsum(negatives) - 0.5 * negatives) / wrong
+    above = (found - np.cumsum(positives) + 0.5 * positives) / found
+    auc = float(positives @ placed) / found
+    return np.array([(above - auc) / wrong, (placed - auc) / found])
+
+
+def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
+    """Variance of the AUC over samples of examples (DeLong et al. 1988), from bins.
+
+    Placements of a bin's examples spread evenly over what the bin allows, unless `tied`.
+    """
+    totals = counts.sum(axis=1)
+    squares = auc_gradient(counts) ** 2
+    if not tied:
+        squares += (counts[::-1] / math.prod(totals)) ** 2 / 12.0
+    by_class = (counts * squares).sum(axis=1)
+    return float(np.sum(by_class * totals / np.maximum(totals - 1.0, 1.0)))
+
+
+def average_precision(
+    distribution: ScoreDistribution, counts: NDArray[Any], *, tied: bool
+) -> Bounded:
+    """Average precision: the area under the PR curve.
+
+    Highest when in each bin the positives come first and tie, lowest when the negatives
+    come first and no two positives tie.
+    """
+    negatives, positives = np.asarray(counts, dtype=np.float64)[:, ::-1]
+    require_both_classes(negatives.sum(), positives.sum())
+    found, wrong = np.cumsum(positives), np.cumsum(negatives)
+    total = float(found[-1])
+    if tied:
+        exact = _ratio_sum(positives, found, found + wrong) / total
+        return Bounded(exact, exact, exact)
+    area = pr_curve(distribution).path.area()
+    before = found - positives
+    highest = _ratio_sum(positives, found, found + wrong - negatives) / total
+    # In one bin with all its negatives ahead: sum over k = 1..p of (a + k) / (a + k + w),
+    # a positives found before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
+    above, below = digamma(found + wrong + 1.0), digamma(before + wrong + 1.0)
+    lowest = float(np.sum(positives - wrong * (above - below))) / total
+    rounding = 4 * np.finfo(float).eps * float(wrong @ above) / total
+    return _within(area, float(min(lowest, highest) - rounding), float(highest))
+
+
+def straight_average_precision(counts: Floats) -> Floats:
+    """Area under the PR curve whose rates run straight between edges, for many counts at once.
+
+    `counts` has classes and bins as its last two axes.
+    """
+    negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
+    both = negatives + positives
+    found = np.cumsum(positives, axis=-1) - positives
+    flagged = np.cumsum(both, axis=-1) - both
+    # Between two edges the integral of (a + p t) / (f + d t) p dt over t in [0, 1].
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = positives / both
+        start = np.where(flagged > 0, (found - flagged * share) / both, 0.0)
+        curved = np.where(flagged > 0, start * np.log1p(both / flagged), 0.0)
+    area = np.where(positives > 0, positives * (share + curved), 0.0).sum(axis=-1)
+    result: Floats = area / np.maximum(positives.sum(axis=-1), np.finfo(float).tiny)
+    return result
+
+
+def average_precision_gradient(counts: Floats) -> Floats:
+    """What one more example of each class and bin does to average precision.
+
+    With precision q_i = t_i / f_i in the middle of bin i, from the derivatives of
+    sum_i p_i q_i / n+. `counts` has classes and bins as its last two axes.
+    """
+    negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
+    total = positives.sum(axis=-1, keepdims=True)
+    found = np.cumsum(positives, axis=-1) - 0.5 * positives
+    flagged = np.cumsum(negatives + positives, axis=-1) - 0.5 * (negatives + positives)
+    flagged = np.maximum(flagged, np.finfo(float).tiny)
+    precision = found / flagged
+    # An example moves the precision of its own bin by half, of those below in full.
+    pull = positives / flagged
+    up, down = _below(pull * (1.0 - precision)), _below(pull * precision)
+    value = (positives * precision).sum(axis=-1, keepdims=True) / total
+    gradient = np.stack([-down / total, (precision - value + up) / total], axis=-2)
+    rising: Floats = gradient[..., ::-1]
+    return rising
+
+
+def average_precision_variance(counts: Floats, *, tied: bool) -> Floats:
+    """Variance of average precision over samples of examples, to first order."""
+    squares = average_precision_gradient(counts) ** 2
+    if not tied:
+        squares = squares + _gradient_runs(counts) ** 2 / 12.0
+    variance: Floats = (counts * squares).sum(axis=(-2, -1))
+    return variance
+
+
+def _gradient_runs(counts: Floats) -> Floats:
+    """How far the gradient of average precision runs across each bin."""
+    negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
+    both = negatives + positives
+    found, flagged = np.cumsum(positives, axis=-1), np.cumsum(both, axis=-1)
+    middle = np.maximum(flagged - 0.5 * both, np.finfo(float).tiny)
+    precision = (found - 0.5 * positives) / middle
+    with np.errstate(divide="ignore", invalid="ignore"):
+        after = np.where(flagged > 0, found / flagged, precision)
+        before = np.where(flagged > both, (found - positives) / (flagged - both), precision)
+    pull = positives / middle
+    runs = np.stack([pull * precision, before - after + pull * (1.0 - precision)], axis=-2)
+    rising: Floats = (runs / positives.sum(axis=-1)[..., np.newaxis, np.newaxis])[..., ::-1]
+    return rising
+
+
+def misplaced(counts: Floats) -> bool:
+    """Whether any negative is in the bin of a positive, or above it."""
+    negatives, positives = (np.flatnonzero(row > 0) for row in counts)
+    return bool(negatives.max(initial=-1) >= positives.min(initial=len(counts[0])))
+
+
+def _below(weights: Floats) -> Floats:
+    """Sums from the middle of each bin down, bins given from the top."""
+    return np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1] - 0.5 * weights
+
+
+def partial_auc(roc: RocCurve, counts: Floats, max_fpr: float, *, tied: bool) -> Bounded:
+    """Area under the ROC curve up to a false positive rate, not standardised."""
+    fpr, tpr = edge_rates(counts)
+    if tied:
+        straight = area_up_to(fpr, tpr, max_fpr)
+        return Bounded(straight, straight, straight)
+    middle = area_up_to(*roc.path.sample(_POINTS), max_fpr)
+    lowest = area_up_to(*_corners(fpr, tpr, positives_first=False), max_fpr)
+    highest = area_up_to(*_corners(fpr, tpr, positives_first=True), max_fpr)
+    return _within(middle, lowest, highest)
+
+
+def standardised(area: float, max_fpr: float) -> float:
+    """A partial area on the scale of an AUC: 0.5 is chance, 1 is perfect (McClish 1989)."""
+    chance = 0.5 * max_fpr * max_fpr
+    return 0.5 * (1.0 + (area - chance) / (max_fpr - chance))
+
+
+def gain_area(roc: RocCurve, counts: Floats, *, tied: bool) -> Bounded:
+    """Area under the precision-recall-gain curve (Flach & Kull 2015)."""
+    fpr, tpr = edge_rates(counts)
+    negatives, positives = counts.sum(axis=1)
+    ratio = float(positives / negatives)
+    straight = straight_gain_area(fpr, tpr, ratio)
+    if tied:
+        return Bounded(straight, straight, straight)
+    middle = straight_gain_area(*roc.path.sample(_POINTS), ratio)
+    lowest = straight_gain_area(*_corners(fpr, tpr, positives_first=False), ratio)
+    highest = straight_gain_area(*_corners(fpr, tpr, positives_first=True), ratio)
+    value = min(max(middle, lowest), highest)
+    rounding = _ROUNDING * max(1.0, abs(lowest))
+    return Bounded(value, lowest - rounding, min(highest + rounding, 1.0))
+
+
+def straight_gain_area(fpr: Floats, tpr: Floats, ratio: float) -> float:
+    """Area under the precision-recall-gain curve through points joined by lines.
+
+    With r positives for each negative, precision gain is 1 - F / T and recall gain
+    1 + r - r / T: a line in ROC space is a line here. The area is taken over recall gains
+    from 0, where T = r / (1 + r).
+    """
+    start = ratio / (1.0 + ratio)
+    fpr_start = _rightmost(fpr, tpr, start)
+    beyond = tpr > start
+    fpr, tpr = np.append(fpr_start, fpr[beyond]), np.append(start, tpr[beyond])
+    recall_gain = 1.0 + ratio - ratio / tpr
+    precision_gain = 1.0 - fpr / tpr
+    return float(np.sum(np.diff(recall_gain) * (precision_gain[1:] + precision_gain[:-1])) / 2.0)
+
+
+def largest_gap(counts: Floats, *, tied: bool) -> tuple[Bounded, int]:
+    """Kolmogorov-Smirnov distance of the classes, and the edge (from the top) where it lies.
+
+    The largest ``|TPR - FPR|`` over all thresholds.
+    """
+    fpr, tpr = edge_rates(counts)
+    gaps = np.abs(tpr - fpr)
+    where = int(np.argmax(gaps))
+    value = float(gaps[where])
+    if tied:
+        return Bounded(value, value, value), where
+    inside = np.maximum(tpr[1:] - fpr[:-1], fpr[1:] - tpr[:-1])
+    return Bounded(value, value, min(max(value, float(inside.max())), 1.0)), where
+
+
+def edge_rates(counts: Floats) -> tuple[Floats, Floats]:
+    """False and true positive rates at threshold infinity and at each edge, descending."""
+    from_top = np.cumsum(np.asarray(counts, dtype=np.float64)[:, ::-1], axis=1)
+    rates = np.pad(from_top / from_top[:, -1:], ((0, 0), (1, 0)))
+    return rates[0], rates[1]
+
+
+def _corners(fpr: Floats, tpr: Floats, *, positives_first: bool) -> tuple[Floats, Floats]:
+    """The path that takes each bin's positives first, or its negatives."""
+    doubled_fpr, doubled_tpr = np.repeat(fpr, 2), np.repeat(tpr, 2)
+    return (
+        (doubled_fpr[:-1], doubled_tpr[1:])
+        if positives_first
+        else (doubled_fpr[1:], doubled_tpr[:-1])
+    )
+
+
+def area_up_to(fpr: Floats, tpr: Floats, max_fpr: float) -> float:
+    """Area under a path of lines from FPR 0 to `max_fpr`."""
+    end = np.searchsorted(fpr, max_fpr, side="right")
+    x, y = fpr[:end], tpr[:end]
+    if end < len(fpr):
+        share = (max_fpr - x[-1]) / (fpr[end] - x[-1])
+        x, y = np.append(x, max_fpr), np.append(y, y[-1] + share * (tpr[end] - y[-1]))
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1])) / 2.0)
+
+
+def _rightmost(fpr: Floats, tpr: Floats, recall: float) -> float:
+    """The highest FPR at which a rising path of lines has a recall below 1."""
+    end = int(np.searchsorted(tpr, recall, side="right"))
+    share = (recall - tpr[end - 1]) / (tpr[end] - tpr[end - 1])
+    return float(fpr[end - 1] + share * (fpr[end] - fpr[end - 1]))
+
+
+def _ratio_sum(weights: Floats, top: Floats, bottom: Floats) -> float:
+    used = weights > 0
+    return float(np.sum(weights[used] * top[used] / bottom[used]))
+
+
+def _within(value: float, lowest: float, highest: float) -> Bounded:
+    """The value moved into its range, and the range widened by what rounding may have cost."""
+    value = min(max(value, lowest), highest)
+    return Bounded(value, max(lowest - _ROUNDING, 0.0), min(highest + _ROUNDING, 1.0))

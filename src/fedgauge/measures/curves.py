@@ -1,0 +1,305 @@
+"""Curves over all thresholds: estimated from a distribution, or exact from pooled data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.errors import InputError
+from fedgauge.estimation.distribution import ScoreDistribution, require_both_classes
+from fedgauge.estimation.piecewise import ParametricCurve, linear_pieces
+from fedgauge.typing import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RocCurve:
+    """True positive rate against false positive rate.
+
+    `fpr`, `tpr` and `thresholds` are the knots, as scikit-learn's ``roc_curve`` gives
+    them: from threshold infinity down. Call the curve for the true positive rate at any
+    false positive rate; where the curve is vertical that is its upper end.
+    """
+
+    fpr: Floats
+    tpr: Floats
+    thresholds: Floats
+    path: ParametricCurve = field(repr=False)
+
+    def __call__(self, fpr: Any) -> Floats:
+        """True positive rate at each false positive rate."""
+        return _read_off(self.path, fpr, side="end")
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.fpr, self.tpr, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrCurve:
+    """Precision against recall.
+
+    `precision`, `recall` and `thresholds` are the knots, as scikit-learn's
+    ``precision_recall_curve`` gives them: thresholds ascend, and a last point (0, 1)
+    without a threshold closes the curve. Call the curve for the precision at any recall:
+    that of the highest threshold which reaches the recall.
+    """
+
+    precision: Floats
+    recall: Floats
+    thresholds: Floats
+    path: ParametricCurve = field(repr=False)
+
+    def __call__(self, recall: Any) -> Floats:
+        """Precision at each recall."""
+        return _read_off(self.path, recall, side="start")
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.precision, self.recall, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DetCurve:
+    """False negative rate against false positive rate: detection error tradeoff.
+
+    `fpr`, `fnr` and `thresholds` are the knots in the order of scikit-learn's ``det_curve``:
+    thresholds ascend, from the first that misses no positive to the last that flags no
+    negative. Call the curve for the false negative rate at any false positive rate.
+    """
+
+    fpr: Floats
+    fnr: Floats
+    thresholds: Floats
+    roc: RocCurve = field(repr=False)
+
+    def __call__(self, fpr: Any) -> Floats:
+        """False negative rate at each false positive rate."""
+        return 1.0 - self.roc(fpr)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.fpr, self.fnr, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrGainCurve:
+    """Precision gain against recall gain (Flach & Kull 2015).
+
+    Both gains are 0 where precision or recall equals the share of positives, and 1 where
+    it is 1. The knots, thresholds descending, start where recall gain reaches 0.
+    """
+
+    precision_gain: Floats
+    recall_gain: Floats
+    thresholds: Floats
+    ratio: float = field(repr=False)
+    inverse: ParametricCurve = field(repr=False)
+
+    def __call__(self, recall_gain: Any) -> Floats:
+        """Precision gain at each recall gain from 0 to 1."""
+        recall = self.ratio / (1.0 + self.ratio - _rates(recall_gain))
+        fpr = self.inverse.at(recall.ravel(), side="start").reshape(recall.shape)
+        return 1.0 - fpr / recall
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.precision_gain, self.recall_gain, self.thresholds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GainCurve:
+    """Cumulative gain: recall against the share of examples flagged, highest scores first.
+
+    `flagged`, `recall` and `thresholds` are the knots, thresholds descending. Call the curve
+    for the recall at any flagged share; :meth:`lift` is how many times that of chance it is.
+    """
+
+    flagged: Floats
+    recall: Floats
+    thresholds: Floats
+    path: ParametricCurve = field(repr=False)
+
+    def __call__(self, flagged: Any) -> Floats:
+        """Recall at each share of examples flagged."""
+        return _read_off(self.path, flagged, side="end")
+
+    def lift(self, flagged: Any) -> Floats:
+        """Recall over the share flagged; NaN where nothing is flagged."""
+        share = _rates(flagged)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(share > 0, self(share) / share, np.nan)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.flagged, self.recall, self.thresholds))
+
+
+def _rates(values: Any) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if not np.all((array >= 0) & (array <= 1)):
+        raise InputError("a rate lies between 0 and 1.")
+    return array
+
+
+def _read_off(path: ParametricCurve, x: Any, *, side: str) -> Floats:
+    array = _rates(x)
+    return np.clip(path.at(array.ravel(), side=side), 0.0, 1.0).reshape(array.shape)
+
+
+def roc_curve(distribution: ScoreDistribution) -> RocCurve:
+    """The ROC curve of a distribution."""
+    d = distribution
+    path = ParametricCurve(d.width, d.fpr_pieces, d.tpr_pieces)
+    return RocCurve(d.fpr, d.tpr, d.thresholds, path)
+
+
+def pr_curve(distribution: ScoreDistribution) -> PrCurve:
+    """The PR curve of a distribution."""
+    d = distribution
+    found, flagged = d.positives * d.tpr[1:], d.flagged[1:]
+    precision = np.divide(found, flagged, out=np.ones_like(found), where=flagged > 0)
+    precision = np.minimum(precision, 1.0)
+    if d.steps:
+        path = _steps(d.tpr, precision)
+    else:
+        path = ParametricCurve(d.width, d.tpr_pieces, d.positives * d.tpr_pieces, d.flagged_pieces)
+    return PrCurve(
+        precision=np.append(precision[::-1], 1.0),
+        recall=np.append(d.tpr[:0:-1], 0.0),
+        thresholds=d.thresholds[:0:-1],
+        path=path,
+    )
+
+
+def _steps(recall: Floats, precision: Floats) -> ParametricCurve:
+    """Between two recalls, the precision of the threshold that reaches the higher one."""
+    width = np.ones(len(precision))
+    top = linear_pieces(width, precision, precision)
+    return ParametricCurve(width, linear_pieces(width, recall[:-1], recall[1:]), top)
+
+
+def det_curve(roc: RocCurve) -> DetCurve:
+    """The DET curve of a ROC curve."""
+    start = int(np.searchsorted(roc.fpr, 0.0, side="right")) - 1
+    end = int(np.searchsorted(roc.tpr, roc.tpr[-1])) + 1
+    kept = slice(start, max(end, start + 1))
+    fpr, tpr, thresholds = (each[kept][::-1] for each in roc)
+    return DetCurve(fpr, 1.0 - tpr, thresholds, roc)
+
+
+def prg_curve(distribution: ScoreDistribution) -> PrGainCurve:
+    """The precision-recall-gain curve of a distribution.
+
+    With r positives for each negative, precision gain is 1 - FPR / TPR and recall gain
+    1 + r - r / TPR.
+    """
+    d = distribution
+    ratio = d.positives / d.negatives
+    start = ratio / (1.0 + ratio)
+    inverse = ParametricCurve(d.width, d.tpr_pieces, d.fpr_pieces)
+    beyond = d.tpr >= start
+    fpr = np.append(inverse.at(np.array([start]), side="start"), d.fpr[beyond])
+    tpr = np.append(start, d.tpr[beyond])
+    first = int(np.argmax(beyond))
+    return PrGainCurve(
+        precision_gain=1.0 - fpr / tpr,
+        recall_gain=1.0 + ratio - ratio / tpr,
+        thresholds=np.append(d.thresholds[first], d.thresholds[beyond]),
+        ratio=ratio,
+        inverse=inverse,
+    )
+
+
+def gain_curve(distribution: ScoreDistribution) -> GainCurve:
+    """The cumulative gain curve of a distribution."""
+    d = distribution
+    total = d.negatives + d.positives
+    path = ParametricCurve(d.width, d.flagged_pieces / total, d.tpr_pieces)
+    return GainCurve(np.minimum(d.flagged / total, 1.0), d.tpr, d.thresholds, path)
+
+
+def exact_roc_curve(y_true: Any, y_score: Any, *, positive: Label | None = None) -> RocCurve:
+    """The ROC curve of pooled data: every distinct score is a knot, joined by lines.
+
+    Examples
+    --------
+    >>> fpr, tpr, thresholds = exact_roc_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> fpr
+    array([0. , 0. , 0.5, 0.5, 1. ])
+    """
+    found, wrong, thresholds = _exact_counts(y_true, y_score, positive)
+    tpr, fpr = found / found[-1], wrong / wrong[-1]
+    width = np.diff(fpr + tpr)
+    path = ParametricCurve(
+        width, linear_pieces(width, fpr[:-1], fpr[1:]), linear_pieces(width, tpr[:-1], tpr[1:])
+    )
+    return RocCurve(fpr, tpr, thresholds, path)
+
+
+def exact_pr_curve(y_true: Any, y_score: Any, *, positive: Label | None = None) -> PrCurve:
+    """The PR curve of pooled data: a step at every distinct score, as in scikit-learn.
+
+    Examples
+    --------
+    >>> precision, recall, thresholds = exact_pr_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> recall
+    array([1. , 1. , 0.5, 0.5, 0. ])
+    """
+    found, wrong, thresholds = _exact_counts(y_true, y_score, positive)
+    precision = found[1:] / (found[1:] + wrong[1:])
+    recall = found / found[-1]
+    return PrCurve(
+        precision=np.append(precision[::-1], 1.0),
+        recall=recall[::-1],
+        thresholds=thresholds[:0:-1],
+        path=_steps(recall, precision),
+    )
+
+
+def _exact_counts(
+    y_true: Any, y_score: Any, positive: Label | None
+) -> tuple[Floats, Floats, Floats]:
+    """True and false positives at threshold infinity and at each distinct score, descending."""
+    examples = Examples(y_true, y_score)
+    reader = LabelReader(positive)
+    labels, scores = reader(examples.y_true), examples.y_score
+    if reader.missing or reader.unusable or not np.all(np.isfinite(scores)):
+        raise InputError("an exact curve needs finite scores and labels of two classes.")
+    thresholds, group = np.unique(-scores, return_inverse=True)
+    found = np.cumsum(np.bincount(group, weights=labels))
+    wrong = np.cumsum(np.bincount(group, weights=1.0 - labels))
+    require_both_classes(*(float(c[-1]) if len(c) else 0.0 for c in (wrong, found)))
+    return np.append(0.0, found), np.append(0.0, wrong), np.append(np.inf, -thresholds)
+
+
+def area_error(estimated: RocCurve | PrCurve, exact: RocCurve | PrCurve) -> float:
+    """Area between an estimated curve and an exact one (Xu & Cormode 2025, definition 4.1).
+
+    The integral of the absolute difference over the false positive rate (ROC) or the
+    recall (PR). It is taken piece by piece between all breakpoints and crossings of the
+    two curves, not on a grid.
+
+    Parameters
+    ----------
+    estimated
+        A curve of any kind.
+    exact
+        A curve of the same kind from :func:`exact_roc_curve` or :func:`exact_pr_curve`.
+
+    Examples
+    --------
+    >>> truth = exact_roc_curve([0, 1], [0.2, 0.8])
+    >>> chance = exact_roc_curve([0, 1], [0.5, 0.5])
+    >>> round(area_error(chance, truth), 12)
+    0.5
+    """
+    if type(estimated) is not type(exact):
+        raise InputError("area_error compares two ROC curves or two PR curves.")
+    path = exact.path
+    if path.bottom is not None or np.any(path.x[:2]) or np.any(path.top[:2]):
+        raise InputError(
+            "the second curve must be exact: make it with exact_roc_curve or exact_pr_curve."
+        )
+    moves = path.x[2] > 0
+    width = path.width[moves]
+    x, y = path.x[:, moves], path.top[:, moves]
+    return estimated.path.distance(
+        starts=x[3], ends=x[3] + x[2] * width, left=y[3], right=y[3] + y[2] * width
+    )

@@ -1,0 +1,1 @@
+"""Local reports as bytes, and the server that takes them in."""

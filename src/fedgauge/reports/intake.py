@@ -1,0 +1,328 @@
+"""The server's side of local reports: takes each one once, keeps only sums, survives a crash."""
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.errors import FedgaugeError, IntakeError, LedgerError, ReportRefused
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy import response
+from fedgauge.privacy.oracles import Tallies
+from fedgauge.reports.messages import LevelReports, Reason, ReportFormat
+from fedgauge.storage import durable
+from fedgauge.storage.mounts import require_local
+from fedgauge.typing import Floats
+
+FILE_NAME: Final = "reports.sqlite"
+_APPLICATION: Final = 0x66675231  # "fgR1", which tells an intake from other SQLite files
+_TOGETHER: Final = 1 << 22  # bytes of messages, or one more, that are stored by one sync
+_WAIT_SECONDS: Final = 60.0
+
+
+class Receipt(NamedTuple):
+    """What became of some messages.
+
+    `accepted` are reports. `refused` counts by reason: reports that came twice, and messages
+    that were refused whole.
+    """
+
+    accepted: int
+    refused: Mapping[str, int]
+
+
+class ReportCounts(NamedTuple):
+    """Unbiased counts by channel and node of each level, the variance of one node, and reports."""
+
+    levels: list[Floats]
+    variances: tuple[float, ...]
+    reports: int
+
+
+class ReportServer:
+    """Takes local reports in any order, from any transport, and adds them up.
+
+    A report counts once, however often it comes: its id is remembered, and nothing else about
+    it. What :meth:`accept` has returned survives the end of the process and of the machine,
+    where there is a folder. Several threads and several processes can share one.
+
+    Memory holds one message and the sums of each level. The ids are on disk; without a folder
+    they are in memory too, about 30 bytes each.
+
+    Parameters
+    ----------
+    plan
+        A plan for local reports.
+    folder
+        Where to keep sums and ids, on a local disk; made if need be. Without one all is lost
+        with the object.
+
+    Examples
+    --------
+    >>> from fedgauge import Axis, LocalDP, encode_rows
+    >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
+    >>> (message,) = encode_rows(plan, ([0, 1], [0.2, 0.7]))
+    >>> with ReportServer(plan) as server:
+    ...     server.accept(message).accepted, server.accept(message).accepted, server.reports
+    (2, 0, 2)
+    """
+
+    def __init__(self, plan: EvaluationPlan, folder: str | Path | None = None) -> None:
+        self._plan = plan
+        self._format = ReportFormat(plan)
+        self._path = None if folder is None else Path(folder) / FILE_NAME
+        self._alone = threading.Lock()
+        with self._errors():
+            if self._path is not None:
+                _prepare(self._path)
+            self._connection = self._connect()
+            try:
+                with self._transaction():
+                    self._check_schema()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files; everything accepted is in them."""
+        self._connection.close()
+
+    @property
+    def plan(self) -> EvaluationPlan:
+        """What is measured."""
+        return self._plan
+
+    @property
+    def form(self) -> ReportFormat:
+        """The form of the reports."""
+        return self._format
+
+    @property
+    def reports(self) -> int:
+        """Reports accepted."""
+        return sum(count for count, _ in self._levels())
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Refusals by reason: reports that came twice, and messages refused whole."""
+        with self._errors(), self._alone:
+            rows = self._connection.execute("SELECT reason, count FROM refused ORDER BY reason")
+            return MappingProxyType(dict(rows.fetchall()))
+
+    def accept(self, message: bytes) -> Receipt:
+        """Take the reports of one message; on return they are stored for good."""
+        return self._store([message])
+
+    def accept_all(self, messages: Iterable[bytes]) -> Receipt:
+        """Take many messages, with one sync of the disk for every few of them."""
+        accepted, refused = 0, Counter[str]()
+        for some in _together(messages):
+            receipt = self._store(some)
+            accepted += receipt.accepted
+            refused.update(receipt.refused)
+        return Receipt(accepted, MappingProxyType(dict(refused)))
+
+    def counts(self) -> ReportCounts:
+        """What all reports accepted so far add up to."""
+        reports, tallies = zip(*self._levels(), strict=True)
+        levels = response.debias(self._format.oracles, tallies, reports, self._plan.channels)
+        return ReportCounts(levels, self._plan.noise_variances(sum(reports)), sum(reports))
+
+    def _store(self, messages: Sequence[bytes]) -> Receipt:
+        refused = Counter[str]()
+        read: list[list[LevelReports]] = []
+        for message in messages:
+            try:
+                read.append(self._format.read(message))
+            except ReportRefused as error:
+                refused[str(error)] += 1
+        with self._errors(), self._alone, self._transaction():
+            accepted = 0
+            for level, parts in enumerate(zip(*read, strict=True)):
+                ids = np.concatenate([part.ids for part in parts])
+                payloads = np.concatenate([part.payloads for part in parts])
+                fresh = self._remember(ids)
+                self._add(level, payloads[fresh])
+                accepted += int(np.count_nonzero(fresh))
+                refused[Reason.DUPLICATE] += len(fresh) - int(np.count_nonzero(fresh))
+            refused = +refused
+            self._connection.executemany(
+                "INSERT INTO refused VALUES (?, ?) "
+                "ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count",
+                [(str(reason), count) for reason, count in refused.items()],
+            )
+        plain = {str(reason): count for reason, count in refused.items()}
+        return Receipt(accepted, MappingProxyType(plain))
+
+    def _remember(self, ids: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Note the ids; which of them are new."""
+        keys = [(row,) for row in map(bytes, ids)]
+        before = self._connection.total_changes
+        self._connection.execute("SAVEPOINT ids")
+        # In order, so that neighbours share pages.
+        self._connection.executemany(_NEW_ID, sorted(keys))
+        if self._connection.total_changes - before == len(keys):
+            return np.ones(len(keys), dtype=bool)
+        self._connection.execute("ROLLBACK TO ids")
+        fresh = [self._connection.execute(_NEW_ID, key).rowcount == 1 for key in keys]
+        return np.array(fresh, dtype=bool)
+
+    def _add(self, level: int, payloads: NDArray[np.uint8]) -> None:
+        # Read and written in one transaction, so that processes do not undo each other's sums.
+        row = self._connection.execute("SELECT tallies FROM levels WHERE level = ?", (level,))
+        tallies = np.frombuffer(row.fetchone()[0], dtype="<i8").astype(np.int64)
+        self._format.oracles[level].add(tallies, payloads)
+        self._connection.execute(
+            "UPDATE levels SET reports = reports + ?, tallies = ? WHERE level = ?",
+            (len(payloads), tallies.astype("<i8").tobytes(), level),
+        )
+
+    def _levels(self) -> list[tuple[int, Tallies]]:
+        with self._errors(), self._alone:
+            rows = self._connection.execute("SELECT reports, tallies FROM levels ORDER BY level")
+            return [(n, np.frombuffer(data, "<i8").astype(np.int64)) for n, data in rows.fetchall()]
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            ":memory:" if self._path is None else f"{self._path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=_WAIT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            _check_owner(connection, self._path)  # other programs keep their own mode
+            connection.execute("PRAGMA journal_mode=WAL")
+            # Every commit is on the disk before it returns; in this mode by one sync.
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _check_schema(self) -> None:
+        """Make the tables in a new file; refuse one of another plan."""
+        if _check_owner(self._connection, self._path):
+            self._make_schema()
+            return
+        (plan,) = self._connection.execute("SELECT content FROM plan").fetchone()
+        if plan != self._plan.to_bytes():
+            raise IntakeError(
+                f"{self._path} takes reports of another plan. Use a folder for each plan."
+            )
+
+    def _make_schema(self) -> None:
+        for statement in _SCHEMA:
+            self._connection.execute(statement)
+        self._connection.execute("INSERT INTO plan VALUES (?)", (self._plan.to_bytes(),))
+        self._connection.executemany(
+            "INSERT INTO levels VALUES (?, 0, ?)",
+            [
+                (level, np.zeros(oracle.tallies, dtype="<i8").tobytes())
+                for level, oracle in enumerate(self._format.oracles)
+            ],
+        )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except FedgaugeError:
+            raise
+        except sqlite3.Error as error:
+            raise IntakeError(_explain(error, self._path)) from None
+        except OSError as error:
+            raise IntakeError(f"cannot use the intake {self._path}: {error.strerror}.") from None
+
+
+_NEW_ID: Final = "INSERT OR IGNORE INTO seen VALUES (?)"
+_SCHEMA: Final = (
+    f"PRAGMA application_id={_APPLICATION}",
+    "CREATE TABLE plan (content BLOB NOT NULL)",
+    "CREATE TABLE levels "
+    "(level INTEGER PRIMARY KEY, reports INTEGER NOT NULL, tallies BLOB NOT NULL)",
+    "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE refused (reason TEXT PRIMARY KEY, count INTEGER NOT NULL)",
+)
+
+
+def _together(messages: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Messages in groups whose size is bounded, as memory is."""
+    some: list[bytes] = []
+    size = 0
+    for message in messages:
+        some.append(message)
+        size += len(message)
+        if size >= _TOGETHER:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path | None) -> bool:
+    """Whether the file is new; refuses one of another program."""
+    # One statement, so one state of the file: another process may be making it.
+    application, objects = connection.execute(
+        "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
+    ).fetchone()
+    if (application, objects) == (0, 0):
+        return True
+    if application != _APPLICATION:
+        raise IntakeError(f"{path} is another program's file, not an intake.")
+    return False
+
+
+def _prepare(path: Path) -> None:
+    """Make the folder and an empty file that only its owner can read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        require_local(path)
+    except LedgerError:
+        raise IntakeError(
+            f"{path} is on a filesystem shared between machines, where nothing is stored for "
+            "good when a call returns. Use a folder on a local disk."
+        ) from None
+    if not path.exists():
+        with suppress(FileExistsError):  # another process was faster
+            durable.write_new(path, b"")
+
+
+def _explain(error: sqlite3.Error, path: Path | None) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"the intake {path} is in use by another program. Close it and try again."
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return f"the intake {path} cannot be written. Check its permissions and its folder's."
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return f"the intake {path} cannot be written: the disk is full or fails."
+    return f"{path} is not an intake, or is damaged. Start a new folder with all reports."

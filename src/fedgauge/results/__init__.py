@@ -1,0 +1,1 @@
+"""What a user holds, and how it is saved."""

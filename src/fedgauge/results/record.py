@@ -1,0 +1,202 @@
+"""A result as plain data: the only reader and writer of its JSON."""
+
+import math
+import os
+import tempfile
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.errors import FedgaugeError, RecordError
+from fedgauge.estimation.distribution import Estimator
+from fedgauge.measures.intervals import LEVEL, Estimate, check_level
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.privacy import PrivacyStatement
+from fedgauge.typing import Floats
+
+FORMAT: Final = "fedgauge-evaluation/1"
+Threshold = float | Literal["inf"]
+_MOST_SUM: Final = 2**63 - 1
+
+
+class MetricRecord(msgspec.Struct, frozen=True):
+    """One number of a result."""
+
+    value: float
+    bounds: tuple[float, float]
+    low: float | None
+    high: float | None
+    level: float | None
+    parts: dict[str, float] = {}
+    caution: str | None = None
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> "MetricRecord":
+        """The record of an estimate."""
+        e = estimate
+        return cls(e.value, e.bounds, e.low, e.high, e.level, dict(e.parts), e.caution)
+
+
+class RocRecord(msgspec.Struct, frozen=True):
+    """The knots of a ROC curve."""
+
+    fpr: list[float]
+    tpr: list[float]
+    thresholds: list[Threshold]
+
+
+class PrRecord(msgspec.Struct, frozen=True):
+    """The knots of a PR curve."""
+
+    precision: list[float]
+    recall: list[float]
+    thresholds: list[Threshold]
+
+
+class CurvesRecord(msgspec.Struct, frozen=True):
+    """The curves of one slice; None where a class is missing."""
+
+    roc: RocRecord | None = None
+    pr: PrRecord | None = None
+
+
+class SliceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of a result.
+
+    `counts` has a row of negatives and a row of positives: whole numbers, or under noise
+    least-squares estimates, which may be negative. `variances` are those of the noise in
+    them, None where there is none. `metrics` and `curves` follow from both. `score_sums` are
+    those that the plan asks for, with their noise; left out where it asks for none.
+    """
+
+    model: str | None
+    group: str | None
+    label: str | None
+    counts: list[list[int | float]]
+    variances: list[list[float]] | None
+    metrics: dict[str, MetricRecord]
+    curves: CurvesRecord
+    score_sums: list[list[int | float]] | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A whole result: what was planned, what may be claimed, what was found."""
+
+    format: str
+    plan: EvaluationPlan
+    privacy: PrivacyStatement
+    estimator: Estimator
+    clients: int
+    slices: list[SliceRecord]
+    reports: int | None = None  # local reports behind the counts; the noise depends on it
+    level: float = LEVEL
+
+    def to_json(self) -> bytes:
+        """The result as JSON."""
+        return msgspec.json.encode(self, enc_hook=encode_axis)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Record":
+        """Read a result; fields of later minor versions are ignored."""
+        try:
+            header = msgspec.json.decode(data, type=_Header)
+            if header.format != FORMAT:
+                raise RecordError(
+                    f"this result has format {header.format!r}; this version of fedgauge reads "
+                    f"{FORMAT!r}."
+                )
+            record = msgspec.json.decode(data, type=cls, dec_hook=decode_axis)
+            record._check_counts()
+        except RecordError:
+            raise
+        except (msgspec.MsgspecError, FedgaugeError) as error:
+            raise RecordError(f"this is not a fedgauge result: {error}") from None
+        return record
+
+    def _check_counts(self) -> None:
+        if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
+            raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
+        check_level(self.level)
+        if (self.reports or 0) < 1 and self.plan.oracles:
+            raise RecordError("this is not a fedgauge result: it has no number of reports.")
+        fits = self._fits_noisy if self.plan.rounds[0].noise else self._fits_exact
+        if not all(fits(part) for part in self.slices):
+            raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
+        if not all(self._sums_fit(part) for part in self.slices):
+            raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
+
+    def _fits_exact(self, part: SliceRecord) -> bool:
+        try:
+            return ScoreHistogram.from_counts(self.plan.axis, part.counts).sum() > 0
+        except FedgaugeError:
+            return False
+
+    def _fits_noisy(self, part: SliceRecord) -> bool:
+        return self._is_table(part.counts)
+
+    def _sums_fit(self, part: SliceRecord) -> bool:
+        steps, sums = self.plan.sum_steps, part.score_sums
+        if not steps or sums is None:
+            return not steps and sums is None
+        if not self._is_table(sums) or not all(abs(q) <= _MOST_SUM for row in sums for q in row):
+            return False
+        pairs = zip(chain(*sums), chain(*part.counts), strict=True)
+        exact = not self.plan.rounds[0].noise
+        return not exact or all(isinstance(q, int) and 0 <= q <= steps * n for q, n in pairs)
+
+    def _is_table(self, rows: list[list[int | float]]) -> bool:
+        bins = self.plan.axis.bins
+        return len(rows) == 2 and all(
+            len(row) == bins and all(map(math.isfinite, row)) for row in rows
+        )
+
+
+class _Header(msgspec.Struct):
+    format: str
+
+
+def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
+    """Thresholds as JSON can hold them; it has no infinity."""
+    return ["inf" if math.isinf(t) else t for t in thresholds.tolist()]
+
+
+def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it.
+
+    Through a link, to the file it names; without `follow` the link itself is replaced.
+    """
+    target = Path(path).resolve() if follow else Path(path).absolute()
+    if target.exists() and not target.is_file():
+        raise RecordError(f"cannot write {path}: it is not a file.")
+    if not target.parent.is_dir():
+        raise RecordError(f"cannot write {path}: make its folder first.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_whole(path: str | Path) -> Any:
+    """The bytes of a saved result."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}.") from None

@@ -1,0 +1,1 @@
+"""Durable writes, locks and mounts: what survives a crash."""
