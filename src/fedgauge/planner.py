@@ -25,9 +25,9 @@ from fedgauge.estimation.pooled import redraw
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import Prediction
-from fedgauge.plan.rounds import NO_LOCAL_SUMS, BinaryTask
-from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyModel, SecureAggregation
-from fedgauge.privacy.shares import SUMS_SHARE, require_polya
+from fedgauge.plan.task import BinaryTask
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyModel
+from fedgauge.privacy.distributed import SUMS_SHARE
 from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
@@ -109,7 +109,7 @@ def _reference_quantiles(bins: int, positive_rate: float) -> Floats:
 
 def propose(
     *,
-    privacy: PrivacyModel,
+    privacy: AnyPrivacyModel,
     clients: int,
     examples: int | None = None,
     positive_rate: float | None = None,
@@ -142,14 +142,13 @@ def propose(
         Its ``predicted`` holds the Area Errors and the AUC error to expect.
     """
     n, rate = check_hints(examples, positive_rate)
-    cohort = cohort or Cohort(min_survivors=clients)
-    task = BinaryTask(positive)
     if not isinstance(privacy, PrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
-    if isinstance(privacy, SecureAggregation):
-        plan = EvaluationPlan.for_histogram(
-            Axis.uniform(EXACT_BINS, outside="clip"), cohort, task=task, score_sums=score_sums
-        )
+    cohort = None if privacy.sends_reports else cohort or Cohort(min_survivors=clients)
+    task = BinaryTask(positive)
+    if not privacy.adds_noise:
+        axis = Axis.uniform(EXACT_BINS, outside="clip")
+        plan = _candidate(axis, (axis.bins,), cohort, task, privacy, score_sums=score_sums)
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
@@ -165,18 +164,14 @@ def propose(
 def _candidate(
     axis: Axis,
     tree: tuple[int, ...],
-    cohort: Cohort,
+    cohort: Cohort | None,
     task: BinaryTask,
-    privacy: PrivacyModel,
+    privacy: AnyPrivacyModel,
     *,
     score_sums: bool,
 ) -> EvaluationPlan:
-    if isinstance(privacy, LocalDP):
-        if score_sums:
-            raise PlanError(NO_LOCAL_SUMS)
-        return EvaluationPlan.for_reports(axis, privacy, task=task, tree=tree)
-    return EvaluationPlan.for_histogram(
-        axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+    return EvaluationPlan.under(
+        privacy, axis, cohort=cohort, task=task, tree=tree, score_sums=score_sums
     )
 
 
@@ -221,7 +216,7 @@ def needs(
         raise PlanError(f"a wanted error lies between 0 and 0.5, got {roc_area_error!r}.")
 
     if score_sums:
-        require_polya(privacy)
+        privacy.require_polya()
     # Curves come from the counts: asked without sums, also where their noise would be too wide.
     for_counts = privacy.epsilon * float(1 - SUMS_SHARE if score_sums else 1)
 
@@ -283,8 +278,8 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
 
 def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int) -> Floats:
     """Mean errors of a plan for each shape, by playing the evaluation through."""
-    local = isinstance(plan.privacy, LocalDP)
-    variances = plan.noise_variances(examples if local else plan.cohort.min_survivors)
+    contributions = examples if plan.cohort is None else plan.cohort.min_survivors
+    variances = plan.noise_variances(contributions)
     return _played(plan, variances, examples, positive_rate, draws)
 
 
@@ -357,7 +352,9 @@ def _errors(
     rng: np.random.Generator,
 ) -> tuple[float, float, float]:
     if variances:
-        counts = redraw(counts, plan.tree, variances, rng, spreads=plan.noise_spreads(counts))
+        counts = redraw(
+            counts, plan.tree, variances, rng, node_variances=plan.node_variances(counts)
+        )
     try:
         d = estimate(plan.axis, counts, Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance

@@ -349,7 +349,7 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")
         table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected")
         table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected")
-    sender = "Sent for each row" if chosen.oracles else "Sent by each client"
+    sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
     table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
     table.add_row("Plan", chosen.digest[:8])
     return table

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -164,6 +164,8 @@ class LabelReader:
     Text that spells a number or a truth value counts as that value, so that a label
     read from CSV, typed on a command line or held in a data frame compares alike.
     """
+
+    classes: ClassVar[int] = 2
 
     def __init__(self, positive: Label | None) -> None:
         self._positive = None if positive is None else _meaning(positive)

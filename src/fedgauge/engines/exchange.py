@@ -19,10 +19,10 @@ from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.results.record import write_whole
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import durable
+from fedgauge.storage.whole import write_whole
 
 VERBS: Final = {
     Stage.ADVERTISE: "join",

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.estimation import repair
+from fedgauge.estimation.released import Released
+from fedgauge.plan import EvaluationPlan, Slice
+from fedgauge.plan.task import Contrast
 from fedgauge.privacy.response import settle
 from fedgauge.typing import Floats
 
@@ -32,7 +35,7 @@ class PooledCounts:
     tree, variances
         Branchings over the bins and the noise variance of one node at each level; no
         variances where there is no noise.
-    spreads
+    node_variances
         Under local DP, where noise differs between nodes and all counts add up to the public
         number of reports: the variance of every node at each level, given the counts.
     """
@@ -41,7 +44,18 @@ class PooledCounts:
     released: NDArray[Any]
     tree: tuple[int, ...]
     variances: tuple[float, ...] = ()
-    spreads: Callable[[Floats], list[Floats]] | None = None
+    node_variances: Callable[[Floats], list[Floats]] | None = None
+
+    @classmethod
+    def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> "PooledCounts":
+        """What a release says of one slice."""
+        return cls(
+            released.axis,
+            released.counts[list(plan.task.contrast(slice_))],
+            plan.tree,
+            plan.noise_variances(released.contributions),
+            plan.node_variances if plan.final.sends_reports else None,
+        )
 
     @property
     def noisy(self) -> bool:
@@ -72,13 +86,13 @@ class PooledCounts:
     def hidden(self) -> str | None:
         """The class that does not stand out of the noise, if one does not."""
         totals = self.unbiased.sum(axis=1)
-        for total, name in zip(totals, ("negatives", "positives"), strict=True):
-            if total < SIGNAL * self.spread_of_totals:
+        for total, name in zip(totals, Contrast._fields, strict=True):
+            if total < SIGNAL * self.deviation_of_totals:
                 return name
         return None
 
     @property
-    def spread_of_totals(self) -> float:
+    def deviation_of_totals(self) -> float:
         """Standard deviation of the noise in the total of a class."""
         positives = np.zeros(self.released.shape)
         positives[1] = 1.0
@@ -90,20 +104,20 @@ class PooledCounts:
 
         Results are withheld where noise hides a class, so those just above are too high.
         """
-        if self.noisy and min(self.negatives, self.positives) < FAINT * self.spread_of_totals:
+        if self.noisy and min(self.negatives, self.positives) < FAINT * self.deviation_of_totals:
             return "the noise is a large part of the number of examples of a class"
         return None
 
     @property
     def leaf_variances(self) -> Floats:
         """Noise variance of each released count; its mean for local reports over a tree."""
-        if len(self._spreads) == 1:
-            return self._spreads[0]
+        if len(self._by_node) == 1:
+            return self._by_node[0]
         return np.full(self.released.shape, repair.leaf_variance(self.tree, self.variances))
 
     @cached_property
-    def _spreads(self) -> list[Floats]:
-        return self.spreads(self.counts) if self.spreads is not None else []
+    def _by_node(self) -> list[Floats]:
+        return self.node_variances(self.counts) if self.node_variances is not None else []
 
     def covariance(self, left: Floats, right: Floats) -> Floats:
         """Noise covariance of weighted sums of the released counts.
@@ -112,15 +126,15 @@ class PooledCounts:
         """
         if not self.noisy:
             return np.zeros(np.broadcast_shapes(left.shape, right.shape)[:-2])
-        if self.spreads is not None:  # what all counts have in common is known
+        if self.node_variances is not None:  # what all counts have in common is known
             left, right = (w - w.mean(axis=(-2, -1), keepdims=True) for w in (left, right))
         covariance: Floats
-        if self.spreads is not None:
+        if self.node_variances is not None:
             both = (repair.level_weights(self.tree, self.variances, w) for w in (left, right))
             covariance = np.sum(
                 [
-                    (a * b * spread).sum(axis=(-2, -1))
-                    for a, b, spread in zip(*both, self._spreads, strict=True)
+                    (a * b * variance).sum(axis=(-2, -1))
+                    for a, b, variance in zip(*both, self._by_node, strict=True)
                 ],
                 axis=0,
             )
@@ -144,8 +158,8 @@ class PooledCounts:
         drawn = rng.poisson(start).astype(np.float64) if sampling else start
         if not self.noisy:
             return drawn
-        noisy = redraw(drawn, self.tree, self.variances, rng, spreads=self._spreads)
-        return repair.monotone(noisy.reshape(2 * draws, -1)).reshape(drawn.shape)
+        noisy = redraw(drawn, self.tree, self.variances, rng, node_variances=self._by_node)
+        return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(drawn.shape)
 
 
 def redraw(
@@ -154,19 +168,20 @@ def redraw(
     variances: Sequence[float],
     rng: np.random.Generator,
     *,
-    spreads: Sequence[Floats] = (),
+    node_variances: Sequence[Floats] = (),
 ) -> Floats:
     """Counts as they would come out of the same mechanism again: noise, then least squares.
 
     A way to see what noise does to a result. The noise here protects nothing. `counts` have
-    classes and bins as their last two axes; `spreads` are as in :class:`PooledCounts`.
+    classes and bins as their last two axes; `node_variances` are those of every node
+    at each level, where they differ.
     """
     levels = []
-    noise: Sequence[float | Floats] = spreads or variances
+    noise: Sequence[float | Floats] = node_variances or variances
     for depth, variance in enumerate(noise):
         nodes = math.prod(tree[: depth + 1])
         exact = counts.reshape(*counts.shape[:-1], nodes, -1).sum(axis=-1)
         noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) / 2), exact.shape)
         levels.append(noisy.reshape(-1, nodes))
     leaves = repair.consistent(levels, tree, variances).reshape(counts.shape)
-    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if spreads else leaves
+    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if node_variances else leaves

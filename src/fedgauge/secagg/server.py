@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.errors import CohortTooSmall, FedgaugeError, PlanError, ProtocolError
+from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
@@ -97,15 +97,10 @@ class SummationServer:
         cls, plan: EvaluationPlan, members: Iterable[bytes], key: SigningKey
     ) -> "SummationServer":
         """A new attempt with a fresh run id, for the members with these public keys."""
-        if plan.oracles:
-            raise PlanError(
-                "this plan is for local reports, which nobody sums securely. Give the server's "
-                "intake their messages."
-            )
         ordered = sorted(set(members))
-        graph = choose_graph(len(ordered), plan.cohort)
-        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)
         words.word_bits(len(ordered), plan.most_per_count)  # refuses sums that do not fit
+        graph = choose_graph(len(ordered), plan.sum_cohort)
+        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)
         return cls(invitation, key)
 
     @classmethod
@@ -141,7 +136,7 @@ class SummationServer:
     @property
     def needed(self) -> int:
         """How many members must stay to the end."""
-        return survivors_needed(self._invitation.graph, self._invitation.plan.cohort)
+        return survivors_needed(self._invitation.graph, self._invitation.plan.sum_cohort)
 
     @property
     def requests(self) -> Requests:
