@@ -8,8 +8,9 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.data.examples import Data, Examples, Label, read_batches
+from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.files import ScoreFile, ScoreTable
+from fedgauge.data.labels import Label
 from fedgauge.errors import InputError, located
 from fedgauge.privacy import DifferentialPrivacy, DistributedDP, PrivacyModel
 from fedgauge.privacy.units import UnitLimiter, limit_rows

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedgauge.data.examples import Label
+from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError
 
 LARGEST = 2**40  # rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fedgauge.binning.axis import Axis
-from fedgauge.data.examples import Label
+from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import redraw
