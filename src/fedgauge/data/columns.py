@@ -2,7 +2,6 @@
 
 from typing import Any, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -26,10 +25,7 @@ def read_column(name: str, values: Any) -> Column:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{name} has masked rows. Drop them: array.compressed().")
     if not isinstance(values, np.ndarray):
-        native = nw.from_native(values, allow_series=True, pass_through=True)
-        if isinstance(native, nw.DataFrame | nw.LazyFrame):
-            raise InputError(f"{name} is a table; pass one column of it.")
-        values = native.to_numpy() if isinstance(native, nw.Series) else values
+        values = _from_frame(name, values)
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):
@@ -44,16 +40,25 @@ def read_column(name: str, values: Any) -> Column:
 
 def _from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
     kind = values.type
-    coded = pa.types.is_dictionary(kind)
-    if _is_text(kind.value_type if coded else kind):
-        values = values if coded else values.dictionary_encode()
+    is_coded = pa.types.is_dictionary(kind)
+    if _is_text(kind.value_type if is_coded else kind):
+        values = values if is_coded else values.dictionary_encode()
         return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if coded:
+    if is_coded:
         # ChunkedArray.to_numpy gives a null the last value of the dictionary (pyarrow 26).
         values = values.cast(kind.value_type)
     chunked = isinstance(values, pa.ChunkedArray)
     array: NDArray[Any] = values.to_numpy() if chunked else values.to_numpy(zero_copy_only=False)
     return array
+
+
+def _from_frame(name: str, values: Any) -> Any:
+    import narwhals as nw  # here, for arrays and files do without
+
+    native = nw.from_native(values, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame | nw.LazyFrame):
+        raise InputError(f"{name} is a table; pass one column of it.")
+    return native.to_numpy() if isinstance(native, nw.Series) else values
 
 
 def _is_text(kind: pa.DataType) -> bool:

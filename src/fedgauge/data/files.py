@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedgauge.data.examples import Examples
@@ -196,6 +195,8 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 
 def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
+    import pyarrow.parquet as pq  # here, for it takes a while and most files are CSV
+
     try:
         metadata = pq.read_metadata(path)
         flat = {metadata.schema.column(i).path for i in range(metadata.num_columns)}
