@@ -40,17 +40,13 @@ class Examples:
     def __init__(self, y_true: Any, y_score: Any, *, subject: Any = None) -> None:
         labels = read_column("y_true", y_true)
         scores = to_numpy(read_column("y_score", y_score))
-        if len(labels) != len(scores):
-            raise InputError(
-                f"y_true has {len(labels):,} rows and y_score {len(scores):,}. "
-                "Each example needs one of both."
-            )
         subjects = None if subject is None else read_column("subject", subject)
-        if subjects is not None and len(subjects) != len(scores):
-            raise InputError(
-                f"subject has {len(subjects):,} rows and y_score {len(scores):,}. "
-                "Each example needs one of both."
-            )
+        for name, column in (("y_true", labels), ("subject", subjects)):
+            if column is not None and len(column) != len(scores):
+                raise InputError(
+                    f"{name} has {len(column):,} rows and y_score {len(scores):,}. "
+                    "Each example needs one of both."
+                )
         self._set(labels, _floats(scores), subjects)
 
     def _set(self, labels: Column, scores: Floats, subjects: Column | None) -> None:

@@ -20,13 +20,13 @@ class Shape(NamedTuple):
     """Scores whose log-odds are normal in each class.
 
     `separation` is the distance of the class means in standard deviations of the negatives,
-    `spread` the standard deviation of the positives over that of the negatives, `slope` how
+    `deviation` the standard deviation of the positives over that of the negatives, `slope` how
     much too confident the scores are (1: calibrated), `calibrated` whether they know the base
     rate.
     """
 
     separation: float
-    spread: float = 1.0
+    deviation: float = 1.0
     slope: float = 1.0
     calibrated: bool = True
 
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
         base = float(logit(positive_rate)) if self.calibrated else 0.0
         x = (log_odds / self.slope - base) / self.separation
         half = self.separation / 2
-        return ndtr(x + half), ndtr((x - half) / self.spread)
+        return ndtr(x + half), ndtr((x - half) / self.deviation)
 
 
 # What models in use look like: weak to strong, well calibrated or not.
@@ -43,7 +43,7 @@ SHAPES: Final = (
     Shape(1.2),
     Shape(2.0),
     Shape(2.8),
-    Shape(1.8, spread=1.5),
+    Shape(1.8, deviation=1.5),
     Shape(2.0, slope=1.8),
     Shape(1.8, calibrated=False),
 )
@@ -53,7 +53,7 @@ SHAPES: Final = (
 def reference_axis(bins: int, positive_rate: float) -> Axis:
     """Bins that plausible scores fill about equally, both classes counting the same.
 
-    A quarter of the bins is spread evenly over [0, 1], whatever the scores may be.
+    A quarter of the bins lies evenly over [0, 1], whatever the scores may be.
     """
     inner = _reference_quantiles(bins, positive_rate)
     # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
