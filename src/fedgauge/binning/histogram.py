@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
-from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.data.examples import Examples
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError
 from fedgauge.typing import Floats, Indices
 
@@ -236,7 +237,7 @@ class _Tally:
         shape = self._counts.shape
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
-            labels = self._reader(batch.y_true)
+            labels = self._reader(batch.labels)
             index = self._axis.place(batch.y_score)
             if index is None:
                 self._infinite += int(np.count_nonzero(~np.isfinite(batch.y_score)))

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Label, LabelReader, read_batches
+from fedgauge.data.examples import read_batches
 from fedgauge.data.files import ScoreTable
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.engines.crowd import Clients, pairs
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import NoSignal
@@ -104,6 +105,6 @@ def _pool(clients: Any, positive: Label | None) -> tuple[NDArray[np.int64], NDAr
         each = [(LabelReader(positive), data) for _, data in clients]
         read = [(batch, reader) for reader, data in each for batch in read_batches(data)]
         batches, readers = [batch for batch, _ in read], [reader for _, reader in read]
-    labels = [reader(batch.y_true) for reader, batch in zip(readers, batches, strict=True)]
+    labels = [reader(batch.labels) for reader, batch in zip(readers, batches, strict=True)]
     scores = [batch.y_score for batch in batches]
     return np.concatenate(labels).astype(np.int64), np.concatenate(scores)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.data.examples import Data, Label
+from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreTable
+from fedgauge.data.labels import Label
 from fedgauge.engines.contribution import (
     Numbers,
     contribution,

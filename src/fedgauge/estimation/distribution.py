@@ -11,13 +11,12 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.examples import Examples
 from fedgauge.errors import InputError, PlanError, UndefinedMetric
 from fedgauge.estimation import repair
-from fedgauge.estimation.piecewise import horner, linear_pieces, shifted
+from fedgauge.estimation.piecewise import horner, linear_pieces, monotone_cubics, shifted
 from fedgauge.typing import Floats
 
 Interpolation = Literal["pchip", "linear"]
@@ -176,7 +175,8 @@ def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> Sc
         fpr_pieces = linear_pieces(width, fpr[:-1], fpr[1:])
         tpr_pieces = linear_pieces(width, tpr[:-1], tpr[1:])
     else:
-        fpr_pieces, tpr_pieces = (PchipInterpolator(u, rate).c for rate in (fpr, tpr))
+        both = monotone_cubics(u, np.stack([fpr, tpr]))
+        fpr_pieces, tpr_pieces = both[:, 0], both[:, 1]
     return ScoreDistribution(
         negatives=float(negatives),
         positives=float(positives),
@@ -257,7 +257,7 @@ def _survival(quantiles: Floats, levels: Floats, interpolation: Interpolation) -
     knots, group = np.unique(quantiles, return_inverse=True)
     survival = 1.0 - np.bincount(group, weights=levels) / np.bincount(group)
     if interpolation == "pchip" and len(knots) > 2:
-        return _Survival(knots, PchipInterpolator(knots, survival).c)
+        return _Survival(knots, monotone_cubics(knots, survival))
     return _Survival(knots, linear_pieces(np.diff(knots), survival[:-1], survival[1:]))
 
 

@@ -182,6 +182,37 @@ def linear_pieces(width: Floats, start: Floats, end: Floats) -> Floats:
     return np.vstack([zero, zero, (end - start) / width, start])
 
 
+def monotone_cubics(x: Floats, y: Floats) -> Floats:
+    """Coefficients of the monotone cubics (PCHIP) through the points, three or more.
+
+    Points lie along the last axis of `y`; pieces are the last axis of what is returned, powers
+    the first. Bit for bit SciPy's ``PchipInterpolator``, whose checks of its input take longer
+    than its arithmetic.
+    """
+    width = np.diff(x)
+    slope = np.diff(y) / width
+    before, after = slope[..., :-1], slope[..., 1:]
+    # Fritsch & Butland 1984: a weighted harmonic mean where both sides go the same way.
+    w1 = 2 * width[1:] + width[:-1]
+    w2 = width[1:] + 2 * width[:-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = 1.0 / ((w1 / before + w2 / after) / (w1 + w2))
+    inner = np.where((np.sign(before) == np.sign(after)) & (before != 0), mean, 0.0)
+    first = _end_slope(width[0], width[1], slope[..., :1], slope[..., 1:2])
+    last = _end_slope(width[-1], width[-2], slope[..., -1:], slope[..., -2:-1])
+    tangent = np.concatenate([first, inner, last], axis=-1)
+    start, finish = tangent[..., :-1], tangent[..., 1:]
+    bend = (start + finish - 2 * slope) / width
+    return np.stack([bend / width, (slope - start) / width - bend, start, y[..., :-1]])
+
+
+def _end_slope(width: float, next_width: float, slope: Floats, next_slope: Floats) -> Floats:
+    """The slope at an end, one-sided and kept from overshooting (Moler 2004, section 3.6)."""
+    end = ((2 * width + next_width) * slope - width * next_slope) / (width + next_width)
+    turns = (np.sign(slope) != np.sign(next_slope)) & (np.abs(end) > 3.0 * np.abs(slope))
+    return np.where(np.sign(end) != np.sign(slope), 0.0, np.where(turns, 3.0 * slope, end))
+
+
 def _roots_within(cubics: Floats, begin: Floats, finish: Floats) -> Floats:
     """Up to three real roots of each cubic in [begin, finish], padded with `finish`.
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.data.examples import Examples
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.errors import InputError
 from fedgauge.estimation.distribution import ScoreDistribution, require_both_classes
 from fedgauge.estimation.piecewise import ParametricCurve, linear_pieces
@@ -259,7 +260,7 @@ def _exact_counts(
     """True and false positives at threshold infinity and at each distinct score, descending."""
     examples = Examples(y_true, y_score)
     reader = LabelReader(positive)
-    labels, scores = reader(examples.y_true), examples.y_score
+    labels, scores = reader(examples.labels), examples.y_score
     if reader.missing or reader.unusable or not np.all(np.isfinite(scores)):
         raise InputError("an exact curve needs finite scores and labels of two classes.")
     thresholds, group = np.unique(-scores, return_inverse=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from fedgauge.data.examples import Label
+from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError
 
 

@@ -22,7 +22,8 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Data, LabelReader, read_batches
+from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.labels import LabelReader
 from fedgauge.errors import InputError, ReportRefused
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream, WordSource
@@ -203,7 +204,7 @@ def _leaf_cells(plan: EvaluationPlan, data: Data, rows: int) -> Iterator[Cells]:
     waiting = np.empty(0, dtype=np.intp)
     for examples in read_batches(data):
         for batch in examples.split(rows):
-            labels = np.multiply(reader(batch.y_true), plan.axis.bins, dtype=np.intp)
+            labels = np.multiply(reader(batch.labels), plan.axis.bins, dtype=np.intp)
             waiting = np.append(waiting, plan.axis.index(batch.y_score) + labels)
             if len(waiting) >= rows:
                 yield waiting[:rows]
