@@ -91,14 +91,14 @@ class PooledCounts:
                 return name
         return None
 
-    @property
+    @cached_property
     def deviation_of_totals(self) -> float:
         """Standard deviation of the noise in the total of a class."""
         positives = np.zeros(self.released.shape)
         positives[1] = 1.0
         return math.sqrt(self.noise_variance(positives))
 
-    @property
+    @cached_property
     def faint(self) -> str | None:
         """Why noise makes intervals unreliable, if it does.
 
