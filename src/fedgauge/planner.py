@@ -22,6 +22,7 @@ from fedgauge.data.examples import Label
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import redraw
+from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import Prediction
@@ -356,7 +357,7 @@ def _errors(
             counts, plan.tree, variances, rng, node_variances=plan.node_variances(counts)
         )
     try:
-        d = estimate(plan.axis, counts, Aligned())
+        d = estimate(plan.axis, monotone(counts), Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
