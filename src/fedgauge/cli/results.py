@@ -31,15 +31,6 @@ AtLevel = Annotated[
     float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
 ]
 
-_METRICS = {
-    "roc_auc": "ROC AUC",
-    "average_precision": "average precision",
-    "auprg": "PR-gain area",
-    "ks_statistic": "KS distance",
-    "log_loss": "log loss",
-    "brier_score": "Brier score",
-    "normalized_entropy": "normalized entropy",
-}
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
@@ -97,7 +88,7 @@ def show(
         table = metrics_table(result)
         tables = list(threshold_tables(points, result))
         if plots is not None:
-            save_plots(result.record, plots)
+            save_plots(result, plots)
     if quiet:
         return
     screen.print(str(result), markup=False)
@@ -116,17 +107,17 @@ def metrics_table(result: fg.Evaluation) -> Table:
     surely = f", {result.level * 100:g}%" if noisy else ", surely"
     table.add_column(f"pooled data{surely}", justify="right")
     cautions: set[str] = set()
-    for name, title in _METRICS.items():
+    for row in (row for row in metrics_of(fg.Evaluation) if row.listed):
         try:
-            estimate: fg.Estimate = getattr(result, name)
+            estimate: fg.Estimate = getattr(result, row.name)
         except fg.UndefinedMetric:
-            table.add_row(title, "undefined")
+            table.add_row(row.title, "undefined")
             continue
         population = _span((estimate.low, estimate.high))
         if estimate.caution:
             population += "*"
             cautions.add(estimate.caution)
-        table.add_row(title, show_number(estimate.value), population, _span(estimate.bounds))
+        table.add_row(row.title, show_number(estimate.value), population, _span(estimate.bounds))
     table.caption = "\n".join(f"* rough: {why}" for why in sorted(cautions))
     return table
 
