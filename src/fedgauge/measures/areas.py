@@ -191,24 +191,24 @@ def standardised(area: float, max_fpr: float) -> float:
     return 0.5 * (1.0 + (area - chance) / (max_fpr - chance))
 
 
-def gain_area(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: bool) -> Bounded:
+def auprg(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: bool) -> Bounded:
     """Area under the precision-recall-gain curve (Flach & Kull 2015).
 
     `ratio` is the number of positives for each negative.
     """
     fpr, tpr = rates
-    straight = straight_gain_area(fpr, tpr, ratio)
+    straight = straight_auprg(fpr, tpr, ratio)
     if tied:
         return Bounded(straight, straight, straight)
-    middle = straight_gain_area(*roc.path.sample(_POINTS), ratio)
-    lowest = straight_gain_area(*_corners(fpr, tpr, positives_first=False), ratio)
-    highest = straight_gain_area(*_corners(fpr, tpr, positives_first=True), ratio)
+    middle = straight_auprg(*roc.path.sample(_POINTS), ratio)
+    lowest = straight_auprg(*_corners(fpr, tpr, positives_first=False), ratio)
+    highest = straight_auprg(*_corners(fpr, tpr, positives_first=True), ratio)
     value = min(max(middle, lowest), highest)
     rounding = _ROUNDING * max(1.0, abs(lowest))
     return Bounded(value, lowest - rounding, min(highest + rounding, 1.0))
 
 
-def straight_gain_area(fpr: Floats, tpr: Floats, ratio: float) -> float:
+def straight_auprg(fpr: Floats, tpr: Floats, ratio: float) -> float:
     """Area under the precision-recall-gain curve through points joined by lines.
 
     With r positives for each negative, precision gain is 1 - F / T and recall gain

@@ -228,10 +228,10 @@ def partial_auc(reading: Reading, max_fpr: float, *, standardise: bool) -> Estim
     return _bootstrapped(reading, number, straight, (scaled(0.0), scaled(max_fpr)))
 
 
-def gain_area(reading: Reading) -> Estimate:
+def auprg(reading: Reading) -> Estimate:
     """Area under the precision-recall-gain curve; at most 1, and negative below chance."""
-    number = areas.gain_area(reading.roc, reading.rates, reading.ratio, tied=reading.tied)
-    return _bootstrapped(reading, number, areas.straight_gain_area, (-math.inf, 1.0))
+    number = areas.auprg(reading.roc, reading.rates, reading.ratio, tied=reading.tied)
+    return _bootstrapped(reading, number, areas.straight_auprg, (-math.inf, 1.0))
 
 
 def _bootstrapped(

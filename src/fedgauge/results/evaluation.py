@@ -210,7 +210,7 @@ class Evaluation:
     @metric("PR-gain area")
     def auprg(self) -> Estimate:
         """Area under the precision-recall-gain curve."""
-        return estimates.gain_area(self._reading)
+        return estimates.auprg(self._reading)
 
     def partial_auc(self, max_fpr: float, *, standardise: bool = True) -> Estimate:
         """Area under the ROC curve up to a false positive rate.
