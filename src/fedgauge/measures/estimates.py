@@ -143,7 +143,7 @@ def _perfect_precision(pooled: PooledCounts, level: float) -> float:
 def mean_loss(reading: Reading, loss: Loss) -> Estimate:
     """Log loss or Brier score."""
     pooled = reading.pooled
-    by_bin = losses.bin_losses(pooled.axis, pooled.counts, loss, reading.positions)
+    by_bin = reading.losses(loss)
     number = losses.mean_loss(pooled.counts, by_bin)
     gradient = (by_bin.mean - number.value) / pooled.counts.sum()
     scale = (0.0, math.inf if loss == "log" else 1.0)
@@ -154,7 +154,7 @@ def mean_loss(reading: Reading, loss: Loss) -> Estimate:
 def normalized_entropy(reading: Reading) -> Estimate:
     """Log loss over the entropy of the share of positives (He et al. 2014)."""
     pooled = reading.pooled
-    by_bin = losses.bin_losses(pooled.axis, pooled.counts, "log", reading.positions)
+    by_bin = reading.losses("log")
     loss = losses.mean_loss(pooled.counts, by_bin)
     total = float(pooled.counts.sum())
     rate = pooled.positives / total

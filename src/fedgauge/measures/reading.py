@@ -1,6 +1,6 @@
 """Negatives against positives: what every metric, curve and band is read from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from fedgauge.estimation.distribution import (
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.areas import edge_rates
 from fedgauge.measures.curves import PrCurve, RocCurve, pr_curve, roc_curve
-from fedgauge.measures.losses import Positions
+from fedgauge.measures.losses import BinLosses, Loss, Positions, bin_losses
 from fedgauge.typing import Floats
 
 
@@ -42,6 +42,7 @@ class Reading:
     estimator: Estimator
     level: float
     positions: Positions | None = None
+    _losses: dict[Loss, BinLosses] = field(init=False, repr=False, default_factory=dict)
 
     @property
     def tied(self) -> bool:
@@ -75,6 +76,13 @@ class Reading:
         """Number of positives for each negative."""
         require_both_classes(self.pooled.negatives, self.pooled.positives)
         return self.pooled.positives / self.pooled.negatives
+
+    def losses(self, loss: Loss) -> BinLosses:
+        """Losses of examples in each bin."""
+        if loss not in self._losses:
+            counts, axis = self.pooled.counts, self.pooled.axis
+            self._losses[loss] = bin_losses(axis, counts, loss, self.positions)
+        return self._losses[loss]
 
     def redrawn(self, draws: int, *, sampling: bool) -> Floats:
         """Counts as they would come out again, where both rows then have examples."""

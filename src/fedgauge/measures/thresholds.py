@@ -1,6 +1,7 @@
 """What a model does at a threshold, and which threshold does what is wanted."""
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 from numbers import Real
 from types import MappingProxyType
@@ -256,14 +257,7 @@ def choose(
 
     See :meth:`fedgauge.Evaluation.threshold_for`.
     """
-    wanted = {"fpr": fpr, "recall": recall, "precision": precision, "cost": cost}
-    given = [name for name, value in wanted.items() if value is not None]
-    if len(given) != 1:
-        raise InputError("say one thing that is wanted: fpr=, recall=, precision= or cost=.")
-    for name in ("fpr", "recall", "precision"):
-        rate = wanted[name]
-        if rate is not None and not (isinstance(rate, Real) and 0 <= rate <= 1):
-            raise InputError(f"{name} must lie between 0 and 1, got {rate!r}.")
+    _check_wish({"fpr": fpr, "recall": recall, "precision": precision}, cost)
     negatives, positives = pooled.counts
     tp, fp = (np.append(0.0, np.cumsum(row[::-1])) for row in (positives, negatives))
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
@@ -288,6 +282,14 @@ def choose(
         fits, best = np.ones(len(tp), dtype=bool), -_cost(cost, fp, tp[-1] - tp)
     # Of equally good thresholds the highest, which comes first.
     return float(edges[int(np.argmax(np.where(fits, best, -np.inf)))])
+
+
+def _check_wish(rates: Mapping[str, float | None], cost: Any) -> None:
+    if sum(wish is not None for wish in (*rates.values(), cost)) != 1:
+        raise InputError("say one thing that is wanted: fpr=, recall=, precision= or cost=.")
+    for name, rate in rates.items():
+        if rate is not None and not (isinstance(rate, Real) and 0 <= rate <= 1):
+            raise InputError(f"{name} must lie between 0 and 1, got {rate!r}.")
 
 
 def _cost(cost: Any, wrong: Floats, missed: Floats) -> Floats:
