@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
-from fedgauge.estimation.repair import leaf_covariance
+from fedgauge.estimation.repair import noise_covariance
 
 FALSE_ALARM = 1e-6
 SITES = 10
@@ -47,7 +47,8 @@ def test_leaf_counts_are_unbiased_false_alarm_two_in_a_million(noise, delta, tre
     found = np.array([fg.evaluate(clients, **options, seed=s)._counts for s in range(runs)])
     exact = fg.ScoreHistogram(axis)
     exact.update(*rows)
-    covariance = leaf_covariance(tree, [law.variance for law in plan.noise_laws(shares=SITES)])
+    variances, unit = plan.noise_variances(SITES), np.eye(axis.bins)
+    covariance = noise_covariance(tree, variances, unit[:, np.newaxis], unit)
     assert np.mean(found < 0) > 0.1
     for error in found.mean(axis=0) - exact.counts:
         # Mahalanobis distance of the mean error: chi-squared by the central limit theorem.

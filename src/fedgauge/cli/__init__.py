@@ -187,7 +187,7 @@ def evaluate(
         if json is not None:
             result.to_json(json)
         if plots is not None:
-            save_plots(result.record, plots)
+            save_plots(result, plots)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         tables = list(threshold_tables(points, result))
     if quiet:

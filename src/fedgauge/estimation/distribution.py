@@ -110,18 +110,18 @@ class ScoreDistribution:
 def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDistribution:
     """The distribution that an estimator sees in pooled counts (negatives, positives).
 
-    Counts may be noisy, and then negative.
+    Counts are not negative: noisy ones are repaired before. Only `Range` takes them as they
+    were released, because it smooths the rates itself.
     """
     negatives, positives = (float(row.sum()) for row in counts)
     require_both_classes(negatives, positives)
     if isinstance(estimator, Range):
         return _ranges(axis, counts, estimator)
-    counts = repair.monotone(np.asarray(counts, dtype=np.float64))
     if isinstance(estimator, Aligned):
         return _aligned(axis, counts, estimator)
     rows = [*counts, counts.sum(axis=0)]
-    found = [_left_edges(axis, row, estimator.quantiles) for row in rows]
-    return from_quantiles(found, (negatives, positives), estimator)
+    quantiles = [_left_edges(axis, row, estimator.quantiles) for row in rows]
+    return from_quantiles(quantiles, (negatives, positives), estimator)
 
 
 def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> ScoreDistribution:
@@ -134,8 +134,8 @@ def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> Scor
     negatives, positives = float(len(groups[0])), float(len(groups[1]))
     require_both_classes(negatives, positives)
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
-    found = [np.quantile(group, levels) for group in groups]
-    return from_quantiles(found, (negatives, positives), estimator)
+    quantiles = [np.quantile(group, levels) for group in groups]
+    return from_quantiles(quantiles, (negatives, positives), estimator)
 
 
 def require_both_classes(negatives: float, positives: float) -> None:
@@ -203,7 +203,7 @@ def _left_edges(axis: Axis, row: NDArray[Any], quantiles: int) -> Floats:
 
 
 def from_quantiles(
-    found: list[Floats], totals: tuple[float, float], estimator: Quantile
+    quantiles: list[Floats], totals: tuple[float, float], estimator: Quantile
 ) -> ScoreDistribution:
     """The path through evenly spaced quantiles of negatives, positives and (to combine) all.
 
@@ -211,7 +211,7 @@ def from_quantiles(
     """
     negatives, positives = totals
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
-    survivals = [_survival(q, levels, estimator.interpolation) for q in found]
+    survivals = [_survival(q, levels, estimator.interpolation) for q in quantiles]
     if estimator.pr == "separate":
         survivals = survivals[:2]
     knots = np.unique(np.concatenate([survival.x for survival in survivals]))[::-1]

@@ -4,6 +4,7 @@ Both coordinates are piecewise polynomials in u of degree at most 3. The absciss
 decreases. The ordinate may be a quotient, which is what precision is.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,8 @@ import numpy as np
 from fedgauge.typing import Floats, Indices
 
 _BISECTIONS: Final = 60
+_DRAWN: Final = 1000  # points of a curve at least, and on each of its pieces at least
+_DRAWN_OF_A_PIECE: Final = 8
 _GRADES: Final = 40
 _NUDGE: Final = 1e-6  # where a quotient is 0/0, look this far into the piece
 # Exact for the polynomials here (degree 5 with the Jacobian); a quotient is smooth on a piece.
@@ -77,6 +80,10 @@ class ParametricCurve:
         piece = np.arange(len(self.width))[:, np.newaxis]
         t = np.linspace(0.0, 1.0, points) * self.width[:, np.newaxis]
         return horner(self.x[:, piece], t).ravel(), self.ordinate(piece, t).ravel()
+
+    def points(self) -> tuple[Floats, Floats]:
+        """x and y along the curve, close enough to draw it: more on a piece where there are few."""
+        return self.sample(max(_DRAWN_OF_A_PIECE, math.ceil(_DRAWN / len(self.width))))
 
     def area(self) -> float:
         """Integral of y over x."""

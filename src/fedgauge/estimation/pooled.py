@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from fedgauge.typing import Floats
 
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
 FAINT: Final = 6.0  # below which it is a weak base
+_REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ class PooledCounts:
     tree: tuple[int, ...]
     variances: tuple[float, ...] = ()
     node_variances: Callable[[Floats], list[Floats]] | None = None
+    _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
     def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> "PooledCounts":
@@ -91,14 +93,14 @@ class PooledCounts:
                 return name
         return None
 
-    @property
+    @cached_property
     def deviation_of_totals(self) -> float:
         """Standard deviation of the noise in the total of a class."""
         positives = np.zeros(self.released.shape)
         positives[1] = 1.0
         return math.sqrt(self.noise_variance(positives))
 
-    @property
+    @cached_property
     def faint(self) -> str | None:
         """Why noise makes intervals unreliable, if it does.
 
@@ -147,13 +149,24 @@ class PooledCounts:
         """Noise variance of ``sum(weights * released)``."""
         return self.covariance(weights, weights)
 
-    def redrawn(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
-        """Counts as they would come out again, by draw, class and bin.
+    def redrawn(self, draws: int, *, sampling: bool) -> Floats:
+        """Counts as they would come out again, by draw, class and bin: the same at every call.
 
         The noise is drawn anew around the likely counts and repaired in the same way; with
-        `sampling` the examples are too, as a bootstrap does. A way to see what chance does
-        to a result: this noise protects nothing.
+        `sampling` the examples are too, as a bootstrap does. Where neither is, one draw says
+        all. A way to see what chance does to a result: this noise protects nothing.
         """
+        if not (self.noisy or sampling):
+            return self.counts[np.newaxis]
+        drawn = self._draws.get((draws, sampling))
+        if drawn is None:
+            drawn = self._redraw(draws, np.random.default_rng(0), sampling=sampling)
+            drawn.flags.writeable = False
+            if drawn.nbytes <= _REMEMBERED:
+                self._draws[draws, sampling] = drawn
+        return drawn
+
+    def _redraw(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
         start = np.broadcast_to(self.counts, (draws, *self.counts.shape))
         drawn = rng.poisson(start).astype(np.float64) if sampling else start
         if not self.noisy:

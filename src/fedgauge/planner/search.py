@@ -15,6 +15,7 @@ from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import redraw
+from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import Prediction
@@ -265,7 +266,7 @@ def _go_on(
 def _errors(axis: Axis, counts: Floats, truth: Truth) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(axis, counts, Aligned())
+        d = estimate(axis, monotone(counts), Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)

@@ -7,20 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from fedgauge.errors import NoSignal, located
-from fedgauge.estimation.distribution import (
-    Estimator,
-    ScoreDistribution,
-    estimate,
-    require_both_classes,
-)
+from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
-from fedgauge.measures import bands, curves, estimates
-from fedgauge.measures.bands import Band
+from fedgauge.measures import estimates
+from fedgauge.measures.bands import Band, BandKind
 from fedgauge.measures.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
+from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC
 from fedgauge.measures.losses import Positions, positions
+from fedgauge.measures.metric import metric
+from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, choose
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import PrivacyStatement
@@ -147,30 +145,31 @@ class Evaluation:
         )
 
     @cached_property
-    def _distribution(self) -> ScoreDistribution:
-        return estimate(self._plan.axis, self._signal.released, self._estimator)
+    def _reading(self) -> Reading:
+        """What metrics and curves are read from, if the counts say anything."""
+        return Reading(self._signal, self._estimator, self._level, self._positions)
 
     def roc_curve(self) -> RocCurve:
         """The ROC curve: knots, and a callable between them."""
-        return curves.roc_curve(self._distribution)
+        return ROC.make(self._reading.distribution)
 
     def pr_curve(self) -> PrCurve:
         """The PR curve: knots, and a callable between them."""
-        return curves.pr_curve(self._distribution)
+        return PR.make(self._reading.distribution)
 
     def det_curve(self) -> DetCurve:
         """The DET curve: false negative rate against false positive rate."""
-        return curves.det_curve(self.roc_curve())
+        return DET.make(self._reading.distribution)
 
     def prg_curve(self) -> PrGainCurve:
         """The precision-recall-gain curve (Flach & Kull 2015)."""
-        return curves.prg_curve(self._distribution)
+        return PR_GAIN.make(self._reading.distribution)
 
     def gain_curve(self) -> GainCurve:
         """Recall against the share of examples flagged; also the lift."""
-        return curves.gain_curve(self._distribution)
+        return GAIN.make(self._reading.distribution)
 
-    def roc_band(self, kind: bands.Kind = "simultaneous") -> Band:
+    def roc_band(self, kind: BandKind = "simultaneous") -> Band:
         """Where the ROC curve of the population lies.
 
         Parameters
@@ -180,38 +179,38 @@ class Evaluation:
             ``"pointwise"``, from a bootstrap and Wilson's interval, holds its value at each
             single abscissa; not to be relied on near the ends or with few examples.
         """
-        return bands.roc_band(self._signal, self.roc_curve(), self._level, kind)
+        return ROC.band(self._reading, kind)
 
-    def pr_band(self, kind: bands.Kind = "simultaneous") -> Band:
+    def pr_band(self, kind: BandKind = "simultaneous") -> Band:
         """Where the PR curve of the population lies; `kind` as for :meth:`roc_band`."""
-        return bands.pr_band(self._signal, self.roc_curve(), self._level, kind)
+        return PR.band(self._reading, kind)
 
-    def det_band(self, kind: bands.Kind = "simultaneous") -> Band:
+    def det_band(self, kind: BandKind = "simultaneous") -> Band:
         """Where the DET curve of the population lies; `kind` as for :meth:`roc_band`."""
-        return bands.det_band(self._signal, self.roc_curve(), self._level, kind)
+        return DET.band(self._reading, kind)
 
-    def prg_band(self, kind: bands.Kind = "simultaneous") -> Band:
+    def prg_band(self, kind: BandKind = "simultaneous") -> Band:
         """Where the precision-recall-gain curve lies, the share of positives taken as known."""
-        return bands.prg_band(self._signal, self.roc_curve(), self._level, kind)
+        return PR_GAIN.band(self._reading, kind)
 
-    def gain_band(self, kind: bands.Kind = "simultaneous") -> Band:
+    def gain_band(self, kind: BandKind = "simultaneous") -> Band:
         """Where the cumulative gain curve of the population lies."""
-        return bands.gain_band(self._signal, self.roc_curve(), self._level, kind)
+        return GAIN.band(self._reading, kind)
 
-    @cached_property
+    @metric("ROC AUC", recorded=True)
     def roc_auc(self) -> Estimate:
         """Area under the ROC curve."""
-        return estimates.roc_auc(self._signal, self._distribution, self._level)
+        return estimates.roc_auc(self._reading)
 
-    @cached_property
+    @metric("average precision", recorded=True)
     def average_precision(self) -> Estimate:
         """Average precision, the area under the PR curve."""
-        return estimates.average_precision(self._signal, self._distribution, self._level)
+        return estimates.average_precision(self._reading)
 
-    @cached_property
+    @metric("PR-gain area")
     def auprg(self) -> Estimate:
         """Area under the precision-recall-gain curve."""
-        return estimates.gain_area(self._signal, self._distribution, self._level)
+        return estimates.auprg(self._reading)
 
     def partial_auc(self, max_fpr: float, *, standardise: bool = True) -> Estimate:
         """Area under the ROC curve up to a false positive rate.
@@ -219,35 +218,32 @@ class Evaluation:
         Standardised as scikit-learn's ``roc_auc_score(max_fpr=...)`` (McClish 1989), or the
         plain area.
         """
-        return estimates.partial_auc(
-            self._signal, self._distribution, self._level, max_fpr, standardise=standardise
-        )
+        return estimates.partial_auc(self._reading, max_fpr, standardise=standardise)
 
-    @cached_property
+    @metric("Mann-Whitney U", listed=False)
     def mann_whitney_u(self) -> Estimate:
         """Pairs of a positive and a negative that are in order, ties counting half."""
-        return estimates.mann_whitney_u(self.roc_auc, self._signal)
+        return estimates.mann_whitney_u(self._reading, self.roc_auc)
 
-    @cached_property
+    @metric("KS distance", recorded=True)
     def ks_statistic(self) -> Estimate:
         """Kolmogorov-Smirnov distance: the largest difference of the two rates."""
-        require_both_classes(self._signal.negatives, self._signal.positives)
-        return estimates.largest_gap(self._signal, self._level)
+        return estimates.largest_gap(self._reading)
 
-    @cached_property
+    @metric("log loss", recorded=True)
     def log_loss(self) -> Estimate:
         """Mean negative log-likelihood of the labels, in nats."""
-        return estimates.mean_loss(self._signal, self._level, "log", self._positions)
+        return estimates.mean_loss(self._reading, "log")
 
-    @cached_property
+    @metric("Brier score", recorded=True)
     def brier_score(self) -> Estimate:
         """Mean squared difference of score and label."""
-        return estimates.mean_loss(self._signal, self._level, "squared", self._positions)
+        return estimates.mean_loss(self._reading, "squared")
 
-    @cached_property
+    @metric("normalized entropy", recorded=True)
     def normalized_entropy(self) -> Estimate:
         """Log loss over that of always predicting the share of positives; below 1 is better."""
-        return estimates.normalized_entropy(self._signal, self._level, self._positions)
+        return estimates.normalized_entropy(self._reading)
 
     def at_threshold(self, threshold: float) -> AtThreshold:
         """Precision, recall and more when scores from `threshold` up are flagged.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from fedgauge.errors import UndefinedMetric
+from fedgauge.measures.metric import metrics_of
 from fedgauge.plan import Slice
 from fedgauge.results.record import (
     FORMAT,
@@ -20,15 +21,6 @@ from fedgauge.results.record import (
 
 if TYPE_CHECKING:  # a result makes its record, and a record is made of a result
     from fedgauge.results.evaluation import Evaluation
-
-RECORDED: Final = (
-    "roc_auc",
-    "average_precision",
-    "ks_statistic",
-    "log_loss",
-    "brier_score",
-    "normalized_entropy",
-)
 
 
 def record_of(result: Evaluation) -> Record:
@@ -50,9 +42,10 @@ def _slice_record(result: Evaluation, slice_: Slice) -> SliceRecord:
     rows = list(result.plan.task.contrast(slice_))
     released, pooled = result.released, result.pooled
     metrics: dict[str, MetricRecord] = {}
-    for name in RECORDED:
-        with suppress(UndefinedMetric):
-            metrics[name] = MetricRecord.of(getattr(result, name))
+    for row in metrics_of(type(result)):
+        if row.recorded:
+            with suppress(UndefinedMetric):
+                metrics[row.name] = MetricRecord.of(getattr(result, row.name))
     return SliceRecord(
         model=slice_.model,
         group=slice_.group,
