@@ -1,6 +1,85 @@
-"""Lets the tests of this folder import the modules beside them."""
+"""Engines to test, and sites that exchange files, at every step of an evaluation."""
 
-import sys
-from pathlib import Path
+import os
+import warnings
 
-sys.path.insert(0, str(Path(__file__).parent))
+import pytest
+from commands import Done
+from conformance import ENGINES
+from ddp import ROWS
+from exchange import EXACT, NOISY, make_world, snapshots
+from forks import fast_folder, serving
+from plans import noisy_plan
+from rows import split
+
+import fedgauge as fg
+
+
+@pytest.fixture
+def quick_disk(monkeypatch):
+    """No waiting for the disk: for what does not crash."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+def make_engine(request, tmp_path, monkeypatch):
+    def make(seed=None):
+        return request.param(tmp_path, monkeypatch, seed=seed)
+
+    return make
+
+
+@pytest.fixture
+def engine(make_engine):
+    return make_engine()
+
+
+@pytest.fixture
+def noiseless():
+    """A DP plan with an epsilon so large that noise comes once in 10^11 runs.
+
+    It shows what is clipped; and exact sums over cohorts that differ by one are refused.
+    """
+
+    def make(**options):
+        return noisy_plan(30.0, **options)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "epsilon 30 protects nobody", fg.PrivacyWarning)
+        yield make
+
+
+@pytest.fixture
+def clients():
+    """Rows of six sites that are alike."""
+    return split(*ROWS, sites=6)
+
+
+@pytest.fixture
+def folder():
+    with fast_folder() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def commands():
+    """Run commands at the same time, each in its own process; what became of each."""
+    with serving("commands_child.py") as send:
+        yield lambda *requests: [Done(**done) for done in send(requests)]
+
+
+@pytest.fixture
+def world(folder):
+    return make_world(folder)
+
+
+@pytest.fixture(scope="session")
+def exact_steps():
+    with fast_folder() as folder:
+        yield snapshots(folder, EXACT)
+
+
+@pytest.fixture(scope="session")
+def noisy_steps():
+    with fast_folder() as folder:
+        yield snapshots(folder, NOISY)

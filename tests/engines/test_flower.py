@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conformance import counts_of, draw_clients, pooled_counts
 from consortium import COORDINATOR, Consortium
+from counts import counts_of, pooled_counts
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from rows import draw_clients
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
@@ -110,7 +111,7 @@ def stage_of(message):
 def federation(request, tmp_path, monkeypatch):
     """Makes federations of one claim."""
     if request.param == "simulated":
-        monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+        monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
 
     def make(**options):
         return Federation(tmp_path if request.param == "enforced" else None, **options)
@@ -300,7 +301,7 @@ def test_without_a_site_file_a_node_refuses_outside_a_simulation(caplog):
 
 def test_a_node_with_a_site_file_answers_no_simulated_request(tmp_path, monkeypatch):
     nodes = Federation(tmp_path)
-    monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+    monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
     with pytest.raises(fg.CohortTooSmall, match="pass site="):
         flower.evaluate(nodes.grid, PLAN, timeout=0.01)
     assert not nodes.scored
@@ -371,7 +372,7 @@ def test_a_spent_budget_is_silence(tmp_path, caplog):
 
 
 def test_several_evaluations_of_a_simulation(monkeypatch):
-    monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+    monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
     nodes = Federation()
     for _ in range(2):
         assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
@@ -504,7 +505,7 @@ def test_a_public_style_app_gets_the_evaluation_by_two_and_three_lines(tmp_path,
 
     monkeypatch.syspath_prepend(APPS / "after")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flower, "_is_simulation", lambda: True)
+    monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
     from quickstart import client_app, server_app, task
 
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conformance import counts_of, pooled_counts
+from counts import counts_of, pooled_counts
 
 import fedgauge as fg
 

@@ -1,22 +1,16 @@
 """An intake that is killed at any moment loses nothing it acknowledged and doubles nothing."""
 
-import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import KILLED, fast_folder, serving
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.reports.intake import FILE_NAME
 
-KILLED = -signal.SIGKILL
 PLAN = fg.EvaluationPlan.for_reports(
     fg.Axis.uniform(16, outside="clip"), fg.LocalDP(2.0), tree=(4, 4)
 )
@@ -27,35 +21,19 @@ PER_MESSAGE = 40
 @pytest.fixture(scope="module")
 def ask():
     """Send a request to the process that forks, and read its answer."""
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("intake_child.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
+    with serving("intake_child.py") as send:
 
-    def ask(place, **request):
-        request |= {
-            "plan": str(place / "plan.json"),
-            "inbox": str(place / "inbox"),
-            "folder": str(place / "intake"),
-        }
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
+        def ask(place, **request):
+            places = {"plan": "plan.json", "inbox": "inbox", "folder": "intake"}
+            answer = send(request | {name: str(place / path) for name, path in places.items()})
+            return {"said": answer["said"], "code": answer["codes"][0]}
 
-    with process:
         yield ask
-        process.stdin.close()
 
 
 @pytest.fixture
 def place():
-    """A folder in memory where there is one: a killed process loses no less there."""
-    memory = Path("/dev/shm")  # noqa: S108  (a fresh folder in it)
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
-        place = Path(name)
+    with fast_folder() as place:
         (place / "inbox").mkdir()
         PLAN.save(place / "plan.json")
         for number, message in enumerate(messages()):

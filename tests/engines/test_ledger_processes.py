@@ -1,52 +1,22 @@
 """Processes that share a ledger, and processes that are killed while they spend from it."""
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
+from forks import KILLED, serving
 
 from fedgauge.errors import BudgetExceeded
 from fedgauge.site import Account, Cost, Ledger
 
 ACCOUNT = Account("stroke", "example", "add-remove")
 SESSION = bytes(range(32))
-KILLED = -signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
 def ask():
     """Send a request to the process that forks, and read its answer."""
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("ledger_child.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
-
-    def ask(work, folder, **request):
-        request |= {"work": work, "folder": str(folder)}
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    with process:
-        yield ask
-        process.stdin.close()
-
-
-@pytest.fixture
-def folder():
-    """A folder in memory where there is one: a killed process loses no less there."""
-    memory = Path("/dev/shm")  # noqa: S108  (a fresh folder in it)
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
-        yield Path(name)
+    with serving("ledger_child.py") as send:
+        yield lambda work, folder, **request: send(request | {"work": work, "folder": str(folder)})
 
 
 def open_ledger(folder):

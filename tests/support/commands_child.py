@@ -1,56 +1,20 @@
 """Runs commands of fedgauge, each in a process of its own that ends when told to.
 
-Reads one JSON request a line and answers each with a line. Every command is run in a fork, so
-that the imports are paid once. A request may name the step at which its process is killed.
+A request may name the step at which its process is killed.
 """
 
-import json
 import os
-import signal
-import sqlite3
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pandas  # noqa: F401  (pyarrow loads it in every process that reads a file)
+from forks import Deadline, serve
 
 import fedgauge.engines.exchange
 from fedgauge import cli
 from fedgauge.engines.participant import Participant
-
-
-class Deadline:
-    """Kills this process just before the n-th step that changes a file."""
-
-    def __init__(self, last):
-        self.last, self.passed = last, 0
-
-    def step(self):
-        self.passed += 1
-        if self.passed == self.last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def before(self, call):
-        def watched(*args, **options):
-            self.step()
-            return call(*args, **options)
-
-        return watched
-
-    def watch(self):
-        for module, name in ((os, "replace"), (os, "unlink"), (os, "mkdir"), (tempfile, "mkstemp")):
-            setattr(module, name, self.before(getattr(module, name)))
-        execute = sqlite3.Connection.execute
-
-        def watched(connection, statement, *args):
-            if statement == "COMMIT":
-                self.step()
-            return execute(connection, statement, *args)
-
-        connect = sqlite3.connect
-        factory = type("Watched", (sqlite3.Connection,), {"execute": watched})
-        sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=factory)
 
 
 def meet_the_other(folder):
@@ -80,7 +44,7 @@ def run(request, out, err):
     if "meet" in request:
         meet_the_other(request["meet"])
     if request.get("last"):
-        Deadline(request["last"]).watch()
+        Deadline(request["last"]).watch_changes()
     code = 1
     try:
         cli.main()
@@ -113,12 +77,10 @@ def end(child, out, err):
     return {"code": code, "out": said[0], "err": said[1]}
 
 
-def main():
-    for line in sys.stdin:
-        begun = [begin(request) for request in json.loads(line)]
-        sys.stdout.write(json.dumps([end(*each) for each in begun]) + "\n")
-        sys.stdout.flush()
+def answer(requests):
+    begun = [begin(request) for request in requests]
+    return [end(*each) for each in begun]
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

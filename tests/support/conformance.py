@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
+import pytest
 from consortium import COORDINATOR, Consortium
+from counts import counts_of, pooled_counts
 from flwr.app import ConfigRecord, Message
 from flwr.clientapp import ClientApp
+from rows import draw_clients
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
@@ -299,53 +302,16 @@ ENGINES = {
 }
 
 
-# Data, and what is true of them
+# What the suite gives every engine
 
 
-def draw_client(rows, seed, *, shift=0.0):
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(rows) < 0.35).astype(np.int64)
-    scores = np.clip(rng.normal(0.35 + 0.25 * labels + shift, 0.2), 0, 1)
-    return labels, scores
+CLIENTS = draw_clients(5)
+EVERYBODY = list(CLIENTS)
+OTHERS = [name for name in CLIENTS if name != "site-1"]
+every_stage = pytest.mark.parametrize("stage", Stage, ids=lambda stage: stage.name.lower())
 
 
-def draw_clients(count, *, seed=7):
-    """Clients of very different sizes, by name."""
-    sizes = np.random.default_rng(seed).integers(5, 400, count)
-    return {f"site-{i}": draw_client(int(size), seed + i) for i, size in enumerate(sizes)}
-
-
-def pooled_counts(plan, clients, names=None):
-    """The counts of the pooled rows, by NumPy alone: label by bin."""
-    edges = plan.axis.edges
-    total = np.zeros((2, plan.axis.bins), dtype=np.int64)
-    for name in clients if names is None else names:
-        labels, scores = clients[name]
-        positive = plan.task.positive
-        labels = np.asarray(labels) == (1 if positive is None else positive)
-        clipped = np.clip(scores, edges[0], edges[-1])
-        for label in (0, 1):
-            total[label] += np.histogram(clipped[labels == label], edges)[0]
-    return total
-
-
-def pooled_sums(plan, clients, names=None):
-    """The score sums of the pooled rows, by NumPy alone."""
-    edges = plan.axis.edges
-    total = np.zeros((2, plan.axis.bins), dtype=np.int64)
-    for name in clients if names is None else names:
-        labels, scores = (np.asarray(column) for column in clients[name])
-        clipped = np.clip(scores, edges[0], edges[-1])
-        index = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, plan.axis.bins - 1)
-        places = (clipped - edges[index]) / (edges[index + 1] - edges[index])
-        steps = np.round(places * plan.sum_steps).astype(np.int64)
-        np.add.at(total, (labels.astype(np.int64), index), steps)
-    return total
-
-
-def sums_of(result):
-    return np.array(result.record.slices[0].score_sums)
-
-
-def counts_of(result):
-    return np.array(result.record.slices[0].counts)
+def assert_sum_over(result, plan, clients, names):
+    np.testing.assert_array_equal(counts_of(result), pooled_counts(plan, clients, names))
+    assert result.clients == len(names)
+    assert result.plan == plan

@@ -1,0 +1,211 @@
+"""What evaluations by files cost: budgets, and sums over cohorts that differ by few sites."""
+
+import re
+
+import numpy as np
+import pytest
+from consortium import COORDINATOR, Consortium
+from counts import counts_of, pooled_counts
+from exchange import (
+    CLIENTS,
+    EXACT,
+    NAMES,
+    NOISY,
+    A,
+    B,
+    D,
+    assert_refused,
+    copied,
+    every_stage,
+    make_world,
+)
+from rows import draw_client
+
+import fedgauge as fg
+from fedgauge.engines.participant import Participant
+from fedgauge.secagg import Stage
+from fedgauge.site import Policy
+
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
+
+# Budgets
+
+
+def balance(world, name=A):
+    (only,) = world.site(name).ledger.balances()
+    return only.spent.epsilon, only.reserved.epsilon
+
+
+@every_stage
+def test_abandon_gives_back_what_did_not_leave(noisy_steps, commands, stage):
+    with copied(noisy_steps[stage, "advance"]) as world:
+        (done,) = commands({"arguments": world.arguments(A, "abandon")})
+        assert done.code == 0
+        assert balance(world) == ((0.0, 0.0) if stage < Stage.MASK else (1.0, 0.0))
+        assert balance(world, B) == ((0.0, 1.0) if stage < Stage.MASK else (1.0, 0.0))
+        # It is out for good: neither the next round nor a new start of this one.
+        (joined,) = commands({"arguments": world.arguments(A, "join")})
+        assert joined.code == 1
+        assert "A new attempt needs a new session" in joined.err
+        if stage < Stage.OPEN:
+            world.advance(world.run)
+            with pytest.raises(fg.ExchangeError, match="did not join"):
+                world.answer(world.run, A, Stage(stage + 1), CLIENTS[A])
+
+
+def test_abandon_by_the_coordinator(noisy_steps, commands):
+    with copied(noisy_steps[Stage.MASK, "advance"]) as world:
+        (done,) = commands({"arguments": world.arguments(COORDINATOR, "abandon")})
+        assert done.code == 0
+        assert not list((world.folder / COORDINATOR / "sessions").glob("*.server"))
+        (advanced,) = commands({"arguments": world.arguments(COORDINATOR, "advance")})
+        assert advanced.code == 1
+        assert "did not start this exchange, or has abandoned it" in advanced.err
+
+
+@pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE], ids=["joined", "shared"])
+def test_old_state_put_back_after_the_counts_left(noisy_steps, stage):
+    """It would add new noise under the old masks."""
+    with copied(noisy_steps[stage, "advance"]) as world:
+        old = world.state().read_bytes()
+        world.advance(world.run)
+        world.play(world.run, world.clients, since=stage + 1, until=Stage.SHARE)
+        world.answer(world.run, A, Stage.MASK, CLIENTS[A])
+        sent = world.reply(Stage.MASK).read_bytes()
+        world.state().write_bytes(old)
+        for now in (Stage.SHARE, Stage.MASK):
+            if now > stage:
+                with pytest.raises((fg.ExchangeError, fg.ProtocolError)):
+                    world.answer(world.run, A, now, CLIENTS[A])
+        assert world.reply(Stage.MASK).read_bytes() == sent
+        assert balance(world) == (1.0, 0.0)
+
+
+def test_no_data_are_read_before_the_plan_is_judged(world):
+    def data():
+        raise AssertionError("the data were read")
+
+    too_fine = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8192, outside="clip"), fg.Cohort(3, 1)
+    )
+    world.start(world.run, too_fine)
+    site = world.site(A)
+    with pytest.raises(fg.PlanRefused, match="max_bins"):
+        Participant(site, data).answer(world.exchange(world.run).invitation().data)
+
+
+def test_bad_data_cost_nothing(noisy_steps, commands):
+    """A file that cannot be read is the operator's to mend: the session waits."""
+    with copied(noisy_steps[Stage.MASK, "answer"]) as world:
+        path, state = world.folder / f"{A}.csv", world.state().read_bytes()
+        good = path.read_text()
+        for bad in ("y,p\n1,high\n", "y,q\n1,0.5\n"):
+            path.write_text(bad)
+            (done,) = commands({"arguments": world.arguments(A, "submit")})
+            assert done.code == 2
+            assert re.fullmatch(r"fedgauge: .*\n", done.err)
+            assert "high" not in done.err
+            assert world.state().read_bytes() == state
+            assert balance(world) == (0.0, 1.0)
+            assert not world.reply(Stage.MASK).exists()
+        path.write_text(good)
+        (done,) = commands({"arguments": world.arguments(A, "submit")})
+        assert done.code == 0
+        assert balance(world) == (1.0, 0.0)
+
+
+def test_data_that_fail_to_come_are_not_blamed_on_the_sessions(noisy_steps):
+    """What a site's own reader raises reaches its operator as it is."""
+
+    def data():
+        raise OSError(5, "the tape is torn")
+
+    with copied(noisy_steps[Stage.MASK, "answer"]) as world:
+        request = world.request(Stage.MASK).read_bytes()
+        with pytest.raises(OSError, match="the tape is torn"):
+            Participant(world.site(A), data).answer(request)
+        assert balance(world) == (0.0, 1.0)
+
+
+# Differencing
+
+
+def run_with(world, number, names, plan=EXACT):
+    """One evaluation among some of the sites, up to their confirmation."""
+    run = world.folder / f"run-{number}"
+    clients = {name: world.clients[name] for name in names}
+    world.start(run, plan, invited=names)
+    world.play(run, clients, until=Stage.MASK)
+    return run, clients
+
+
+def finish_with(world, run, clients):
+    return world.play(run, clients, since=Stage.AGREE)
+
+
+def test_cohorts_that_differ_by_one_site(world):
+    first = finish_with(world, *run_with(world, 1, NAMES))
+    np.testing.assert_array_equal(counts_of(first), world.truth())
+    run, clients = run_with(world, 2, NAMES[:3])
+    for name in clients:
+        before = world.entries(name)
+        with pytest.raises(fg.PlanRefused):
+            world.answer(run, name, Stage.AGREE)
+        assert world.entries(name) == before
+        assert before[-2:] == ["reserve", "commit"]  # the masked counts left; nothing is opened
+        assert not (run / f"4-confirm.{name}.reply.fgx").exists()
+    with pytest.raises(fg.CohortTooSmall):
+        world.advance(run, without_missing=True)
+    assert not (run / "result.json").exists()
+    # The same sites as before may go on.
+    third = finish_with(world, *run_with(world, 3, NAMES))
+    np.testing.assert_array_equal(counts_of(third), world.truth())
+
+
+def test_cohort_that_grew_by_one_site_after_a_dropout(world):
+    """The sum over all but one, then over all: the one who dropped out would be laid bare."""
+    world.start(world.run, EXACT)
+    world.play(world.run, world.clients, until=Stage.SHARE)
+    np.testing.assert_array_equal(
+        counts_of(world.finish(Stage.MASK, skip={D})), world.truth(NAMES[:3])
+    )
+    run, _ = run_with(world, 2, NAMES)
+    for name in NAMES[:3]:
+        with pytest.raises(fg.PlanRefused):
+            world.answer(run, name, Stage.AGREE)
+    world.answer(run, D, Stage.AGREE)  # it knows of no other sum, and is not heard alone
+    with pytest.raises(fg.CohortTooSmall):
+        world.advance(run, without_missing=True)
+
+
+def test_cohorts_that_differ_by_enough_sites(folder):
+    names = [f"site-{i}" for i in range(6)]
+    world = Consortium.make(folder, names)
+    clients = {name: draw_client(50, seed=i) for i, name in enumerate(names)}
+    for number, chosen in enumerate((names[:3], names, names[3:], names)):
+        run = folder / f"run-{number}"
+        world.start(run, EXACT, invited=chosen)
+        result = world.play(run, {name: clients[name] for name in chosen})
+        np.testing.assert_array_equal(counts_of(result), pooled_counts(EXACT, clients, chosen))
+
+
+def test_noisy_sums_are_free_to_differ(world):
+    finish_with(world, *run_with(world, 1, NAMES, NOISY))
+    assert finish_with(world, *run_with(world, 2, NAMES[:3], NOISY)).clients == 3
+    assert world.entries(A) == ["reserve", "commit", "survivors"] * 2
+
+
+def test_exact_sum_after_noise_is_not_joined(world, commands):
+    finish_with(world, *run_with(world, 1, NAMES, NOISY))
+    world.start(world.run, EXACT)
+    (done,) = commands({"arguments": world.arguments(A, "join")})
+    assert_refused(world, done, "an exact sum would void that promise", entries=3)
+
+
+def test_budget_that_is_used_up(folder, commands):
+    world = make_world(folder, policy=Policy(budget_epsilon=1.5))
+    finish_with(world, *run_with(world, 1, NAMES, NOISY))
+    world.start(world.run, NOISY)
+    (done,) = commands({"arguments": world.arguments(A, "join")})
+    assert_refused(world, done, "spent or reserved epsilon 1,", entries=3)

@@ -1,0 +1,127 @@
+"""Sites that exchange files: their data, their folders, and what must come of it."""
+
+import re
+import shutil
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from consortium import Consortium
+from counts import counts_of, pooled_counts
+from forks import fast_folder
+from rows import draw_client
+
+import fedgauge as fg
+from fedgauge.engines.exchange import VERBS
+from fedgauge.secagg import Stage
+
+A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
+CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
+
+
+EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1))
+NOISY = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0)
+)
+every_stage = pytest.mark.parametrize("stage", Stage, ids=VERBS.values())
+later_stages = pytest.mark.parametrize("stage", list(Stage)[1:], ids=list(VERBS.values())[1:])
+
+
+class World(Consortium):
+    """The sites, their data as CSV files, and the run folder they share."""
+
+    @property
+    def run(self):
+        return self.folder / "run"
+
+    def write_data(self):
+        for name in self.names:
+            labels, scores = CLIENTS[name]
+            rows = "".join(f"{y},{p!r}\n" for y, p in zip(labels, scores.tolist(), strict=True))
+            (self.folder / f"{name}.csv").write_text(f"y,p\n{rows}")
+
+    def arguments(self, name, verb, *more):
+        """The command line of one step."""
+        site = ["--site", str(self.site_file(name))]
+        if verb == "start":
+            return ["exchange", verb, str(self.folder / "plan.json"), str(self.run), *more, *site]
+        if verb == "submit":
+            data = [str(self.folder / f"{name}.csv"), "--label", "y", "--score", "p"]
+            return ["exchange", verb, str(self.run), *data, *more, *site]
+        return ["exchange", verb, str(self.run), *more, *site]
+
+    @property
+    def clients(self):
+        return {name: CLIENTS[name] for name in self.names}
+
+    def finish(self, since=Stage.ADVERTISE, *, skip=()):
+        return self.play(self.run, self.clients, since=since, skip=skip)
+
+    def reply(self, stage, name=A):
+        return self.run / f"{stage:d}-{VERBS[stage]}.{name}.reply.fgx"
+
+    def request(self, stage, name=A):
+        if stage == Stage.ADVERTISE:
+            return self.run / "invitation.fgx"
+        return self.run / f"{stage:d}-{VERBS[stage]}.{name}.request.fgx"
+
+    def published(self):
+        """All that others can have read."""
+        files = [*self.run.glob("*.fgx"), *self.run.glob("result.json")]
+        return {path.name: path.read_bytes() for path in files}
+
+    def state(self, name=A):
+        (path,) = (self.folder / name / "sessions").glob("*.client")
+        return path
+
+    def truth(self, names=None):
+        return pooled_counts(EXACT, self.clients, names)
+
+
+def make_world(folder, names=NAMES, plan=EXACT, policy=None):
+    world = World.make(folder, names, policy=policy)
+    world.write_data()
+    plan.save(world.folder / "plan.json")
+    return world
+
+
+def snapshots(folder, plan):
+    """Three sites before each step of an evaluation: by stage, of the first site or `advance`."""
+    world = make_world(folder / "now", NAMES[:3], plan)
+    saved = {}
+
+    def save(key):
+        saved[key] = shutil.copytree(world.folder, folder / "-".join(map(str, key)))
+
+    save((Stage.ADVERTISE, "start"))
+    world.start(world.run, plan)
+    for stage in Stage:
+        for name in (B, C):
+            world.answer(world.run, name, stage, CLIENTS[name])
+        save((stage, "answer"))
+        world.answer(world.run, A, stage, CLIENTS[A])
+        save((stage, "advance"))
+        world.advance(world.run)
+    return saved
+
+
+@contextmanager
+def copied(template):
+    with fast_folder() as folder:
+        yield World(shutil.copytree(template, folder / "world"), NAMES[:3])
+
+
+def assert_right(result, world, names=None):
+    np.testing.assert_array_equal(counts_of(result), world.truth(names))
+    assert fg.Evaluation.from_json(world.run / "result.json").record == result.record
+    assert result.privacy.claim == "enforced"
+
+
+def assert_refused(world, done, reason, *, entries=0, name=A):
+    assert done.code == 2
+    assert done.out == ""
+    assert re.fullmatch(r"fedgauge: .+\n", done.err)
+    assert reason in done.err
+    assert len(world.entries(name)) == entries
+    assert not (world.folder / name / "sessions").exists() or entries
+    assert [path.name for path in world.run.iterdir()] == ["invitation.fgx"]

@@ -1,0 +1,237 @@
+"""Attacks on secure summation that isolate a victim, and sets of members that do not fit."""
+
+import pytest
+from duties import Giving
+from plans import small_plan
+from scene import BOSS, KEYS, STRANGER, VICTIM, Scene, changed, refuses
+
+from fedgauge import Cohort
+from fedgauge.errors import CohortTooSmall, PlanError, ProtocolError
+from fedgauge.keys import SigningKey
+from fedgauge.secagg import Invitation, Stage, SummationClient
+from fedgauge.secagg.graph import Graph, choose_graph
+from fedgauge.secagg.messages import (
+    Inbox,
+    Roster,
+    Survivors,
+    from_bitmap,
+    to_bitmap,
+)
+
+# Isolating a victim
+
+
+WEAK_GRAPHS = [
+    *[(5, 3), (5, 1), (5, 0), (5, -1), (5, 7), (4, 4), (3, 3), (1, 1), (0, 1), (-5, 4)],
+    *[(6, 4), (2**40, 4), (5, 2**40), (2**63, 4), (-(2**63), 4)],
+]
+
+
+@pytest.mark.parametrize("graph", WEAK_GRAPHS, ids=str)
+def test_a_graph_that_protects_too_little_is_refused(graph):
+    """A low threshold or degree lets the server and a few colluders open a single input."""
+    publics = [key.public for key in KEYS[:6]]
+    invitation = Invitation.made(small_plan(), publics, BOSS, bytes(32), Graph(6, *graph))
+    with pytest.raises(ProtocolError, match="neighbours too few, or a threshold too low"):
+        _ = invitation.plan
+
+
+@pytest.mark.parametrize("graph", WEAK_GRAPHS, ids=str)
+def test_nobody_joins_with_a_graph_that_protects_too_little(graph):
+    """Not even where nobody looked at the plan: shares must not leave under a low threshold."""
+    publics = [key.public for key in KEYS[:6]]
+    invitation = Invitation.made(small_plan(), publics, BOSS, bytes(32), Graph(6, *graph))
+    with pytest.raises(ProtocolError, match="neighbours too few, or a threshold too low"):
+        SummationClient.join(invitation, KEYS[0], Giving(None))
+
+
+def test_a_sparse_graph_that_protects_too_little_is_refused():
+    publics = sorted(SigningKey.from_bytes(i.to_bytes(32, "big")).public for i in range(300))
+    plan = small_plan(Cohort(100, 3))
+    good = choose_graph(300, plan.cohort)
+    assert not good.is_complete
+    assert Invitation.made(plan, publics, BOSS, bytes(32), good).plan == plan
+    for cohort, worse in (
+        (plan.cohort, good._replace(threshold=good.threshold - 6)),
+        (plan.cohort, good._replace(degree=good.degree + 16)),
+        (Cohort(150, 3), Graph(300, 10, 6)),
+        (Cohort(100, 0), Graph(300, 60, 31)),  # a part of the members could be opened apart
+        (Cohort(100, 30), Graph(300, 60, 42)),  # both secrets of a member could be opened
+        (Cohort(170, 3), good),  # nothing proves that so many are in the sum
+    ):
+        invitation = Invitation.made(small_plan(cohort), publics, BOSS, bytes(32), worse)
+        with pytest.raises(ProtocolError, match="neighbours too few, or a threshold too low"):
+            _ = invitation.plan
+
+
+@pytest.mark.parametrize("cohort", [Cohort(7, 1), Cohort(4, 6), Cohort(3, 2**70)])
+@pytest.mark.parametrize("threshold", [4, 6])
+def test_a_cohort_that_cannot_be_is_refused(cohort, threshold):
+    publics = [key.public for key in KEYS[:6]]
+    graph = Graph(6, 5, threshold)
+    invitation = Invitation.made(small_plan(cohort), publics, BOSS, bytes(32), graph)
+    with pytest.raises(PlanError):
+        _ = invitation.plan
+
+
+def test_a_stranger_cannot_join():
+    with pytest.raises(ProtocolError, match="not among the invited"):
+        SummationClient.join(Scene().invitation, STRANGER, Giving(None))
+
+
+# With a colluder, member 0, all of the victim's holders but too few are said to be gone.
+ALONE = [(0, VICTIM), (0, 1, VICTIM), (VICTIM,)]
+
+
+@pytest.mark.parametrize("left", ALONE)
+def test_a_victim_with_few_present_refuses(left):
+    scene = Scene().until(Stage.SHARE)
+    peers = [peer for peer in scene.asked(VICTIM).peers if peer.member in left]
+    lie = scene.request(VICTIM, Roster(present=scene.bitmap(*left), peers=peers))
+    refuses(scene.clients[VICTIM], lie, "holders of this site's shares", CohortTooSmall)
+    scene.finish()
+
+
+@pytest.mark.parametrize("left", ALONE)
+def test_a_victim_with_few_sharers_refuses(left):
+    scene = Scene().until(Stage.MASK)
+    boxes = [box for box in scene.asked(VICTIM).boxes if box.member in left]
+    lie = scene.request(VICTIM, Inbox(sharers=scene.bitmap(*left), peers=[], boxes=boxes))
+    refuses(scene.clients[VICTIM], lie, "holders of this site's shares", CohortTooSmall)
+    assert scene.duties[VICTIM].asked == 0
+    scene.finish()
+
+
+@pytest.mark.parametrize("left", ALONE)
+def test_a_victim_with_few_survivors_refuses(left):
+    scene = Scene().until(Stage.AGREE)
+    lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(*left)))
+    refuses(scene.clients[VICTIM], lie, "members are left", CohortTooSmall)
+    assert scene.duties[VICTIM].agreed == []
+    scene.finish()
+
+
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE])
+def test_a_victim_whose_neighbours_are_gone_refuses(sparse, stage):
+    """Enough members in all, but two of the victim's four picks are said to be gone."""
+    scene = sparse().until(stage)
+    picked = sorted(scene.picked(VICTIM))
+    asked = scene.asked(VICTIM)
+    for gone, refused in ((2, False), (3, True)):
+        left = set(range(10)) - {*picked[:gone]}
+        bitmap = scene.bitmap(*left)
+        if stage == Stage.SHARE:
+            body = Roster(present=bitmap, peers=[p for p in asked.peers if p.member in left])
+        elif stage == Stage.MASK:
+            peers = [p for p in asked.peers if p.member in left]
+            body = Inbox(
+                sharers=bitmap, peers=peers, boxes=[b for b in asked.boxes if b.member in left]
+            )
+        else:
+            body = Survivors(survivors=bitmap)
+        lie = scene.request(VICTIM, body)
+        if refused:
+            refuses(scene.clients[VICTIM], lie, "holders of this site's shares", CohortTooSmall)
+        else:
+            scene.restored(VICTIM).receive(lie)
+    scene.finish()
+
+
+def test_a_box_held_back_is_noticed():
+    """Everybody shares with everybody here: a missing box is a lie about who shared."""
+    scene = Scene().until(Stage.MASK)
+    inbox = scene.asked(VICTIM)
+    for place in range(5):
+        boxes = inbox.boxes[:place] + inbox.boxes[place + 1 :]
+        lie = scene.request(VICTIM, changed(inbox, boxes=boxes))
+        refuses(scene.clients[VICTIM], lie, "held back")
+    scene.finish()
+
+
+def test_phantoms_are_noticed():
+    """Members who count as present, or as sharers, without being there."""
+    scene = Scene(silent={5: Stage.ADVERTISE}).until(Stage.SHARE)
+    roster = scene.asked(VICTIM)
+    lie = scene.request(VICTIM, changed(roster, present=scene.bitmap(*range(6))))
+    refuses(scene.clients[VICTIM], lie, "keys of members are missing")
+    scene = Scene(silent={5: Stage.SHARE}).until(Stage.MASK)
+    inbox = scene.asked(VICTIM)
+    lie = scene.request(VICTIM, changed(inbox, sharers=scene.bitmap(*range(6))))
+    refuses(scene.clients[VICTIM], lie, "held back")
+    scene.finish()
+
+
+def test_phantoms_among_neighbours_are_noticed(sparse):
+    scene = sparse().until(Stage.SHARE)
+    roster = scene.asked(VICTIM)
+    lie = scene.request(VICTIM, changed(roster, peers=roster.peers[1:]))
+    refuses(scene.clients[VICTIM], lie, "keys of members are missing")
+    scene.finish()
+
+
+# Sets that do not fit
+
+
+def test_too_few_survivors_for_the_plan():
+    """Five are needed here, where the threshold alone would let four pass."""
+    scene = Scene(small_plan(Cohort(5, 1))).until(Stage.AGREE)
+    assert scene.invitation.graph.threshold == 4
+    lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(0, 1, VICTIM, 3)))
+    refuses(scene.clients[VICTIM], lie, "4 members are left and 5 are needed", CohortTooSmall)
+    scene.finish()
+
+
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE])
+def test_a_victim_said_to_be_gone_stops(stage):
+    """Its shares would open the key of a member that is still there."""
+    scene = Scene().until(stage)
+    without = scene.bitmap(0, 1, 3, 4, 5)
+    field = {2: "present", 3: "sharers", 4: "survivors"}[stage]
+    lie = scene.request(VICTIM, changed(scene.asked(VICTIM), **{field: without}))
+    refuses(scene.clients[VICTIM], lie, "said to have dropped out")
+    scene.finish()
+
+
+def test_sets_only_shrink():
+    """A member back from the dead could have its key opened, and then be in the sum."""
+    scene = Scene(silent={5: Stage.SHARE}).until(Stage.AGREE)
+    everyone = scene.bitmap(*range(6))
+    lie = scene.request(VICTIM, Survivors(survivors=everyone))
+    refuses(scene.clients[VICTIM], lie, "said not to have shared")
+    scene.finish()
+    scene = Scene(silent={5: Stage.ADVERTISE}).until(Stage.MASK)
+    lie = scene.request(VICTIM, changed(scene.asked(VICTIM), sharers=everyone))
+    refuses(scene.clients[VICTIM], lie, "said to be absent")
+    scene.finish()
+
+
+@pytest.mark.parametrize("bitmap", [b"", b"\xfc\0", b"\xff", b"\xfe", b"\xfd"])
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE])
+def test_sets_have_one_form(stage, bitmap):
+    """Two forms of one set would be two stories with the same meaning."""
+    scene = Scene().until(stage)
+    field = {2: "present", 3: "sharers", 4: "survivors"}[stage]
+    lie = scene.request(VICTIM, changed(scene.asked(VICTIM), **{field: bitmap}))
+    refuses(scene.clients[VICTIM], lie, "a set of members")
+
+
+def test_bitmaps_and_sets():
+    for count in range(1, 20):
+        for members in (set(), {0}, {count - 1}, set(range(count)), set(range(0, count, 3))):
+            assert from_bitmap(to_bitmap(members, count), count) == members
+
+
+def test_who_is_in_the_sum_can_be_refused():
+    """Sums over nearly the same members give one member's values away: the site may say no."""
+    scene = Scene(silent={5: Stage.MASK}).until(Stage.AGREE)
+    told = []
+
+    def agree(survivors):
+        told.append(survivors)
+        raise PlanError("too close to an earlier sum")
+
+    scene.duties[VICTIM].agree = agree
+    request = scene.server.requests[VICTIM]
+    refuses(scene.clients[VICTIM], request, "too close", PlanError)
+    assert told == [[key.public for key in KEYS[:5]]]
+    assert scene.clients[VICTIM].stage == Stage.MASK
