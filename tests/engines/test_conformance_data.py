@@ -153,7 +153,7 @@ def test_noise_on_score_sums_follows_the_law_of_the_survivors(make_engine):
     plan = noisy_plan(bins=2048, score_sums=True)
     result = make_engine(seed=5).run(plan, CLIENTS, silent={"site-1": Stage.MASK})
     noise = (sums_of(result) - pooled_sums(plan, CLIENTS, OTHERS)).ravel()
-    ratio = math.exp(-plan.rounds[0].sums.noise / 256)
+    ratio = math.exp(-plan.final.sums.noise / 256)
     variance = 4 / 2 * 2 * ratio / (1 - ratio) ** 2
     assert plan.sums_law(shares=4).variance == pytest.approx(variance, rel=1e-9)
     bound = stats.norm.isf(FALSE_ALARM / 2)
@@ -190,7 +190,7 @@ def test_score_sums_are_clipped_under_noise(make_engine):
     result = make_engine(seed=3).run(plan, CLIENTS | {"site-1": rows})
     others = pooled_sums(plan, CLIENTS, OTHERS)
     assert others.min() > 0
-    most = plan.rounds[0].largest * 256
+    most = plan.final.largest * 256
     each = [np.minimum(pooled_sums(plan, CLIENTS, [name]), most) for name in OTHERS]
     clipped = np.sum([*each, [[0, 0], [most, 0]]], axis=0)
     assert np.abs(sums_of(result) - clipped).max() < 40_000 < 9000 * 251 - most

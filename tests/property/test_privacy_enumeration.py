@@ -237,7 +237,7 @@ def for_fewer_levels(tree):
     """A budget that forgets one level."""
     plan, levels = plan_for(EXAMPLE, tree), len(tree)
     noise = level_parameters(EXAMPLE, COHORT, levels - 1)
-    sent = HistogramRound(plan.rounds[0].nodes, (*noise, noise[-1]))
+    sent = HistogramRound(plan.final.nodes, (*noise, noise[-1]))
     return msgspec.structs.replace(plan, rounds=(sent,)), EXAMPLE
 
 
@@ -283,9 +283,9 @@ def test_a_reader_who_subtracts_a_share_nobody_allowed_for(sites, loss):
 def with_sums(spec, tree, steps, cohort=COHORT):
     """A plan with score sums in any number of steps."""
     plan = plan_for(spec, tree, cohort, score_sums=True)
-    sums = msgspec.structs.replace(plan.rounds[0].sums, steps=steps)
+    sums = msgspec.structs.replace(plan.final.sums, steps=steps)
     return msgspec.structs.replace(
-        plan, rounds=(msgspec.structs.replace(plan.rounds[0], sums=sums),)
+        plan, rounds=(msgspec.structs.replace(plan.final, sums=sums),)
     )
 
 
@@ -346,7 +346,7 @@ def test_the_sensitivity_of_sums_is_the_one_that_their_noise_is_made_for(spec, s
     *_, moves = sums_changes(plan)
     sensitivity = int(moves.sum(axis=1).max())
     assert sensitivity == steps * spec.level_sensitivity
-    a = math.exp(-plan.rounds[0].sums.noise / sensitivity)
+    a = math.exp(-plan.final.sums.noise / sensitivity)
     stated = plan.sums_law(shares=HONEST).variance
     assert stated == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-9)
 
@@ -367,7 +367,7 @@ def test_a_wrong_sensitivity_of_sums_is_found_out(sensitivity):
     """Noise for less than all steps: at 1 of 8 steps a row's sum costs eight times its share."""
     spec = DistributedDP(16.0)
     plan = with_sums(spec, (2,), 8)
-    (law,), share = plan.noise_laws(shares=HONEST), plan.rounds[0].sums.noise
+    (law,), share = plan.noise_laws(shares=HONEST), plan.final.sums.noise
     wrong = ShareLaw(spec, share, parties=HONEST, shares=HONEST, sensitivity=sensitivity)
     found = worst_loss([law, wrong], sums_changes(plan))
     assert share == pytest.approx(16 / 5)

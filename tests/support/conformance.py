@@ -21,7 +21,7 @@ from standin import StandInGrid, with_reply
 import fedgauge as fg
 from fedgauge import flower
 from fedgauge.engines import summation as rounds
-from fedgauge.engines.contribution import contribution, histogram_of, released
+from fedgauge.engines.contribution import contribution, count_rows, released
 from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
 from fedgauge.engines.participant import Participant
 from fedgauge.keys import SigningKey
@@ -128,7 +128,7 @@ class _Duties:
 
     def contribution(self):
         with fg.errors.located(f"client {self.name!r}"):
-            return contribution(self.plan, histogram_of(self.plan, self.data), self.source)
+            return contribution(self.plan, count_rows(self.plan, self.data), self.source)
 
     def agree(self, survivors):
         pass

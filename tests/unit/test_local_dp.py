@@ -68,7 +68,7 @@ def test_plans_survive_the_journey(spec, tree):
         assert again.digest == plan.digest
     plan.check_promise()
     assert plan.cohort == ALONE
-    assert [oracle.cells for oracle in plan.oracles] == [2 * n for n in plan.rounds[0].nodes]
+    assert [oracle.cells for oracle in plan.oracles] == [2 * n for n in plan.final.nodes]
     assert plan.noise_laws(shares=1) == []
     assert len(plan.noise_variances(1000)) == len(tree)
 
@@ -128,7 +128,7 @@ def test_rounds_that_no_oracle_has_are_refused(wrong):
 @pytest.mark.parametrize("blocks", [(), (0,), (3,), (256,), (1, 1)], ids=str)
 def test_blocks_that_hadamard_has_not_are_refused(blocks):
     plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
-    wrong = msgspec.structs.replace(plan.rounds[0], blocks=blocks)
+    wrong = msgspec.structs.replace(plan.final, blocks=blocks)
     with pytest.raises(fg.PlanError, match="hadamard"):
         msgspec.structs.replace(plan, rounds=(wrong,))
 

@@ -454,7 +454,7 @@ NOISY_SUMS = plan_for(CLIPPED, privacy=DistributedDP(1.0), tree=(8, 8), score_su
 
 def with_sums(sums, axis=CLIPPED, privacy=None):
     plan = plan_for(axis, privacy=privacy)
-    sent = msgspec.structs.replace(plan.rounds[0], sums=sums)
+    sent = msgspec.structs.replace(plan.final, sums=sums)
     return msgspec.structs.replace(plan, rounds=(sent,))
 
 
@@ -466,7 +466,7 @@ def test_plans_with_score_sums_survive_json_and_toml(plan):
     ):
         assert again == plan
         assert again.digest == plan.digest
-        assert again.rounds[0].sums == plan.rounds[0].sums
+        assert again.final.sums == plan.final.sums
         assert again.to_bytes() == plan.to_bytes()
 
 

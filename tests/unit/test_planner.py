@@ -35,7 +35,7 @@ def test_proposal_is_a_resolved_plan(planned):
     assert planned.cohort == fg.Cohort(CLIENTS, 1)
     assert planned.axis.outside == "clip"
     assert np.prod(planned.tree) == planned.axis.bins
-    assert sum(planned.rounds[0].noise) == pytest.approx(1.0)
+    assert sum(planned.final.noise) == pytest.approx(1.0)
     planned.check_promise()
 
 
@@ -306,7 +306,7 @@ def test_score_sums_leave_the_counts_four_fifths(planned):
     )
     with_sums.check_promise()
     assert with_sums.sum_steps == 256
-    assert sum(with_sums.rounds[0].noise) == pytest.approx(0.8)
+    assert sum(with_sums.final.noise) == pytest.approx(0.8)
     expected = propose(epsilon=0.8).predicted
     assert with_sums.predicted == pytest.approx(expected, rel=1e-6)
     assert with_sums.predicted.roc_area_error > planned.predicted.roc_area_error

@@ -189,7 +189,7 @@ def test_even_budgets_use_epsilon_up_and_never_exceed_it(epsilon, levels):
 def test_weights_split_the_budget():
     budgets = level_parameters(POLYA, COHORT, 3, [1, 3, 4])
     assert budgets == pytest.approx((1 / 8, 3 / 8, 1 / 2), rel=1e-15)
-    assert plan_for(POLYA, weights=[1.0, 3.0]).rounds[0].noise == (0.25, 0.75)
+    assert plan_for(POLYA, weights=[1.0, 3.0]).final.noise == (0.25, 0.75)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_more_noise_shares_change_nothing_but_the_share():
 
 
 def with_noise(plan, noise):
-    return msgspec.structs.replace(plan, rounds=(HistogramRound(plan.rounds[0].nodes, noise),))
+    return msgspec.structs.replace(plan, rounds=(HistogramRound(plan.final.nodes, noise),))
 
 
 @pytest.fixture(scope="module", params=[POLYA, SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
@@ -224,12 +224,12 @@ def plan(request):
 def weaker(plan, factor):
     """Noise weaker by a factor: a larger budget, or a smaller variance."""
     factor = factor if plan.privacy.noise == "polya" else 1 / factor
-    return with_noise(plan, (plan.rounds[0].noise[0] * factor, *plan.rounds[0].noise[1:]))
+    return with_noise(plan, (plan.final.noise[0] * factor, *plan.final.noise[1:]))
 
 
 def test_calibrated_plans_keep_their_promise(plan):
     plan.check_promise()
-    check_promise(plan.privacy, plan.cohort, plan.rounds[0].noise)
+    check_promise(plan.privacy, plan.cohort, plan.final.noise)
     weaker(plan, 0.9).check_promise()
 
 
@@ -247,7 +247,7 @@ def test_an_evaluation_refuses_weakened_noise(plan):
 
 def test_a_polya_budget_may_not_exceed_epsilon_by_one_bit():
     plan = plan_for(POLYA)
-    first, second = plan.rounds[0].noise
+    first, second = plan.final.noise
     with pytest.raises(PlanError, match="costs more"):
         with_noise(plan, (first, np.nextafter(second, 1))).check_promise()
 
@@ -340,7 +340,7 @@ def sums_plan(epsilon=1.0, tree=(4, 2), **options):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 7.0, 1 + 1 / 3, 0.7000000000000001, np.pi])
 def test_counts_and_sums_share_epsilon_exactly(epsilon):
-    sent = sums_plan(epsilon, (8,)).rounds[0]
+    sent = sums_plan(epsilon, (8,)).final
     assert Fraction(sent.noise[0]) + Fraction(sent.sums.noise) == Fraction(epsilon)
     assert sent.sums.noise == pytest.approx(epsilon / 5, rel=1e-14)
 
@@ -349,7 +349,7 @@ def test_counts_and_sums_share_epsilon_exactly(epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 1 / 1.3])
 def test_sums_and_any_levels_never_exceed_epsilon(epsilon, weights):
     plan = sums_plan(epsilon, weights=weights)
-    sent = plan.rounds[0]
+    sent = plan.final
     total = sum(map(Fraction, sent.noise)) + Fraction(sent.sums.noise)
     assert Fraction(epsilon) * (1 - Fraction(1, 2**52)) <= total <= Fraction(epsilon)
     plan.check_promise()
@@ -357,14 +357,14 @@ def test_sums_and_any_levels_never_exceed_epsilon(epsilon, weights):
 
 def with_sums_noise(plan, noise):
     sent = msgspec.structs.replace(
-        plan.rounds[0], sums=msgspec.structs.replace(plan.rounds[0].sums, noise=noise)
+        plan.final, sums=msgspec.structs.replace(plan.final.sums, noise=noise)
     )
     return msgspec.structs.replace(plan, rounds=(sent,))
 
 
 def test_sums_that_cost_more_than_is_left_are_refused():
     plan = sums_plan(tree=(8,))
-    share = plan.rounds[0].sums.noise
+    share = plan.final.sums.noise
     with_sums_noise(plan, 0.5 * share).check_promise()
     for noise in (np.nextafter(share, 1), 2 * share, 1.0):
         with pytest.raises(PlanError, match="costs more"):
@@ -376,7 +376,7 @@ def test_sums_that_cost_more_than_is_left_are_refused():
 
 def test_counts_that_keep_all_of_epsilon_are_refused_beside_sums():
     plan = sums_plan(tree=(8,))
-    greedy = msgspec.structs.replace(plan.rounds[0], noise=(1.0,))
+    greedy = msgspec.structs.replace(plan.final, noise=(1.0,))
     with pytest.raises(PlanError, match="costs more"):
         msgspec.structs.replace(plan, rounds=(greedy,)).check_promise()
 
@@ -384,7 +384,7 @@ def test_counts_that_keep_all_of_epsilon_are_refused_beside_sums():
 def test_the_numerical_delta_counts_the_draws_on_sums():
     counts = laws.negative_binomial(Fraction(1, 9), Fraction(0.8)).distance
     plan = sums_plan(tree=(64,))
-    sums = laws.negative_binomial(Fraction(1, 9), Fraction(plan.rounds[0].sums.noise) / 256)
+    sums = laws.negative_binomial(Fraction(1, 9), Fraction(plan.final.sums.noise) / 256)
     draws = 9 * 2 * 64 * 2  # honest parties, channels, bins, two tables for each share
     told = plan.statement("simulated").delta
     assert told == pytest.approx((1 + np.e) * draws * (counts + sums.distance), rel=1e-6)
@@ -396,11 +396,11 @@ def test_the_law_of_sums_is_made_for_all_steps(neighbours):
     spec = DistributedDP(4.0, neighbours=neighbours, unit="subject", max_per_unit=2)
     plan = plan_for(spec, (8,), score_sums=True)
     assert plan.sums_law(shares=3)._table is laws.negative_binomial(
-        Fraction(3, 9), Fraction(plan.rounds[0].sums.noise) / (256 * spec.level_sensitivity)
+        Fraction(3, 9), Fraction(plan.final.sums.noise) / (256 * spec.level_sensitivity)
     )
     assert [law._table for law in plan.noise_laws(shares=3)] == [
         laws.negative_binomial(
-            Fraction(3, 9), Fraction(plan.rounds[0].noise[0]) / spec.level_sensitivity
+            Fraction(3, 9), Fraction(plan.final.noise[0]) / spec.level_sensitivity
         )
     ]
 
