@@ -127,7 +127,7 @@ def test_score_sums_are_those_of_the_pooled_rows(engine, axis, tmp_path):
 
 
 def test_without_being_asked_for_nobody_sends_score_sums(engine):
-    assert engine.run(exact_plan(), CLIENTS)._sums is None
+    assert engine.run(exact_plan(), CLIENTS).released.sums is None
 
 
 @every_stage

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import fedgauge
 from fedgauge import Axis, EvaluationPlan, Examples, HistogramRound, ScoreHistogram
 from fedgauge.privacy import Cohort, DistributedDP, laws
-from fedgauge.privacy.shares import ShareLaw, level_parameters
 from fedgauge.privacy.units import limit_rows
+from noise import level_noise, share_law
 
 TREES = [(2,), (3,), (2, 2), (4, 2)]
 SLACK = 1e-12
@@ -78,7 +78,7 @@ def count_rows(tree, spec, units):
         if rows:
             labels, leaves = zip(*rows, strict=True)
             examples = Examples(labels, (np.array(leaves) + 0.5) / bins, subject=ids)
-            total.update_batches(limit_rows([examples], spec))
+            total.update_batches(limit_rows([examples], spec.unit_cap))
 
     if spec.unit == "client":
         for rows in units:
@@ -236,7 +236,7 @@ def for_colluders_too(tree):
 def for_fewer_levels(tree):
     """A budget that forgets one level."""
     plan, levels = plan_for(EXAMPLE, tree), len(tree)
-    noise = level_parameters(EXAMPLE, COHORT, levels - 1)
+    noise = level_noise(EXAMPLE, COHORT, levels - 1)
     sent = HistogramRound(plan.final.nodes, (*noise, noise[-1]))
     return msgspec.structs.replace(plan, rounds=(sent,)), EXAMPLE
 
@@ -284,9 +284,7 @@ def with_sums(spec, tree, steps, cohort=COHORT):
     """A plan with score sums in any number of steps."""
     plan = plan_for(spec, tree, cohort, score_sums=True)
     sums = msgspec.structs.replace(plan.final.sums, steps=steps)
-    return msgspec.structs.replace(
-        plan, rounds=(msgspec.structs.replace(plan.final, sums=sums),)
-    )
+    return msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(plan.final, sums=sums),))
 
 
 def numbers_of(plan, spec, units):
@@ -299,7 +297,7 @@ def numbers_of(plan, spec, units):
             # A row at the upper end of a leaf is as close to it as floats allow.
             ends = np.nextafter((np.array(leaves) + 1) / bins, 0)
             scores = np.minimum((np.array(leaves) + np.array(places)) / bins, ends)
-            total.update_batches(limit_rows([Examples(labels, scores, subject=ids)], spec))
+            total.update_batches(limit_rows([Examples(labels, scores, subject=ids)], spec.unit_cap))
 
     if spec.unit == "client":
         for rows in units:
@@ -368,7 +366,7 @@ def test_a_wrong_sensitivity_of_sums_is_found_out(sensitivity):
     spec = DistributedDP(16.0)
     plan = with_sums(spec, (2,), 8)
     (law,), share = plan.noise_laws(shares=HONEST), plan.final.sums.noise
-    wrong = ShareLaw(spec, share, parties=HONEST, shares=HONEST, sensitivity=sensitivity)
+    wrong = share_law(spec, share, parties=HONEST, shares=HONEST, sensitivity=sensitivity)
     found = worst_loss([law, wrong], sums_changes(plan))
     assert share == pytest.approx(16 / 5)
     # The noise of one level has the other 4/5.

@@ -248,7 +248,7 @@ def test_score_sums_reach_the_result(options, privacy):
     loaded = load(*options, "--score-sums", "--bins", 16)
     assert loaded.plan.privacy == privacy
     assert loaded.plan.sum_steps == 256
-    assert loaded._sums.shape == (2, 16)
+    assert loaded.released.sums.shape == (2, 16)
     assert load(*options, "--bins", 16).plan.sum_steps == 0
 
 

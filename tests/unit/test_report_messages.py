@@ -260,8 +260,6 @@ def test_data_that_change_between_two_readings_are_refused():
 
 def test_a_server_refuses_a_plan_that_breaks_its_promise():
     plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(16, outside="clip"), fg.LocalDP(1.0))
-    weak = msgspec.structs.replace(
-        plan, rounds=(msgspec.structs.replace(plan.final, noise=(1,)),)
-    )
+    weak = msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(plan.final, noise=(1,)),))
     with pytest.raises(fg.PlanError, match="cost more"):
         fg.ReportServer(weak)

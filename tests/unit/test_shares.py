@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import fedgauge
-from fedgauge import Axis, EvaluationPlan, HistogramRound
+from fedgauge import Axis, EvaluationPlan, HistogramRound, ScoreSums
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.shares import ShareLaw, check_promise, honest_parties, level_parameters
+from fedgauge.privacy.shares import honest_parties
+from noise import check_promise, level_noise, share_law
 
 POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
@@ -59,13 +60,13 @@ def circle(turn):
     ],
 )
 def test_the_pgf_of_polya_shares_multiplies_to_discrete_laplace(spec, level, parties):
-    share = ShareLaw(spec, level, parties=parties)
+    share = share_law(spec, level, parties=parties)
     with mpmath.workprec(200):
         a = mpmath.exp(-mpmath.mpf(level) / spec.level_sensitivity)
         for z in map(circle, CIRCLE):
             target = (1 - a) ** 2 / ((1 - a * z) * (1 - a / z))
             assert abs(pgf(share, z) ** parties - target) < 1e-25
-        together = ShareLaw(spec, level, parties=parties, shares=parties)
+        together = share_law(spec, level, parties=parties, shares=parties)
         assert abs(pgf(together, circle(CIRCLE[2])) - pgf(share, circle(CIRCLE[2])) ** parties) < (
             1e-25
         )
@@ -74,7 +75,7 @@ def test_the_pgf_of_polya_shares_multiplies_to_discrete_laplace(spec, level, par
 @pytest.mark.parametrize("parties", [1, 2, 19, 1000])
 @pytest.mark.parametrize("mean", [0.5, 16.865902908697866, 300.0])
 def test_the_pgf_of_skellam_shares_multiplies_to_skellam(mean, parties):
-    share = ShareLaw(SKELLAM, mean, parties=parties)
+    share = share_law(SKELLAM, mean, parties=parties)
     with mpmath.workprec(200):
         for z in map(circle, CIRCLE):
             target = mpmath.exp(mpmath.mpf(mean) * (z + 1 / z - 2))
@@ -82,7 +83,7 @@ def test_the_pgf_of_skellam_shares_multiplies_to_skellam(mean, parties):
 
 
 def test_shares_for_fewer_parties_do_not_multiply_to_the_target():
-    share = ShareLaw(POLYA, 1.0, parties=5)
+    share = share_law(POLYA, 1.0, parties=5)
     with mpmath.workprec(200):
         a, z = mpmath.exp(-1), circle(CIRCLE[1])
         target = (1 - a) ** 2 / ((1 - a * z) * (1 - a / z))
@@ -105,9 +106,9 @@ def padded(law, size):
 @pytest.mark.parametrize("shares", [2, 3, 7])
 @pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])
 def test_many_shares_at_once_have_the_law_of_their_sum(spec, level, shares):
-    one = node_law(ShareLaw(spec, level, parties=4))
+    one = node_law(share_law(spec, level, parties=4))
     summed = reduce(np.convolve, [one] * shares)
-    at_once = padded(node_law(ShareLaw(spec, level, parties=4, shares=shares)), len(summed))
+    at_once = padded(node_law(share_law(spec, level, parties=4, shares=shares)), len(summed))
     np.testing.assert_allclose(at_once, summed, rtol=0, atol=1e-14)
 
 
@@ -121,7 +122,7 @@ def test_many_shares_at_once_have_the_law_of_their_sum(spec, level, shares):
     ],
 )
 def test_variance_is_that_of_the_noise(spec, level, whole, shares):
-    law = ShareLaw(spec, level, parties=4, shares=shares)
+    law = share_law(spec, level, parties=4, shares=shares)
     mass = node_law(law)
     values = np.arange(len(mass)) - len(mass) // 2
     assert law.variance == pytest.approx(np.sum(mass * values**2), rel=1e-10)
@@ -130,7 +131,7 @@ def test_variance_is_that_of_the_noise(spec, level, whole, shares):
 
 @pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])
 def test_draws_fill_the_shape_and_differ_between_nodes(spec, level):
-    law = ShareLaw(spec, level / 10 if spec is POLYA else 50 * level, parties=4, shares=3)
+    law = share_law(spec, level / 10 if spec is POLYA else 50 * level, parties=4, shares=3)
     draws = law.draw(SimulatedKeystream(3), (2, 8))
     assert draws.shape == (2, 8)
     assert draws.dtype == np.int64
@@ -140,11 +141,11 @@ def test_draws_fill_the_shape_and_differ_between_nodes(spec, level):
 
 
 def test_the_distance_of_a_draw_counts_every_table_drawn_from():
-    assert ShareLaw(POLYA, 1.0, parties=3).distance == (
+    assert share_law(POLYA, 1.0, parties=3).distance == (
         2 * laws.negative_binomial(Fraction(1, 3), 1.0).distance
     )
-    one = ShareLaw(GAUSSIAN, 9.0, parties=3).distance
-    assert ShareLaw(GAUSSIAN, 9.0, parties=3, shares=5).distance == 5 * one
+    one = share_law(GAUSSIAN, 9.0, parties=3).distance
+    assert share_law(GAUSSIAN, 9.0, parties=3, shares=5).distance == 5 * one
     assert one == laws.discrete_gaussian(Fraction(3)).distance
 
 
@@ -180,14 +181,14 @@ def test_an_evaluation_below_the_cohort_is_refused():
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 7.0, 1 / 3, 1e-3])
 @pytest.mark.parametrize("levels", [1, 2, 3, 7])
 def test_even_budgets_use_epsilon_up_and_never_exceed_it(epsilon, levels):
-    budgets = level_parameters(DistributedDP(epsilon), COHORT, levels)
+    budgets = level_noise(DistributedDP(epsilon), COHORT, levels)
     assert len(set(budgets)) == 1
     assert sum(map(Fraction, budgets)) <= Fraction(epsilon)
     assert sum(budgets) == pytest.approx(epsilon, rel=1e-14)
 
 
 def test_weights_split_the_budget():
-    budgets = level_parameters(POLYA, COHORT, 3, [1, 3, 4])
+    budgets = level_noise(POLYA, COHORT, 3, [1, 3, 4])
     assert budgets == pytest.approx((1 / 8, 3 / 8, 1 / 2), rel=1e-15)
     assert plan_for(POLYA, weights=[1.0, 3.0]).final.noise == (0.25, 0.75)
 
@@ -203,7 +204,7 @@ def test_bad_weights_are_refused(weights):
 @pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN])
 def test_only_polya_takes_weights(spec):
     with pytest.raises(PlanError, match="weights"):
-        level_parameters(spec, COHORT, 2, [1.0, 2.0])
+        level_noise(spec, COHORT, 2, [1.0, 2.0])
 
 
 def test_more_noise_shares_change_nothing_but_the_share():
@@ -254,7 +255,7 @@ def test_a_polya_budget_may_not_exceed_epsilon_by_one_bit():
 
 def test_a_promise_is_checked_with_its_unit_and_neighbours():
     stronger = DistributedDP(1.0, 1e-6, noise="skellam", neighbours="replace-one")
-    parameters = level_parameters(SKELLAM, COHORT, 1)
+    parameters = level_noise(SKELLAM, COHORT, 1)
     check_promise(SKELLAM, COHORT, parameters)
     for spec in (stronger, msgspec.structs.replace(SKELLAM, unit="subject", max_per_unit=2)):
         with pytest.raises(PlanError, match="costs more"):
@@ -413,8 +414,10 @@ def test_plans_without_noise_or_sums_have_no_law_of_sums():
 
 
 @pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
-def test_only_polya_takes_another_sensitivity(spec):
+def test_only_polya_is_for_score_sums(spec):
     with pytest.raises(PlanError, match="noise='polya'"):
-        ShareLaw(spec, 8.0, parties=3, sensitivity=256)
+        spec.calibrate(COHORT, 1, score_sums=True)
+    plan = EvaluationPlan.for_histogram(Axis.uniform(4, outside="clip"), COHORT, privacy=spec)
+    sums = msgspec.structs.replace(plan.final, sums=ScoreSums(256, 0.5))
     with pytest.raises(PlanError, match="noise='polya'"):
-        level_parameters(spec, COHORT, 1, share=Fraction(4, 5))
+        msgspec.structs.replace(plan, rounds=(sums,))

@@ -5,13 +5,13 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from fedgauge.measures.ratios import ratio_interval
 
 import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.intervals import critical
 from fedgauge.measures.outcomes import RATIOS, Cells, Corner, f_beta_ratio
-from fedgauge.measures.ratios import ratio_interval
 from fedgauge.measures.thresholds import NAMES, AtThreshold
 
 COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])

@@ -367,7 +367,8 @@ def _plan_errors(form: str) -> Iterator[None]:
     except UnicodeDecodeError:
         raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
     except msgspec.MsgspecError as error:
-        raise PlanError(f"this is not a plan in {form}: {error}.") from None
+        reason = str(error).rstrip(".")
+        raise PlanError(f"this is not a plan in {form}: {reason}.") from None
 
 
 def require_clipping(axis: Axis) -> None:
