@@ -19,8 +19,7 @@ from rows import draw_clients
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
-from fedgauge import flower
-from fedgauge.engines import summation
+from fedgauge.engines import flower, summation
 from fedgauge.engines.contribution import contribution, count_rows, release
 from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
 from fedgauge.engines.participant import Participant
