@@ -1,6 +1,6 @@
 """Columns at the door: arrays, lists and data-frame columns, each in a form to compute with."""
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from fedgauge.errors import InputError
 
 Column: TypeAlias = NDArray[Any] | pa.DictionaryArray
 Rows = slice | NDArray[np.bool_]
+_TEXT: Final = (pa.string(), pa.large_string())
 
 
 def read_column(name: str, values: Any) -> Column:
@@ -39,15 +40,17 @@ def read_column(name: str, values: Any) -> Column:
 
 
 def _from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
-    kind = values.type
-    is_coded = pa.types.is_dictionary(kind)
-    if _is_text(kind.value_type if is_coded else kind):
-        values = values if is_coded else values.dictionary_encode()
-        return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if is_coded:
+    kind, chunked = values.type, isinstance(values, pa.ChunkedArray)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        # Of one chunk, and missing nowhere but in the codes.
+        if kind in _TEXT and not chunked and not values.dictionary.null_count:
+            return values
         # ChunkedArray.to_numpy gives a null the last value of the dictionary (pyarrow 26).
-        values = values.cast(kind.value_type)
-    chunked = isinstance(values, pa.ChunkedArray)
+        values = values.cast(kind)
+    if kind in _TEXT:
+        encoded = values.dictionary_encode()
+        return encoded.combine_chunks() if chunked else encoded
     array: NDArray[Any] = values.to_numpy() if chunked else values.to_numpy(zero_copy_only=False)
     return array
 
@@ -59,10 +62,6 @@ def _from_frame(name: str, values: Any) -> Any:
     if isinstance(native, nw.DataFrame | nw.LazyFrame):
         raise InputError(f"{name} is a table; pass one column of it.")
     return native.to_numpy() if isinstance(native, nw.Series) else values
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string())
 
 
 def pick(column: Column, rows: Rows) -> Column:
