@@ -84,7 +84,7 @@ def average_precision(reading: Reading) -> Estimate:
     straight = float(areas.straight_average_precision(counts))
     variance = float(areas.average_precision_variance(counts, tied=tied))
     noise = float(pooled.noise_variance(areas.average_precision_gradient(counts)))
-    if not areas.misplaced(counts):
+    if number.value >= 1.0 or not areas.misplaced(counts):
         perfect = Interval(_perfect_precision(pooled, level), 1.0)
         interval = add_noise(number.value, perfect, math.sqrt(noise), critical(level))
     elif pooled.noisy:
