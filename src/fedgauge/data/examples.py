@@ -210,6 +210,8 @@ class LabelReader:
 
 def _encode(labels: Labels) -> tuple[NDArray[Any], list[float | str]]:
     """Codes of the labels (-1 where missing) and the meaning of each code."""
+    if labels.dtype == np.float16:
+        labels = labels.astype(np.float32)  # not every Arrow encodes halves
     try:
         encoded = pa.array(labels, from_pandas=True).dictionary_encode()
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
