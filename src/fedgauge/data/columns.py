@@ -77,6 +77,8 @@ def coded(column: Column) -> pa.DictionaryArray:
         # Some of a column's rows have the dictionary of all of them.
         used = column.indices.dictionary_encode()
         return pa.DictionaryArray.from_arrays(used.indices, column.dictionary.take(used.dictionary))
+    if column.dtype == np.float16:
+        column = column.astype(np.float32)  # not every Arrow encodes halves
     return pa.array(column, from_pandas=True).dictionary_encode()
 
 
