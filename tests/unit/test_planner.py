@@ -261,7 +261,7 @@ def test_needs_of_an_exact_sum():
 # Predictions against measurements
 
 
-def draw_rows(examples, positive_rate, shape, seed):
+def rows_of_shape(examples, positive_rate, shape, seed):
     """Rows whose log-odds are normal in each class, as in `planner.Shape`."""
     rng = np.random.default_rng(seed)
     labels = (rng.random(examples) < positive_rate).astype(np.int64)
@@ -280,7 +280,7 @@ def test_prediction_is_what_is_measured():
     plan, measured = propose(), []
     for shape in planner.SHAPES:
         for seed in range(3):
-            labels, scores = draw_rows(examples, rate, shape, seed)
+            labels, scores = rows_of_shape(examples, rate, shape, seed)
             truth = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)
             clients = {f"s{i}": (labels[i::CLIENTS], scores[i::CLIENTS]) for i in range(CLIENTS)}
             for noise in range(4):

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from trees import aggregations
 
 from fedgauge import Axis, PlanError, ScoreHistogram
 from fedgauge.estimation.repair import (
@@ -27,13 +28,6 @@ TREES = {
     "lopsided noise": ((4, 4), (1e-3, 1e3)),
 }
 every_tree = pytest.mark.parametrize(("tree", "variances"), TREES.values(), ids=TREES.keys())
-
-
-def aggregations(tree):
-    """Level by level, the matrix that sums leaves into nodes."""
-    bins = math.prod(tree)
-    widths = [bins // math.prod(tree[: depth + 1]) for depth in range(len(tree))]
-    return [np.kron(np.eye(bins // width), np.ones(width)) for width in widths]
 
 
 def noisy_levels(tree, channels=3, seed=0):
