@@ -449,8 +449,9 @@ def test_installed_command_refuses(folder):
     assert done.stderr.count("\n") == 1
 
 
-def test_installed_command_cannot_finish(folder):
-    done = installed("evaluate", "scores.parquet", *COLUMNS, "--json", "no/r.json", cwd=folder)
+def test_command_that_cannot_finish(folder, shell):
+    columns = " ".join(COLUMNS)
+    done = shell(f"fedgauge evaluate scores.parquet {columns} --json no/r.json", folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("fedgauge: cannot write no/r.json")
     assert done.stderr.count("\n") == 1
