@@ -1,9 +1,17 @@
 """What tests of every kind may ask for."""
 
 import pytest
+from shells import serving_shells
 
 
 @pytest.fixture
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
     monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
+
+
+@pytest.fixture(scope="session")
+def shell():
+    """Run a script in a folder, where `fedgauge` is the command; what became of it."""
+    with serving_shells() as run:
+        yield run

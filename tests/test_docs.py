@@ -1,10 +1,6 @@
 """The walkthroughs in the documentation run as written."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +10,7 @@ import fedgauge as fg
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def test_the_file_exchange_runs_as_written(tmp_path):
+def test_the_file_exchange_runs_as_written(tmp_path, shell):
     rng = np.random.default_rng(3)
     for hospital in "abc":
         labels = rng.random(2000) < 0.3
@@ -22,15 +18,7 @@ def test_the_file_exchange_runs_as_written(tmp_path):
         rows = "\n".join(f"{int(y)},{p:.6f}" for y, p in zip(labels, scores, strict=True))
         (tmp_path / f"{hospital}.csv").write_text(f"y,p\n{rows}\n")
     blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "exchange.md").read_text(), flags=re.DOTALL)
-    script = "set -euo pipefail\n" + "\n".join(blocks)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [shutil.which("bash"), "-c", script],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": path, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-    )
+    done = shell("\n".join(blocks), tmp_path, COLUMNS="120")
     assert done.returncode == 0, done.stderr
     assert "Waiting for the coordinator" in done.stdout
     assert "enforced between the sites" in done.stdout

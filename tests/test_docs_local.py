@@ -1,8 +1,6 @@
 """The commands of docs/local.md run as written, and do what the text says."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ def write_rows(path: Path, seed: int) -> None:
     path.write_text("\n".join(["y,p", *rows]))
 
 
-def test_commands_run(tmp_path):
+def test_commands_run(tmp_path, shell):
     for seed, name in enumerate(("phone-a", "phone-b")):
         write_rows(tmp_path / f"{name}.csv", seed)
     blocks = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)
@@ -26,10 +24,7 @@ def test_commands_run(tmp_path):
     assert len(commands) == 8
     told = []
     for command in commands:
-        path = f"{Path(sys.executable).parent}/" if command.startswith("fedgauge ") else ""
-        done = subprocess.run(
-            path + command, shell=True, cwd=tmp_path, capture_output=True, text=True
-        )
+        done = shell(command, tmp_path)
         assert done.returncode == 0, (command, done.stderr)
         told.append(done.stdout)
     first, again, shown = told[-3:]

@@ -1,9 +1,6 @@
 """The README's code runs, and the numbers it shows are the demo's."""
 
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -42,19 +39,13 @@ def write_score_files(folder: Path) -> None:
     pq.write_table(table, folder / "scores.parquet")
 
 
-def test_commands_run(tmp_path):
+def test_commands_run(tmp_path, shell):
     write_score_files(tmp_path)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("fedgauge ")]
     assert len(commands) == 6
     for command in commands:
-        done = subprocess.run(
-            f"{shlex.quote(str(Path(sys.executable).parent))}/{command}",
-            shell=True,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+        done = shell(command, tmp_path)
         assert done.returncode == 0, done.stderr
         told = {
             "evaluate": "ROC AUC",

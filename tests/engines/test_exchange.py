@@ -1,15 +1,12 @@
 """The file exchange between processes: a whole evaluation, who vanishes, what is not joined.
 
-Commands run in processes of their own, as `commands_child.py` starts them; one whole evaluation
-is by `fedgauge` itself.
+Commands run in processes of their own, as `commands_child.py` starts them. `fedgauge` itself runs
+in tests/test_docs.py.
 """
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -49,26 +46,12 @@ STEPS = [*VERBS.values(), "start", "advance", "abandon", "status"]
 # A whole evaluation, as people do it
 
 
-def fedgauge(*arguments):
-    """The command as a shell would run it."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from fedgauge.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 def test_a_whole_evaluation_by_commands(world, commands):
-    """Four sites, of which one leaves before it submits.
-
-    The coordinator and one site run `fedgauge`, the others what it runs, in forks.
-    """
+    """Four sites, of which one leaves before it submits."""
 
     def step(name, verb, *more):
-        return fedgauge(*world.arguments(name, verb, *more))
+        (done,) = commands({"arguments": world.arguments(name, verb, *more)})
+        return done
 
     def round_of(verb, *others):
         done = commands(*({"arguments": world.arguments(name, verb)} for name in others))

@@ -1,5 +1,12 @@
-"""The Flower engine in Flower's own processes: one simulation, one deployment."""
+"""The Flower engine in Flower's own processes: one simulation, one deployment.
 
+What Flower logs changes with its version and with the load of the machine: nothing here depends on
+it. What counts is in fedgauge's own files, in which processes live, and in what a port answers.
+Ports are free when they are chosen and may be taken a moment later, and Flower's commands fail now
+and then on a busy machine: they are tried again, a few times.
+"""
+
+import http.client
 import os
 import re
 import shutil
@@ -28,7 +35,8 @@ DEPLOYED = Path(__file__).parent / "flower_apps" / "deployed"
 BIN = Path(sys.executable).parent
 NODES = 4
 DOOMED = 1
-PATIENCE = 120  # seconds that a step may take on a busy machine
+PATIENCE = 300  # seconds that a step may take on a busy machine
+TRIES = 3
 
 
 class Processes:
@@ -61,14 +69,10 @@ class Processes:
         self._started.append(process)
         return process
 
-    def run(self, name, *command):
-        """Run a command to its end; what it said."""
-        process = self.start(name, *command)
-        assert process.wait(PATIENCE) == 0, self.said(name)
-        return self.said(name)
-
-    def said(self, name):
-        return (self.folder / f"{name}.log").read_text(errors="replace")
+    def all_said(self):
+        """For whoever reads of a failure."""
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"{path.name}:\n{path.read_text(errors='replace')}" for path in logs)
 
     def alive(self):
         """Processes that were started here, or by one that was: by group or environment."""
@@ -87,7 +91,7 @@ class Processes:
         return found
 
     def end(self):
-        """End all of them, politely first."""
+        """End all of them by their ids, politely first."""
         for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
             for pid in self.alive():
                 try:
@@ -139,11 +143,17 @@ def test_the_examples_simulation_of_twenty_nodes(processes, tmp_path):
     shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("results", "deployment"))
     (command,) = (line for line in commands("Simulate it") if line.startswith("flwr run"))
     assert "num-supernodes=20" in command
-    (port,) = free_ports(1)
-    processes.env |= {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port)}
-    said = processes.run("flwr", "bash", "-c", f"cd app && exec {command}")
-    result = fg.Evaluation.from_json(app / "results" / "result.json")
-    assert result.clients == 20, said
+    out = app / "results" / "result.json"
+    for number in range(TRIES):
+        (port,) = free_ports(1)
+        link = {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port)}
+        run = processes.start(f"run-{number}", "bash", "-c", f"cd app && exec {command}", **link)
+        if run.wait(PATIENCE) == 0 and out.exists():
+            break
+        processes.end()
+    assert out.exists(), processes.all_said()
+    result = fg.Evaluation.from_json(out)
+    assert result.clients == 20
     assert result.privacy.claim == "simulated"
     assert result.privacy.epsilon == 1.0
     assert 0.75 < result.roc_auc.value < 0.9
@@ -152,7 +162,6 @@ def test_the_examples_simulation_of_twenty_nodes(processes, tmp_path):
         "result.json",
         "roc.png",
     }
-    assert "Received 20 results and 0 failures" in said
 
 
 # Deployment
@@ -163,29 +172,36 @@ class Deployment:
 
     def __init__(self, processes):
         self.processes = processes
-        self.folder = processes.folder / "deployment"
-        self.port, *self.node_ports = free_ports(NODES + 3)
-        processes.run(
-            "make",
+        for number in range(TRIES):
+            self._make(number)
+            if self._start_superlink(number):
+                return
+        pytest.fail(f"no SuperLink came up.\n{processes.all_said()}")
+
+    def _make(self, number):
+        self.folder = self.processes.folder / f"deployment-{number}"
+        (self.port,) = free_ports(1)
+        made = self.processes.start(
+            f"make-{number}",
             sys.executable,
             EXAMPLE / "make_deployment.py",
             self.folder,
             f"--nodes={NODES + 1}",
             f"--port={self.port}",
         )
-        shutil.copytree(self.folder / "flwr", processes.home)
-        self._drop_the_last_site()
-
-    def _drop_the_last_site(self):
-        """The last node has keys, and nobody knows them."""
+        assert made.wait(PATIENCE) == 0, self.processes.all_said()
+        shutil.rmtree(self.processes.home, ignore_errors=True)
+        shutil.copytree(self.folder / "flwr", self.processes.home)
+        # The last node has keys, and nobody knows them.
         for path in [self.folder / "coordinator", *self.folder.glob("site-*")]:
             file = path / "site.toml"
             block = rf'\n\[\[peers\]\]\nname = "hospital-{NODES}"\nkey = "[^"]+"\n'
             file.write_text(re.sub(block, "", file.read_text()))
 
-    def start_superlink(self):
-        self.processes.start(
-            "superlink",
+    def _start_superlink(self, number):
+        """Whether it answers before it ends or patience does."""
+        link = self.processes.start(
+            f"superlink-{number}",
             "flower-superlink",
             f"--ssl-ca-certfile={self.folder}/ca.crt",
             f"--ssl-certfile={self.folder}/server.crt",
@@ -194,40 +210,64 @@ class Deployment:
             f"--port={self.port}",
             FEDGAUGE_SITE=str(self.folder / "coordinator" / "site.toml"),
         )
-        trust = ssl.create_default_context(cafile=self.folder / "ca.crt")
         deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                urllib.request.urlopen(f"https://127.0.0.1:{self.port}/health", context=trust)
-                return
-            except OSError:
-                assert time.monotonic() < deadline, self.processes.said("superlink")
-                time.sleep(0.3)
+        while link.poll() is None and time.monotonic() < deadline:
+            if self.is_healthy():
+                return True
+            time.sleep(0.3)
+        self.processes.end()
+        return False
+
+    def is_healthy(self):
+        trust = ssl.create_default_context(cafile=self.folder / "ca.crt")
+        address = f"https://127.0.0.1:{self.port}/health"
+        try:
+            with urllib.request.urlopen(address, context=trust, timeout=10):
+                return True
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def answer_in_plaintext(self):
+        """What comes back to who speaks without TLS."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=30) as plain:
+                plain.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                return plain.recv(1000)
+        except ConnectionError:
+            return b""
 
     def register(self):
-        registrations = [
-            self.processes.start(
-                f"register-{node}",
-                "flwr",
-                "supernode",
-                "register",
-                self.folder / f"node-{node}.pub",
-            )
-            for node in range(NODES)
-        ]
-        for node, process in enumerate(registrations):
-            assert process.wait(PATIENCE) == 0, self.processes.said(f"register-{node}")
+        """Tell the SuperLink of the nodes. Whether it took them shows when they join."""
+        left = range(NODES)
+        for number in range(TRIES):
+            asked = {
+                place: self.processes.start(
+                    f"register-{place}-{number}",
+                    "flwr",
+                    "supernode",
+                    "register",
+                    self.folder / f"node-{place}.pub",
+                )
+                for place in left
+            }
+            left = [place for place, process in asked.items() if process.wait(PATIENCE) != 0]
 
     def start_node(self, name, place, *options, config=""):
         site = self.folder / f"site-{place}" / "site.toml"
+        (port,) = free_ports(1)
         return self.processes.start(
             name,
             "flower-supernode",
             f"--superlink=127.0.0.1:{self.port}",
-            f"--port={self.node_ports.pop()}",
+            f"--port={port}",
             f'--node-config=partition-id={place} fedgauge-site="{site}"{config}',
             *options,
         )
+
+    def start_member(self, place, number=0):
+        """A node that is known; one of them dies when it is asked to score."""
+        config = " dies=true" if place == DOOMED else ""
+        return self.start_node(f"node-{place}-{number}", place, *self.secure(place), config=config)
 
     def secure(self, place):
         return (
@@ -235,50 +275,62 @@ class Deployment:
             f"--auth-supernode-private-key={self.folder}/node-{place}.key",
         )
 
+    def evaluate(self, nodes):
+        """Run the app until there is a result; nodes that fail to start are started again."""
+        out = self.processes.folder / "result.json"
+        for number in range(TRIES):
+            waited_for = sum(node.poll() is None for node in nodes)
+            config = f'out="{out}" nodes={waited_for}'
+            run = self.processes.start(
+                *(f"run-{number}", "flwr", "run", DEPLOYED, "deployment", "--stream"),
+                *("--run-config", config),
+            )
+            deadline = time.monotonic() + PATIENCE
+            while run.poll() is None and time.monotonic() < deadline and not out.exists():
+                for place, node in enumerate(nodes):
+                    if node.poll() not in (None, -signal.SIGKILL):
+                        nodes[place] = self.start_member(place, number + 1)
+                time.sleep(0.5)
+            if out.exists():
+                return fg.Evaluation.from_json(out)
+        pytest.fail(f"no result.\n{self.processes.all_said()}")
 
-def test_a_deployment_in_which_a_node_is_killed(processes):
-    deployment = Deployment(processes)
-    deployment.start_superlink()
-    deployment.register()
-    nodes = [
-        deployment.start_node(
-            f"node-{place}",
-            place,
-            *deployment.secure(place),
-            config=" dies=true" if place == DOOMED else "",
-        )
-        for place in range(NODES)
-    ]
-    stranger = deployment.start_node(
-        "stranger", NODES, *deployment.secure(NODES), "--max-retries=1"
-    )
-    plaintext = deployment.start_node("plaintext", 0, "--insecure", "--max-retries=1")
 
-    out = processes.folder / "result.json"
-    processes.start(
-        "run", "flwr", "run", DEPLOYED, "deployment", "--stream", "--run-config", f'out="{out}"'
-    )
-    assert stranger.wait(PATIENCE) != 0
-    assert "Failed to activate SuperNode" in processes.said("stranger")
-    assert plaintext.wait(PATIENCE) != 0
-    assert "Server disconnected without sending a response" in processes.said("plaintext")
-    with pytest.raises(OSError, match=r"Remote end closed|reset by peer"):
-        urllib.request.urlopen(f"http://127.0.0.1:{deployment.port}/health")
-
-    deadline = time.monotonic() + 2 * PATIENCE
-    while not out.exists():
-        assert time.monotonic() < deadline, processes.said("run") + processes.said("superlink")
-        time.sleep(0.5)
-    assert nodes[DOOMED].wait(PATIENCE) == -signal.SIGKILL
-    assert all(node.poll() is None for node in nodes if node is not nodes[DOOMED])
-
+def rows_of(place):
+    """Labels and scores of a node of the deployed app."""
     sys.path.insert(0, str(DEPLOYED))
     try:
         from deployed import load_rows
     finally:
         sys.path.remove(str(DEPLOYED))
-    result = fg.Evaluation.from_json(out)
-    rows = {place: load_rows(place) for place in range(NODES) if place != DOOMED}
+    return load_rows(place)
+
+
+def test_a_deployment_in_which_a_node_is_killed(processes):
+    deployment = Deployment(processes)
+    deployment.register()
+    nodes = [deployment.start_member(place) for place in range(NODES)]
+    stranger = deployment.start_node(
+        "stranger", NODES, *deployment.secure(NODES), "--max-retries=1"
+    )
+    plaintext = deployment.start_node("plaintext", 0, "--insecure", "--max-retries=1")
+
+    result = deployment.evaluate(nodes)
+    assert nodes[DOOMED].wait(PATIENCE) == -signal.SIGKILL
+    assert all(node.poll() is None for node in nodes if node is not nodes[DOOMED])
+    rows = {place: rows_of(place) for place in range(NODES) if place != DOOMED}
     assert np.array_equal(counts_of(result), pooled_counts(result.record.plan, rows))
     assert result.clients == NODES - 1
     assert result.privacy.claim == "enforced"
+
+    assert stranger.wait(PATIENCE) != 0
+    assert plaintext.wait(PATIENCE) != 0
+    assert b" 200 " not in deployment.answer_in_plaintext()
+    assert deployment.is_healthy()
+    entries = [len(site_of(deployment, place).ledger.entries()) for place in range(NODES + 1)]
+    assert all(entries[place] for place in range(NODES))
+    assert entries[NODES] == 0
+
+
+def site_of(deployment, place):
+    return fg.site.Site.from_toml(deployment.folder / f"site-{place}" / "site.toml")

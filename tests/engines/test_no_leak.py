@@ -53,6 +53,7 @@ PLANS = {
         AXIS, fg.Cohort(3, 1), task=TASK, privacy=fg.DistributedDP(1.0)
     ),
 }
+pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 
 
@@ -190,15 +191,13 @@ def watch(caplog, capfd):
 
 @pytest.fixture(autouse=True)
 def seeded(monkeypatch):
-    """Keys, masks and noise from a seed; and not much waiting for bounds and disks."""
+    """Keys, masks and noise from a seed."""
     source = random.Random(20)  # noqa: S311  (a seed is the point)
     monkeypatch.setattr(os, "urandom", source.randbytes)
     monkeypatch.setattr(
         SigningKey, "generate", classmethod(lambda cls: cls.from_bytes(source.randbytes(32)))
     )
     monkeypatch.setitem(shamir.split.__kwdefaults__, "random_below", source.randrange)
-    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def record_contributions(monkeypatch, watch, module, who):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from counts import counts_on
 from scipy.integrate import quad
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
@@ -176,12 +177,6 @@ def test_aligned_linear_roc_matches_exact_fractions(seed):
     expected = rational_area(rational_points(labels, binned), rational_points(labels, scores))
     roc, _ = estimated(labels, scores, Aligned("linear"), bins)
     assert area_error(roc, exact_roc(labels, scores)) == pytest.approx(float(expected), abs=1e-13)
-
-
-def counts_on(axis, labels, scores):
-    histogram = fg.ScoreHistogram(axis)
-    histogram.update(labels, scores)
-    return histogram.counts
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from counts import counts_on
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 
@@ -17,12 +18,6 @@ def examples(seed, size=400, decimals=None):
     labels = (rng.uniform(size=size) < 0.3).astype(int)
     scores = rng.beta(1.5 + 2 * labels, 3 - labels)
     return labels, scores if decimals is None else np.round(scores, decimals)
-
-
-def counts_on(axis, labels, scores):
-    histogram = fg.ScoreHistogram(axis)
-    histogram.update(labels, scores)
-    return histogram.counts
 
 
 def edge_rates(axis, labels, scores):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, assume, example, given, settings
 from sklearn import metrics as sk
+from strategies import GRID, ON_GRID, labelled
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
@@ -21,8 +22,6 @@ from fedgauge.measures.thresholds import f_beta_ratio
 
 ROWS = metrics_of(fg.AtThreshold)
 
-GRID = 24
-ON_GRID = st.integers(0, GRID).map(lambda i: i / GRID)
 CLUSTERED = st.builds(
     lambda centre, step: float(np.clip(centre + step * 2.0**-50, 0, 1)),
     st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]),
@@ -31,20 +30,6 @@ CLUSTERED = st.builds(
 SCORES = st.one_of(ON_GRID, CLUSTERED, st.floats(0, 1))
 ROUNDING = 1e-11
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # where an example takes long
-
-
-@st.composite
-def rows(draw, *, both=True, most=20):
-    """Labels and scores that tie, crowd together or lie on edges."""
-    drawn = draw(st.lists(SCORES, min_size=2 if both else 1, max_size=most))
-    size = len(drawn)
-    if not both:
-        mask = draw(st.integers(0, 2**size - 1))
-    elif draw(st.booleans()):
-        mask = draw(st.integers(1, 2**size - 2))
-    else:
-        mask = (1 << draw(st.integers(0, size - 1))) ^ draw(st.sampled_from([0, 2**size - 1]))
-    return np.array([mask >> i & 1 for i in range(size)]), np.array(drawn)
 
 
 @st.composite
@@ -181,7 +166,12 @@ POSITIVE_ON_TOP = (np.array([1, 1, 1, 0]), np.array([0.95, 0.91, 0.3, 0.3]))
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.data(), rows(), axes(), st.sampled_from([Aligned(), Aligned("linear"), Quantile(5)]))
+@given(
+    st.data(),
+    labelled(SCORES),
+    axes(),
+    st.sampled_from([Aligned(), Aligned("linear"), Quantile(5)]),
+)
 def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis, estimator):
     result = pooled(examples, axis, estimator)
     labels, scores = examples
@@ -209,7 +199,7 @@ def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis,
 
 
 @settings(deadline=None, max_examples=150)
-@given(rows(both=False), axes())
+@given(labelled(SCORES, both=False), axes())
 @example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_edges([0, 1e-9, 2e-9, 1]))
 @example((np.array([1, 0]), np.array([0.0, 0.5])), Axis.from_edges([0, 1e-17, 0.5, 1]))
 @example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_values([1e-9, 0.5]))
@@ -253,7 +243,7 @@ def check_threshold(at, examples, threshold):
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.data(), rows(both=False), axes(), st.sampled_from([0.5, 1.0, 3.0]))
+@given(st.data(), labelled(SCORES, both=False), axes(), st.sampled_from([0.5, 1.0, 3.0]))
 def test_bounds_at_any_threshold_hold_the_numbers_of_the_pooled_data(data, examples, axis, beta):
     threshold = data.draw(thresholds(examples, axis))
     at = pooled(examples, axis).at_threshold(threshold)
@@ -298,7 +288,7 @@ def test_bounds_at_awkward_thresholds(case):
 
 
 @settings(deadline=None, max_examples=400)
-@given(st.data(), rows(both=False, most=40), axes())
+@given(st.data(), labelled(SCORES, both=False, most=40), axes())
 def test_corners_hold_every_ratio(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))
     outcomes = ThresholdOutcomes(counts_of(examples, axis), threshold)
@@ -394,7 +384,7 @@ def saved_and_loaded(result):
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.data(), rows(both=False), axes())
+@given(st.data(), labelled(SCORES, both=False), axes())
 def test_levels_are_nested_and_survive_json(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))
     result = pooled(examples, axis)

@@ -2,28 +2,15 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import assume, example, given, settings
 from sklearn import metrics as sk
+from strategies import GRID, ON_GRID, labelled
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.estimation.distribution import from_exact_quantiles
 from fedgauge.measures.curves import pr_curve, roc_curve
 
-GRID = 24  # scores that tie, and that lie on edges
-ON_GRID = st.integers(0, GRID).map(lambda i: i / GRID)
 PROBABILITIES = st.one_of(ON_GRID, st.floats(0, 1, allow_subnormal=False))
 ANY = st.floats(-1e6, 1e6, allow_subnormal=False)
-
-
-@st.composite
-def examples(draw, scores=PROBABILITIES):
-    """Labels of both classes, balanced or rare, and scores that may tie."""
-    drawn = draw(st.lists(scores, min_size=2, max_size=20))
-    size = len(drawn)
-    if draw(st.booleans()):
-        mask = draw(st.integers(1, 2**size - 2))
-    else:
-        mask = (1 << draw(st.integers(0, size - 1))) ^ draw(st.sampled_from([0, 2**size - 1]))
-    return np.array([mask >> i & 1 for i in range(size)]), np.array(drawn)
 
 
 def edges():
@@ -50,7 +37,7 @@ def pooled(data, axis, estimator=Aligned()):  # noqa: B008
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(ANY))
+@given(labelled(ANY))
 @example((np.array([0, 1]), np.array([0.0, -0.0])))
 def test_known_values_give_scikit_learns_curves_and_areas(data):
     labels, scores = data
@@ -67,7 +54,7 @@ def test_known_values_give_scikit_learns_curves_and_areas(data):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(ANY))
+@given(labelled(ANY))
 def test_exact_curves_are_scikit_learns(data):
     for found, wanted in (
         (exact_roc_curve(*data), sk.roc_curve(*data, drop_intermediate=False)),
@@ -78,7 +65,7 @@ def test_exact_curves_are_scikit_learns(data):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(), axes, interpolations)
+@given(labelled(PROBABILITIES), axes, interpolations)
 def test_aligned_knots_are_scikit_learns_rates_at_their_thresholds(data, axis, interpolation):
     fpr, tpr, thresholds = sk.roc_curve(*data, drop_intermediate=False)
     roc = pooled(data, axis, Aligned(interpolation)).roc_curve()
@@ -113,7 +100,7 @@ def check_pr(pr, base_rate):
 
 
 @settings(deadline=None, max_examples=150)
-@given(examples(), axes, estimators)
+@given(labelled(PROBABILITIES), axes, estimators)
 @example((np.array([0, 1]), np.array([0.5, 0.5])), Axis.uniform(1), Aligned())
 @example((np.array([0, 1]), np.array([0.5, 0.5])), Axis.uniform(4), Quantile(4))
 @example((np.array([0, 1, 0, 0]), np.array([0.5, 0.0, 0.0, 0.0])), Axis.uniform(2), Aligned())
@@ -125,7 +112,7 @@ def test_every_curve_leads_from_corner_to_corner(data, axis, estimator):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(ON_GRID), quantile_estimators)
+@given(labelled(ON_GRID), quantile_estimators)
 def test_curves_of_exact_quantiles_lead_from_corner_to_corner(data, estimator):
     distribution = from_exact_quantiles(*data, estimator)
     check_roc(roc_curve(distribution))
@@ -133,7 +120,7 @@ def test_curves_of_exact_quantiles_lead_from_corner_to_corner(data, estimator):
 
 
 @settings(deadline=None, max_examples=150)
-@given(examples(), axes, estimators)
+@given(labelled(PROBABILITIES), axes, estimators)
 @example((np.array([0, 1]), np.array([0.5, 0.5])), Axis.uniform(1), Aligned())
 @example((np.array([1] + [0] * 39), np.zeros(40)), Axis.uniform(7), Aligned("linear"))
 @example((np.array([0] + [1] * 39), np.linspace(0, 1, 40)), Axis.uniform(3), Aligned())
@@ -149,7 +136,7 @@ def test_bounds_hold_scikit_learns_areas(data, axis, estimator):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(ON_GRID), estimators)
+@given(labelled(ON_GRID), estimators)
 def test_bounds_on_known_values_are_the_areas(data, estimator):
     result = pooled(data, Axis.from_values(data[1]), estimator)
     for found, value in (
@@ -207,7 +194,7 @@ def test_bounds_are_attained(counts, interpolation):
 
 
 @settings(deadline=None, max_examples=100)
-@given(examples(), axes, estimators)
+@given(labelled(PROBABILITIES), axes, estimators)
 def test_area_error_lies_between_the_difference_of_areas_and_one(data, axis, estimator):
     result = pooled(data, axis, estimator)
     for curve, exact in (
@@ -219,7 +206,7 @@ def test_area_error_lies_between_the_difference_of_areas_and_one(data, axis, est
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(), examples())
+@given(labelled(PROBABILITIES), labelled(PROBABILITIES))
 def test_area_error_between_exact_curves_is_a_distance(one, other):
     for make in (exact_roc_curve, exact_pr_curve):
         a, b = make(*one), make(*other)
@@ -229,7 +216,7 @@ def test_area_error_between_exact_curves_is_a_distance(one, other):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(), examples(), examples())
+@given(labelled(PROBABILITIES), labelled(PROBABILITIES), labelled(PROBABILITIES))
 def test_area_error_between_exact_curves_has_no_shortcuts(one, two, three):
     for make in (exact_roc_curve, exact_pr_curve):
         a, b, c = make(*one), make(*two), make(*three)
@@ -237,7 +224,7 @@ def test_area_error_between_exact_curves_has_no_shortcuts(one, two, three):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples())
+@given(labelled(PROBABILITIES))
 def test_known_values_have_no_area_error(data):
     result = pooled(data, Axis.from_values(data[1]))
     assert area_error(result.roc_curve(), exact_roc_curve(*data)) < 1e-12
@@ -245,7 +232,7 @@ def test_known_values_have_no_area_error(data):
 
 
 @settings(deadline=None, max_examples=60)
-@given(examples(), axes, st.integers(2, 5))
+@given(labelled(PROBABILITIES), axes, st.integers(2, 5))
 def test_clients_pool_as_if_they_were_one(data, axis, sites):
     labels, scores = data
     assume(len(labels) >= sites)

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 import msgspec
 import numpy as np
 import pytest
+from duties import Giving
+from plans import small_plan
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import FedgaugeError, ProtocolError
@@ -34,17 +36,6 @@ SECONDS = 60  # after which a machine counts as hanging; none takes a tenth of a
 MOST_MEMORY = 4 << 20  # for a message of at most some kilobytes
 KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(8)), key=lambda k: k.public)
 BOSS = SigningKey.from_bytes(b"c" * 32)
-
-
-class Giving:
-    def __init__(self, values):
-        self.values = values
-
-    def contribution(self):
-        return self.values
-
-    def agree(self, survivors):
-        pass
 
 
 # Mutations
@@ -246,10 +237,6 @@ def rng(monkeypatch, request):
     return rng
 
 
-def plan_for(cohort):
-    return EvaluationPlan.for_histogram(Axis.uniform(2), cohort, largest=1000)
-
-
 class Run:
     """One honest run; between its messages, machines meet others."""
 
@@ -339,7 +326,7 @@ def fuzzed(name, members, graph, plan, rng):
 
 @pytest.mark.usefixtures("alarm")
 def test_machines_where_all_are_neighbours(rng):
-    plan = plan_for(Cohort(3, 1))
+    plan = small_plan(Cohort(3, 1))
     fuzzed("complete", 5, choose_graph(5, plan.cohort), plan, rng)
 
 
@@ -349,7 +336,7 @@ def test_machines_where_few_are_neighbours(rng, monkeypatch):
     monkeypatch.setattr(messages_module, "is_safe", lambda *_: True)
     for module in (client_module, server_module):
         monkeypatch.setattr(module, "survivors_needed", lambda *_: 3)
-    fuzzed("sparse", 8, Graph(8, 4, 2), plan_for(Cohort(3, 1)), rng)
+    fuzzed("sparse", 8, Graph(8, 4, 2), small_plan(Cohort(3, 1)), rng)
 
 
 # Invitations
@@ -408,7 +395,7 @@ def test_an_invitation_to_many_is_judged_in_little_memory(degree, threshold):
     """A coordinator's invitation of a hundred kilobytes must not fill a site's memory."""
     rng = random.Random(SEED)  # noqa: S311  (to be repeated)
     members = [rng.randbytes(32) for _ in range(3000)]
-    plan = plan_for(Cohort(1000, 1))
+    plan = small_plan(Cohort(1000, 1))
     graph = Graph(3000, degree, threshold)
     invitation = Invitation.made(plan, members, BOSS, bytes(32), graph)
     tracemalloc.start()

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import report_plan
 from scipy.linalg import hadamard
 
-from fedgauge import Axis, EvaluationPlan, LocalDP, PlanError
+from fedgauge import LocalDP, PlanError
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.oracles import (
     KEEP,
@@ -93,12 +94,6 @@ def law_of(oracle):
     return hadamard_law(oracle.cells, oracle.blank, oracle.blocks)
 
 
-def plan_for(spec, tree):
-    return EvaluationPlan.for_reports(
-        Axis.uniform(math.prod(tree), outside="clip"), spec, tree=tree
-    )
-
-
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS, ids=lambda e: f"{e:.3g}")
 every_tree = pytest.mark.parametrize("tree", TREES, ids=str)
 every_oracle = pytest.mark.parametrize("oracle", ["oue", "hadamard"])
@@ -108,7 +103,7 @@ every_oracle = pytest.mark.parametrize("oracle", ["oue", "hadamard"])
 @every_tree
 @every_epsilon
 def test_ratios_of_all_reports_are_at_most_e_to_epsilon(epsilon, tree, oracle):
-    plan = plan_for(LocalDP(epsilon, oracle=oracle), tree)
+    plan = report_plan(LocalDP(epsilon, oracle=oracle), tree)
     low, high = power(epsilon)
     assert high - low < Fraction(1, 2**200)
     for level in plan.oracles:
@@ -141,7 +136,7 @@ def test_every_number_of_blocks_keeps_epsilon(epsilon, blocks):
 @every_oracle
 def test_levels_tell_nothing(tree, oracle):
     """Which rows speak about which level depends on the words alone, not on the rows."""
-    plan = plan_for(LocalDP(1.0, oracle=oracle), tree)
+    plan = report_plan(LocalDP(1.0, oracle=oracle), tree)
     spoken = set()
     for leaf in range(2 * math.prod(tree)):
         reports = randomise(plan.oracles, np.full(50, leaf), SimulatedKeystream(4))
@@ -172,7 +167,7 @@ def test_wrong_chances_are_caught(epsilon, wrong):
     raised = int(wrong(epsilon) * WHOLE)
     too_small = raised < UnaryEncoding.calibrated(epsilon, cells=4).raised
     assert (worst(unary_law(4, raised)) > power(epsilon)[1]) == too_small
-    plan = plan_for(LocalDP(epsilon), (2,))
+    plan = report_plan(LocalDP(epsilon), (2,))
     altered = msgspec.structs.replace(plan.final, noise=(raised,))
     altered = msgspec.structs.replace(plan, rounds=(altered,)) if raised < KEEP else None
     if too_small:
@@ -181,7 +176,7 @@ def test_wrong_chances_are_caught(epsilon, wrong):
 
 
 def test_a_hadamard_plan_with_too_little_noise_is_refused():
-    plan = plan_for(LocalDP(2.0, oracle="hadamard"), (4,))
+    plan = report_plan(LocalDP(2.0, oracle="hadamard"), (4,))
     (noise,) = plan.final.noise
     altered = msgspec.structs.replace(plan.final, noise=(noise - 1,))
     plan.check_promise()

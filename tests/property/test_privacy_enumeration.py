@@ -13,12 +13,13 @@ from functools import cache
 
 import msgspec
 import numpy as np
+import plans
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauge
-from fedgauge import Axis, EvaluationPlan, Examples, HistogramRound, ScoreHistogram
+from fedgauge import Axis, Examples, HistogramRound, ScoreHistogram
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.units import limit_rows
 from noise import level_noise, share_law
@@ -26,14 +27,15 @@ from noise import level_noise, share_law
 TREES = [(2,), (3,), (2, 2), (4, 2)]
 SLACK = 1e-12
 COHORT = Cohort(min_survivors=4, max_colluding=1)
-HONEST = 3  # survivors that do not collude, when as many are lost and corrupted as may be
-EXAMPLE = DistributedDP(1.0)
-FLIP = DistributedDP(1.0, neighbours="replace-one")
 
 
 def plan_for(spec, tree, cohort=COHORT, **options):
-    axis = Axis.uniform(math.prod(tree), outside="clip")
-    return EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=spec, **options)
+    return plans.plan_for(spec, tree, cohort, **options)
+
+
+HONEST = 3  # survivors that do not collude, when as many are lost and corrupted as may be
+EXAMPLE = DistributedDP(1.0)
+FLIP = DistributedDP(1.0, neighbours="replace-one")
 
 
 # What a node's noise gives away.

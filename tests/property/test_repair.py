@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from trees import aggregations
 
 from fedgauge.estimation.repair import (
     consistent,
@@ -29,12 +30,6 @@ def noisy_trees(draw):
     channels = draw(st.integers(1, 3))
     nodes = np.cumprod(tree)
     return tree, variances, [rng.normal(0, 100, (channels, count)) for count in nodes]
-
-
-def aggregations(tree):
-    bins = math.prod(tree)
-    widths = bins // np.cumprod(tree)
-    return [np.kron(np.eye(bins // width), np.ones(width)) for width in widths]
 
 
 def steps(points, height):

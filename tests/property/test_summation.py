@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from duties import Giving
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from plans import small_plan
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import CohortTooSmall
@@ -22,22 +24,6 @@ from fedgauge.secagg.messages import Advertisement
 KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(201)), key=lambda k: k.public)
 COORDINATOR = SigningKey.from_bytes(b"c" * 32)
 NEVER = 9  # a stage that never comes
-
-
-class Giving:
-    """Duties that give fixed values and write down what they are asked."""
-
-    def __init__(self, values):
-        self.values = values
-        self.asked = 0
-        self.agreed = []
-
-    def contribution(self):
-        self.asked += 1
-        return self.values
-
-    def agree(self, survivors):
-        self.agreed.append(survivors)
 
 
 @dataclass
@@ -186,10 +172,6 @@ def courses(draw, members):
     )
 
 
-def plan_for(cohort, bins=2, largest=1000):
-    return EvaluationPlan.for_histogram(Axis.uniform(bins), cohort, largest=largest)
-
-
 def invite(plan, members):
     return SummationServer.invite(plan, [key.public for key in KEYS[:members]], COORDINATOR)
 
@@ -201,7 +183,7 @@ def test_the_sum_is_that_over_the_survivors(data):
     colluding = data.draw(st.integers(0, min(4, members - 1)) | st.just(members - 1))
     cohort = Cohort(data.draw(st.integers(1, members)), colluding)
     largest = data.draw(largest_counts(members))
-    plan = plan_for(cohort, data.draw(st.integers(1, 3)), largest)
+    plan = small_plan(cohort, data.draw(st.integers(1, 3)), largest)
     server = invite(plan, members)
     assert server.invitation.graph.is_complete
     assert server.invitation.bits == (32 if members * largest < 2**31 else 64)
@@ -222,7 +204,7 @@ def test_the_sum_is_that_over_the_survivors_where_few_are_neighbours(data):
     degree = data.draw(st.integers(1, members - 2))
     threshold = data.draw(st.integers(1, degree + 1))
     cohort = Cohort(data.draw(st.integers(1, members)), 0)
-    plan = plan_for(cohort, 1, data.draw(largest_counts(members)))
+    plan = small_plan(cohort, 1, data.draw(largest_counts(members)))
     course = data.draw(courses(members))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     with pytest.MonkeyPatch.context() as patch:
@@ -248,7 +230,7 @@ def spread(members, lost, rng):
 @pytest.mark.parametrize("lost", [{}, {1: 1, 2: 1, 3: 2, 4: 1, 5: 1}], ids=["nobody", "some"])
 def test_a_safe_sparse_graph_of_sixty(monkeypatch, lost):
     monkeypatch.setattr(graph_module, "MOST_COMPLETE", 50)
-    plan = plan_for(Cohort(20, 1), 2, 2**20)
+    plan = small_plan(Cohort(20, 1), 2, 2**20)
     server = invite(plan, 60)
     graph = server.invitation.graph
     assert not graph.is_complete
@@ -262,7 +244,7 @@ def test_a_safe_sparse_graph_of_sixty(monkeypatch, lost):
 
 
 def test_the_first_number_of_members_with_a_sparse_graph_by_itself():
-    plan = plan_for(Cohort(100, 1), 1, 2**20)
+    plan = small_plan(Cohort(100, 1), 1, 2**20)
     server = invite(plan, 201)
     assert not server.invitation.graph.is_complete
     rng = np.random.default_rng(3)
@@ -285,7 +267,7 @@ def test_noise_beyond_the_largest_count_fits():
 @pytest.mark.parametrize(("largest", "bits"), [(2**29 - 1, 32), (2**29, 64)])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_at_the_edge_of_32_bits(largest, bits, sign):
-    plan = plan_for(Cohort(3, 1), 1, largest)
+    plan = small_plan(Cohort(3, 1), 1, largest)
     server = invite(plan, 4)
     assert server.invitation.bits == bits
     outcome = check(server, np.full((4, plan.numbers), sign * largest), Course([NEVER] * 4))
@@ -295,7 +277,7 @@ def test_sums_at_the_edge_of_32_bits(largest, bits, sign):
 @pytest.mark.parametrize("stage", [1, 2, 3, 4, 5])
 def test_one_fewer_than_needed_opens_nothing(stage):
     """At every stage exactly enough give a sum, and one fewer give none."""
-    plan = plan_for(Cohort(6, 1))
+    plan = small_plan(Cohort(6, 1))
     values = np.arange(8 * plan.numbers).reshape(8, -1)
     # From the vote on only the threshold, 5 of 8, counts: who survived is settled.
     enough = 6 if stage < 4 else 5
@@ -306,7 +288,7 @@ def test_one_fewer_than_needed_opens_nothing(stage):
 
 def test_a_step_that_fails_can_be_taken_again():
     """Too few replies at first, all of them later: the second try is as if it were the first."""
-    plan = plan_for(Cohort(3, 1))
+    plan = small_plan(Cohort(3, 1))
     server = invite(plan, 4)
     values = np.arange(4 * plan.numbers).reshape(4, -1)
     replies = {}

@@ -4,11 +4,13 @@ Seeds are fixed; a fresh seed would fail a correct implementation with the proba
 the test states.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import rows
+from rows import draw_log_odds
 from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -18,18 +20,8 @@ from fedgauge.estimation.repair import noise_covariance
 
 FALSE_ALARM = 1e-6
 SITES = 10
-
-
-def draw_rows(examples, rate, seed=7):
-    """Scores whose log-odds are normal in each class."""
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(examples) < rate).astype(np.int64)
-    log_odds = rng.normal(0, 1.3, examples) + 1.8 * labels - 1.5
-    return labels, 1 / (1 + np.exp(-log_odds))
-
-
-def split(labels, scores):
-    return {f"site-{i}": (labels[i::SITES], scores[i::SITES]) for i in range(SITES)}
+draw_rows = partial(draw_log_odds, seed=7, apart=1.8, deviation=1.3, low=-1.5)
+split = partial(rows.split, sites=SITES)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from plans import report_plan
+from rows import draw_log_odds
 from scipy import stats
-from scipy.special import expit
+from scipy.special import logit
 
 import fedgauge as fg
 from fedgauge.engines.reporting import simulate_reports
@@ -35,8 +37,7 @@ every_case = pytest.mark.parametrize("case", CASES)
 
 
 def plan_for(case):
-    spec, tree = CASES[case]
-    return fg.EvaluationPlan.for_reports(fg.Axis.uniform(4, outside="clip"), spec, tree=tree)
+    return report_plan(*CASES[case], bins=4)
 
 
 def estimates(oracles, seed=1, runs=RUNS, speaking=None):
@@ -156,10 +157,8 @@ def test_the_simulation_has_the_law_of_the_reports_false_alarm_one_in_a_million(
 
 def draw_rows(rows, rate, seed):
     """Calibrated scores with an AUC near 0.85."""
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(rows) < rate).astype(np.int64)
-    base = np.log(rate / (1 - rate))
-    return labels, expit(1.47 * rng.normal(1.47 * labels - 0.735, 1.0) + base)
+    low = logit(rate) - 1.47 * 0.735
+    return draw_log_odds(rows, rate, seed, apart=1.47**2, deviation=1.47, low=low)
 
 
 @cache

@@ -271,7 +271,7 @@ class FlowerEngine(ExchangeEngine):
         peers = {key: name for key, name in invited.peers.items() if name in clients}
         coordinator = dataclasses.replace(invited, peers=peers)
         with self._monkeypatch.context() as patch:
-            patch.setattr(flower, "Participant", self._watched())
+            patch.setattr("fedgauge.engines.flower.Participant", self._watched())
             return flower.evaluate(grid, plan, timeout=0, site=coordinator)
 
     def _watched(self):

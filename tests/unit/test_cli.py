@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import complaint, run
 from matplotlib.image import imread
-from typer.testing import CliRunner
 
 import fedgauge as fg
 from fedgauge import cli, demo
@@ -40,26 +40,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments):
-    """Run in this process; a crash is a failure of the test, not of the command."""
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "100"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def evaluate(*arguments):
     return run("evaluate", *arguments, *COLUMNS)
-
-
-def complaint(result, code=2):
-    """The one line on stderr of a command that failed."""
-    assert result.exit_code == code
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("fedgauge: ")
-    assert "Traceback" not in result.stderr
-    return result.stderr
 
 
 def words(text):
@@ -467,8 +449,9 @@ def test_installed_command_refuses(folder):
     assert done.stderr.count("\n") == 1
 
 
-def test_installed_command_cannot_finish(folder):
-    done = installed("evaluate", "scores.parquet", *COLUMNS, "--json", "no/r.json", cwd=folder)
+def test_command_that_cannot_finish(folder, shell):
+    columns = " ".join(COLUMNS)
+    done = shell(f"fedgauge evaluate scores.parquet {columns} --json no/r.json", folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("fedgauge: cannot write no/r.json")
     assert done.stderr.count("\n") == 1

@@ -1,14 +1,17 @@
 """Local DP on the command line: evaluate, plan, encode, intake, compare."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import complaint
 
 import fedgauge as fg
-from fedgauge import cli
+
+run = partial(commands.run, columns=160)
 
 COLUMNS = ["--label", "y", "--score", "p"]
 LDP = ["--privacy", "ldp", "--epsilon", 4]
@@ -37,22 +40,6 @@ def plan(folder):
 
 
 with_plan = pytest.mark.usefixtures("plan")
-
-
-def run(*arguments):
-    """Run in this process; a crash is a failure of the test, not of the command."""
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "160"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def complaint(result, code=2):
-    """The one line on stderr of a command that failed."""
-    assert result.exit_code == code
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("fedgauge: ")
-    return result.stderr
 
 
 def encode_all():

@@ -8,15 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from commands import complaint, run
 
 import fedgauge as fg
-from fedgauge import cli
 from fedgauge.plan.explain import explain
 
 COLUMNS = ["--client", "site", "--label", "y", "--score", "p"]
 DDP = ["--privacy", "ddp", "--epsilon", 1]
 HINTS = ["--clients", 8, "--examples", 4_000, "--positive-rate", 0.5]
+
+
+pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +36,12 @@ def table():
 def folder(tmp_path, monkeypatch, table):
     """A working folder with a table of eight clients; bounds come from few redraws, fast."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
     table.to_parquet("scores.parquet")
     return tmp_path
 
 
-def run(*arguments):
-    """Run in this process; a crash is a failure of the test, not of the command."""
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "100"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def evaluate(*arguments):
     return run("evaluate", "scores.parquet", *COLUMNS, *arguments)
-
-
-def complaint(result, code=2):
-    """The one line on stderr of a command that failed."""
-    assert result.exit_code == code
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("fedgauge: ")
-    assert "Traceback" not in result.stderr
-    return result.stderr
 
 
 def done(result):

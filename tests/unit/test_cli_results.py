@@ -2,16 +2,18 @@
 
 import json
 import re
+from functools import partial
 
+import commands
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import precision_score, recall_score
-from typer.testing import CliRunner
 
 import fedgauge as fg
-from fedgauge import cli
+
+run = partial(commands.run, columns=80)
 
 RNG = np.random.default_rng(3)
 LABELS = (RNG.random(2000) < 0.3).astype(int)
@@ -31,13 +33,6 @@ def folder(tmp_path, monkeypatch):
 def saved(folder):
     assert run("evaluate", *SCORES_FILE, "--json", "r.json").exit_code == 0
     return folder / "r.json"
-
-
-def run(*arguments):
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "80"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def row(text, title):

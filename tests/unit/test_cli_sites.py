@@ -1,16 +1,15 @@
 """The commands about a site and its ledger."""
 
+import commands
 import pytest
-from typer.testing import CliRunner
 
 import fedgauge as fg
-from fedgauge import cli
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site import Account, Cost
 
 
 def run(*arguments, code=0):
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], env={"COLUMNS": "120"})
+    result = commands.run(*arguments, columns=120)
     assert result.exit_code == code, result.output
     return result.stdout if code == 0 else result.stderr
 

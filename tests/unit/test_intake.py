@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from rows import draw_rows
 
 import fedgauge as fg
 from fedgauge.engines.reporting import result_of, simulate_reports
@@ -24,15 +25,9 @@ every_plan = pytest.mark.parametrize("name", PLANS)
 ROWS = 1_000
 
 
-def draw_rows(rows=ROWS, seed=1):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 2, rows)
-    return labels, np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
-
-
 def single_reports(plan, seed=2):
     """One message for each row."""
-    labels, scores = draw_rows()
+    labels, scores = draw_rows(ROWS)
     source = SimulatedKeystream(seed)
     return [
         next(encode_rows(plan, (labels[i : i + 1], scores[i : i + 1]), source=source))
@@ -116,7 +111,7 @@ def test_reports_with_an_id_that_was_seen_are_refused_whatever_they_say():
 
 def test_a_message_with_some_known_reports_adds_the_others():
     plan = PLANS["oue-tree"]
-    labels, scores = draw_rows()
+    labels, scores = draw_rows(ROWS)
     (all_,) = encode_rows(plan, (labels, scores))
     form = ReportFormat(plan)
     levels = form.read(all_)

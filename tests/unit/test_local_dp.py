@@ -5,6 +5,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from rows import draw_rows
 
 import fedgauge as fg
 from fedgauge.engines.comparison import compare
@@ -20,12 +21,6 @@ AXIS = fg.Axis.uniform(64, outside="clip")
 SPECS = [fg.LocalDP(1.0), fg.LocalDP(5.0, oracle="hadamard")]
 every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.oracle)
 every_tree = pytest.mark.parametrize("tree", [(64,), (8, 8), (4, 4, 4)], ids=str)
-
-
-def draw_rows(rows, seed=1, rate=0.4):
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(rows) < rate).astype(int)
-    return labels, np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
 
 
 # Specs.

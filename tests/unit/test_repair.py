@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from trees import aggregations
 
 from fedgauge import Axis, PlanError, ScoreHistogram
 from fedgauge.estimation.repair import (
@@ -38,13 +39,6 @@ def total_variance(tree, variances):
     """Variance of the sum of all leaves."""
     every = np.ones(int(math.prod(tree)))
     return float(noise_covariance(tree, variances, every, every))
-
-
-def aggregations(tree):
-    """Level by level, the matrix that sums leaves into nodes."""
-    bins = math.prod(tree)
-    widths = [bins // math.prod(tree[: depth + 1]) for depth in range(len(tree))]
-    return [np.kron(np.eye(bins // width), np.ones(width)) for width in widths]
 
 
 def noisy_levels(tree, channels=3, seed=0):

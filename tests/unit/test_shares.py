@@ -6,6 +6,7 @@ import mpmath
 import msgspec
 import numpy as np
 import pytest
+from plans import plan_for
 
 import fedgauge
 from fedgauge import Axis, EvaluationPlan, HistogramRound, ScoreSums
@@ -19,11 +20,7 @@ POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
 GAUSSIAN = DistributedDP(1.0, 1e-6, noise="discrete-gaussian")
 COHORT = Cohort(min_survivors=10, max_colluding=1)
-
-
-def plan_for(privacy, tree=(4, 2), cohort=COHORT, **options):
-    axis = Axis.uniform(int(np.prod(tree)), outside="clip")
-    return EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy, **options)
+TREE = (4, 2)
 
 
 def masses(table):
@@ -155,7 +152,7 @@ def test_the_distance_of_a_draw_counts_every_table_drawn_from():
 def test_colluders_do_not_count_as_noise(survivors, colluding, honest):
     cohort = Cohort(min_survivors=survivors, max_colluding=colluding)
     assert honest_parties(cohort) == honest
-    laws_of_level = plan_for(POLYA, cohort=cohort).noise_laws(shares=1)
+    laws_of_level = plan_for(POLYA, TREE, cohort).noise_laws(shares=1)
     assert [law._table for law in laws_of_level] == (
         [laws.negative_binomial(Fraction(1, honest), 0.5)] * 2
     )
@@ -167,7 +164,7 @@ def test_a_cohort_of_colluders_is_refused(survivors, colluding):
     with pytest.raises(PlanError, match="min_survivors"):
         honest_parties(cohort)
     with pytest.raises(PlanError, match="collude"):
-        plan_for(POLYA, cohort=cohort)
+        plan_for(POLYA, TREE, cohort)
 
 
 def test_an_evaluation_below_the_cohort_is_refused():
@@ -190,7 +187,7 @@ def test_even_budgets_use_epsilon_up_and_never_exceed_it(epsilon, levels):
 def test_weights_split_the_budget():
     budgets = level_noise(POLYA, COHORT, 3, [1, 3, 4])
     assert budgets == pytest.approx((1 / 8, 3 / 8, 1 / 2), rel=1e-15)
-    assert plan_for(POLYA, weights=[1.0, 3.0]).final.noise == (0.25, 0.75)
+    assert plan_for(POLYA, TREE, COHORT, weights=[1.0, 3.0]).final.noise == (0.25, 0.75)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +195,7 @@ def test_weights_split_the_budget():
 )
 def test_bad_weights_are_refused(weights):
     with pytest.raises(PlanError):
-        plan_for(POLYA, weights=weights)
+        plan_for(POLYA, TREE, COHORT, weights=weights)
 
 
 @pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN])
@@ -208,7 +205,7 @@ def test_only_polya_takes_weights(spec):
 
 
 def test_more_noise_shares_change_nothing_but_the_share():
-    few, many = (plan_for(POLYA, cohort=Cohort(min_survivors=n)) for n in (5, 50))
+    few, many = (plan_for(POLYA, TREE, Cohort(min_survivors=n)) for n in (5, 50))
     assert few.rounds == many.rounds
     assert few.noise_laws(shares=4)[0].variance == many.noise_laws(shares=49)[0].variance
 
@@ -219,7 +216,7 @@ def with_noise(plan, noise):
 
 @pytest.fixture(scope="module", params=[POLYA, SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
 def plan(request):
-    return plan_for(request.param)
+    return plan_for(request.param, TREE, COHORT)
 
 
 def weaker(plan, factor):
@@ -247,7 +244,7 @@ def test_an_evaluation_refuses_weakened_noise(plan):
 
 
 def test_a_polya_budget_may_not_exceed_epsilon_by_one_bit():
-    plan = plan_for(POLYA)
+    plan = plan_for(POLYA, TREE, COHORT)
     first, second = plan.final.noise
     with pytest.raises(PlanError, match="costs more"):
         with_noise(plan, (first, np.nextafter(second, 1))).check_promise()
@@ -336,7 +333,7 @@ def test_secure_aggregation_has_no_noise_laws():
 
 
 def sums_plan(epsilon=1.0, tree=(4, 2), **options):
-    return plan_for(DistributedDP(epsilon), tree, score_sums=True, **options)
+    return plan_for(DistributedDP(epsilon), tree, COHORT, score_sums=True, **options)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 7.0, 1 + 1 / 3, 0.7000000000000001, np.pi])
@@ -389,13 +386,13 @@ def test_the_numerical_delta_counts_the_draws_on_sums():
     draws = 9 * 2 * 64 * 2  # honest parties, channels, bins, two tables for each share
     told = plan.statement("simulated").delta
     assert told == pytest.approx((1 + np.e) * draws * (counts + sums.distance), rel=1e-6)
-    assert told > 1.9 * plan_for(POLYA, (64,)).statement("simulated").delta
+    assert told > 1.9 * plan_for(POLYA, (64,), COHORT).statement("simulated").delta
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_the_law_of_sums_is_made_for_all_steps(neighbours):
     spec = DistributedDP(4.0, neighbours=neighbours, unit="subject", max_per_unit=2)
-    plan = plan_for(spec, (8,), score_sums=True)
+    plan = plan_for(spec, (8,), COHORT, score_sums=True)
     assert plan.sums_law(shares=3)._table is laws.negative_binomial(
         Fraction(3, 9), Fraction(plan.final.sums.noise) / (256 * spec.level_sensitivity)
     )
@@ -407,7 +404,7 @@ def test_the_law_of_sums_is_made_for_all_steps(neighbours):
 
 
 def test_plans_without_noise_or_sums_have_no_law_of_sums():
-    assert plan_for(POLYA).sums_law(shares=3) is None
+    assert plan_for(POLYA, TREE, COHORT).sums_law(shares=3) is None
     axis = Axis.uniform(4)
     plan = EvaluationPlan.for_histogram(axis, COHORT, score_sums=True)
     assert plan.sums_law(shares=3) is None

@@ -4,32 +4,15 @@ import os
 import stat
 
 import pytest
+from sites import BOSS, PEERS, STRANGER, edit, make_site, text_of
 
 from fedgauge.errors import SiteError
-from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site import Policy, Site, add_trust, create_site
-
-PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcd")}
-BOSS = SigningKey.from_bytes(b"\x77" * 32)
-STRANGER = SigningKey.from_bytes(b"\x99" * 32)
-
-
-def text_of(key):
-    return key_to_text(key.public)
 
 
 @pytest.fixture
 def site(tmp_path):
-    site = create_site(tmp_path / "site", name="hospital-a", dataset="stroke")
-    for name, key in PEERS.items():
-        add_trust(site.path, "peer", name, text_of(key))
-    return add_trust(site.path, "coordinator", "consortium", text_of(BOSS))
-
-
-def edit(site, old, new):
-    text = site.path.read_text()
-    assert old in text
-    site.path.write_text(text.replace(old, new))
+    return make_site(tmp_path / "site", peers="bcd")
 
 
 def test_a_new_site(tmp_path):

@@ -2,42 +2,26 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
+import ledgers
 import pytest
+from ledgers import EXAMPLES, session
 
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
-from fedgauge.site import Account, Balance, Cost, Ledger
+from fedgauge.site import Account, Balance, Cost
 
-EXAMPLES = Account("stroke", "example", "add-remove")
 SUBJECTS = Account("stroke", "subject", "add-remove")
 OTHER = Account("heart", "example", "add-remove")
 SUMS = Account("stroke", "-", "-")
 EXACT = Cost(math.inf, 0.0)
 LIMIT = Cost(1.0, 1e-5)
-
-
-def session(number):
-    return number.to_bytes(32, "big")
+reserve = partial(ledgers.reserve, limit=LIMIT)
+spend = partial(ledgers.spend, limit=LIMIT)
 
 
 def sites(*numbers):
     return [session(1000 + number) for number in numbers]
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return Ledger(tmp_path / "ledger.sqlite", head=tmp_path / "site.key.head")
-
-
-def reserve(ledger, number, cost, account=EXAMPLES, limit=LIMIT, **options):
-    if not isinstance(cost, Cost):
-        cost = Cost(cost, 0.0)
-    ledger.reserve(session(number), account, cost, default_limit=limit, **options)
-
-
-def spend(ledger, number, cost, account=EXAMPLES, **options):
-    reserve(ledger, number, cost, account, **options)
-    ledger.commit(session(number))
 
 
 # What fits

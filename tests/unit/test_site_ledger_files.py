@@ -6,63 +6,11 @@ import sqlite3
 import stat
 
 import pytest
+from ledgers import EXAMPLES, alter, every_call_fails, open_ledger, reserve, session, spend
 
 from fedgauge.errors import LedgerError
-from fedgauge.site import Account, Cost, Ledger
+from fedgauge.site import Cost, Ledger
 from fedgauge.storage import durable
-
-EXAMPLES = Account("stroke", "example", "add-remove")
-LIMIT = Cost(5.0, 1e-5)
-
-
-def session(number):
-    return number.to_bytes(32, "big")
-
-
-def open_ledger(folder, **options):
-    return Ledger(folder / "ledger.sqlite", head=folder / "site.key.head", **options)
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return open_ledger(tmp_path)
-
-
-@pytest.fixture
-def used(tmp_path):
-    ledger = open_ledger(tmp_path)
-    ledger.set_limit(EXAMPLES, LIMIT)
-    for number in (1, 2):
-        spend(ledger, number, 0.5)
-    return ledger
-
-
-def reserve(ledger, number, epsilon):
-    ledger.reserve(session(number), EXAMPLES, Cost(epsilon, 0.0), default_limit=LIMIT)
-
-
-def spend(ledger, number, epsilon):
-    reserve(ledger, number, epsilon)
-    ledger.commit(session(number))
-
-
-def every_call_fails(ledger, match):
-    survivors = [session(number) for number in (11, 12, 13)]
-    calls = [
-        lambda: reserve(ledger, 9, 0.1),
-        lambda: reserve(ledger, 1, 0.5),
-        lambda: ledger.commit(session(1)),
-        lambda: ledger.release(session(1)),
-        lambda: ledger.status(session(1)),
-        lambda: ledger.record_survivors(session(1), survivors, min_cohort=3),
-        lambda: ledger.set_limit(EXAMPLES, LIMIT),
-        ledger.balances,
-        ledger.entries,
-    ]
-    for call in calls:
-        with pytest.raises(LedgerError, match=match):
-            call()
-
 
 # The files
 
@@ -126,13 +74,6 @@ def test_a_ledger_that_another_program_switched_to_a_write_ahead_log_is_switched
 
 
 # Old copies and altered ones
-
-
-def alter(folder, statement, *values):
-    connection = sqlite3.connect(folder / "ledger.sqlite")
-    with connection:
-        connection.execute(statement, values)
-    connection.close()
 
 
 def test_an_old_copy_is_refused(used, tmp_path):

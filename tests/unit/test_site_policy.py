@@ -5,6 +5,7 @@ import os
 
 import msgspec
 import pytest
+from sites import BOSS, PEERS, STRANGER, edit, make_site
 
 from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
 from fedgauge.engines.contribution import contribution, count_rows
@@ -12,34 +13,14 @@ from fedgauge.errors import BudgetExceeded, PlanRefused
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.privacy import DistributedDP, SecureAggregation
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.site import Account, Cost, Policy, Site, add_trust, create_site
+from fedgauge.site import Account, Cost, Site
 
-PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcdef")}
-BOSS = SigningKey.from_bytes(b"\x77" * 32)
-STRANGER = SigningKey.from_bytes(b"\x99" * 32)
 CLIPPED = Axis.uniform(64, outside="clip")
-
-
-def text_of(key):
-    return key_to_text(key.public)
 
 
 @pytest.fixture
 def site(tmp_path):
-    return make(tmp_path / "site")
-
-
-def edit(site, old, new):
-    text = site.path.read_text()
-    assert old in text
-    site.path.write_text(text.replace(old, new))
-
-
-def make(folder, **policy):
-    site = create_site(folder, name="hospital-a", dataset="stroke", policy=Policy(**policy))
-    for name, key in PEERS.items():
-        add_trust(site.path, "peer", name, text_of(key))
-    return add_trust(site.path, "coordinator", "consortium", text_of(BOSS))
+    return make_site(tmp_path / "site")
 
 
 def members(site):
@@ -123,7 +104,7 @@ def test_fewer_than_three_survivors_are_refused(site, least):
 
 
 def test_the_cohort_of_the_site_file_holds(tmp_path):
-    site = make(tmp_path, min_cohort=5)
+    site = make_site(tmp_path, min_cohort=5)
     with pytest.raises(PlanRefused, match=r"at least 5 \(min_cohort\)"):
         judge(site, plan_for(cohort=Cohort(4, 1)))
     judge(site, plan_for(cohort=Cohort(5, 1)))
@@ -143,11 +124,11 @@ def test_an_exact_sum_needs_two_honest_sites(site):
 
 
 def test_only_allowed_models(tmp_path):
-    site = make(tmp_path / "noisy", models=("distributed-dp",))
+    site = make_site(tmp_path / "noisy", models=("distributed-dp",))
     judge(site, plan_for(DistributedDP(0.5)))
     with pytest.raises(PlanRefused, match=r"secure-aggregation is not among.*: distributed-dp"):
         judge(site, plan_for(SecureAggregation()))
-    site = make(tmp_path / "closed", models=())
+    site = make_site(tmp_path / "closed", models=())
     with pytest.raises(PlanRefused, match="none"):
         judge(site)
 
@@ -163,7 +144,7 @@ def test_delta_of_one_plan(site):
 
 
 def test_a_site_may_allow_no_delta(tmp_path):
-    site = make(tmp_path, max_delta=0.0)
+    site = make_site(tmp_path, max_delta=0.0)
     judge(site, plan_for(DistributedDP(0.5)))
     with pytest.raises(PlanRefused, match="max_delta"):
         judge(site, plan_for(DistributedDP(0.5, delta=1e-12, noise="skellam")))
@@ -187,7 +168,7 @@ def test_silence_must_not_tell_of_counts(site, tmp_path):
     with pytest.raises(PlanRefused, match=r"999,999 rows.*1,000,000 \(rows_per_bin\)"):
         judge(site, plan_for(SecureAggregation(), largest=999_999))
     judge(site, plan_for(DistributedDP(0.5), largest=10))  # clipped, so nobody falls silent
-    judge(make(tmp_path / "small", rows_per_bin=50), plan_for(SecureAggregation(), largest=50))
+    judge(make_site(tmp_path / "small", rows_per_bin=50), plan_for(SecureAggregation(), largest=50))
 
 
 @pytest.mark.parametrize("privacy", [SecureAggregation(), DistributedDP(0.5)], ids=str)
@@ -195,13 +176,13 @@ def test_score_sums_need_leave(site, tmp_path, privacy):
     plan = plan_for(privacy, score_sums=True)
     with pytest.raises(PlanRefused, match=r"this site does not allow \(score_sums\)"):
         judge(site, plan)
-    allowing = make(tmp_path / "allowing", score_sums=True)
+    allowing = make_site(tmp_path / "allowing", score_sums=True)
     judge(allowing, plan)
     judge(allowing, plan_for(privacy))
 
 
 def test_score_sums_loosen_no_other_rule(tmp_path):
-    site = make(tmp_path, score_sums=True)
+    site = make_site(tmp_path, score_sums=True)
     exact = SecureAggregation()
     for plan, match in (
         (plan_for(exact, score_sums=True, largest=999_999), "rows_per_bin"),
@@ -216,7 +197,7 @@ def test_score_sums_loosen_no_other_rule(tmp_path):
 
 def test_a_site_with_as_many_rows_as_it_says_never_falls_silent(tmp_path):
     """Its counts fit the plan, and so do its sums: each row adds at most all steps."""
-    site = make(tmp_path, score_sums=True, rows_per_bin=50)
+    site = make_site(tmp_path, score_sums=True, rows_per_bin=50)
     plan = plan_for(SecureAggregation(), score_sums=True, largest=50)
     judge(site, plan)
     rows = count_rows(plan, ([1] * 50, [1.0] * 50))
@@ -225,7 +206,7 @@ def test_a_site_with_as_many_rows_as_it_says_never_falls_silent(tmp_path):
 
 
 def test_sums_must_keep_the_promise_too(tmp_path):
-    site = make(tmp_path, score_sums=True)
+    site = make_site(tmp_path, score_sums=True)
     plan = plan_for(DistributedDP(0.5), score_sums=True)
     for noise in (0.11, 1e-300):  # more than is left; too wide to draw
         sums = msgspec.structs.replace(plan.final.sums, noise=noise)
@@ -299,20 +280,20 @@ def test_the_cost_of_a_plan_holds_what_rounding_costs(site):
 
 
 def test_a_plan_is_reserved_under_the_policy(tmp_path):
-    site = make(tmp_path, budget_epsilon=1.0)
+    site = make_site(tmp_path, budget_epsilon=1.0)
     site.reserve(bytes(32), plan_for(DistributedDP(0.5)))
     site.reserve(bytes([1] * 32), plan_for(DistributedDP(0.5)))
     with pytest.raises(BudgetExceeded, match="limit epsilon 1,"):
         site.reserve(bytes([2] * 32), plan_for(DistributedDP(0.5)))
     with pytest.raises(BudgetExceeded, match="mix_exact"):
         site.reserve(bytes([2] * 32), plan_for(SecureAggregation()))
-    mixing = make(tmp_path / "mixing", mix_exact=True)
+    mixing = make_site(tmp_path / "mixing", mix_exact=True)
     mixing.reserve(bytes(32), plan_for(DistributedDP(0.5)))
     mixing.reserve(bytes([1] * 32), plan_for(SecureAggregation()))
 
 
 def test_the_ledger_is_where_the_file_says_and_its_head_beside_the_key(tmp_path):
-    site = make(tmp_path / "site")
+    site = make_site(tmp_path / "site")
     (tmp_path / "keys").mkdir()
     (tmp_path / "data").mkdir()
     (site.folder / "site.key").rename(tmp_path / "keys" / "a.key")

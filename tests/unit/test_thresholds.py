@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from fedgauge.measures.ratios import ratio_interval
 
 import fedgauge as fg
 from fedgauge import Axis

@@ -1,13 +1,13 @@
 import itertools
+from functools import partial
 
 import numpy as np
+import plans
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedgauge import Axis
 from fedgauge.errors import CountOverflow, PlanError, ProtocolError
-from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.summed import LARGEST
 from fedgauge.privacy import Cohort, DistributedDP, SecureAggregation
 from fedgauge.secagg import words
@@ -18,6 +18,7 @@ POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
 GAUSSIAN = DistributedDP(1.0, 1e-6, noise="discrete-gaussian")
 COHORT = Cohort(min_survivors=5, max_colluding=1)
+plan_for = partial(plans.plan_for, tree=(4, 4), cohort=COHORT)
 
 
 # The width of a word
@@ -136,11 +137,6 @@ def test_words_of_another_length_are_refused(bits, extra):
 
 
 # What a plan lets a client send
-
-
-def plan_for(privacy, tree=(4, 4), cohort=COHORT, **options):
-    axis = Axis.uniform(int(np.prod(tree)), outside="clip")
-    return EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy, **options)
 
 
 class Words:

@@ -1,0 +1,56 @@
+"""A site's ledger, and spending from it."""
+
+import sqlite3
+
+import pytest
+
+from fedgauge.errors import LedgerError
+from fedgauge.site import Account, Cost, Ledger
+
+EXAMPLES = Account("stroke", "example", "add-remove")
+LIMIT = Cost(5.0, 1e-5)
+
+
+def session(number):
+    return number.to_bytes(32, "big")
+
+
+def open_ledger(folder, **options):
+    return Ledger(folder / "ledger.sqlite", head=folder / "site.key.head", **options)
+
+
+def reserve(ledger, number, cost, account=EXAMPLES, limit=LIMIT, **options):
+    if not isinstance(cost, Cost):
+        cost = Cost(cost, 0.0)
+    ledger.reserve(session(number), account, cost, default_limit=limit, **options)
+
+
+def spend(ledger, number, cost, account=EXAMPLES, **options):
+    reserve(ledger, number, cost, account, **options)
+    ledger.commit(session(number))
+
+
+def alter(folder, statement, *values):
+    """Change the database behind the ledger's back."""
+    connection = sqlite3.connect(folder / "ledger.sqlite")
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def every_call_fails(ledger, match):
+    survivors = [session(number) for number in (11, 12, 13)]
+    calls = [
+        lambda: reserve(ledger, 9, 0.1),
+        lambda: reserve(ledger, 1, 0.5),
+        lambda: ledger.commit(session(1)),
+        lambda: ledger.release(session(1)),
+        lambda: ledger.status(session(1)),
+        lambda: ledger.record_survivors(session(1), survivors, min_cohort=3),
+        lambda: ledger.set_limit(EXAMPLES, LIMIT),
+        ledger.balances,
+        ledger.entries,
+    ]
+    for call in calls:
+        with pytest.raises(LedgerError, match=match):
+            call()

@@ -1,0 +1,26 @@
+"""Sites that know a coordinator and some peers."""
+
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.site import Policy, add_trust, create_site
+
+PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcdef")}
+BOSS = SigningKey.from_bytes(b"\x77" * 32)
+STRANGER = SigningKey.from_bytes(b"\x99" * 32)
+
+
+def text_of(key):
+    return key_to_text(key.public)
+
+
+def make_site(folder, *, peers="bcdef", **policy):
+    site = create_site(folder, name="hospital-a", dataset="stroke", policy=Policy(**policy))
+    for name in peers:
+        add_trust(site.path, "peer", name, text_of(PEERS[name]))
+    return add_trust(site.path, "coordinator", "consortium", text_of(BOSS))
+
+
+def edit(site, old, new):
+    """Change the site file by hand."""
+    text = site.path.read_text()
+    assert old in text
+    site.path.write_text(text.replace(old, new))
