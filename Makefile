@@ -2,15 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint fuzz bench bench-privacy bench-secagg bench-flower bench-local studies clean
+.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
 	@echo "make test   run all tests"
 	@echo "make setup  install everything for development into $(VENV)"
 	@echo "make lint   ruff, mypy --strict, import-linter"
+	@echo "make build  source distribution and wheel into dist/, checked and tried"
+	@echo "make oldest  a short test on the oldest dependencies that pyproject.toml allows"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
@@ -36,6 +39,20 @@ $(VENV)/.test: $(VENV)/.demo
 	@$(PIP) --editable '.[test]'
 	@touch $@
 
+$(VENV)/.build: $(BIN)/python constraints.txt
+	@echo "Installing the build tools into $(VENV) (once)"
+	@$(PIP) build twine
+	@touch $@
+
+$(OLDEST)/.ready: $(BIN)/python pyproject.toml constraints.txt tools/oldest.py
+	@echo "Installing the oldest dependencies into $(OLDEST) (once)"
+	@rm -rf $(OLDEST)
+	@$(BIN)/python -m venv --without-pip $(OLDEST)
+	@$(BIN)/python tools/oldest.py > $(OLDEST)/constraints.txt
+	@$(BIN)/python -m pip --python $(OLDEST)/bin/python --disable-pip-version-check --quiet \
+		install --no-compile --constraint $(OLDEST)/constraints.txt --editable '.[privacy]'
+	@touch $@
+
 setup: $(VENV)/.test
 
 demo: $(VENV)/.demo
@@ -49,6 +66,12 @@ lint: $(VENV)/.test
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+build: $(VENV)/.build
+	@$(BIN)/python tools/check_build.py
+
+oldest: $(OLDEST)/.ready
+	@$(OLDEST)/bin/python tools/smoke.py tests/fixtures
 
 fuzz: $(VENV)/.test
 	@FEDGAUGE_FUZZ=200000 $(BIN)/python -m pytest tests/property/test_fuzz_machines.py
@@ -77,4 +100,4 @@ studies: $(VENV)/.test
 	@$(BIN)/python studies/slopes.py
 
 clean:
-	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
+	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

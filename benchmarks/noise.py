@@ -35,7 +35,7 @@ def time_shares() -> None:
     """Print the time of one client's shares."""
     source, rng = Keystream(), np.random.default_rng(0)
     for parties in (19, 999):
-        law = ShareLaw(fg.DistributedDP(1.0), 0.5, parties=parties)
+        law = ShareLaw("polya", 0.5, parties=parties, sensitivity=1)
         ours = best_of(lambda law=law: law.draw(source, (COUNTS,)))
         p = 1 - np.exp(-0.5)
         numpy = best_of(

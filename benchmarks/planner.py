@@ -20,8 +20,9 @@ from scipy.special import expit, logit
 import fedgauge as fg
 from fedgauge import planner
 from fedgauge.estimation.distribution import estimate
+from fedgauge.estimation.pooled import redraw
+from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
-from fedgauge.measures.intervals import redraw
 
 EXAMPLES = (5_000, 20_000, 100_000, 500_000)
 POSITIVE_RATES = (0.05, 0.3)
@@ -89,11 +90,11 @@ def measure(
         for _ in range(runs):
             counts = redraw(histogram.counts.astype(float), plan.tree, variances, rng)
             try:
-                found = estimate(plan.axis, counts, fg.Aligned())
+                distribution = estimate(plan.axis, monotone(counts), fg.Aligned())
             except fg.UndefinedMetric:
                 errors.append((0.5, 0.5, 0.5))
                 continue
-            roc, pr = curves.roc_curve(found), curves.pr_curve(found)
+            roc, pr = curves.roc_curve(distribution), curves.pr_curve(distribution)
             errors.append(
                 (
                     np.abs(roc(AT) - tpr).mean(),

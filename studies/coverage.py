@@ -21,12 +21,11 @@ import numpy as np
 from scipy.stats import binom, norm, rankdata
 
 import fedgauge as fg
-from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures import areas as metrics
-from fedgauge.measures import estimates
+from fedgauge.measures import areas, estimates
 from fedgauge.measures.intervals import add_noise, critical, log_interval, logit_interval
+from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -123,17 +122,16 @@ def release(plan: EvaluationPlan, exact: np.ndarray, seed: int) -> PooledCounts:
 
 def intervals(pooled: PooledCounts, threshold: float) -> np.ndarray:
     """What fedgauge says: low and high of each metric."""
-    distribution = estimate(pooled.axis, pooled.released, Aligned())
-    at = AtThreshold(pooled, threshold, LEVEL)
-    found = [
-        estimates.roc_auc(pooled, distribution, LEVEL),
-        estimates.average_precision(pooled, distribution, LEVEL),
+    reading, at = Reading(pooled, fg.Aligned(), LEVEL), AtThreshold(pooled, threshold, LEVEL)
+    answers = [
+        estimates.roc_auc(reading),
+        estimates.average_precision(reading),
         at.precision,
         at.recall,
         at.accuracy,
-        estimates.mean_loss(pooled, LEVEL, "log"),
+        estimates.mean_loss(reading, "log"),
     ]
-    return np.array([(each.low, each.high) for each in found])
+    return np.array([(each.low, each.high) for each in answers])
 
 
 def oracle(labels: np.ndarray, scores: np.ndarray, noise: np.ndarray, at: float) -> np.ndarray:
@@ -149,8 +147,8 @@ def oracle(labels: np.ndarray, scores: np.ndarray, noise: np.ndarray, at: float)
     found = [(auc, logit_interval(auc, deviation, Z))]
     order = np.argsort(scores)
     each = np.array([~labels[order], labels[order]], dtype=float)
-    ap = float(metrics.straight_average_precision(each))
-    deviation = math.sqrt(np.sum(each * metrics.average_precision_gradient(each) ** 2))
+    ap = float(areas.straight_average_precision(each))
+    deviation = math.sqrt(np.sum(each * areas.average_precision_gradient(each) ** 2))
     found.append((ap, logit_interval(ap, deviation, Z)))
     flagged = scores >= at
     for right, of in (
@@ -184,12 +182,12 @@ def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) 
     at = AtThreshold(clean, threshold, LEVEL)
     return np.array(
         [
-            math.sqrt(clean.noise_variance(metrics.auc_gradient(clean.counts))),
-            math.sqrt(clean.noise_variance(metrics.average_precision_gradient(clean.counts))),
+            math.sqrt(clean.noise_variance(areas.auc_gradient(clean.counts))),
+            math.sqrt(clean.noise_variance(areas.average_precision_gradient(clean.counts))),
             at.precision.parts["noise"],
             at.recall.parts["noise"],
             at.accuracy.parts["noise"],
-            estimates.mean_loss(clean, LEVEL, "log").parts["noise"],
+            estimates.mean_loss(Reading(clean, fg.Aligned(), LEVEL), "log").parts["noise"],
         ]
     )
 

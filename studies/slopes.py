@@ -32,6 +32,7 @@ from scipy.special import betainc, expit, logit, ndtr
 import fedgauge as fg
 from fedgauge.estimation.distribution import ScoreDistribution, estimate
 from fedgauge.estimation.piecewise import ParametricCurve, linear_pieces
+from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.shares import ShareLaw
@@ -422,8 +423,8 @@ def _noise(
     sizes = world.split(setting.examples)
     counts = np.array([rng.multinomial(n, p) for n, p in zip(sizes, shares, strict=True)])
     truth = truth_of(*both_curves(estimate(axis, counts, fg.Aligned())))
-    found = estimate(axis, noisy(counts, setting.epsilon, rng), fg.Aligned())
-    return area_errors(*both_curves(found), truth)
+    released = noisy(counts, setting.epsilon, rng)
+    return area_errors(*both_curves(estimate(axis, monotone(released), fg.Aligned())), truth)
 
 
 def noisy_rates(

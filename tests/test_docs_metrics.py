@@ -10,6 +10,9 @@ import pytest
 
 import fedgauge as fg
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.released import Released
+from fedgauge.measures.metric import metrics_of
 from fedgauge.results.record import Record
 
 TEXT = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
@@ -21,6 +24,8 @@ PLAIN = (
     fg.Evaluation,
     Estimator,
     Record,
+    PooledCounts,
+    Released,
     int,
     float,
     type(None),
@@ -67,6 +72,8 @@ def test_metrics_are_told_from_the_rest():
     assert {"roc_auc", "partial_auc", "gain_curve", "prg_band", "threshold_for"} <= set(found)
     assert not {"plan", "privacy", "level", "positives", "record", "to_json"} & set(found)
     assert {"precision", "f_beta", "confusion_matrix"} <= set(measures(fg.AtThreshold))
+    for kind in (fg.Evaluation, fg.AtThreshold):
+        assert {row.name for row in metrics_of(kind)} < set(measures(kind))
 
 
 def test_every_source_cited_is_listed():

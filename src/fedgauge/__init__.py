@@ -43,8 +43,7 @@ from fedgauge.measures.curves import (
 )
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
-from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.rounds import BinaryTask, HistogramRound, ScoreSums
+from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
 from fedgauge.plots.displays import (
     DetCurveDisplay,
     GainDisplay,

@@ -76,7 +76,7 @@ def run(folder: Path) -> Demo:
     json = folder / "result.json"
     result.to_json(json)
     plots = save_plots(
-        result.record,
+        result,
         folder,
         roc=[
             *(

@@ -2,26 +2,29 @@
 
 ::
 
-    FedgaugeError
-    ├── InputError (ValueError)       rows, columns or files that cannot be measured
-    ├── AxisError (ValueError)        a score axis that cannot exist or be used
-    │   └── AxisMismatch              two histograms, or a histogram and a plan, disagree
-    ├── PlanError (ValueError)        a plan that is incomplete, inconsistent or altered
-    ├── RecordError (ValueError)      a saved result that cannot be read
-    ├── SiteError (ValueError)        a site file, or its key, that cannot be used
-    ├── PlanRefused                   a plan that a site does not take part in
-    │   └── BudgetExceeded            it would cost more privacy than the ledger allows
-    ├── LedgerError                   a privacy ledger that is damaged, old or out of reach
-    ├── ProtocolError                 a message that is malformed, misplaced or dishonest
-    │   ├── CohortTooSmall            too few clients are left to release a sum
-    │   └── ReportRefused             bytes that are no local report of this plan
-    ├── IntakeError                   an intake of local reports that cannot be used
-    ├── ExchangeError                 a step of a file exchange that cannot be taken
-    ├── UndefinedMetric (ValueError)  a number that the counts do not define
-    │   └── NoSignal                  the noise is larger than what is measured
-    └── CountOverflow (OverflowError) counts too large for 64 bits
+    FedgaugeError                      2
+    ├── InputError (ValueError)        2  rows, columns or files that cannot be measured
+    ├── AxisError (ValueError)         2  a score axis that cannot exist or be used
+    │   └── AxisMismatch               2  two histograms, or a histogram and a plan, disagree
+    ├── PlanError (ValueError)         2  a plan that is incomplete, inconsistent or altered
+    ├── RecordError (ValueError)       1  a saved result that cannot be read
+    ├── SiteError (ValueError)         2  a site file, or its key, that cannot be used
+    ├── PlanRefused                    2  a plan that a site does not take part in
+    │   └── BudgetExceeded             2  it would cost more privacy than the ledger allows
+    ├── LedgerError                    1  a privacy ledger that is damaged, old or out of reach
+    ├── ProtocolError                  1  a message that is malformed, misplaced or dishonest
+    │   ├── CohortTooSmall             1  too few clients are left to release a sum
+    │   └── ReportRefused              1  bytes that are no local report of this plan
+    ├── IntakeError                    2  an intake of local reports that cannot be used
+    ├── ExchangeError                  1  a step of a file exchange that cannot be taken
+    ├── UndefinedMetric (ValueError)   2  a number that the counts do not define
+    │   └── NoSignal                   2  the noise is larger than what is measured
+    └── CountOverflow (OverflowError)  2  counts too large for 64 bits
 
-    PrivacyWarning (UserWarning)      a setting that is allowed but protects little
+    PrivacyWarning (UserWarning)          a setting that is allowed but protects little
+
+The number is `exit_code`, with which a command ends: 2 for usage or input that the user can
+mend, 1 for work that could not be finished.
 
 A message says what, where, the rule and the remedy. It never holds a score, a
 label or a count of a bin.
@@ -29,10 +32,13 @@ label or a count of a bin.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 
 class FedgaugeError(Exception):
     """Base class of all errors raised by fedgauge."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class InputError(FedgaugeError, ValueError):
@@ -54,6 +60,8 @@ class PlanError(FedgaugeError, ValueError):
 class RecordError(FedgaugeError, ValueError):
     """A saved result that cannot be read."""
 
+    exit_code = 1
+
 
 class SiteError(FedgaugeError, ValueError):
     """A site file, or its key, that cannot be used."""
@@ -70,9 +78,13 @@ class BudgetExceeded(PlanRefused):
 class LedgerError(FedgaugeError):
     """A privacy ledger that is damaged, older than it was, or out of reach."""
 
+    exit_code = 1
+
 
 class ProtocolError(FedgaugeError):
     """A message that is malformed, misplaced or dishonest."""
+
+    exit_code = 1
 
 
 class CohortTooSmall(ProtocolError):
@@ -89,6 +101,8 @@ class IntakeError(FedgaugeError):
 
 class ExchangeError(FedgaugeError):
     """A step of a file exchange that cannot be taken."""
+
+    exit_code = 1
 
 
 class UndefinedMetric(FedgaugeError, ValueError):

@@ -96,7 +96,7 @@ def convolved(masses, times):
 def noise_masses(privacy, plan, survivors):
     """The law of the noise of the sum, from SciPy: masses of -reach..reach."""
     parties = plan.cohort.min_survivors - plan.cohort.max_colluding
-    (strength,) = plan.rounds[0].noise
+    (strength,) = plan.final.noise
     values = np.arange(-150, 151)
     match privacy.noise:
         case "polya":

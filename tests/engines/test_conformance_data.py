@@ -10,6 +10,7 @@ from plans import exact_plan, noisy_plan
 from scipy import stats
 
 import fedgauge as fg
+from fedgauge.engines.simulation import simulate
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
@@ -100,6 +101,63 @@ def test_larger_counts_are_clipped_under_noise(engine, noiseless):
     assert_sum_over(engine.run(plan, clients), plan, clipped, EVERYBODY)
 
 
+# Every way to take the sum in one process
+
+CROWDED = {f"site-{i}": ([0] * 50 + [1] * 50, [0.05] * 50 + [0.95] * 50) for i in range(5)}
+every_way = pytest.mark.parametrize("summation", ["plain", "every-share", "secure"])
+
+
+def as_pairs(_folder):
+    return CROWDED
+
+
+def as_streams(_folder):
+    return [(name, lambda pair=pair: [pair]) for name, pair in CROWDED.items()]
+
+
+def as_table(folder):
+    rows = [
+        f"{name},{label},{score}"
+        for name, (labels, scores) in CROWDED.items()
+        for label, score in zip(labels, scores, strict=True)
+    ]
+    path = folder / "all.csv"
+    path.write_text("\n".join(["site,y,p", *rows]))
+    return fg.ScoreTable([path], client="site", label="y", score="p")
+
+
+@every_way
+@pytest.mark.parametrize("tree", [(2,), (2, 2)], ids=["flat", "tree"])
+@pytest.mark.parametrize("given", [as_pairs, as_streams, as_table])
+def test_larger_counts_are_clipped_in_every_way_to_sum(noiseless, summation, tree, given, tmp_path):
+    if summation == "secure" and given is as_table:
+        pytest.skip("a secure sum takes no table: each client needs its own data")
+    plan = noiseless(largest=10, bins=math.prod(tree), tree=tree)
+    result = simulate(given(tmp_path), plan, summation=summation)
+    # 50 of each class at each site count as 10.
+    assert (result.negatives, result.positives) == (50, 50)
+
+
+@pytest.mark.parametrize("given", [as_pairs, as_streams, as_table])
+def test_counts_that_fit_are_all_counted_in_a_plain_sum(noiseless, given, tmp_path):
+    plan = noiseless(largest=50)
+    result = simulate(given(tmp_path), plan)
+    assert (result.negatives, result.positives) == (250, 250)
+
+
+@every_way
+def test_larger_counts_are_refused_in_every_way_to_sum_without_noise(summation):
+    with pytest.raises(fg.CountOverflow, match=r"client 'site-.'.*larger than the 49"):
+        simulate(CROWDED, exact_plan(largest=49), summation=summation)
+    assert simulate(CROWDED, exact_plan(largest=50), summation=summation).positives == 250
+
+
+def test_larger_counts_of_a_table_are_refused_by_their_client(tmp_path):
+    with pytest.raises(fg.CountOverflow, match=r"client 'site-.'.*larger than the 49"):
+        simulate(as_table(tmp_path), exact_plan(largest=49))
+    assert simulate(as_table(tmp_path), exact_plan(largest=50)).positives == 250
+
+
 # Score sums
 
 
@@ -127,7 +185,7 @@ def test_score_sums_are_those_of_the_pooled_rows(engine, axis, tmp_path):
 
 
 def test_without_being_asked_for_nobody_sends_score_sums(engine):
-    assert engine.run(exact_plan(), CLIENTS)._sums is None
+    assert engine.run(exact_plan(), CLIENTS).released.sums is None
 
 
 @every_stage
@@ -153,7 +211,7 @@ def test_noise_on_score_sums_follows_the_law_of_the_survivors(make_engine):
     plan = noisy_plan(bins=2048, score_sums=True)
     result = make_engine(seed=5).run(plan, CLIENTS, silent={"site-1": Stage.MASK})
     noise = (sums_of(result) - pooled_sums(plan, CLIENTS, OTHERS)).ravel()
-    ratio = math.exp(-plan.rounds[0].sums.noise / 256)
+    ratio = math.exp(-plan.final.sums.noise / 256)
     variance = 4 / 2 * 2 * ratio / (1 - ratio) ** 2
     assert plan.sums_law(shares=4).variance == pytest.approx(variance, rel=1e-9)
     bound = stats.norm.isf(FALSE_ALARM / 2)
@@ -190,7 +248,7 @@ def test_score_sums_are_clipped_under_noise(make_engine):
     result = make_engine(seed=3).run(plan, CLIENTS | {"site-1": rows})
     others = pooled_sums(plan, CLIENTS, OTHERS)
     assert others.min() > 0
-    most = plan.rounds[0].largest * 256
+    most = plan.final.largest * 256
     each = [np.minimum(pooled_sums(plan, CLIENTS, [name]), most) for name in OTHERS]
     clipped = np.sum([*each, [[0, 0], [most, 0]]], axis=0)
     assert np.abs(sums_of(result) - clipped).max() < 40_000 < 9000 * 251 - most

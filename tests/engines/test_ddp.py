@@ -14,6 +14,7 @@ from rows import split
 from scipy import stats
 
 import fedgauge as fg
+from fedgauge.engines.simulation import simulate
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
@@ -120,24 +121,28 @@ def test_without_a_seed_no_two_results_are_alike(clients, privacy):
 
 @every_model
 def test_seed_repeats_every_share_too(clients, privacy):
-    options = {"privacy": privacy, "seed": 3, "every_share": True}
-    first, again = (counts_of(fg.evaluate(clients, **options)) for _ in range(2))
+    plan = plan_under(privacy, len(clients))
+    options = {"seed": 3, "summation": "every-share"}
+    first, again = (counts_of(simulate(clients, plan, **options)) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert np.any(first != exact_counts(clipping(64)))
 
 
+def plan_under(privacy, sites, axis=None, *, cohort=None, tree=None):
+    axis, cohort = axis or clipping(64), cohort or fg.Cohort(sites)
+    return fg.EvaluationPlan.for_histogram(axis, cohort, privacy=privacy, tree=tree)
+
+
 def noise_at_leaves(privacy, *, bins=8192, seed, every_share, cohort=None, sites=6):
     """Noise at the nodes of one flat level: 2 * bins independent draws."""
-    found = fg.evaluate(
+    result = simulate(
         split(*ROWS, sites=sites),
-        privacy=privacy,
-        axis=clipping(bins),
-        cohort=cohort,
+        plan_under(privacy, sites, clipping(bins), cohort=cohort),
         seed=seed,
-        every_share=every_share,
+        summation="every-share" if every_share else "plain",
     )
     exact = exact_counts(clipping(bins))
-    return (found._counts - exact).ravel(), found
+    return (result.released.counts - exact).ravel(), result
 
 
 @every_model
@@ -186,8 +191,9 @@ def test_numbers_do_not_depend_on_who_holds_a_row(clients, privacy, every_share)
     order = np.random.default_rng(2).permutation(len(labels))
     uneven = np.split(order, [10, 20, 30, 500, 2_900])
     other = {f"s{i}": (labels[rows], scores[rows]) for i, rows in enumerate(uneven)}
-    options = {"privacy": privacy, "tree": (8, 8), "seed": 4, "every_share": every_share}
-    assert fg.evaluate(other, **options).record == fg.evaluate(clients, **options).record
+    plan = plan_under(privacy, len(clients), tree=(8, 8))
+    options = {"seed": 4, "summation": "every-share" if every_share else "plain"}
+    assert simulate(other, plan, **options).record == simulate(clients, plan, **options).record
 
 
 # Saving

@@ -164,10 +164,10 @@ def test_small_clients_count_alike_together_and_alone(privacy):
     together = fg.evaluate(iter(clients), **options)
     # A stream is always counted alone.
     alone = fg.evaluate(((name, lambda data=data: [data]) for name, data in clients), **options)
-    np.testing.assert_array_equal(together._counts, alone._counts)
+    np.testing.assert_array_equal(together.released.counts, alone.released.counts)
     assert together.clients == alone.clients == len(parts)
     if privacy != POLYA:
-        np.testing.assert_array_equal(together._counts, exact_counts(clipping(32)))
+        np.testing.assert_array_equal(together.released.counts, exact_counts(clipping(32)))
 
 
 @pytest.mark.parametrize("kind", LABELS.values(), ids=LABELS.keys())
@@ -175,7 +175,7 @@ def test_small_clients_of_one_kind_of_label(kind):
     labels, scores = (column[:200] for column in ROWS)
     clients = {f"s{i}": (kind(labels[i : i + 1]), scores[i : i + 1]) for i in range(200)}
     found = fg.evaluate(clients, axis=clipping(32))
-    np.testing.assert_array_equal(found._counts, exact_counts(clipping(32), labels, scores))
+    np.testing.assert_array_equal(found.released.counts, exact_counts(clipping(32), labels, scores))
 
 
 def test_small_clients_may_name_their_negatives_differently():
@@ -184,7 +184,7 @@ def test_small_clients_may_name_their_negatives_differently():
         "b": (np.array(["yes", "nein"], object), [0.9, 0.1]),
     }
     found = fg.evaluate(clients, axis=clipping(2), positive="yes")
-    np.testing.assert_array_equal(found._counts, [[2, 0], [0, 2]])
+    np.testing.assert_array_equal(found.released.counts, [[2, 0], [0, 2]])
 
 
 def test_labels_of_two_kinds_are_not_made_one():
@@ -195,7 +195,7 @@ def test_labels_of_two_kinds_are_not_made_one():
         "b": (np.array([float(large)]), [0.1]),
     }
     found = fg.evaluate(clients, axis=clipping(2), positive=large + 1)
-    np.testing.assert_array_equal(found._counts, [[2, 0], [0, 1]])
+    np.testing.assert_array_equal(found.released.counts, [[2, 0], [0, 1]])
 
 
 BAD_ROWS = {
@@ -220,4 +220,4 @@ def test_small_and_large_clients_mix():
     clients = {"small": (labels[:5], scores[:5]), "large": (labels[5:], scores[5:])}
     assert len(clients["large"][0]) > 1_024
     found = fg.evaluate(clients, axis=clipping(32))
-    np.testing.assert_array_equal(found._counts, exact_counts(clipping(32)))
+    np.testing.assert_array_equal(found.released.counts, exact_counts(clipping(32)))

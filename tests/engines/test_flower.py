@@ -22,7 +22,7 @@ from rows import draw_clients
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
-from fedgauge import flower
+from fedgauge.engines import flower
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
 from fedgauge.site import Policy

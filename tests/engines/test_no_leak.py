@@ -252,8 +252,8 @@ def test_exchange(tmp_path, watch, monkeypatch, plan):
     assert result.clients == 5
     assert sorted(watch.contributed) == NAMES
     watch.assert_clean(NAMES)
-    if not plan.rounds[0].noise:
-        np.testing.assert_array_equal(result._counts.ravel(), vector_of(*NAMES))
+    if not plan.final.noise:
+        np.testing.assert_array_equal(result.released.counts.ravel(), vector_of(*NAMES))
         # The search is able to find a sum in the file where it may be.
         counts = msgspec.json.encode(vector_of(*NAMES).reshape(2, 4).tolist())
         assert counts in (tmp_path / "run" / "result.json").read_bytes()
@@ -335,7 +335,7 @@ def test_rounds(watch, monkeypatch, plan):
         return drawn[-1]
 
     monkeypatch.setattr(simulation, "contribution", contribution)
-    result = fg.evaluate(CLIENTS, plan=plan, summation="secure")
+    result = simulation.simulate(CLIENTS, plan, summation="secure")
     assert result.clients == len(drawn) == 5
     watch.contributed["clinic-a"] = drawn
     watch.assert_clean(NAMES)

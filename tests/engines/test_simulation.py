@@ -363,7 +363,7 @@ def test_score_sums_of_a_plan(clients):
     labels, scores = pool(clients)
     expected = fg.ScoreHistogram(fg.Axis.uniform(64), sum_steps=256)
     expected.update(labels, scores)
-    np.testing.assert_array_equal(found._sums, expected.sums)
+    np.testing.assert_array_equal(found.released.sums, expected.sums)
     shortcut = fg.evaluate(clients, axis=fg.Axis.uniform(64), score_sums=True)
     assert shortcut.record.slices == found.record.slices
 
@@ -375,7 +375,7 @@ def test_small_clients_counted_together_have_their_sums():
     expected = fg.ScoreHistogram(fg.Axis.uniform(16), sum_steps=256)
     expected.update(labels, scores)
     found = fg.evaluate(rows, axis=fg.Axis.uniform(16), score_sums=True)
-    np.testing.assert_array_equal(found._sums, expected.sums)
+    np.testing.assert_array_equal(found.released.sums, expected.sums)
 
 
 def test_plan_with_shortcuts_names_all_of_them(clients):

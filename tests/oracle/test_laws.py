@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedgauge.privacy import DistributedDP, keystream, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.shares import ShareLaw
+from noise import share_law
 
 dp.enable_features("contrib")
 
@@ -109,14 +109,14 @@ def difference(law):
 @pytest.mark.parametrize("level", [0.2, 1.0])
 def test_summed_polya_shares_are_scipys_discrete_laplace(parties, level):
     spec = DistributedDP(1.0, unit="subject", max_per_unit=2)
-    values, law = difference(ShareLaw(spec, level, parties=parties, shares=parties))
+    values, law = difference(share_law(spec, level, parties=parties, shares=parties))
     np.testing.assert_allclose(law, stats.dlaplace.pmf(values, level / 2), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("shares", "mean"), [(1, 2.0), (5, 2.0), (5, 80.0)])
 def test_summed_skellam_shares_are_scipys_skellam(shares, mean):
     spec = DistributedDP(1.0, 1e-6, noise="skellam")
-    values, law = difference(ShareLaw(spec, mean, parties=5, shares=shares))
+    values, law = difference(share_law(spec, mean, parties=5, shares=shares))
     near = np.abs(values) < 12 * np.sqrt(2 * mean) + 20
     part = mean * shares / 5
     expected = stats.skellam.pmf(values[near], part, part)
@@ -148,7 +148,7 @@ def test_opendp_draws_the_same_discrete_laplace(epsilon):
 @pytest.mark.parametrize("parties", [4, 19])
 def test_opendp_draws_what_polya_shares_add_up_to(parties):
     theirs = opendp_draws(dp.m.make_laplace, dp.l1_distance, 2.0)
-    share = ShareLaw(DistributedDP(1.0), 0.5, parties=parties)
+    share = share_law(DistributedDP(1.0), 0.5, parties=parties)
     source = SimulatedKeystream(13)
     ours = sum(share.draw(source, (DRAWS,)) for _ in range(parties))
     assert same_law(ours, theirs) > FALSE_ALARM

@@ -16,8 +16,11 @@ from strategies import GRID, ON_GRID, labelled
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.outcomes import RATIOS, Cells, ThresholdCells, extremes, f_beta_ratio
-from fedgauge.measures.thresholds import NAMES
+from fedgauge.measures.metric import metrics_of
+from fedgauge.measures.outcomes import Correlation, Outcomes, Ratio, ThresholdOutcomes
+from fedgauge.measures.thresholds import f_beta_ratio
+
+ROWS = metrics_of(fg.AtThreshold)
 
 CLUSTERED = st.builds(
     lambda centre, step: float(np.clip(centre + step * 2.0**-50, 0, 1)),
@@ -75,10 +78,10 @@ def counts_of(data, axis):
     return PooledCounts(axis, histogram.counts, (axis.bins,))
 
 
-def cells_of(data, threshold):
+def outcomes_of(data, threshold):
     labels, scores = data
     flagged = scores >= threshold
-    return Cells(
+    return Outcomes(
         *(
             float(np.sum(side & (labels == label)))
             for side, label in ((flagged, 1), (flagged, 0), (~flagged, 1), (~flagged, 0))
@@ -86,9 +89,9 @@ def cells_of(data, threshold):
     )
 
 
-def true_metrics(cells):
+def true_metrics(outcomes):
     """Metrics by their textbook formulas; NaN where undefined."""
-    tp, fp, fn, tn = cells
+    tp, fp, fn, tn = outcomes
 
     def rate(above, below):
         return above / (above + below) if above + below else math.nan
@@ -222,9 +225,9 @@ SCALES = {"mcc": (-1, 1), "youden_j": (-1, 1)}
 
 
 def check_threshold(at, examples, threshold):
-    cells = cells_of(examples, threshold)
+    outcomes = outcomes_of(examples, threshold)
     undefined = set()
-    expected = true_metrics(cells)
+    expected = true_metrics(outcomes)
     for name, truth in expected.items():
         try:
             estimate = getattr(at, name)
@@ -235,7 +238,7 @@ def check_threshold(at, examples, threshold):
         check_includes_bounds(estimate)
     assert {name: expected[name] for name in undefined if not math.isnan(expected[name])} == {}
     found = at.confusion_matrix
-    for estimate, truth in zip((found.tp, found.fp, found.fn, found.tn), cells, strict=True):
+    for estimate, truth in zip((found.tp, found.fp, found.fn, found.tn), outcomes, strict=True):
         check(estimate, truth, (0, math.inf))
 
 
@@ -245,7 +248,7 @@ def test_bounds_at_any_threshold_hold_the_numbers_of_the_pooled_data(data, examp
     threshold = data.draw(thresholds(examples, axis))
     at = pooled(examples, axis).at_threshold(threshold)
     check_threshold(at, examples, threshold)
-    tp, fp, fn, _ = cells_of(examples, threshold)
+    tp, fp, fn, _ = outcomes_of(examples, threshold)
     square = beta**2
     if tp + fp + fn:
         truth = (1 + square) * tp / ((1 + square) * tp + fp + square * fn)
@@ -288,11 +291,12 @@ def test_bounds_at_awkward_thresholds(case):
 @given(st.data(), labelled(SCORES, both=False, most=40), axes())
 def test_corners_hold_every_ratio(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))
-    outcomes = ThresholdCells(counts_of(examples, axis), threshold)
-    truth = cells_of(examples, threshold)
-    for weights in (*RATIOS.values(), f_beta_ratio(0.3), f_beta_ratio(1), f_beta_ratio(4)):
-        value = truth.ratio(weights)
-        low, high = extremes(outcomes, lambda cells, w=weights: cells.ratio(w))
+    outcomes = ThresholdOutcomes(counts_of(examples, axis), threshold)
+    truth = outcomes_of(examples, threshold)
+    ratios = [row.formula for row in ROWS if isinstance(row.formula, Ratio)]
+    for ratio in (*ratios, f_beta_ratio(0.3), f_beta_ratio(4)):
+        value = ratio.value(truth)
+        low, high = ratio.extremes(outcomes.corners)
         if not math.isnan(value):
             assert low - 1e-12 <= value <= high + 1e-12
     if not outcomes.split.open:
@@ -300,17 +304,9 @@ def test_corners_hold_every_ratio(data, examples, axis):
 
 
 METRICS = {
-    **{
-        name: lambda cells, w=weights: cells.ratio(w)
-        for name, weights in {
-            **RATIOS,
-            "f1": f_beta_ratio(1),
-            "f0.2": f_beta_ratio(0.2),
-            "f5": f_beta_ratio(5),
-        }.items()
-    },
-    "youden_j": lambda cells: cells.ratio(RATIOS["recall"]) - cells.ratio(RATIOS["fpr"]),
-    "mcc": lambda cells: cells.mcc,
+    **{row.name: row.formula for row in ROWS},
+    "f0.2": f_beta_ratio(0.2),
+    "f5": f_beta_ratio(5),
 }
 # How each metric moves with true and with false positives, class totals held.
 RISES_WITH_TP = {*METRICS} - {"fnr", "specificity", "fpr", "prevalence"}
@@ -323,19 +319,19 @@ STILL = {"tp": {"specificity", "fpr", "prevalence"}, "fp": {"recall", "fnr", "pr
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
 def test_every_metric_rises_or_falls_with_true_and_with_false_positives(name, tp, fp, fn, tn):
     """What `corners` rests on; strictly between undefined neighbours."""
-    metric = METRICS[name]
-    here = metric(Cells(float(tp), float(fp), float(fn), float(tn)))
+    metric = METRICS[name].value
+    here = metric(Outcomes(float(tp), float(fp), float(fn), float(tn)))
     one_more = {
-        "tp": Cells(tp + 1.0, float(fp), fn - 1.0, float(tn)) if fn else None,
-        "fp": Cells(float(tp), fp + 1.0, float(fn), tn - 1.0) if tn else None,
+        "tp": Outcomes(tp + 1.0, float(fp), fn - 1.0, float(tn)) if fn else None,
+        "fp": Outcomes(float(tp), fp + 1.0, float(fn), tn - 1.0) if tn else None,
     }
-    for cell, moved in one_more.items():
+    for outcome, moved in one_more.items():
         if moved is None or math.isnan(here) or math.isnan(metric(moved)):
             continue
         step = metric(moved) - here
-        if name in STILL[cell]:
+        if name in STILL[outcome]:
             assert abs(step) < 1e-12
-        elif cell == "tp":
+        elif outcome == "tp":
             assert step > -1e-12 if name in RISES_WITH_TP else step < 1e-12
         else:
             assert step < 1e-12 if name in FALLS_WITH_FP else step > -1e-12
@@ -343,14 +339,15 @@ def test_every_metric_rises_or_falls_with_true_and_with_false_positives(name, tp
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.floats(0.5, 500), min_size=4, max_size=4))
-def test_gradient_of_the_matthews_correlation_is_its_derivative(cells):
-    gradient = Cells(*cells).mcc_gradient
+def test_gradient_of_the_matthews_correlation_is_its_derivative(counts):
+    mcc = Correlation()
+    gradient = mcc.gradient(Outcomes(*counts))
     for i in range(4):
-        step = 1e-5 * cells[i]
-        up, down = list(cells), list(cells)
+        step = 1e-5 * counts[i]
+        up, down = list(counts), list(counts)
         up[i] += step
         down[i] -= step
-        numerical = (Cells(*up).mcc - Cells(*down).mcc) / (2 * step)
+        numerical = (mcc.value(Outcomes(*up)) - mcc.value(Outcomes(*down))) / (2 * step)
         assert gradient[i] == pytest.approx(numerical, rel=1e-4, abs=1e-9)
 
 
@@ -359,24 +356,15 @@ def everything(result, threshold):
     at = cache(lambda: result.at_threshold(threshold))
     asks = {
         **{
-            name: lambda name=name: getattr(result, name)
-            for name in (
-                "roc_auc",
-                "average_precision",
-                "auprg",
-                "mann_whitney_u",
-                "ks_statistic",
-                "log_loss",
-                "brier_score",
-                "normalized_entropy",
-            )
+            row.name: lambda name=row.name: getattr(result, name)
+            for row in metrics_of(fg.Evaluation)
         },
         "partial": lambda: result.partial_auc(0.4),
         "plain": lambda: result.partial_auc(0.4, standardise=False),
-        **{f"{name} at": lambda name=name: getattr(at(), name) for name in NAMES},
+        **{f"{row.name} at": lambda name=row.name: getattr(at(), name) for row in ROWS},
         **{
-            f"{cell} at": lambda cell=cell: getattr(at().confusion_matrix, cell)
-            for cell in ("tp", "fp", "fn", "tn")
+            f"{outcome} at": lambda outcome=outcome: getattr(at().confusion_matrix, outcome)
+            for outcome in Outcomes._fields
         },
     }
     found = {}

@@ -168,7 +168,7 @@ def test_wrong_chances_are_caught(epsilon, wrong):
     too_small = raised < UnaryEncoding.calibrated(epsilon, cells=4).raised
     assert (worst(unary_law(4, raised)) > power(epsilon)[1]) == too_small
     plan = report_plan(LocalDP(epsilon), (2,))
-    altered = msgspec.structs.replace(plan.rounds[0], noise=(raised,))
+    altered = msgspec.structs.replace(plan.final, noise=(raised,))
     altered = msgspec.structs.replace(plan, rounds=(altered,)) if raised < KEEP else None
     if too_small:
         with pytest.raises(PlanError, match="cost more"):
@@ -177,8 +177,8 @@ def test_wrong_chances_are_caught(epsilon, wrong):
 
 def test_a_hadamard_plan_with_too_little_noise_is_refused():
     plan = report_plan(LocalDP(2.0, oracle="hadamard"), (4,))
-    (noise,) = plan.rounds[0].noise
-    altered = msgspec.structs.replace(plan.rounds[0], noise=(noise - 1,))
+    (noise,) = plan.final.noise
+    altered = msgspec.structs.replace(plan.final, noise=(noise - 1,))
     plan.check_promise()
     with pytest.raises(PlanError, match="cost more"):
         msgspec.structs.replace(plan, rounds=(altered,)).check_promise()

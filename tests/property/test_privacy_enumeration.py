@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import fedgauge
 from fedgauge import Axis, Examples, HistogramRound, ScoreHistogram
 from fedgauge.privacy import Cohort, DistributedDP, laws
-from fedgauge.privacy.shares import ShareLaw, level_parameters
 from fedgauge.privacy.units import limit_rows
+from noise import level_noise, share_law
 
 TREES = [(2,), (3,), (2, 2), (4, 2)]
 SLACK = 1e-12
@@ -80,7 +80,7 @@ def count_rows(tree, spec, units):
         if rows:
             labels, leaves = zip(*rows, strict=True)
             examples = Examples(labels, (np.array(leaves) + 0.5) / bins, subject=ids)
-            total.update_batches(limit_rows([examples], spec))
+            total.update_batches(limit_rows([examples], spec.unit_cap))
 
     if spec.unit == "client":
         for rows in units:
@@ -238,8 +238,8 @@ def for_colluders_too(tree):
 def for_fewer_levels(tree):
     """A budget that forgets one level."""
     plan, levels = plan_for(EXAMPLE, tree), len(tree)
-    noise = level_parameters(EXAMPLE, COHORT, levels - 1)
-    sent = HistogramRound(plan.rounds[0].nodes, (*noise, noise[-1]))
+    noise = level_noise(EXAMPLE, COHORT, levels - 1)
+    sent = HistogramRound(plan.final.nodes, (*noise, noise[-1]))
     return msgspec.structs.replace(plan, rounds=(sent,)), EXAMPLE
 
 
@@ -285,10 +285,8 @@ def test_a_reader_who_subtracts_a_share_nobody_allowed_for(sites, loss):
 def with_sums(spec, tree, steps, cohort=COHORT):
     """A plan with score sums in any number of steps."""
     plan = plan_for(spec, tree, cohort, score_sums=True)
-    sums = msgspec.structs.replace(plan.rounds[0].sums, steps=steps)
-    return msgspec.structs.replace(
-        plan, rounds=(msgspec.structs.replace(plan.rounds[0], sums=sums),)
-    )
+    sums = msgspec.structs.replace(plan.final.sums, steps=steps)
+    return msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(plan.final, sums=sums),))
 
 
 def numbers_of(plan, spec, units):
@@ -301,7 +299,7 @@ def numbers_of(plan, spec, units):
             # A row at the upper end of a leaf is as close to it as floats allow.
             ends = np.nextafter((np.array(leaves) + 1) / bins, 0)
             scores = np.minimum((np.array(leaves) + np.array(places)) / bins, ends)
-            total.update_batches(limit_rows([Examples(labels, scores, subject=ids)], spec))
+            total.update_batches(limit_rows([Examples(labels, scores, subject=ids)], spec.unit_cap))
 
     if spec.unit == "client":
         for rows in units:
@@ -348,7 +346,7 @@ def test_the_sensitivity_of_sums_is_the_one_that_their_noise_is_made_for(spec, s
     *_, moves = sums_changes(plan)
     sensitivity = int(moves.sum(axis=1).max())
     assert sensitivity == steps * spec.level_sensitivity
-    a = math.exp(-plan.rounds[0].sums.noise / sensitivity)
+    a = math.exp(-plan.final.sums.noise / sensitivity)
     stated = plan.sums_law(shares=HONEST).variance
     assert stated == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-9)
 
@@ -369,8 +367,8 @@ def test_a_wrong_sensitivity_of_sums_is_found_out(sensitivity):
     """Noise for less than all steps: at 1 of 8 steps a row's sum costs eight times its share."""
     spec = DistributedDP(16.0)
     plan = with_sums(spec, (2,), 8)
-    (law,), share = plan.noise_laws(shares=HONEST), plan.rounds[0].sums.noise
-    wrong = ShareLaw(spec, share, parties=HONEST, shares=HONEST, sensitivity=sensitivity)
+    (law,), share = plan.noise_laws(shares=HONEST), plan.final.sums.noise
+    wrong = share_law(spec, share, parties=HONEST, shares=HONEST, sensitivity=sensitivity)
     found = worst_loss([law, wrong], sums_changes(plan))
     assert share == pytest.approx(16 / 5)
     # The noise of one level has the other 4/5.

@@ -10,11 +10,10 @@ from trees import aggregations
 
 from fedgauge.estimation.repair import (
     consistent,
-    leaf_covariance,
     leaf_variance,
     monotone,
+    noise_covariance,
     smooth,
-    total_variance,
 )
 
 many = settings(deadline=None, max_examples=80)
@@ -80,6 +79,11 @@ def test_only_ratios_of_variances_matter_and_counts_that_add_are_added(noisy):
     np.testing.assert_allclose(shifted, leaves + truth, rtol=1e-8, atol=1e-8)
 
 
+def total_variance(tree, variances):
+    every = np.ones(math.prod(tree))
+    return float(noise_covariance(tree, variances, every, every))
+
+
 @many
 @given(noisy_trees())
 def test_variances_agree_with_the_brute_force_inverse(noisy):
@@ -87,7 +91,8 @@ def test_variances_agree_with_the_brute_force_inverse(noisy):
     information = sum(a.T @ a / v for a, v in zip(aggregations(tree), variances, strict=True))
     expected = np.linalg.inv(information)
     scale = np.abs(expected).max()
-    covariance = leaf_covariance(tree, variances)
+    unit = np.eye(math.prod(tree))
+    covariance = noise_covariance(tree, variances, unit[:, np.newaxis], unit)
     np.testing.assert_allclose(covariance, expected, rtol=1e-7, atol=1e-7 * scale)
     np.testing.assert_allclose(np.diag(covariance), leaf_variance(tree, variances), rtol=1e-10)
     np.testing.assert_allclose(

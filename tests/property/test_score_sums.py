@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import fedgauge as fg
 from fedgauge import Axis, ScoreHistogram
 from fedgauge.data.examples import read_batches
+from fedgauge.engines.simulation import simulate
 
 many = settings(deadline=None, max_examples=40)
 AXES = {
@@ -128,6 +129,7 @@ def test_an_evaluation_has_the_sums_of_the_pooled_rows(data, summation):
     axis = AXES["clipping"]
     parts = [data.draw(rows(axis, most=20)) for _ in range(3)]
     clients = {f"site-{i}": part for i, part in enumerate(parts)}
-    found = fg.evaluate(clients, axis=axis, score_sums=True, summation=summation)
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(len(clients)), score_sums=True)
+    found = simulate(clients, plan, summation=summation)
     labels, scores = (np.concatenate(column) for column in zip(*parts, strict=True))
-    assert found._sums.tolist() == brute_force(axis, labels, scores, 256)
+    assert found.released.sums.tolist() == brute_force(axis, labels, scores, 256)

@@ -15,7 +15,8 @@ from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
-from fedgauge.estimation.repair import leaf_covariance
+from fedgauge.engines.simulation import simulate
+from fedgauge.estimation.repair import noise_covariance
 
 FALSE_ALARM = 1e-6
 SITES = 10
@@ -36,10 +37,11 @@ def test_leaf_counts_are_unbiased_false_alarm_two_in_a_million(noise, delta, tre
     privacy = fg.DistributedDP(0.5, delta=delta, noise=noise)
     plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(SITES), tree=tree, privacy=privacy)
     options = {"axis": axis, "tree": tree, "privacy": privacy}
-    found = np.array([fg.evaluate(clients, **options, seed=s)._counts for s in range(runs)])
+    found = np.array([fg.evaluate(clients, **options, seed=s).released.counts for s in range(runs)])
     exact = fg.ScoreHistogram(axis)
     exact.update(*rows)
-    covariance = leaf_covariance(tree, [law.variance for law in plan.noise_laws(shares=SITES)])
+    variances, unit = plan.noise_variances(SITES), np.eye(axis.bins)
+    covariance = noise_covariance(tree, variances, unit[:, np.newaxis], unit)
     assert np.mean(found < 0) > 0.1
     for error in found.mean(axis=0) - exact.counts:
         # Mahalanobis distance of the mean error: chi-squared by the central limit theorem.
@@ -195,18 +197,17 @@ def test_noise_on_score_sums_is_discrete_laplace_false_alarm_three_in_a_million(
     """
     labels, scores = draw_rows(2_000, 0.3)
     axis = fg.Axis.uniform(2_048, outside="clip")
-    found = fg.evaluate(
-        split(labels, scores),
-        axis=axis,
+    plan = fg.EvaluationPlan.for_histogram(
+        axis,
+        fg.Cohort(SITES, 0),
         privacy=fg.DistributedDP(2.0, neighbours=neighbours),
-        cohort=fg.Cohort(SITES, 0),
         score_sums=True,
-        every_share=every_share,
-        seed=4,
     )
+    summation = "every-share" if every_share else "plain"
+    result = simulate(split(labels, scores), plan, seed=4, summation=summation)
     exact = fg.ScoreHistogram(axis, sum_steps=256)
     exact.update(labels, scores)
-    noise = (found._sums - exact.sums).ravel()
+    noise = (result.released.sums - exact.sums).ravel()
     scale = 0.4 / (256 if neighbours == "add-remove" else 512)
     law = stats.dlaplace(scale)
     variance = law.var()

@@ -76,18 +76,18 @@ LIMIT = stats.norm.isf(FALSE_ALARM / (2 * 8))  # of at most eight cells
 @every_case
 def test_counts_are_unbiased_false_alarm_one_in_a_million(case):
     plan = plan_for(case)
-    spreads = plan.noise_spreads(LEAVES.astype(float))
-    for level, spread in zip(judged(case), spreads, strict=True):
-        assert np.abs(bias_statistic(level, truth(level), spread.ravel())).max() < LIMIT
+    by_node = plan.node_variances(LEAVES.astype(float))
+    for level, variances in zip(judged(case), by_node, strict=True):
+        assert np.abs(bias_statistic(level, truth(level), variances.ravel())).max() < LIMIT
 
 
 @every_case
 def test_variances_are_as_stated_false_alarm_one_in_a_million(case):
     """Estimates are near normal, so their sample variances are near chi-squared."""
-    for level, spread in zip(
-        judged(case), plan_for(case).noise_spreads(LEAVES.astype(float)), strict=True
+    for level, variances in zip(
+        judged(case), plan_for(case).node_variances(LEAVES.astype(float)), strict=True
     ):
-        ratio = level.var(axis=0, ddof=1) / spread.ravel()
+        ratio = level.var(axis=0, ddof=1) / variances.ravel()
         low, high = stats.chi2.isf([1 - FALSE_ALARM / 16, FALSE_ALARM / 16], RUNS - 1) / (RUNS - 1)
         assert ratio.min() > low
         assert ratio.max() < high
@@ -99,12 +99,12 @@ def test_the_variance_is_the_formula_of_the_method(case):
     spec, tree = CASES[case]
     power, levels = np.exp(spec.epsilon), len(tree)
     plan = plan_for(case)
-    for depth, spread in enumerate(plan.noise_spreads(LEAVES.astype(float))):
-        f = LEAVES.reshape(spread.size, -1).sum(axis=1) / ROWS
+    for depth, variances in enumerate(plan.node_variances(LEAVES.astype(float))):
+        f = LEAVES.reshape(variances.size, -1).sum(axis=1) / ROWS
         v0 = 4 * power / (power - 1) ** 2
         stated = ROWS * levels * (v0 + f) + ROWS * (levels - 1) * f * (1 - f)
-        np.testing.assert_allclose(spread.ravel(), stated, rtol=1e-9)
-        even = 1 / spread.size
+        np.testing.assert_allclose(variances.ravel(), stated, rtol=1e-9)
+        even = 1 / variances.size
         weight = ROWS * levels * (v0 + even) + ROWS * (levels - 1) * even * (1 - even)
         assert plan.noise_variances(ROWS)[depth] == pytest.approx(weight, rel=1e-9)
 
@@ -123,24 +123,24 @@ def test_a_wrong_q_is_noticed(epsilon):
     right = local.UnaryEncoding.calibrated(epsilon, cells=8)
     wrong = local.UnaryEncoding(8, right.raised * 11 // 10)
     (level,) = estimates((right,), speaking=(wrong,))
-    spread = right.spread(LEAVES.ravel().astype(float))
-    assert np.abs(bias_statistic(level, LEAVES.ravel(), spread)).max() > 2 * LIMIT
+    variances = right.variances(LEAVES.ravel().astype(float))
+    assert np.abs(bias_statistic(level, LEAVES.ravel(), variances)).max() > 2 * LIMIT
 
 
 def test_a_wrong_p_is_noticed(monkeypatch):
     oracle = local.UnaryEncoding.calibrated(5.0, cells=8)
     monkeypatch.setattr(local, "KEEP", local.WHOLE * 9 // 20)
     (level,) = estimates((oracle,), runs=200)
-    spread = oracle.spread(LEAVES.ravel().astype(float))
-    assert np.abs(bias_statistic(level, LEAVES.ravel(), spread)).max() > 2 * LIMIT
+    variances = oracle.variances(LEAVES.ravel().astype(float))
+    assert np.abs(bias_statistic(level, LEAVES.ravel(), variances)).max() > 2 * LIMIT
 
 
 def test_a_wrong_blank_is_noticed():
     right = local.HadamardResponse.calibrated(2.0, cells=8)
     wrong = local.HadamardResponse(8, right.blank * 9 // 10, right.blocks)
     (level,) = estimates((right,), runs=200, speaking=(wrong,))
-    spread = right.spread(LEAVES.ravel().astype(float))
-    assert np.abs(bias_statistic(level, LEAVES.ravel(), spread)).max() > 2 * LIMIT
+    variances = right.variances(LEAVES.ravel().astype(float))
+    assert np.abs(bias_statistic(level, LEAVES.ravel(), variances)).max() > 2 * LIMIT
 
 
 def test_the_simulation_has_the_law_of_the_reports_false_alarm_one_in_a_million():
@@ -148,7 +148,8 @@ def test_the_simulation_has_the_law_of_the_reports_false_alarm_one_in_a_million(
     plan = plan_for("oue-tree")
     total = fg.ScoreHistogram.from_counts(plan.axis, LEAVES)
     source = SimulatedKeystream(2)
-    found = np.array([simulate_reports(plan, total, source).ravel() for _ in range(RUNS)])
+    runs = [simulate_reports(plan, total, 1, source) for _ in range(RUNS)]
+    found = np.array([released.counts.ravel() for released in runs])
     np.testing.assert_allclose(found.sum(axis=1), ROWS, rtol=1e-12)
     z = (found.mean(axis=0) - LEAVES.ravel()) / (found.std(axis=0, ddof=1) / np.sqrt(RUNS))
     assert np.abs(z).max() < LIMIT

@@ -14,7 +14,7 @@ from fedgauge import Axis
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.shares import ShareLaw
+from noise import share_law
 
 FALSE_ALARM = 1e-6
 DRAWS = 100_000
@@ -82,7 +82,7 @@ def test_draws_of_a_discrete_gaussian_follow_it(spread, p_value):
 
 def summed(spec, level, *, parties, shares, seed):
     """Shares of different clients, each with a keystream of its own, added up."""
-    law = ShareLaw(spec, level, parties=parties)
+    law = share_law(spec, level, parties=parties)
     return sum(
         law.draw(SimulatedKeystream(1000 * seed + client), (DRAWS,)) for client in range(shares)
     )
@@ -126,7 +126,7 @@ def test_one_share_too_few_is_noticed(spec, level, p_value):
 @pytest.mark.parametrize(("spec", "level"), SUMS)
 def test_shares_drawn_at_once_follow_the_target(spec, level, p_value):
     """False alarms: 1e-6 for each test and law."""
-    law = ShareLaw(spec, level, parties=19, shares=19)
+    law = share_law(spec, level, parties=19, shares=19)
     draws = law.draw(SimulatedKeystream(5), (DRAWS,))
     assert p_value(draws, *target(spec, level)) > FALSE_ALARM
 
@@ -141,7 +141,7 @@ def test_summed_gaussian_shares_follow_the_law_of_their_sum(p_value):
         law = np.convolve(law, share / share.sum())
     values = np.arange(-160, 161)
     drawn = summed(GAUSSIAN, 12.0, parties=4, shares=4, seed=6)
-    at_once = ShareLaw(GAUSSIAN, 12.0, parties=4, shares=4).draw(SimulatedKeystream(6), (DRAWS,))
+    at_once = share_law(GAUSSIAN, 12.0, parties=4, shares=4).draw(SimulatedKeystream(6), (DRAWS,))
     for draws in (drawn, at_once):
         assert p_value(draws, values, law) > FALSE_ALARM
 
@@ -149,7 +149,7 @@ def test_summed_gaussian_shares_follow_the_law_of_their_sum(p_value):
 @pytest.mark.parametrize(("spec", "level"), [*SUMS, (GAUSSIAN, 12.0)])
 def test_mean_and_variance_of_draws(spec, level):
     """False alarms: about 1e-6 for each moment, by the central limit theorem."""
-    law = ShareLaw(spec, level, parties=4, shares=6)
+    law = share_law(spec, level, parties=4, shares=6)
     draws = law.draw(SimulatedKeystream(7), (DRAWS,)).astype(float)
     bound = stats.norm.isf(FALSE_ALARM / 2)
     assert abs(draws.mean()) < bound * np.sqrt(law.variance / DRAWS)
@@ -166,7 +166,7 @@ def test_nodes_classes_and_levels_are_independent():
     source, rounds = SimulatedKeystream(8), 10_000
     draws = [
         law.draw(source, (rounds, plan.channels, nodes)).reshape(rounds, -1)
-        for law, nodes in zip(plan.noise_laws(shares=3), plan.rounds[0].nodes, strict=True)
+        for law, nodes in zip(plan.noise_laws(shares=3), plan.final.nodes, strict=True)
     ]
     noise = np.concatenate(draws, axis=1)
     assert noise.shape == (rounds, 12)

@@ -10,10 +10,9 @@ from scipy.stats import chi2
 
 from fedgauge.estimation.repair import (
     consistent,
-    leaf_covariance,
     leaf_variance,
     monotone,
-    total_variance,
+    noise_covariance,
 )
 
 REPLICATES = 20_000
@@ -40,18 +39,21 @@ def repaired(tree, epsilons, seed):
 def test_estimates_are_unbiased_false_alarm_one_in_a_million(tree, epsilons):
     leaves, truth, variances = repaired(tree, epsilons, seed=11)
     error = leaves.mean(axis=0) - truth
+    unit = np.eye(len(truth))
+    covariance = noise_covariance(tree, variances, unit[:, np.newaxis], unit)
     # Mahalanobis distance of the mean error: chi-squared by the central limit theorem.
-    distance = REPLICATES * error @ np.linalg.solve(leaf_covariance(tree, variances), error)
+    distance = REPLICATES * error @ np.linalg.solve(covariance, error)
     assert distance < chi2.isf(FALSE_ALARM, len(truth))
 
 
 @every_case
 def test_variances_are_as_claimed_false_alarm_one_in_a_million(tree, epsilons):
     leaves, truth, variances = repaired(tree, epsilons, seed=12)
+    every = np.ones(len(truth))
     for errors, claimed in (
         ((leaves - truth)[:, 0], leaf_variance(tree, variances)),
         ((leaves - truth)[:, -1], leaf_variance(tree, variances)),
-        ((leaves - truth).sum(axis=1), total_variance(tree, variances)),
+        ((leaves - truth).sum(axis=1), noise_covariance(tree, variances, every, every)),
     ):
         # Mean of squares, its own standard error estimated; 5.2 deviations leave 2e-7
         # on both sides together, for each of three numbers.

@@ -19,11 +19,11 @@ from rows import draw_clients
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
-from fedgauge import flower
-from fedgauge.engines import summation as rounds
-from fedgauge.engines.contribution import contribution, histogram_of, released
+from fedgauge.engines import flower, summation
+from fedgauge.engines.contribution import contribution, count_rows, release
 from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
 from fedgauge.engines.participant import Participant
+from fedgauge.engines.simulation import simulate
 from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import Envelope
@@ -92,7 +92,7 @@ class SimulationEngine:
     def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
         self.refusals = {}
         if not silent and on_request is on_reply is as_sent:
-            return fg.evaluate(clients, plan=plan, summation="secure", seed=self._seed)
+            return simulate(clients, plan, summation="secure", seed=self._seed)
         names = list(clients)
         keys = [self._keys.setdefault(name, SigningKey.generate()) for name in names]
         queue = iter([*keys, self.key])
@@ -107,19 +107,13 @@ class SimulationEngine:
                 return _Carried(key, duty, on_request, on_reply, self.refusals)
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(rounds, "SigningKey", KnownKeys)
-            patch.setattr(rounds, "SummationClient", Couriers)
+            patch.setattr(summation, "SigningKey", KnownKeys)
+            patch.setattr(summation, "SummationClient", Couriers)
             places = {names.index(name): stage for name, stage in (silent or {}).items()}
-            outcome = rounds.run_rounds(plan, duties, silent=places)
-        counts, sums = released(plan, outcome.total, len(outcome.survivors))
-        return fg.Evaluation(
-            plan,
-            plan.statement("simulated"),
-            counts,
-            sums=sums,
-            clients=len(outcome.survivors),
-            estimator=fg.Aligned(),
-        )
+            outcome = summation.run_rounds(plan, duties, silent=places)
+        released = release(plan, outcome.total, len(outcome.survivors))
+        statement = plan.statement("simulated")
+        return fg.Evaluation(plan, statement, released, estimator=fg.Aligned())
 
 
 class _Duties:
@@ -128,7 +122,7 @@ class _Duties:
 
     def contribution(self):
         with fg.errors.located(f"client {self.name!r}"):
-            return contribution(self.plan, histogram_of(self.plan, self.data), self.source)
+            return contribution(self.plan, count_rows(self.plan, self.data), self.source)
 
     def agree(self, survivors):
         pass

@@ -9,6 +9,7 @@ import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
 from fedgauge.estimation.distribution import estimate
 from fedgauge.measures.areas import average_precision, roc_auc
+from fedgauge.measures.curves import pr_curve, roc_curve
 
 TINY = [
     [[1], [1]],
@@ -24,10 +25,11 @@ TINY = [
 ]
 
 
-def measure(metric, counts, estimator=Aligned()):  # noqa: B008
-    counts = np.array(counts)
-    axis = Axis.uniform(counts.shape[1])
-    return metric(estimate(axis, counts, estimator), counts, tied=False)
+def measure(metric, counts, estimator=Aligned(), axis=None):  # noqa: B008
+    counts = np.array(counts, dtype=float)
+    axis = axis or Axis.uniform(counts.shape[1])
+    curve = {roc_auc: roc_curve, average_precision: pr_curve}[metric]
+    return metric(curve(estimate(axis, counts, estimator)), counts, tied=axis.separates_all)
 
 
 @cache
@@ -84,7 +86,7 @@ def test_known_values_have_one_arrangement(counts):
     axis = Axis.from_values(range(counts.shape[1]))
     groups = [(int(n), int(p)) for n, p in counts.T[::-1]]
     for metric, value_of in ((roc_auc, auc_of), (average_precision, ap_of)):
-        found = metric(estimate(axis, counts, Aligned()), counts, tied=True)
+        found = measure(metric, counts, axis=axis)
         expected = float(value_of(groups))
         assert found == pytest.approx((expected, expected, expected), abs=1e-12)
 
@@ -144,15 +146,13 @@ def test_one_bin_tells_almost_nothing(metric):
     assert found.value == pytest.approx(0.5 if metric is roc_auc else 1 / 1001, abs=1e-12)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("metric", [roc_auc, average_precision])
-@pytest.mark.parametrize(("row", "absent"), [(0, "negative"), (1, "positive")])
-def test_a_metric_needs_both_classes(metric, row, absent, tied):
-    counts = np.array([[1, 2], [3, 4]])
-    distribution = estimate(Axis.uniform(2), counts, Aligned())
-    counts[row] = 0
+@pytest.mark.parametrize("axis", [Axis.uniform(2), Axis.from_values([0, 1])], ids=repr)
+@pytest.mark.parametrize("metric", ["roc_auc", "average_precision", "auprg", "ks_statistic"])
+@pytest.mark.parametrize(("label", "absent"), [(1, "negative"), (0, "positive")])
+def test_a_metric_needs_both_classes(metric, label, absent, axis):
+    result = fg.evaluate({"a": ([label] * 3, [0, 1, 1])}, axis=axis)
     with pytest.raises(UndefinedMetric, match=absent):
-        metric(distribution, counts, tied=tied)
+        getattr(result, metric)
 
 
 @pytest.mark.parametrize("negatives", [10**3, 10**6, 10**9, 10**12])

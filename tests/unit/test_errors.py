@@ -1,17 +1,22 @@
-"""The exception tree, the place put in front of a message, and the public names."""
+"""The exception tree, its exit codes, the place put in front of a message, and the public names."""
 
 import inspect
 import re
 
 import pytest
+import typer
 
 import fedgauge
 from fedgauge import errors
+from fedgauge.cli.terminal import readable_errors
 
 
 def exceptions():
-    found = inspect.getmembers(errors, inspect.isclass)
-    return {name: kind for name, kind in found if issubclass(kind, Exception)}
+    classes = inspect.getmembers(errors, inspect.isclass)
+    return {name: kind for name, kind in classes if issubclass(kind, Exception)}
+
+
+ERRORS = [kind for kind in exceptions().values() if issubclass(kind, errors.FedgaugeError)]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,28 @@ def test_the_drawn_tree_shows_the_builtin_bases():
         assert builtin in [base.__name__ for base in exceptions()[name].__bases__]
 
 
-ERRORS = [kind for kind in exceptions().values() if issubclass(kind, errors.FedgaugeError)]
+def test_the_drawn_tree_shows_the_exit_codes():
+    drawn = re.findall(r"^[ │├└─]+([A-Z]\w+).*?  ([12])\b", errors.__doc__, flags=re.MULTILINE)
+    assert {name: int(code) for name, code in drawn} == {
+        kind.__name__: kind.exit_code for kind in ERRORS
+    }
+
+
+def test_what_could_not_be_finished_exits_with_1_and_what_can_be_mended_with_2():
+    unfinished = {kind.__name__ for kind in ERRORS if kind.exit_code == 1}
+    assert unfinished == {
+        *("RecordError", "LedgerError", "ExchangeError"),
+        *("ProtocolError", "CohortTooSmall", "ReportRefused"),
+    }
+    assert {kind.exit_code for kind in ERRORS} == {1, 2}
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_a_command_ends_with_the_exit_code_of_its_error(kind, capsys):
+    with pytest.raises(typer.Exit) as ended, readable_errors():
+        raise kind("what is wrong\nand what to do.")
+    assert ended.value.exit_code == kind.exit_code
+    assert capsys.readouterr().err == "fedgauge: what is wrong and what to do.\n"
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)

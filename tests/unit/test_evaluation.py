@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
+from fedgauge.estimation.released import Released
 
 
 def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
@@ -13,7 +14,8 @@ def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
     )
     statement = plan.statement("simulated")
     estimator = estimator or fg.Aligned()
-    return fg.Evaluation(plan, statement, counts, clients=clients, estimator=estimator)
+    released = Released(plan.axis, counts, clients)
+    return fg.Evaluation(plan, statement, released, estimator=estimator)
 
 
 COUNTS = [[30, 15, 4, 1], [2, 5, 6, 12]]

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from fedgauge import Axis, Examples, InputError, ScoreHistogram
-from fedgauge.data.examples import LabelReader, read_batches
+from fedgauge.data.examples import read_batches
+from fedgauge.data.labels import LabelReader
 
 LABELS = [0, 1, 1, 0, 1]
 SCORES = [0.1, 0.9, 0.6, 0.3, 0.3]

@@ -1,4 +1,4 @@
-"""Plots of a record: PNG files with the curves in them."""
+"""Plots of a result: PNG files with the curves in them."""
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ POOLED, PALE_EXACT = (11, 83, 148), (240, 189, 136)
 
 
 @pytest.fixture(scope="module")
-def record():
+def result():
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 2, 3000)
     scores = 1 / (1 + np.exp(-rng.normal(2 * labels - 1, 1)))
-    return fg.evaluate({"a": (labels, scores)}).record
+    return fg.evaluate({"a": (labels, scores)})
 
 
 def is_near(image, colour):
@@ -28,8 +28,8 @@ def pixels_near(image, colour):
     return int(np.count_nonzero(is_near(image, colour)))
 
 
-def test_two_pictures_in_the_folder(record, tmp_path):
-    paths = save_plots(record, tmp_path)
+def test_two_pictures_in_the_folder(result, tmp_path):
+    paths = save_plots(result, tmp_path)
     assert paths == [tmp_path / "roc.png", tmp_path / "pr.png"]
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     for path in paths:
@@ -39,8 +39,8 @@ def test_two_pictures_in_the_folder(record, tmp_path):
         assert pixels_near(image, POOLED) > 500
 
 
-def test_the_pictures_differ(record, tmp_path):
-    roc, pr = save_plots(record, str(tmp_path))
+def test_the_pictures_differ(result, tmp_path):
+    roc, pr = save_plots(result, str(tmp_path))
     assert roc.read_bytes() != pr.read_bytes()
 
 
@@ -48,50 +48,51 @@ def test_curve_lies_where_the_numbers_say(tmp_path):
     # A perfect classifier's ROC curve runs along the top, a reversed one's along the bottom.
     heights = []
     for labels in ([0, 0, 1, 1], [1, 1, 0, 0]):
-        record = fg.evaluate({"a": (labels, [0.1, 0.2, 0.8, 0.9])}).record
-        image = imread(save_plots(record, tmp_path)[0])
+        result = fg.evaluate({"a": (labels, [0.1, 0.2, 0.8, 0.9])})
+        image = imread(save_plots(result, tmp_path)[0])
         rows, columns = np.nonzero(is_near(image, POOLED))
         heights.append(rows[(columns > 200) & (columns < 300)].mean() / len(image))
     assert heights[0] < 0.2
     assert heights[1] > 0.8
 
 
-def test_overlays_are_drawn(record, tmp_path):
+def test_overlays_are_drawn(result, tmp_path):
     exact = Overlay("exact", "exact", [0.0, 0.0, 1.0], [0.0, 0.5, 1.0])
-    roc, pr = (imread(path) for path in save_plots(record, tmp_path, roc=[exact]))
+    roc, pr = (imread(path) for path in save_plots(result, tmp_path, roc=[exact]))
     # Drawn half transparent on white: paler than the colour itself.
     assert pixels_near(roc, PALE_EXACT) > 500
     assert pixels_near(pr, PALE_EXACT) == 0
 
 
-def test_many_clients_share_one_entry_in_the_legend(record, tmp_path):
+def test_many_clients_share_one_entry_in_the_legend(result, tmp_path):
     shown, unseen = Overlay("each", "client", [0, 1], [0, 1]), Overlay("more", "client", [], [])
-    first = save_plots(record, tmp_path, roc=[shown])[0].read_bytes()
-    assert save_plots(record, tmp_path, roc=[shown, unseen])[0].read_bytes() == first
-    assert save_plots(record, tmp_path, roc=[unseen])[0].read_bytes() != first
+    first = save_plots(result, tmp_path, roc=[shown])[0].read_bytes()
+    assert save_plots(result, tmp_path, roc=[shown, unseen])[0].read_bytes() == first
+    assert save_plots(result, tmp_path, roc=[unseen])[0].read_bytes() != first
 
 
-def test_drawing_leaves_no_figures_behind(record, tmp_path):
+def test_drawing_leaves_no_figures_behind(result, tmp_path):
     before = pyplot.get_fignums()
-    save_plots(record, tmp_path)
+    save_plots(result, tmp_path)
     assert pyplot.get_fignums() == before
 
 
 @pytest.mark.parametrize("labels", [[0, 0], [1, 1]])
 def test_nothing_to_draw(tmp_path, labels):
-    record = fg.evaluate({"a": (labels, [0.1, 0.2])}).record
+    result = fg.evaluate({"a": (labels, [0.1, 0.2])})
     with pytest.raises(fg.UndefinedMetric, match="no curves to draw"):
-        save_plots(record, tmp_path)
+        save_plots(result, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_that_cannot_be_written(record, tmp_path):
+def test_folder_that_cannot_be_written(result, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(fg.RecordError, match=r"cannot write .*file.*roc\.png: File exists"):
-        save_plots(record, tmp_path / "file")
+        save_plots(result, tmp_path / "file")
 
 
-def test_saved_and_loaded_results_draw_alike(record, tmp_path):
-    loaded = type(record).from_json(record.to_json())
-    first = [path.read_bytes() for path in save_plots(record, tmp_path)]
+def test_saved_and_loaded_results_draw_alike(result, tmp_path):
+    result.to_json(tmp_path / "result.json")
+    loaded = fg.Evaluation.from_json(tmp_path / "result.json")
+    first = [path.read_bytes() for path in save_plots(result, tmp_path)]
     assert [path.read_bytes() for path in save_plots(loaded, tmp_path)] == first

@@ -7,10 +7,8 @@ import pytest
 from scipy.special import ndtri
 
 import fedgauge as fg
-from fedgauge.estimation.distribution import estimate as estimate_distribution
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures import areas as metrics
-from fedgauge.measures import estimates
+from fedgauge.measures import areas, estimates
 from fedgauge.measures.intervals import (
     Estimate,
     Interval,
@@ -22,6 +20,7 @@ from fedgauge.measures.intervals import (
     show,
     within,
 )
+from fedgauge.measures.reading import Reading
 
 ROWS = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
 
@@ -174,13 +173,22 @@ def test_intervals_under_noise_stand_on_unbiased_counts():
     axis = fg.Axis.uniform(4, outside="clip")
     released = np.array([[400.0, 90.0, -60.0, 20.0], [20.0, -60.0, 90.0, 400.0]])
     pooled = PooledCounts(axis, released, (4,), (400.0,))
-    distribution = estimate_distribution(axis, released, fg.Aligned("linear"))
-    found = estimates.roc_auc(pooled, distribution, 0.95)
-    unbiased, repaired = (metrics.straight_auc(*c) for c in (released, pooled.counts))
+    found = estimates.roc_auc(Reading(pooled, fg.Aligned("linear"), 0.95))
+    unbiased, repaired = (areas.straight_auc(*c) for c in (released, pooled.counts))
     assert found.value == pytest.approx(repaired, abs=1e-9)
     assert unbiased < repaired - 0.02
     z, spread = critical(0.95), math.hypot(found.parts["noise"], found.parts["sampling"])
     assert found.low < unbiased - 0.8 * z * spread
+
+
+def test_average_precision_that_noise_left_at_one_has_an_interval():
+    """Some positives lie below, but the estimator's curve does not show them."""
+    axis = fg.Axis.uniform(12, outside="clip")
+    released = np.array([[20.0] + [0.0] * 11, [0.2] * 4 + [0.0] * 7 + [20.0]])
+    pooled = PooledCounts(axis, released, (3, 4), (0.1, 0.1))
+    found = estimates.average_precision(Reading(pooled, fg.Quantile(6), 0.95))
+    assert found.value == found.high == 1
+    assert 0 < found.low < 0.9
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [1, 0]], ids=["right", "wrong"])

@@ -70,7 +70,7 @@ def test_with_a_seed_an_evaluation_repeats_and_without_it_does_not():
     def counts(seed):
         privacy = DistributedDP(0.01)
         result = fedgauge.evaluate(CLIENTS, privacy=privacy, tree=(4, 4), seed=seed)
-        return result._counts.tolist()
+        return result.released.counts.tolist()
 
     assert counts(3) == counts(3)
     assert counts(3) != counts(4)

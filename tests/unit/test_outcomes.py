@@ -9,14 +9,14 @@ import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.outcomes import (
-    RATIOS,
-    Cells,
+    Correlation,
+    Outcomes,
+    Ratio,
     Split,
-    ThresholdCells,
-    extremes,
-    f_beta_ratio,
+    ThresholdOutcomes,
     split,
 )
+from fedgauge.measures.thresholds import AtThreshold, f_beta_ratio
 
 QUARTERS = Axis.uniform(4)
 CLIPPED = Axis.uniform(4, outside="clip")
@@ -24,6 +24,7 @@ VALUES = Axis.from_values([0.0, 0.5, 1.0])
 CLIPPED_VALUES = Axis.from_values([0.0, 0.5, 1.0], outside="clip")
 SINGLE = Axis.from_values([0.5], outside="clip")
 ABOVE, BELOW = math.inf, -math.inf
+PRECISION = AtThreshold.precision.formula
 
 SPLITS = [
     (QUARTERS, ABOVE, (4, False, 0.0)),
@@ -81,73 +82,75 @@ def test_a_threshold_is_a_number(axis):
 
 def outcomes(threshold, axis=QUARTERS):
     counts = np.array([[8, 4, 2, 1], [1, 2, 4, 8]])
-    return ThresholdCells(PooledCounts(axis, counts, (4,)), threshold)
+    return ThresholdOutcomes(PooledCounts(axis, counts, (4,)), threshold)
 
 
-def test_cells_on_an_edge():
+def test_outcomes_on_an_edge():
     found = outcomes(0.5)
-    assert found.likely == Cells(tp=12, fp=3, fn=3, tn=12)
-    (corner,) = found.corners()
-    assert corner.cells == corner.unbiased == found.likely
+    assert found.likely == Outcomes(tp=12, fp=3, fn=3, tn=12)
+    (corner,) = found.corners
+    assert corner.outcomes == corner.unbiased == found.likely
     assert not corner.noise.any()
 
 
-def test_cells_between_edges():
+def test_outcomes_between_edges():
     found = outcomes(0.375)
-    assert found.likely == Cells(tp=13, fp=5, fn=2, tn=10)
-    corners = {corner.cells for corner in found.corners()}
+    assert found.likely == Outcomes(tp=13, fp=5, fn=2, tn=10)
+    corners = {corner.outcomes for corner in found.corners}
     assert corners == {
-        Cells(12, 3, 3, 12),
-        Cells(14, 3, 1, 12),
-        Cells(12, 7, 3, 8),
-        Cells(14, 7, 1, 8),
+        Outcomes(12, 3, 3, 12),
+        Outcomes(14, 3, 1, 12),
+        Outcomes(12, 7, 3, 8),
+        Outcomes(14, 7, 1, 8),
     }
-    assert extremes(found, lambda cells: cells.tp) == (12, 14)
-    assert extremes(found, lambda cells: cells.ratio(RATIOS["precision"])) == (12 / 19, 14 / 17)
+    of_all = Ratio(Outcomes(tp=1), Outcomes(fp=1, fn=1, tn=1))
+    assert of_all.extremes(found.corners) == (12 / 30, 14 / 30)
+    assert PRECISION.extremes(found.corners) == (12 / 19, 14 / 17)
 
 
 def test_undefined_corners_are_left_out():
-    found = ThresholdCells(
+    found = ThresholdOutcomes(
         PooledCounts(QUARTERS, np.array([[1, 0, 0, 1], [1, 0, 0, 1]]), (4,)), 0.9
     )
-    assert extremes(found, lambda cells: cells.ratio(RATIOS["precision"])) == (0, 1)
-    nothing = ThresholdCells(
+    assert PRECISION.extremes(found.corners) == (0, 1)
+    nothing = ThresholdOutcomes(
         PooledCounts(QUARTERS, np.array([[1, 0, 0, 0], [1, 0, 0, 0]]), (4,)), 0.9
     )
-    low, high = extremes(nothing, lambda cells: cells.ratio(RATIOS["precision"]))
+    low, high = PRECISION.extremes(nothing.corners)
     assert math.isnan(low)
     assert math.isnan(high)
 
 
-def test_noise_of_cells_is_that_of_sums_of_bins():
+def test_noise_of_outcomes_is_that_of_sums_of_bins():
     counts = np.array([[80.0, 40, 20, 10], [10, 20, 40, 80]])
     pooled = PooledCounts(CLIPPED, counts, (4,), (9.0,))
-    (corner,) = ThresholdCells(pooled, 0.25).corners()
+    (corner,) = ThresholdOutcomes(pooled, 0.25).corners
     # Three bins flagged, one not; classes and bins are independent on a flat tree.
     np.testing.assert_allclose(corner.noise, np.diag([27.0, 27.0, 9.0, 9.0]))
     tree = PooledCounts(CLIPPED, counts, (2, 2), (9.0, 9.0))
-    (corner,) = ThresholdCells(tree, 0.25).corners()
+    (corner,) = ThresholdOutcomes(tree, 0.25).corners
     assert corner.noise[0, 2] == corner.noise[2, 0] != 0
     assert corner.noise[0, 1] == corner.noise[0, 3] == corner.noise[1, 2] == 0
     total = corner.noise[np.ix_([0, 2], [0, 2])].sum()
-    assert total == pytest.approx(tree.spread_of_totals**2)
+    assert total == pytest.approx(tree.deviation_of_totals**2)
 
 
 def test_matthews_correlation():
-    assert Cells(5.0, 0.0, 0.0, 5.0).mcc == pytest.approx(1)
-    assert Cells(0.0, 5.0, 5.0, 0.0).mcc == pytest.approx(-1)
-    assert Cells(2.0, 2.0, 3.0, 3.0).mcc == 0
+    mcc = Correlation()
+    assert mcc.value(Outcomes(5.0, 0.0, 0.0, 5.0)) == pytest.approx(1)
+    assert mcc.value(Outcomes(0.0, 5.0, 5.0, 0.0)) == pytest.approx(-1)
+    assert mcc.value(Outcomes(2.0, 2.0, 3.0, 3.0)) == 0
     for empty in (
-        Cells(0.0, 0.0, 3.0, 4.0),
-        Cells(3.0, 4.0, 0.0, 0.0),
-        Cells(3.0, 0.0, 4.0, 0.0),
-        Cells(0.0, 3.0, 0.0, 4.0),
+        Outcomes(0.0, 0.0, 3.0, 4.0),
+        Outcomes(3.0, 4.0, 0.0, 0.0),
+        Outcomes(3.0, 0.0, 4.0, 0.0),
+        Outcomes(0.0, 3.0, 0.0, 4.0),
     ):
-        assert math.isnan(empty.mcc)
+        assert math.isnan(mcc.value(empty))
 
 
 def test_f_beta_is_precision_or_recall_at_its_ends():
-    cells = Cells(6.0, 2.0, 4.0, 9.0)
-    assert cells.ratio(f_beta_ratio(1e-9)) == pytest.approx(6 / 8)
-    assert cells.ratio(f_beta_ratio(1e9)) == pytest.approx(6 / 10)
-    assert cells.ratio(f_beta_ratio(1)) == pytest.approx(2 * 0.75 * 0.6 / 1.35)
+    outcomes = Outcomes(6.0, 2.0, 4.0, 9.0)
+    assert f_beta_ratio(1e-9).value(outcomes) == pytest.approx(6 / 8)
+    assert f_beta_ratio(1e9).value(outcomes) == pytest.approx(6 / 10)
+    assert f_beta_ratio(1).value(outcomes) == pytest.approx(2 * 0.75 * 0.6 / 1.35)

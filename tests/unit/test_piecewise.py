@@ -11,6 +11,7 @@ from fedgauge.estimation.piecewise import (
     derivative,
     horner,
     linear_pieces,
+    monotone_cubics,
     shifted,
 )
 
@@ -55,6 +56,26 @@ def test_horner_takes_many_offsets_for_each_piece():
     t = np.array([[0.0, 1.0, 2.0]])
     found = horner(coefficients[:, piece], t)
     np.testing.assert_array_equal(found, [[3.0, 4.0, 11.0], [1.0, 3.0, 9.0]])
+
+
+LINES = {
+    "rising": lambda rng, n: np.cumsum(rng.exponential(size=(2, n)), axis=1),
+    "falling": lambda rng, n: -np.cumsum(rng.exponential(size=(2, n)), axis=1),
+    "in steps": lambda rng, n: np.cumsum(rng.poisson(0.5, (2, n)), axis=1).astype(float),
+    "to and fro": lambda rng, n: rng.integers(-2, 3, (2, n)).astype(float),
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES.keys())
+def test_monotone_cubics_are_scipy_s_bit_for_bit(line):
+    rng = np.random.default_rng(0)
+    for points in [3, 4, 5, *rng.integers(6, 60, 100)]:
+        x = np.cumsum(rng.uniform(0.1, 1.0, points) * 10.0 ** rng.integers(-9, 3, points))
+        y = line(rng, points)
+        both = monotone_cubics(x, y)
+        for row, cubics in zip(y, both.swapaxes(0, 1), strict=True):
+            np.testing.assert_array_equal(cubics, PchipInterpolator(x, row).c)
+            np.testing.assert_array_equal(cubics, monotone_cubics(x, row))
 
 
 def test_derivative_is_polyder():

@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 import fedgauge as fg
 from fedgauge import planner
 from fedgauge.plan.plan import Prediction
+from fedgauge.planner import search, worlds
 
 CLIENTS = 10
 
@@ -35,7 +36,7 @@ def test_proposal_is_a_resolved_plan(planned):
     assert planned.cohort == fg.Cohort(CLIENTS, 1)
     assert planned.axis.outside == "clip"
     assert np.prod(planned.tree) == planned.axis.bins
-    assert sum(planned.rounds[0].noise) == pytest.approx(1.0)
+    assert sum(planned.final.noise) == pytest.approx(1.0)
     planned.check_promise()
 
 
@@ -62,12 +63,54 @@ def test_prediction_is_not_part_of_the_plan(planned):
     assert silent.predicted is None
 
 
-def test_same_hints_same_plan(planned):
-    planner._played.cache_clear()
-    planner.reference_axis.cache_clear()
+@pytest.mark.parametrize("forgotten", ["what was played", "everything"])
+def test_same_hints_same_plan(planned, forgotten):
+    search._played.cache_clear()
+    if forgotten == "everything":
+        for remembered in (worlds.worlds, worlds._fine_grid, worlds._reference_distribution):
+            remembered.cache_clear()
+        planner.reference_axis.cache_clear()
     again = propose.__wrapped__()
     assert again.to_bytes() == planned.to_bytes()
     assert again.predicted == planned.predicted
+
+
+def test_many_draws_go_on_from_the_few(planned):
+    few, many = (search._play(planned, 5_000, 0.2, draws) for draws in (6, 24))
+    hint = (planned.noise_variances(CLIENTS), 5_000, 0.2)
+    first, all_of_them = (search._played(planned, *hint, draws) for draws in (6, 24))
+    for begun, runs in zip(first, all_of_them, strict=True):
+        assert (begun.errors.shape, runs.errors.shape) == ((6, 3), (24, 3))
+        np.testing.assert_array_equal(runs.errors[:6], begun.errors)
+        assert len(np.unique(runs.errors, axis=0)) == 24
+    assert np.all(few != many)
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        planner.reference_axis(64, 0.2),
+        fg.Axis.uniform(16, outside="clip"),
+        fg.Axis.uniform(5, low=0.1, high=0.6, outside="clip"),
+    ],
+    ids=["reference", "uniform", "part"],
+)
+def test_worlds_are_those_drawn_on_the_axis_alone(axis):
+    """The grid that all axes share, with its edges put in: the same as made from scratch."""
+    fine = np.union1d(axis.edges, worlds._fine_grid(0.2)[0])
+    with np.errstate(divide="ignore"):
+        log_odds = logit(fine)
+    made = worlds.worlds(axis, 5_000, 0.2)
+    for seed, (shape, world) in enumerate(zip(planner.SHAPES, made, strict=True)):
+        rng = np.random.default_rng(seed)
+        for row, size, shares in zip(
+            world.counts, (4_000, 1_000), shape.cumulative(log_odds, 0.2), strict=True
+        ):
+            drawn = rng.multinomial(size, np.diff(shares) / np.diff(shares).sum())
+            inner = np.searchsorted(fine, axis.edges[1:-1])
+            expected = [part.sum() for part in np.split(drawn, inner)]
+            np.testing.assert_array_equal(row, expected)
+        assert world.rng.bit_generator.state == rng.bit_generator.state
 
 
 def test_planner_has_no_way_to_data():
@@ -267,7 +310,8 @@ def rows_of_shape(examples, positive_rate, shape, seed):
     rng = np.random.default_rng(seed)
     labels = (rng.random(examples) < positive_rate).astype(np.int64)
     half, base = shape.separation / 2, logit(positive_rate) if shape.calibrated else 0.0
-    positives, negatives = rng.normal(half, shape.spread, examples), rng.normal(-half, 1, examples)
+    positives = rng.normal(half, shape.deviation, examples)
+    negatives = rng.normal(-half, 1, examples)
     x = np.where(labels == 1, positives, negatives)
     return labels, expit(shape.slope * (shape.separation * x + base))
 
@@ -307,7 +351,7 @@ def test_score_sums_leave_the_counts_four_fifths(planned):
     )
     with_sums.check_promise()
     assert with_sums.sum_steps == 256
-    assert sum(with_sums.rounds[0].noise) == pytest.approx(1.0)
+    assert sum(with_sums.final.noise) == pytest.approx(1.0)
     assert with_sums.predicted == pytest.approx(planned.predicted, rel=1e-6)
 
 
@@ -328,7 +372,7 @@ def test_needs_with_score_sums_is_a_quarter_more_epsilon(monkeypatch):
             fg.Axis.uniform(4), fg.Cohort(3)
         ).with_prediction(predicted)  # fmt: skip
 
-    monkeypatch.setattr(planner, "propose", propose)
+    monkeypatch.setattr(search, "propose", propose)
     found = [
         planner.needs(
             0.1,

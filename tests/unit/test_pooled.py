@@ -11,10 +11,8 @@ import fedgauge as fg
 from fedgauge.estimation.pooled import PooledCounts, redraw
 from fedgauge.estimation.repair import (
     consistent,
-    leaf_covariance,
     level_weights,
     noise_covariance,
-    total_variance,
 )
 
 TREES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
@@ -25,6 +23,17 @@ def trees(draw):
     tree = tuple(draw(TREES))
     variances = draw(st.lists(st.floats(0.01, 100), min_size=len(tree), max_size=len(tree)))
     return tree, tuple(variances), draw(st.integers(0, 2**20))
+
+
+def leaf_covariance(tree, variances):
+    """The inverse of the information that all levels have on the leaves."""
+    bins, nodes = math.prod(tree), 1
+    information = np.zeros((bins, bins))
+    for branching, variance in zip(tree, variances, strict=True):
+        nodes *= branching
+        level = np.repeat(np.eye(nodes), bins // nodes, axis=1)
+        information += level.T @ level / variance
+    return np.linalg.inv(information)
 
 
 @settings(deadline=None, max_examples=150)
@@ -41,10 +50,10 @@ def test_covariance_of_sums_is_that_of_the_leaves(case):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * scale)
     ones = np.ones(bins)
     assert noise_covariance(tree, variances, ones, ones) == pytest.approx(
-        total_variance(tree, variances)
+        covariance.sum(), rel=1e-6
     )
     one = np.eye(bins)[rng.integers(bins)]
-    assert noise_covariance(tree, variances, one, one) == pytest.approx(covariance[0, 0])
+    assert noise_covariance(tree, variances, one, one) == pytest.approx(covariance[0, 0], rel=1e-6)
 
 
 def noisy(counts, tree=(2, 2), variances=(4.0, 9.0)):
@@ -67,12 +76,11 @@ def test_exact_counts_have_no_noise():
     pooled = PooledCounts(fg.Axis.uniform(3), counts, (3,))
     assert not pooled.noisy
     assert pooled.hidden is None
-    assert pooled.spread_of_totals == 0
+    assert pooled.deviation_of_totals == 0
     assert (pooled.negatives, pooled.positives) == (4, 4)
     np.testing.assert_array_equal(pooled.counts, counts)
     assert pooled.noise_variance(np.ones((2, 3))) == 0
-    same = pooled.redrawn(5, np.random.default_rng(0), sampling=False)
-    np.testing.assert_array_equal(same, np.broadcast_to(counts, (5, 2, 3)))
+    np.testing.assert_array_equal(pooled.redrawn(5, sampling=False), [counts])
 
 
 def test_an_empty_class_is_not_hidden_without_noise():
@@ -92,7 +100,7 @@ def test_an_empty_class_is_not_hidden_without_noise():
 def test_a_class_must_stand_out_of_the_noise(counts, hidden):
     pooled = noisy(counts)
     assert pooled.hidden == hidden
-    limit = 4 * math.sqrt(total_variance((2, 2), (4.0, 9.0)))
+    limit = 4 * math.sqrt(leaf_covariance((2, 2), (4.0, 9.0)).sum())
     just = noisy([[limit + 0.01, 0, 0, 0], [limit - 0.01, 0, 0, 0]])
     assert just.hidden == "positives"
 
@@ -111,12 +119,26 @@ def test_draws_spread_as_stated_false_alarm_below_one_in_a_million():
     pooled = PooledCounts(fg.Axis.uniform(16, outside="clip"), counts, tree, variances)
     rng = np.random.default_rng(5)
     weights = rng.normal(size=16)
-    draws = pooled.redrawn(4000, rng, sampling=False)[:, 1] @ weights
+    draws = pooled.redrawn(4000, sampling=False)[:, 1] @ weights
     stated = noise_covariance(tree, variances, weights, weights)
     assert draws.var() == pytest.approx(stated, rel=0.2)
     assert draws.mean() == pytest.approx(counts[1] @ weights, abs=6 * math.sqrt(stated / 4000))
-    both = pooled.redrawn(4000, rng, sampling=True)[:, 1] @ weights
+    both = pooled.redrawn(4000, sampling=True)[:, 1] @ weights
     assert both.var() == pytest.approx(stated + counts[1] @ weights**2, rel=0.2)
+
+
+def test_draws_are_made_once_and_nobody_changes_them(monkeypatch):
+    pooled = noisy([[30, 20, 10, 5], [5, 10, 20, 30]])
+    for sampling in (False, True):
+        first = pooled.redrawn(7, sampling=sampling)
+        assert first.shape == (7, 2, 4)
+        assert pooled.redrawn(7, sampling=sampling) is first
+        assert not first.flags.writeable
+        assert pooled.redrawn(8, sampling=sampling) is not first
+    monkeypatch.setattr("fedgauge.estimation.pooled._REMEMBERED", 100)
+    large = pooled.redrawn(9, sampling=True)
+    assert pooled.redrawn(9, sampling=True) is not large
+    np.testing.assert_array_equal(pooled.redrawn(9, sampling=True), large)
 
 
 def test_redrawn_counts_are_those_of_the_tree():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.results.record import Record, thresholds_to_plain, write_whole
+from fedgauge.results.record import Record, thresholds_to_plain
+from fedgauge.storage.whole import write_whole
 
 AXES = {
     "uniform": fg.Axis.uniform(64),
@@ -373,21 +374,21 @@ def test_score_sums_survive_json(tmp_path, options):
     back = fg.Evaluation.from_json(tmp_path / "r.json")
     assert back.record == result.record
     assert back.record.to_json() == result.record.to_json()
-    assert back._sums.dtype == result._sums.dtype == np.int64
-    np.testing.assert_array_equal(back._sums, result._sums)
-    assert sums_of(plain(result)) == result._sums.tolist()
-    assert np.any(result._sums < 0) == bool(options)
+    assert back.released.sums.dtype == result.released.sums.dtype == np.int64
+    np.testing.assert_array_equal(back.released.sums, result.released.sums)
+    assert sums_of(plain(result)) == result.released.sums.tolist()
+    assert np.any(result.released.sums < 0) == bool(options)
 
 
 def test_results_without_sums_have_no_such_field():
     assert "score_sums" not in plain(make_result())["slices"][0]
-    assert make_result()._sums is None
+    assert make_result().released.sums is None
 
 
 def test_another_estimator_keeps_the_sums():
     result = make_result(CLIPPING, score_sums=True)
     again = result.with_estimator(fg.Quantile(16))
-    np.testing.assert_array_equal(again._sums, result._sums)
+    np.testing.assert_array_equal(again.released.sums, result.released.sums)
     assert again.record.slices[0].score_sums == result.record.slices[0].score_sums
 
 

@@ -11,11 +11,10 @@ from trees import aggregations
 from fedgauge import Axis, PlanError, ScoreHistogram
 from fedgauge.estimation.repair import (
     consistent,
-    leaf_covariance,
     leaf_variance,
     monotone,
+    noise_covariance,
     smooth,
-    total_variance,
 )
 
 TREES = {
@@ -28,6 +27,18 @@ TREES = {
     "lopsided noise": ((4, 4), (1e-3, 1e3)),
 }
 every_tree = pytest.mark.parametrize(("tree", "variances"), TREES.values(), ids=TREES.keys())
+
+
+def leaf_covariance(tree, variances):
+    """Covariance of single leaves, bins by bins."""
+    unit = np.eye(math.prod(tree))
+    return noise_covariance(tree, variances, unit[:, np.newaxis], unit)
+
+
+def total_variance(tree, variances):
+    """Variance of the sum of all leaves."""
+    every = np.ones(int(math.prod(tree)))
+    return float(noise_covariance(tree, variances, every, every))
 
 
 def noisy_levels(tree, channels=3, seed=0):
@@ -121,7 +132,7 @@ def test_covariance_is_the_inverse_of_the_information(tree, variances):
     information = sum(a.T @ a / v for a, v in zip(aggregations(tree), variances, strict=True))
     covariance = leaf_covariance(tree, variances)
     np.testing.assert_allclose(covariance @ information, np.eye(math.prod(tree)), atol=1e-7)
-    np.testing.assert_array_equal(covariance, covariance.T)
+    np.testing.assert_allclose(covariance, covariance.T, rtol=1e-12, atol=1e-12)
 
 
 @every_tree
@@ -287,7 +298,7 @@ def test_levels_that_do_not_fit_the_tree_are_refused(levels, remedy):
         consistent(levels, (2, 3), (1.0, 1.0))
 
 
-@pytest.mark.parametrize("function", [leaf_covariance, leaf_variance, total_variance])
+@pytest.mark.parametrize("function", [total_variance, leaf_variance])
 @pytest.mark.parametrize(
     ("tree", "variances", "remedy"),
     [

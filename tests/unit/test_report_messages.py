@@ -224,7 +224,7 @@ def test_plans_for_sums_have_no_reports():
 
 def test_a_client_refuses_reports_that_cost_more_than_the_plan_says():
     plan = PLANS["oue"]
-    cheap = msgspec.structs.replace(plan.rounds[0], noise=(plan.rounds[0].noise[0] // 2,))
+    cheap = msgspec.structs.replace(plan.final, noise=(plan.final.noise[0] // 2,))
     with pytest.raises(fg.PlanError, match="cost more"):
         next(encode_rows(msgspec.structs.replace(plan, rounds=(cheap,)), ROWS))
 
@@ -260,8 +260,6 @@ def test_data_that_change_between_two_readings_are_refused():
 
 def test_a_server_refuses_a_plan_that_breaks_its_promise():
     plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(16, outside="clip"), fg.LocalDP(1.0))
-    weak = msgspec.structs.replace(
-        plan, rounds=(msgspec.structs.replace(plan.rounds[0], noise=(1,)),)
-    )
+    weak = msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(plan.final, noise=(1,)),))
     with pytest.raises(fg.PlanError, match="cost more"):
         fg.ReportServer(weak)

@@ -9,11 +9,12 @@ import pytest
 from plans import plan_for
 
 import fedgauge
-from fedgauge import Axis, EvaluationPlan, HistogramRound
+from fedgauge import Axis, EvaluationPlan, HistogramRound, ScoreSums
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort, DistributedDP, laws
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.shares import ShareLaw, check_promise, honest_parties, level_parameters
+from fedgauge.privacy.shares import honest_parties
+from noise import check_promise, level_noise, share_law
 
 POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
@@ -56,13 +57,13 @@ def circle(turn):
     ],
 )
 def test_the_pgf_of_polya_shares_multiplies_to_discrete_laplace(spec, level, parties):
-    share = ShareLaw(spec, level, parties=parties)
+    share = share_law(spec, level, parties=parties)
     with mpmath.workprec(200):
         a = mpmath.exp(-mpmath.mpf(level) / spec.level_sensitivity)
         for z in map(circle, CIRCLE):
             target = (1 - a) ** 2 / ((1 - a * z) * (1 - a / z))
             assert abs(pgf(share, z) ** parties - target) < 1e-25
-        together = ShareLaw(spec, level, parties=parties, shares=parties)
+        together = share_law(spec, level, parties=parties, shares=parties)
         assert abs(pgf(together, circle(CIRCLE[2])) - pgf(share, circle(CIRCLE[2])) ** parties) < (
             1e-25
         )
@@ -71,7 +72,7 @@ def test_the_pgf_of_polya_shares_multiplies_to_discrete_laplace(spec, level, par
 @pytest.mark.parametrize("parties", [1, 2, 19, 1000])
 @pytest.mark.parametrize("mean", [0.5, 16.865902908697866, 300.0])
 def test_the_pgf_of_skellam_shares_multiplies_to_skellam(mean, parties):
-    share = ShareLaw(SKELLAM, mean, parties=parties)
+    share = share_law(SKELLAM, mean, parties=parties)
     with mpmath.workprec(200):
         for z in map(circle, CIRCLE):
             target = mpmath.exp(mpmath.mpf(mean) * (z + 1 / z - 2))
@@ -79,7 +80,7 @@ def test_the_pgf_of_skellam_shares_multiplies_to_skellam(mean, parties):
 
 
 def test_shares_for_fewer_parties_do_not_multiply_to_the_target():
-    share = ShareLaw(POLYA, 1.0, parties=5)
+    share = share_law(POLYA, 1.0, parties=5)
     with mpmath.workprec(200):
         a, z = mpmath.exp(-1), circle(CIRCLE[1])
         target = (1 - a) ** 2 / ((1 - a * z) * (1 - a / z))
@@ -102,9 +103,9 @@ def padded(law, size):
 @pytest.mark.parametrize("shares", [2, 3, 7])
 @pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])
 def test_many_shares_at_once_have_the_law_of_their_sum(spec, level, shares):
-    one = node_law(ShareLaw(spec, level, parties=4))
+    one = node_law(share_law(spec, level, parties=4))
     summed = reduce(np.convolve, [one] * shares)
-    at_once = padded(node_law(ShareLaw(spec, level, parties=4, shares=shares)), len(summed))
+    at_once = padded(node_law(share_law(spec, level, parties=4, shares=shares)), len(summed))
     np.testing.assert_allclose(at_once, summed, rtol=0, atol=1e-14)
 
 
@@ -118,7 +119,7 @@ def test_many_shares_at_once_have_the_law_of_their_sum(spec, level, shares):
     ],
 )
 def test_variance_is_that_of_the_noise(spec, level, whole, shares):
-    law = ShareLaw(spec, level, parties=4, shares=shares)
+    law = share_law(spec, level, parties=4, shares=shares)
     mass = node_law(law)
     values = np.arange(len(mass)) - len(mass) // 2
     assert law.variance == pytest.approx(np.sum(mass * values**2), rel=1e-10)
@@ -127,7 +128,7 @@ def test_variance_is_that_of_the_noise(spec, level, whole, shares):
 
 @pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])
 def test_draws_fill_the_shape_and_differ_between_nodes(spec, level):
-    law = ShareLaw(spec, level / 10 if spec is POLYA else 50 * level, parties=4, shares=3)
+    law = share_law(spec, level / 10 if spec is POLYA else 50 * level, parties=4, shares=3)
     draws = law.draw(SimulatedKeystream(3), (2, 8))
     assert draws.shape == (2, 8)
     assert draws.dtype == np.int64
@@ -137,11 +138,11 @@ def test_draws_fill_the_shape_and_differ_between_nodes(spec, level):
 
 
 def test_the_distance_of_a_draw_counts_every_table_drawn_from():
-    assert ShareLaw(POLYA, 1.0, parties=3).distance == (
+    assert share_law(POLYA, 1.0, parties=3).distance == (
         2 * laws.negative_binomial(Fraction(1, 3), 1.0).distance
     )
-    one = ShareLaw(GAUSSIAN, 9.0, parties=3).distance
-    assert ShareLaw(GAUSSIAN, 9.0, parties=3, shares=5).distance == 5 * one
+    one = share_law(GAUSSIAN, 9.0, parties=3).distance
+    assert share_law(GAUSSIAN, 9.0, parties=3, shares=5).distance == 5 * one
     assert one == laws.discrete_gaussian(Fraction(3)).distance
 
 
@@ -177,16 +178,16 @@ def test_an_evaluation_below_the_cohort_is_refused():
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 7.0, 1 / 3, 1e-3])
 @pytest.mark.parametrize("levels", [1, 2, 3, 7])
 def test_even_budgets_use_epsilon_up_and_never_exceed_it(epsilon, levels):
-    budgets = level_parameters(DistributedDP(epsilon), COHORT, levels)
+    budgets = level_noise(DistributedDP(epsilon), COHORT, levels)
     assert len(set(budgets)) == 1
     assert sum(map(Fraction, budgets)) <= Fraction(epsilon)
     assert sum(budgets) == pytest.approx(epsilon, rel=1e-14)
 
 
 def test_weights_split_the_budget():
-    budgets = level_parameters(POLYA, COHORT, 3, [1, 3, 4])
+    budgets = level_noise(POLYA, COHORT, 3, [1, 3, 4])
     assert budgets == pytest.approx((1 / 8, 3 / 8, 1 / 2), rel=1e-15)
-    assert plan_for(POLYA, TREE, COHORT, weights=[1.0, 3.0]).rounds[0].noise == (0.25, 0.75)
+    assert plan_for(POLYA, TREE, COHORT, weights=[1.0, 3.0]).final.noise == (0.25, 0.75)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_bad_weights_are_refused(weights):
 @pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN])
 def test_only_polya_takes_weights(spec):
     with pytest.raises(PlanError, match="weights"):
-        level_parameters(spec, COHORT, 2, [1.0, 2.0])
+        level_noise(spec, COHORT, 2, [1.0, 2.0])
 
 
 def test_more_noise_shares_change_nothing_but_the_share():
@@ -210,7 +211,7 @@ def test_more_noise_shares_change_nothing_but_the_share():
 
 
 def with_noise(plan, noise):
-    return msgspec.structs.replace(plan, rounds=(HistogramRound(plan.rounds[0].nodes, noise),))
+    return msgspec.structs.replace(plan, rounds=(HistogramRound(plan.final.nodes, noise),))
 
 
 @pytest.fixture(scope="module", params=[POLYA, SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
@@ -221,12 +222,12 @@ def plan(request):
 def weaker(plan, factor):
     """Noise weaker by a factor: a larger budget, or a smaller variance."""
     factor = factor if plan.privacy.noise == "polya" else 1 / factor
-    return with_noise(plan, (plan.rounds[0].noise[0] * factor, *plan.rounds[0].noise[1:]))
+    return with_noise(plan, (plan.final.noise[0] * factor, *plan.final.noise[1:]))
 
 
 def test_calibrated_plans_keep_their_promise(plan):
     plan.check_promise()
-    check_promise(plan.privacy, plan.cohort, plan.rounds[0].noise)
+    check_promise(plan.privacy, plan.cohort, plan.final.noise)
     weaker(plan, 0.9).check_promise()
 
 
@@ -244,14 +245,14 @@ def test_an_evaluation_refuses_weakened_noise(plan):
 
 def test_a_polya_budget_may_not_exceed_epsilon_by_one_bit():
     plan = plan_for(POLYA, TREE, COHORT)
-    first, second = plan.rounds[0].noise
+    first, second = plan.final.noise
     with pytest.raises(PlanError, match="costs more"):
         with_noise(plan, (first, np.nextafter(second, 1))).check_promise()
 
 
 def test_a_promise_is_checked_with_its_unit_and_neighbours():
     stronger = DistributedDP(1.0, 1e-6, noise="skellam", neighbours="replace-one")
-    parameters = level_parameters(SKELLAM, COHORT, 1)
+    parameters = level_noise(SKELLAM, COHORT, 1)
     check_promise(SKELLAM, COHORT, parameters)
     for spec in (stronger, msgspec.structs.replace(SKELLAM, unit="subject", max_per_unit=2)):
         with pytest.raises(PlanError, match="costs more"):
@@ -337,7 +338,7 @@ def sums_plan(epsilon=1.0, tree=(4, 2), **options):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 7.0, 1 + 1 / 3, 0.7000000000000001, np.pi])
 def test_counts_and_sums_share_epsilon_exactly(epsilon):
-    sent = sums_plan(epsilon, (8,)).rounds[0]
+    sent = sums_plan(epsilon, (8,)).final
     assert Fraction(sent.noise[0]) + Fraction(sent.sums.noise) == Fraction(epsilon)
     assert sent.sums.noise == pytest.approx(epsilon / 5, rel=1e-14)
 
@@ -346,7 +347,7 @@ def test_counts_and_sums_share_epsilon_exactly(epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 1 / 1.3])
 def test_sums_and_any_levels_never_exceed_epsilon(epsilon, weights):
     plan = sums_plan(epsilon, weights=weights)
-    sent = plan.rounds[0]
+    sent = plan.final
     total = sum(map(Fraction, sent.noise)) + Fraction(sent.sums.noise)
     assert Fraction(epsilon) * (1 - Fraction(1, 2**52)) <= total <= Fraction(epsilon)
     plan.check_promise()
@@ -354,14 +355,14 @@ def test_sums_and_any_levels_never_exceed_epsilon(epsilon, weights):
 
 def with_sums_noise(plan, noise):
     sent = msgspec.structs.replace(
-        plan.rounds[0], sums=msgspec.structs.replace(plan.rounds[0].sums, noise=noise)
+        plan.final, sums=msgspec.structs.replace(plan.final.sums, noise=noise)
     )
     return msgspec.structs.replace(plan, rounds=(sent,))
 
 
 def test_sums_that_cost_more_than_is_left_are_refused():
     plan = sums_plan(tree=(8,))
-    share = plan.rounds[0].sums.noise
+    share = plan.final.sums.noise
     with_sums_noise(plan, 0.5 * share).check_promise()
     for noise in (np.nextafter(share, 1), 2 * share, 1.0):
         with pytest.raises(PlanError, match="costs more"):
@@ -373,7 +374,7 @@ def test_sums_that_cost_more_than_is_left_are_refused():
 
 def test_counts_that_keep_all_of_epsilon_are_refused_beside_sums():
     plan = sums_plan(tree=(8,))
-    greedy = msgspec.structs.replace(plan.rounds[0], noise=(1.0,))
+    greedy = msgspec.structs.replace(plan.final, noise=(1.0,))
     with pytest.raises(PlanError, match="costs more"):
         msgspec.structs.replace(plan, rounds=(greedy,)).check_promise()
 
@@ -381,7 +382,7 @@ def test_counts_that_keep_all_of_epsilon_are_refused_beside_sums():
 def test_the_numerical_delta_counts_the_draws_on_sums():
     counts = laws.negative_binomial(Fraction(1, 9), Fraction(0.8)).distance
     plan = sums_plan(tree=(64,))
-    sums = laws.negative_binomial(Fraction(1, 9), Fraction(plan.rounds[0].sums.noise) / 256)
+    sums = laws.negative_binomial(Fraction(1, 9), Fraction(plan.final.sums.noise) / 256)
     draws = 9 * 2 * 64 * 2  # honest parties, channels, bins, two tables for each share
     told = plan.statement("simulated").delta
     assert told == pytest.approx((1 + np.e) * draws * (counts + sums.distance), rel=1e-6)
@@ -393,11 +394,11 @@ def test_the_law_of_sums_is_made_for_all_steps(neighbours):
     spec = DistributedDP(4.0, neighbours=neighbours, unit="subject", max_per_unit=2)
     plan = plan_for(spec, (8,), COHORT, score_sums=True)
     assert plan.sums_law(shares=3)._table is laws.negative_binomial(
-        Fraction(3, 9), Fraction(plan.rounds[0].sums.noise) / (256 * spec.level_sensitivity)
+        Fraction(3, 9), Fraction(plan.final.sums.noise) / (256 * spec.level_sensitivity)
     )
     assert [law._table for law in plan.noise_laws(shares=3)] == [
         laws.negative_binomial(
-            Fraction(3, 9), Fraction(plan.rounds[0].noise[0]) / spec.level_sensitivity
+            Fraction(3, 9), Fraction(plan.final.noise[0]) / spec.level_sensitivity
         )
     ]
 
@@ -410,8 +411,10 @@ def test_plans_without_noise_or_sums_have_no_law_of_sums():
 
 
 @pytest.mark.parametrize("spec", [SKELLAM, GAUSSIAN], ids=lambda spec: spec.noise)
-def test_only_polya_takes_another_sensitivity(spec):
+def test_only_polya_is_for_score_sums(spec):
     with pytest.raises(PlanError, match="noise='polya'"):
-        ShareLaw(spec, 8.0, parties=3, sensitivity=256)
+        spec.calibrate(COHORT, 1, score_sums=True)
+    plan = EvaluationPlan.for_histogram(Axis.uniform(4, outside="clip"), COHORT, privacy=spec)
+    sums = msgspec.structs.replace(plan.final, sums=ScoreSums(256, 0.5))
     with pytest.raises(PlanError, match="noise='polya'"):
-        level_parameters(spec, COHORT, 1, share=Fraction(4, 5))
+        msgspec.structs.replace(plan, rounds=(sums,))

@@ -8,7 +8,7 @@ import pytest
 from sites import BOSS, PEERS, STRANGER, edit, make_site
 
 from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
-from fedgauge.engines.contribution import contribution, histogram_of
+from fedgauge.engines.contribution import contribution, count_rows
 from fedgauge.errors import BudgetExceeded, PlanRefused
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.privacy import DistributedDP, SecureAggregation
@@ -200,7 +200,7 @@ def test_a_site_with_as_many_rows_as_it_says_never_falls_silent(tmp_path):
     site = make_site(tmp_path, score_sums=True, rows_per_bin=50)
     plan = plan_for(SecureAggregation(), score_sums=True, largest=50)
     judge(site, plan)
-    rows = histogram_of(plan, ([1] * 50, [1.0] * 50))
+    rows = count_rows(plan, ([1] * 50, [1.0] * 50))
     sent = contribution(plan, rows, Keystream())
     assert sent.max() == 50 * 256 == plan.most_per_count
 
@@ -209,8 +209,8 @@ def test_sums_must_keep_the_promise_too(tmp_path):
     site = make_site(tmp_path, score_sums=True)
     plan = plan_for(DistributedDP(0.5), score_sums=True)
     for noise in (0.11, 1e-300):  # more than is left; too wide to draw
-        sums = msgspec.structs.replace(plan.rounds[0].sums, noise=noise)
-        sent = msgspec.structs.replace(plan.rounds[0], sums=sums)
+        sums = msgspec.structs.replace(plan.final.sums, noise=noise)
+        sent = msgspec.structs.replace(plan.final, sums=sums)
         with pytest.raises(PlanRefused, match="noise"):
             judge(site, msgspec.structs.replace(plan, rounds=(sent,)))
 

@@ -10,12 +10,15 @@ import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.intervals import critical
-from fedgauge.measures.outcomes import RATIOS, Cells, Corner, f_beta_ratio
-from fedgauge.measures.ratios import ratio_interval
-from fedgauge.measures.thresholds import NAMES, AtThreshold
+from fedgauge.measures.metric import metrics_of
+from fedgauge.measures.outcomes import Corner, Outcomes, Ratio
+from fedgauge.measures.thresholds import AtThreshold, f_beta_ratio
 
 COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
 Z = critical(0.95)
+ROWS = metrics_of(AtThreshold)
+NAMES = tuple(row.name for row in ROWS)
+PRECISION = AtThreshold.precision.formula
 
 
 def exact(threshold=0.5, axis=None):
@@ -28,8 +31,8 @@ def noisy(counts=COUNTS, threshold=0.5, variance=9.0, level=0.95):
     return AtThreshold(pooled, threshold, level)
 
 
-def corner(cells, noise):
-    return Corner(Cells(*cells), Cells(*cells), np.asarray(noise, dtype=float))
+def corner(counts, noise):
+    return Corner(Outcomes(*counts), Outcomes(*counts), np.asarray(noise, dtype=float))
 
 
 def wilson(successes, total):
@@ -42,8 +45,8 @@ def wilson(successes, total):
 
 @pytest.mark.parametrize("tp", [0, 1, 7, 19, 20])
 def test_without_noise_a_ratio_has_wilsons_interval(tp):
-    cells = corner((float(tp), 20.0 - tp, 5.0, 9.0), np.zeros((4, 4)))
-    found = ratio_interval(cells, RATIOS["precision"], Z, sampling=True)
+    exact = corner((float(tp), 20.0 - tp, 5.0, 9.0), np.zeros((4, 4)))
+    found = PRECISION.interval(exact, Z, sampling=True)
     assert found == pytest.approx(np.clip(wilson(tp, 20), 0, 1), abs=1e-12)
 
 
@@ -52,7 +55,7 @@ def test_without_sampling_a_ratio_has_fiellers_interval():
     a, b = 300.0, 100.0
     noise = np.zeros((4, 4))
     noise[0, 0], noise[1, 1], noise[0, 1], noise[1, 0] = 90.0, 40.0, 15.0, 15.0
-    found = ratio_interval(corner((a, b, 0.0, 0.0), noise), RATIOS["precision"], Z, sampling=False)
+    found = PRECISION.interval(corner((a, b, 0.0, 0.0), noise), Z, sampling=False)
     va, vb, c = 90.0, 40.0, 15.0
     quadratic = [
         (a + b) ** 2 - Z * Z * (va + vb + 2 * c),
@@ -63,19 +66,21 @@ def test_without_sampling_a_ratio_has_fiellers_interval():
 
 
 def test_noise_that_swamps_a_ratio_leaves_everything_open():
-    cells = corner((3.0, 2.0, 5.0, 9.0), np.eye(4) * 400.0)
-    assert ratio_interval(cells, RATIOS["precision"], Z, sampling=False) == (0, 1)
+    swamped = corner((3.0, 2.0, 5.0, 9.0), np.eye(4) * 400.0)
+    assert PRECISION.interval(swamped, Z, sampling=False) == (0, 1)
     empty = corner((0.0, 0.0, 5.0, 9.0), np.eye(4))
-    assert ratio_interval(empty, RATIOS["precision"], Z, sampling=True) == (0, 1)
+    assert PRECISION.interval(empty, Z, sampling=True) == (0, 1)
 
 
 def test_sampling_and_noise_widen_each_other():
     noise = np.diag([30.0, 30.0, 30.0, 30.0])
-    cells = corner((60.0, 40.0, 30.0, 70.0), noise)
-    for weights in (*RATIOS.values(), f_beta_ratio(2)):
-        alone = ratio_interval(corner(cells.cells, np.zeros((4, 4))), weights, Z, sampling=True)
-        by_noise = ratio_interval(cells, weights, Z, sampling=False)
-        both = ratio_interval(cells, weights, Z, sampling=True)
+    noisy, exact = (corner((60.0, 40.0, 30.0, 70.0), each) for each in (noise, 0 * noise))
+    ratios = [row.formula for row in ROWS if isinstance(row.formula, Ratio)]
+    assert len(ratios) == 10
+    for ratio in (*ratios, f_beta_ratio(2)):
+        alone = ratio.interval(exact, Z, sampling=True)
+        by_noise = ratio.interval(noisy, Z, sampling=False)
+        both = ratio.interval(noisy, Z, sampling=True)
         assert both.low < min(alone.low, by_noise.low)
         assert both.high > max(alone.high, by_noise.high)
 
@@ -126,6 +131,29 @@ def test_as_dict_lists_every_metric_in_order():
     assert all(found[name] == getattr(at, name) for name in NAMES)
     nothing = exact(math.inf).as_dict()
     assert {name for name, estimate in nothing.items() if estimate is None} == {"precision", "mcc"}
+
+
+def test_covariances_at_a_threshold_are_computed_once(monkeypatch):
+    at, calls = noisy(threshold=0.4), []
+    covariance = PooledCounts.covariance
+    monkeypatch.setattr(
+        PooledCounts, "covariance", lambda *given: calls.append(1) or covariance(*given)
+    )
+    assert None not in at.as_dict().values()
+    assert at.confusion_matrix.tp.value > 0
+    assert len(calls) == 2  # of the four corners, and of the totals of the result
+
+
+def test_a_row_says_all_about_a_metric():
+    assert [row.title for row in ROWS if row.listed] == [
+        *("precision", "recall", "specificity", "NPV", "accuracy", "balanced accuracy"),
+        *("F1", "MCC", "Youden's J", "false positive rate", "share flagged"),
+    ]
+    assert all(row.__doc__.endswith(".") and row.undefined for row in ROWS)
+    with pytest.raises(
+        fg.UndefinedMetric, match=r"^precision is undefined at threshold inf: no example scores"
+    ):
+        exact(math.inf).precision  # noqa: B018
 
 
 def test_a_threshold_in_words():

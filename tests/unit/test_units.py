@@ -18,12 +18,16 @@ from fedgauge.privacy.units import UnitLimiter, limit_rows
 many = settings(deadline=None, max_examples=100)
 
 
+def protecting(unit, cap):
+    return DistributedDP(1.0, unit=unit, max_per_unit=cap)
+
+
 def subjects(cap):
-    return DistributedDP(1.0, unit="subject", max_per_unit=cap)
+    return protecting("subject", cap).unit_cap
 
 
 def clients(cap):
-    return DistributedDP(1.0, unit="client", max_per_unit=cap)
+    return protecting("client", cap).unit_cap
 
 
 def batch(ids, start=0):
@@ -34,6 +38,10 @@ def batch(ids, start=0):
 
 def kept(batches):
     return [int(score) for part in batches for score in part.y_score]
+
+
+def limited(limiter, rows, owners):
+    return rows.select(limiter.within_cap(rows, owners))
 
 
 def test_the_first_rows_of_each_subject_stay():
@@ -67,22 +75,24 @@ def test_a_client_is_cut_at_its_cap():
 def test_every_client_has_a_cap_of_its_own():
     limiter = UnitLimiter(clients(2))
     owners = np.array(["x", "y", "x", "x", "y", "y"], dtype=object)
-    assert kept([limiter(batch(list("aaaaaa")), owners)]) == [0, 1, 2, 4]
-    assert kept([limiter(batch(list("aaa"), 6), np.array(["y", "z", "x"], dtype=object))]) == [7]
+    assert kept([limited(limiter, batch(list("aaaaaa")), owners)]) == [0, 1, 2, 4]
+    others = np.array(["y", "z", "x"], dtype=object)
+    assert kept([limited(limiter, batch(list("aaa"), 6), others)]) == [7]
 
 
 def test_the_same_id_at_two_clients_is_two_subjects():
     limiter = UnitLimiter(subjects(1))
     owners = np.array(["x", "y", "x", "y"], dtype=object)
-    assert kept([limiter(batch(list("aaaa")), owners)]) == [0, 1]
-    assert kept([limiter(batch(["a"], 4), "x"), limiter(batch(["a"], 5), "z")]) == [5]
+    assert kept([limited(limiter, batch(list("aaaa")), owners)]) == [0, 1]
+    assert kept([limited(limiter, batch(["a"], 4), "x")]) == []
+    assert kept([limited(limiter, batch(["a"], 5), "z")]) == [5]
 
 
 @pytest.mark.parametrize("privacy", [DistributedDP(1.0), SecureAggregation()])
 @pytest.mark.parametrize("ids", [None, list("aaa"), ["a", None, "a"]])
 def test_examples_pass_untouched(privacy, ids):
     rows = Examples([0, 1, 1], [0.1, 0.2, 0.3], subject=ids)
-    (part,) = limit_rows([rows], privacy)
+    (part,) = limit_rows([rows], privacy.unit_cap)
     assert part is rows
 
 
@@ -91,7 +101,9 @@ def test_subjects_need_ids():
         list(limit_rows([Examples([0, 1], [0.1, 0.2])], subjects(1)))
     with pytest.raises(InputError, match=r"client 'b'.*subject="):
         fedgauge.evaluate(
-            {"a": batch(list("xy")), "b": ([0, 1], [0.1, 0.2])}, privacy=subjects(1), tree=(2,)
+            {"a": batch(list("xy")), "b": ([0, 1], [0.1, 0.2])},
+            privacy=protecting("subject", 1),
+            tree=(2,),
         )
 
 
@@ -249,10 +261,10 @@ def test_a_table_of_many_clients_is_capped_alike(tmp_path, suffix):
     assert sum(totals(table, DistributedDP(80.0, unit="client", max_per_unit=2))) == 6
     assert totals(ScoreTable([path], **columns), DistributedDP(40.0)) == (7, 5)
     with pytest.raises(InputError, match="subject"):
-        totals(ScoreTable([path], **columns), subjects(1))
+        totals(ScoreTable([path], **columns), protecting("subject", 1))
 
 
-@pytest.mark.parametrize("privacy", [clients(1), subjects(1)])
+@pytest.mark.parametrize("privacy", [protecting("client", 1), protecting("subject", 1)])
 def test_a_client_named_twice_does_not_get_two_caps(privacy):
     twice = [("a", HEAVY["a"]), ("a", HEAVY["b"]), ("c", HEAVY["c"])]
     with pytest.raises(InputError, match="'a' is named twice"):

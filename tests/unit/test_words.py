@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedgauge.errors import CountOverflow, PlanError, ProtocolError
-from fedgauge.plan.rounds import LARGEST
+from fedgauge.plan.summed import LARGEST
 from fedgauge.privacy import Cohort, DistributedDP, SecureAggregation
-from fedgauge.privacy.shares import ShareLaw
 from fedgauge.secagg import words
 from fedgauge.secagg.graph import MOST_MEMBERS
+from noise import share_law
 
 POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
@@ -178,7 +178,7 @@ def extremes(law):
     ],
 )
 def test_noise_reaches_as_far_as_it_says_and_no_further(spec, level, parties, shares):
-    law = ShareLaw(spec, level, parties=parties, shares=shares)
+    law = share_law(spec, level, parties=parties, shares=shares)
     assert extremes(law) == (-law.reach, law.reach)
 
 

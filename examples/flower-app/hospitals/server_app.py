@@ -38,6 +38,6 @@ def main(grid: Grid, context: Context) -> None:
     out = Path(str(config["out"])).absolute()
     out.mkdir(parents=True, exist_ok=True)
     result.to_json(out / "result.json")
-    save_plots(result.record, out)
+    save_plots(result, out)
     print(result)  # noqa: T201
     print(f"Saved result.json, roc.png and pr.png in {out}")  # noqa: T201

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
-from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.data.examples import Examples
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError
 from fedgauge.typing import Floats, Indices
 
@@ -26,13 +27,15 @@ _MOST_STEPS: Final = 256  # so a site that allows sums knows how fine; a batch a
 class ScoreHistogram:
     """Counts of examples by channel and bin of a score axis.
 
-    Channels are slices times classes: channel 2 i holds the negatives of slice i,
-    channel 2 i + 1 its positives. A binary evaluation of one model has one slice.
+    Which channels there are is the task's to say: slices times classes. A binary evaluation of
+    one model has two, its negatives and its positives.
 
     Parameters
     ----------
     axis
         The score axis. Only histograms on equal axes add.
+    channels
+        How many rows there are; by default those of two classes.
     sum_steps
         Where positive, also sum up where the scores lie within their bins, in this many steps
         to a bin (:attr:`sums`).
@@ -50,29 +53,34 @@ class ScoreHistogram:
 
     __slots__ = ("_axis", "_counts", "_sum_steps", "_sums")
 
-    def __init__(self, axis: Axis, *, sum_steps: int = 0) -> None:
+    def __init__(
+        self, axis: Axis, *, channels: int = LabelReader.classes, sum_steps: int = 0
+    ) -> None:
         if sum_steps:
             check_sums(axis, sum_steps)
         self._axis = axis
         self._sum_steps = sum_steps
-        self._counts: Counts = np.zeros((2, axis.bins), dtype=np.int64)
+        self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
 
     @classmethod
-    def from_counts(cls, axis: Axis, counts: ArrayLike) -> "ScoreHistogram":
+    def from_counts(
+        cls, axis: Axis, counts: ArrayLike, *, channels: int = LabelReader.classes
+    ) -> "ScoreHistogram":
         """A histogram with known counts, one row for each channel."""
+        shape = (channels, axis.bins)
         try:
             array = np.asarray(counts)
         except (ValueError, OverflowError):
-            raise InputError(f"counts must be whole numbers of shape (2, {axis.bins}).") from None
-        if array.shape != (2, axis.bins) or array.dtype.kind not in "iu":
+            raise InputError(f"counts must be whole numbers of shape {shape}.") from None
+        if array.shape != shape or array.dtype.kind not in "iu":
             raise InputError(
-                f"counts must be whole numbers of shape (2, {axis.bins}), "
+                f"counts must be whole numbers of shape {shape}, "
                 f"got {array.dtype} of shape {array.shape}."
             )
         if np.any(array < 0) or np.any(array > _MOST_EXAMPLES):
             raise InputError(f"counts must lie between 0 and {_MOST_EXAMPLES:,}.")
-        histogram = cls(axis)
+        histogram = cls(axis, channels=channels)
         histogram._add(array.astype(np.int64), None)
         return histogram
 
@@ -80,6 +88,11 @@ class ScoreHistogram:
     def axis(self) -> Axis:
         """The score axis."""
         return self._axis
+
+    @property
+    def channels(self) -> int:
+        """How many rows there are."""
+        return len(self._counts)
 
     @property
     def counts(self) -> Counts:
@@ -114,7 +127,7 @@ class ScoreHistogram:
         Either all rows are counted or, on an error, none. No rows at all are an error
         unless `may_be_empty`.
         """
-        tally = _Tally(self._axis, positive, self._sum_steps)
+        tally = _Tally(self._axis, self.channels, positive, self._sum_steps)
         for examples in batches:
             tally.count(examples)
         self._add(*tally.checked(may_be_empty=may_be_empty))
@@ -138,12 +151,12 @@ class ScoreHistogram:
         """
         check_tree(tree, self._axis.bins)
         widths = [self._axis.bins // math.prod(tree[: depth + 1]) for depth in range(len(tree))]
-        return [self._counts.reshape(2, -1, width).sum(axis=2) for width in widths]
+        return [self._counts.reshape(self.channels, -1, width).sum(axis=2) for width in widths]
 
     def __add__(self, other: object) -> "ScoreHistogram":
         if not isinstance(other, ScoreHistogram):
             return NotImplemented
-        total = ScoreHistogram(self._axis, sum_steps=self._sum_steps)
+        total = self._empty()
         total._add(self._counts, self._sums)
         total += other
         return total
@@ -155,6 +168,11 @@ class ScoreHistogram:
             raise AxisMismatch(
                 f"cannot add histograms on axes {self._axis.digest[:8]} and "
                 f"{other._axis.digest[:8]}. Build both with the same axis."
+            )
+        if self.channels != other.channels:
+            raise AxisMismatch(
+                f"cannot add histograms of {self.channels} and of {other.channels} channels. Build "
+                "both for the same task."
             )
         if self._sum_steps != other._sum_steps:
             raise AxisMismatch(
@@ -168,7 +186,10 @@ class ScoreHistogram:
         # The built-in sum() starts from 0.
         if other != 0:
             return NotImplemented
-        return self + ScoreHistogram(self._axis, sum_steps=self._sum_steps)
+        return self + self._empty()
+
+    def _empty(self) -> "ScoreHistogram":
+        return ScoreHistogram(self._axis, channels=self.channels, sum_steps=self._sum_steps)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -188,11 +209,11 @@ class ScoreHistogram:
 class _Tally:
     """Counts of one client's rows so far, and of the rows that cannot be counted."""
 
-    def __init__(self, axis: Axis, positive: Label | None, sum_steps: int) -> None:
+    def __init__(self, axis: Axis, channels: int, positive: Label | None, sum_steps: int) -> None:
         self._axis = axis
         self._positive = positive
         self._reader = LabelReader(positive)
-        self._counts: Counts = np.zeros((2, axis.bins), dtype=np.int64)
+        self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
         self._sum_steps = sum_steps
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
         self._rows = self._infinite = self._refused = 0
@@ -204,7 +225,8 @@ class _Tally:
             self._count_here(examples)
             return
         # Without a positive label to watch for, rows can be read in any order.
-        tallies = [_Tally(self._axis, None, self._sum_steps) for _ in range(workers)]
+        channels = len(self._counts)
+        tallies = [_Tally(self._axis, channels, None, self._sum_steps) for _ in range(workers)]
         spans = examples.split(-(-len(examples) // workers))
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(_Tally._count_here, tallies, spans))
@@ -212,21 +234,21 @@ class _Tally:
             self._merge(tally)
 
     def _count_here(self, examples: Examples) -> None:
-        bins = self._axis.bins
-        for batch in examples.split(max(_BATCH_ROWS, 2 * bins)):
+        shape = self._counts.shape
+        for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
-            labels = self._reader(batch.y_true)
+            labels = self._reader(batch.labels)
             index = self._axis.place(batch.y_score)
             if index is None:
                 self._infinite += int(np.count_nonzero(~np.isfinite(batch.y_score)))
                 self._refused += self._axis.count_refused(batch.y_score)
                 continue
             places = None if self._sums is None else self._places(batch.y_score, index)
-            index += np.multiply(labels, bins, dtype=np.intp)
-            self._counts += np.bincount(index, minlength=2 * bins).reshape(2, bins)
+            index += np.multiply(labels, self._axis.bins, dtype=np.intp)
+            self._counts += np.bincount(index, minlength=self._counts.size).reshape(shape)
             if self._sums is not None:
                 # Whole numbers in floats, exact: a batch has at most 2^25 rows.
-                sums = np.bincount(index, places, minlength=2 * bins).reshape(2, bins)
+                sums = np.bincount(index, places, minlength=self._counts.size).reshape(shape)
                 self._sums += sums.astype(np.int64)
 
     def _places(self, scores: Floats, index: Indices) -> Floats:

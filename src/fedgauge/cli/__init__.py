@@ -187,7 +187,7 @@ def evaluate(
         if json is not None:
             result.to_json(json)
         if plots is not None:
-            save_plots(result.record, plots)
+            save_plots(result, plots)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         tables = list(threshold_tables(points, result))
     if quiet:
@@ -349,7 +349,7 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")
         table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected")
         table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected")
-    sender = "Sent for each row" if chosen.oracles else "Sent by each client"
+    sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
     table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
     table.add_row("Plan", chosen.digest[:8])
     return table

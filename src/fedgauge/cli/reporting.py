@@ -17,10 +17,10 @@ from fedgauge.cli.options import (
     make_clients,
 )
 from fedgauge.cli.terminal import readable_errors, screen, with_progress
-from fedgauge.engines.comparison import Compared, Comparison
+from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
 from fedgauge.engines.reporting import result_of, write_reports
-from fedgauge.privacy import PrivacyModel
+from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.reports.intake import Receipt
 
 PlanFile = Annotated[Path, typer.Argument(help="The plan, .toml or .json.")]
@@ -122,7 +122,7 @@ def compare(
       fedgauge compare site-*.csv --label y --score p --epsilon 1 --local-epsilon 5
     """
     with readable_errors():
-        models: list[PrivacyModel] = [
+        models: list[AnyPrivacyModel] = [
             fg.SecureAggregation(),
             fg.DistributedDP(epsilon),
             fg.LocalDP(epsilon if local_epsilon is None else local_epsilon, oracle=oracle.value),
@@ -142,7 +142,7 @@ def compare(
     if not quiet:
         screen.print(_comparison_table(found))
         for model in found.models:
-            screen.print(f"{_name(model)}: each site must trust {model.trust}", markup=False)
+            screen.print(f"{model.privacy.title}: each site must trust {model.trust}", markup=False)
         screen.print(
             "One draw of noise each. Distributed DP hides that a row is there, local DP also what "
             "it is: the same epsilon promises more.",
@@ -186,12 +186,5 @@ def _comparison_table(found: Comparison) -> Table:
     for model in found.models:
         errors = (model.roc_auc_error, model.roc_area_error, model.pr_area_error)
         told = ["no signal" if error is None else f"{error:.1e}" for error in errors]
-        table.add_row(_name(model), *told, f"{model.bytes_per_client:,}")
+        table.add_row(model.privacy.title, *told, f"{model.bytes_per_client:,}")
     return table
-
-
-def _name(model: Compared) -> str:
-    if isinstance(model.privacy, fg.SecureAggregation):
-        return "secure aggregation"
-    kind = "local DP" if isinstance(model.privacy, fg.LocalDP) else "distributed DP"
-    return f"{kind}, epsilon {model.privacy.epsilon:g}"

@@ -11,6 +11,7 @@ import fedgauge as fg
 from fedgauge.cli.options import Quiet
 from fedgauge.cli.terminal import readable_errors, screen
 from fedgauge.measures.intervals import show as show_number
+from fedgauge.measures.metric import metrics_of
 from fedgauge.plots import save_plots
 
 At = Annotated[
@@ -30,28 +31,6 @@ AtLevel = Annotated[
     float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
 ]
 
-_METRICS = {
-    "roc_auc": "ROC AUC",
-    "average_precision": "average precision",
-    "auprg": "PR-gain area",
-    "ks_statistic": "KS distance",
-    "log_loss": "log loss",
-    "brier_score": "Brier score",
-    "normalized_entropy": "normalized entropy",
-}
-_AT_THRESHOLD = {
-    "precision": "precision",
-    "recall": "recall",
-    "specificity": "specificity",
-    "npv": "NPV",
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "f1": "F1",
-    "mcc": "MCC",
-    "youden_j": "Youden's J",
-    "fpr": "false positive rate",
-    "flagged": "share flagged",
-}
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
@@ -72,13 +51,13 @@ class Wanted:
 
     def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
         """What was asked for, in words, and the metrics there."""
-        found = [("", result.at_threshold(threshold)) for threshold in self._at]
+        points = [("", result.at_threshold(threshold)) for threshold in self._at]
         for name, rates in self._for.items():
             sign = "<=" if name == "fpr" else ">="
             for rate in rates:
                 wanted: dict[str, Any] = {name: rate}
-                found.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
-        return found
+                points.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
+        return points
 
 
 def show(
@@ -109,7 +88,7 @@ def show(
         table = metrics_table(result)
         tables = list(threshold_tables(points, result))
         if plots is not None:
-            save_plots(result.record, plots)
+            save_plots(result, plots)
     if quiet:
         return
     screen.print(str(result), markup=False)
@@ -128,17 +107,17 @@ def metrics_table(result: fg.Evaluation) -> Table:
     surely = f", {result.level * 100:g}%" if noisy else ", surely"
     table.add_column(f"pooled data{surely}", justify="right")
     cautions: set[str] = set()
-    for name, title in _METRICS.items():
+    for row in (row for row in metrics_of(fg.Evaluation) if row.listed):
         try:
-            estimate: fg.Estimate = getattr(result, name)
+            estimate: fg.Estimate = getattr(result, row.name)
         except fg.UndefinedMetric:
-            table.add_row(title, "undefined")
+            table.add_row(row.title, "undefined")
             continue
         population = _span((estimate.low, estimate.high))
         if estimate.caution:
             population += "*"
             cautions.add(estimate.caution)
-        table.add_row(title, show_number(estimate.value), population, _span(estimate.bounds))
+        table.add_row(row.title, show_number(estimate.value), population, _span(estimate.bounds))
     table.caption = "\n".join(f"* rough: {why}" for why in sorted(cautions))
     return table
 
@@ -155,15 +134,16 @@ def threshold_tables(
         for reason, at in part:
             title = f"at {at.threshold!r}" if at.on_edge else f"at {at.threshold:.6g}"
             table.add_column(f"{title}\n{reason}" if reason else title, justify="right")
-        found = [at.as_dict() for _, at in part]
-        for name, title in _AT_THRESHOLD.items():
-            table.add_row(title, *(_cell(each[name]) for each in found))
+        estimates = [at.as_dict() for _, at in part]
+        for row in metrics_of(fg.AtThreshold):
+            if row.listed:
+                table.add_row(row.title, *(_with_interval(each[row.name]) for each in estimates))
         table.add_section()
         for name in ("tp", "fp", "fn", "tn"):
             counts = [getattr(at.confusion_matrix, name) for _, at in part]
             table.add_row(_OUTCOMES[name], *map(_count, counts))
         notes = [] if all(at.on_edge for _, at in part) else [_BETWEEN]
-        cautions = {e.caution for each in found for e in each.values() if e and e.caution}
+        cautions = {e.caution for each in estimates for e in each.values() if e and e.caution}
         table.caption = "\n".join([*notes, *(f"* rough: {why}" for why in sorted(cautions))])
         yield table
 
@@ -182,7 +162,7 @@ def _table() -> Table:
     )
 
 
-def _cell(estimate: fg.Estimate | None) -> str:
+def _with_interval(estimate: fg.Estimate | None) -> str:
     if estimate is None:
         return "undefined"
     mark = "*" if estimate.caution else ""

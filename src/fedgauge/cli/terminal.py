@@ -23,7 +23,6 @@ _AS_OPTIONS = {
     "noise='polya'": "--noise polya",
     "Raise min_survivors above max_colluding": "Use more clients",
 }
-_COULD_NOT_FINISH = (fg.RecordError, fg.LedgerError, fg.ProtocolError, fg.ExchangeError)
 T = TypeVar("T")
 
 
@@ -37,13 +36,11 @@ def with_progress(quiet: bool, work: Callable[[], T]) -> T:
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """One line on stderr and exit code 2 for what the user can mend, 1 for the rest."""
+    """One line on stderr, and the error's exit code."""
     try:
         yield
-    except _COULD_NOT_FINISH as error:
-        fail(error, 1)
     except fg.FedgaugeError as error:
-        fail(error, 2)
+        fail(error, error.exit_code)
     except MemoryError:
         fail("not enough memory. Use fewer --bins.", 1)
 

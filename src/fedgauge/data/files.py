@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedgauge.data.examples import Examples
@@ -19,6 +18,7 @@ _BLOCK_BYTES: Final = 1 << 20
 _DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
 _MOST_NAMES: Final = 30
 _PARQUET: Final = (".parquet", ".pq")
+_WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
 
 
 class ScoreFile:
@@ -126,17 +126,8 @@ class _Columns(NamedTuple):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise InputError(_not_numbers(self.score)) from None
         return Examples(
-            _to_numpy(batch[self.label]),
-            _to_numpy(scores),
-            subject=_to_numpy(batch[self.subject]) if self.subject else None,
+            batch[self.label], scores, subject=batch[self.subject] if self.subject else None
         )
-
-
-def _to_numpy(column: pa.Array) -> NDArray[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return array
 
 
 class _Table:
@@ -204,9 +195,19 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 
 def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
+    import pyarrow.parquet as pq  # here, for it takes a while and most files are CSV
+
     try:
+        metadata = pq.read_metadata(path)
+        flat = {metadata.schema.column(i).path for i in range(metadata.num_columns)}
         # Buffered, not pre-buffered: pages are read as they are needed.
-        file = pq.ParquetFile(path, buffer_size=_BLOCK_BYTES, pre_buffer=False)
+        file = pq.ParquetFile(
+            path,
+            metadata=metadata,
+            read_dictionary=[name for name in columns if name in flat],
+            buffer_size=_BLOCK_BYTES,
+            pre_buffer=False,
+        )
     except (pa.ArrowInvalid, OSError):
         raise InputError("the Parquet file is damaged or cut short. Export it again.") from None
 
@@ -222,7 +223,7 @@ def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
 def _open_csv(path: Path, columns: Sequence[str], delimiter: str) -> _Table:
     # Text for every column but the score: a label's kind must not depend on the first block.
     score, *rest = columns or (None,)
-    types = {name: pa.string() for name in rest} | ({score: pa.float64()} if score else {})
+    types = dict.fromkeys(rest, _WORDS) | ({score: pa.float64()} if score else {})
     try:
         compression = "gzip" if path.suffix.lower() == ".gz" else None
         reader = pa.csv.open_csv(

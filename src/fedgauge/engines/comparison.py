@@ -1,32 +1,27 @@
 """The same data under each privacy model: what it costs in error and bytes, and in trust."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Label, LabelReader, read_batches
+from fedgauge.data.examples import read_batches
 from fedgauge.data.files import ScoreTable
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.engines.crowd import Clients, pairs
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import NoSignal
 from fedgauge.measures.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
-from fedgauge.privacy import DistributedDP, LocalDP, PrivacyModel, SecureAggregation
+from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.reports.messages import ID_BYTES
 from fedgauge.results.evaluation import Evaluation
-
-_TRUST: Final = {
-    SecureAggregation: "that enough sites do not pool what they know; the exact sum is shown",
-    DistributedDP: "that enough other sites add their noise and do not pool what they know",
-    LocalDP: "nobody: each row is protected before it leaves its site",
-}
 
 
 class Compared(NamedTuple):
     """One privacy model on the data; errors are None where noise hides the result."""
 
-    privacy: PrivacyModel
+    privacy: AnyPrivacyModel
     result: Evaluation
     roc_auc_error: float | None
     roc_area_error: float | None
@@ -44,7 +39,7 @@ class Comparison(NamedTuple):
 
 def compare(
     clients: Clients | ScoreTable,
-    models: Sequence[PrivacyModel],
+    models: Sequence[AnyPrivacyModel],
     *,
     examples: int | None = None,
     positive_rate: float | None = None,
@@ -58,9 +53,10 @@ def compare(
 
     Examples
     --------
+    >>> from fedgauge import LocalDP, SecureAggregation
     >>> clients = {"a": ([0, 1] * 500, [0.2, 0.7] * 500)}
-    >>> found = compare(clients, [SecureAggregation(), LocalDP(5.0)], seed=1)
-    >>> [model.bytes_per_client for model in found.models]
+    >>> comparison = compare(clients, [SecureAggregation(), LocalDP(5.0)], seed=1)
+    >>> [model.bytes_per_client for model in comparison.models]
     [65536, 24000]
     """
     if not isinstance(clients, ScoreTable):
@@ -69,7 +65,7 @@ def compare(
     curves = exact_roc_curve(labels, scores), exact_pr_curve(labels, scores)
     compared = []
     for privacy in models:
-        noisy = not isinstance(privacy, SecureAggregation)
+        noisy = privacy.adds_noise
         result = evaluate(
             clients,
             privacy=privacy,
@@ -82,7 +78,9 @@ def compare(
     return Comparison(curves[0].path.area(), tuple(compared))
 
 
-def _judge(privacy: PrivacyModel, result: Evaluation, exact: tuple[RocCurve, PrCurve]) -> Compared:
+def _judge(
+    privacy: AnyPrivacyModel, result: Evaluation, exact: tuple[RocCurve, PrCurve]
+) -> Compared:
     size = result.plan.bytes_per_client
     if result.reports is not None:
         size = (size + ID_BYTES) * -(-result.reports // result.clients)
@@ -94,8 +92,8 @@ def _judge(privacy: PrivacyModel, result: Evaluation, exact: tuple[RocCurve, PrC
             area_error(pr, exact[1]),
         )
     except NoSignal:
-        return Compared(privacy, result, None, None, None, size, _TRUST[type(privacy)])
-    return Compared(privacy, result, *errors, size, _TRUST[type(privacy)])
+        return Compared(privacy, result, None, None, None, size, privacy.trust)
+    return Compared(privacy, result, *errors, size, privacy.trust)
 
 
 def _pool(clients: Any, positive: Label | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -107,6 +105,6 @@ def _pool(clients: Any, positive: Label | None) -> tuple[NDArray[np.int64], NDAr
         each = [(LabelReader(positive), data) for _, data in clients]
         read = [(batch, reader) for reader, data in each for batch in read_batches(data)]
         batches, readers = [batch for batch, _ in read], [reader for _, reader in read]
-    labels = [reader(batch.y_true) for reader, batch in zip(readers, batches, strict=True)]
+    labels = [reader(batch.labels) for reader, batch in zip(readers, batches, strict=True)]
     scores = [batch.y_score for batch in batches]
     return np.concatenate(labels).astype(np.int64), np.concatenate(scores)

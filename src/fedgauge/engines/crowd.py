@@ -1,65 +1,63 @@
-"""Counting the rows of very many clients at once, where only their sum is wanted."""
+"""Counting the rows of very many clients, where only their sum is wanted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
-from fedgauge.binning.axis import Axis
 from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.data.examples import Data, Examples, Label, read_batches
+from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.files import ScoreFile, ScoreTable
+from fedgauge.engines.contribution import count_rows
 from fedgauge.errors import InputError, located
-from fedgauge.privacy import DifferentialPrivacy, DistributedDP, PrivacyModel
-from fedgauge.privacy.units import UnitLimiter, limit_rows
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy.units import UnitLimiter
 
 Clients = Mapping[str, Data] | Iterable[tuple[str, Data]]
+# Takes the histogram of a client, or of several whose counts no rule of the plan could touch.
+Take = Callable[[ScoreHistogram], None]
 
 _SMALL: Final = 1024  # rows of a client that is counted with others
 _TOGETHER_ROWS: Final = 16_384
 _TOGETHER_CLIENTS: Final = 1024
 
 
-def add_up(
-    clients: Clients | ScoreTable,
-    axis: Axis,
-    positive: Label | None,
-    privacy: PrivacyModel,
-    *,
-    sum_steps: int = 0,
-) -> tuple[ScoreHistogram, int]:
-    """The pooled histogram and the number of clients in it."""
-    total = ScoreHistogram(axis, sum_steps=sum_steps)
+def count_clients(
+    clients: Clients | ScoreTable, plan: EvaluationPlan, take: Take, *, largest: int
+) -> int:
+    """Count everybody's rows by the plan; returns how many clients there are.
+
+    Histograms go to `take` as they come, so memory does not grow with the clients. Rows of
+    several clients are in one only if it holds at most `largest` rows.
+    """
     if isinstance(clients, ScoreTable):
-        return total, _add_up_table(clients, total, positive, privacy)
-    crowd, count = _Crowd(total, positive, privacy), 0
+        return _count_table(clients, plan, take, largest)
+    crowd, count = _Crowd(plan, take, largest), 0
     for name, data in pairs(clients):
         crowd.count(name, data)
         count += 1
     if not count:
         raise InputError("there are no clients. Pass at least one.")
     crowd.finish()
-    return total, count
+    return count
 
 
 class _Crowd:
-    """Counts clients into a total one after another; small ones in memory are counted together.
+    """Counts clients one after another; small ones in memory are counted together.
 
     A million clients with one row each would else cost a million calls. When rows counted
     together are refused, they are counted again client by client, to say whose they are.
     """
 
-    def __init__(
-        self, total: ScoreHistogram, positive: Label | None, privacy: PrivacyModel
-    ) -> None:
-        self._total = total
-        self._positive = positive
-        self._privacy = privacy
+    def __init__(self, plan: EvaluationPlan, take: Take, largest: int) -> None:
+        self._plan = plan
+        self._take = take
         self._waiting: list[tuple[str, Examples]] = []
         self._rows = 0
+        self._most_rows = min(_TOGETHER_ROWS, largest)
         # A cap holds for one entry; a second one of the same client would get its own.
-        self._capped = isinstance(privacy, DistributedDP) and privacy.unit != "example"
+        self._capped = plan.privacy.unit_cap is not None
         self._names: set[str] = set()
 
     def count(self, name: str, data: Data) -> None:
@@ -70,27 +68,19 @@ class _Crowd:
             self._names.add(name)
         with located(f"client {name!r}"):
             examples = data if callable(data) else next(read_batches(data))
-        if not isinstance(examples, Examples) or not 0 < len(examples) <= _SMALL:
+        small = min(_SMALL, self._most_rows)
+        if not isinstance(examples, Examples) or not 0 < len(examples) <= small:
             self._count_alone(name, data)
             return
+        if self._rows + len(examples) > self._most_rows:
+            self.finish()
         self._waiting.append((name, examples))
         self._rows += len(examples)
-        if self._rows >= _TOGETHER_ROWS or len(self._waiting) >= _TOGETHER_CLIENTS:
-            self._count_waiting()
+        if len(self._waiting) >= _TOGETHER_CLIENTS:
+            self.finish()
 
     def finish(self) -> None:
         """Count those who still wait."""
-        self._count_waiting()
-
-    def _count_alone(self, name: str, data: Data) -> None:
-        place = f"client {name!r}"
-        with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
-            rows = limit_rows(read_batches(data), self._privacy)
-            # Under privacy a refusal that depends on one row would be a leak.
-            empty = isinstance(self._privacy, DifferentialPrivacy)
-            self._total.update_batches(rows, positive=self._positive, may_be_empty=empty)
-
-    def _count_waiting(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
@@ -99,27 +89,57 @@ class _Crowd:
             labels = np.concatenate([examples.y_true for _, examples in waiting])
             scores = np.concatenate([examples.y_score for _, examples in waiting])
             with suppress(InputError):
-                self._total.update(labels, scores, positive=self._positive)
+                self._take(count_rows(self._plan, (labels, scores)))
                 return
         for name, examples in waiting:
             self._count_alone(name, examples)
 
+    def _count_alone(self, name: str, data: Data) -> None:
+        place = f"client {name!r}"
+        with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
+            # Under privacy a refusal that depends on one row would be a leak.
+            may_be_empty = self._plan.privacy.adds_noise
+            self._take(count_rows(self._plan, data, may_be_empty=may_be_empty))
 
-def _add_up_table(
-    table: ScoreTable, total: ScoreHistogram, positive: Label | None, privacy: PrivacyModel
-) -> int:
+
+def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: int) -> int:
     # The sum does not depend on which client a row belongs to, only on all rows counting.
     names: set[str] = set()
-    limiter = UnitLimiter(privacy)
+    pooled = plan.histogram()
 
     def examples() -> Iterator[Examples]:
-        for owners, batch in table.batches():
+        for owners, batch in _capped_batches(table, plan):
             names.update(owners.tolist())
-            yield limiter(batch, owners)
+            yield batch
 
     with located(str(table)):
-        total.update_batches(examples(), positive=positive)
+        pooled.update_batches(examples(), positive=plan.task.positive)
+        if pooled.sum() <= largest:
+            take(pooled)
+        else:
+            _take_apart(table, plan, take)
     return len(names)
+
+
+def _take_apart(table: ScoreTable, plan: EvaluationPlan, take: Take) -> None:
+    """Each client's histogram on its own: read again, since some count may be too large."""
+    histograms: dict[str, ScoreHistogram] = {}
+    for owners, batch in _capped_batches(table, plan):
+        for name in np.unique(owners).tolist():
+            histogram = histograms.setdefault(name, plan.histogram())
+            rows = batch.select(owners == name)
+            histogram.update_batches([rows], positive=plan.task.positive)
+    for name, histogram in histograms.items():
+        with located(f"client {name!r}"):
+            take(histogram)
+
+
+def _capped_batches(table: ScoreTable, plan: EvaluationPlan) -> Iterator[tuple[Any, Examples]]:
+    """Batches with as many rows of each unit as the plan says, and whose each row is."""
+    limiter = UnitLimiter(plan.privacy.unit_cap)
+    for owners, batch in table.batches():
+        kept = limiter.within_cap(batch, owners)
+        yield (owners, batch) if kept is None else (owners[kept], batch.select(kept))
 
 
 def pairs(clients: Any) -> Iterator[tuple[str, Data]]:

@@ -19,10 +19,10 @@ from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.results.record import write_whole
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import durable
+from fedgauge.storage.whole import write_whole
 
 VERBS: Final = {
     Stage.ADVERTISE: "join",
@@ -116,10 +116,10 @@ class Exchange:
                 return data
         if self.result_path.exists():
             raise ExchangeError("the evaluation is finished, so nothing is asked of this site.")
-        found = f" Set aside: {_listed(aside)}." if aside else ""
+        ignored = f" Set aside: {_listed(aside)}." if aside else ""
         raise ExchangeError(
             f"there is no request to {VERBS[stage]} for this site in {self._folder} yet: the "
-            f"coordinator writes it with `fedgauge exchange advance`.{found}"
+            f"coordinator writes it with `fedgauge exchange advance`.{ignored}"
         )
 
     def write_request(self, invitation: Invitation, stage: Stage, member: int, data: bytes) -> None:
@@ -140,7 +140,7 @@ class Exchange:
         self, stage: Stage, check: Callable[[int, bytes], None]
     ) -> tuple[dict[int, bytes], dict[str, str]]:
         """Replies of a round that pass a check, by member, and files set aside with reasons."""
-        found: dict[int, bytes] = {}
+        replies: dict[int, bytes] = {}
         aside: dict[str, str] = {}
         for path, data, envelope in self._envelopes(f"{stage:d}-*.reply.fgx", aside):
             try:
@@ -148,8 +148,8 @@ class Exchange:
             except FedgaugeError as error:
                 aside[path.name] = str(error)
             else:
-                found.setdefault(envelope.sender, data)
-        return found, aside
+                replies.setdefault(envelope.sender, data)
+        return replies, aside
 
     def _signed_replies(
         self, invitation: Invitation, stage: Stage

@@ -115,7 +115,7 @@ def evaluate(
     """
     plan.check_promise()
     found = site if site is not None else os.environ.get(SITE_VARIABLE)
-    _wait_for_nodes(grid, plan.cohort.min_survivors, timeout)
+    _wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
     if found is None:
         return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
     anchor = found if isinstance(found, Site) else Site.from_toml(found)
@@ -135,10 +135,11 @@ def _evaluate_simulated(
     """An evaluation of nodes that have no site file: they first say which key they made up."""
     asked = [_message(node, b"") for node in grid.get_node_ids()]
     keys = [said for _, said in _replies(grid, asked, timeout)]
-    if len(keys) < plan.cohort.min_survivors:
+    needed = plan.sum_cohort.min_survivors
+    if len(keys) < needed:
         raise CohortTooSmall(
-            f"{len(keys)} nodes without a site file answered and {plan.cohort.min_survivors} are "
-            f"needed. Nodes that have one want a coordinator: pass site=, or set {SITE_VARIABLE}."
+            f"{len(keys)} nodes without a site file answered and {needed} are needed. Nodes that "
+            f"have one want a coordinator: pass site=, or set {SITE_VARIABLE}."
         )
     server = SummationServer.invite(plan, keys, SigningKey.generate())
     carrier = _GridCarrier(grid, server, arrays, timeout)

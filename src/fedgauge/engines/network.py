@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from fedgauge.engines.contribution import released
+from fedgauge.engines.contribution import release
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy.models import Claim
+from fedgauge.privacy import Claim
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, Sum, SummationServer
 
@@ -32,13 +32,5 @@ def conclude(
     plan: EvaluationPlan, outcome: Sum, *, claim: Claim, estimator: Estimator
 ) -> Evaluation:
     """What an opened sum says."""
-    clients = len(outcome.survivors)
-    found = released(plan, outcome.total, clients)
-    return Evaluation(
-        plan,
-        plan.statement(claim),
-        found.counts,
-        sums=found.sums,
-        clients=clients,
-        estimator=estimator,
-    )
+    released = release(plan, outcome.total, len(outcome.survivors))
+    return Evaluation(plan, plan.statement(claim), released, estimator=estimator)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.data.examples import Data
-from fedgauge.engines.contribution import contribution, histogram_of
+from fedgauge.engines.contribution import contribution, count_rows
 from fedgauge.errors import ExchangeError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import Keystream
@@ -166,12 +166,12 @@ class _Duties:
         if self._data is None:
             raise ExchangeError("it is time to submit, and no data was named.")
         plan = self.invitation.plan
-        return contribution(plan, histogram_of(plan, self._data()), Keystream())
+        return contribution(plan, count_rows(plan, self._data()), Keystream())
 
     def agree(self, survivors: Sequence[bytes]) -> None:
         """The differencing guard: two honest sites, at least, in whatever exact sums show."""
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        cohort = self.invitation.plan.cohort
+        cohort = self.invitation.plan.sum_cohort
         self._site.ledger.record_survivors(
             self._session,
             survivors,
@@ -226,7 +226,7 @@ class _SimulatedDuties:
         """Counts and fresh noise."""
         assert self.invitation is not None  # noqa: S101  (set before anything is received)
         plan = self.invitation.plan
-        return contribution(plan, histogram_of(plan, self._data()), Keystream())
+        return contribution(plan, count_rows(plan, self._data()), Keystream())
 
     def agree(self, survivors: Sequence[bytes]) -> None:
         """There is nobody to refuse anything."""

@@ -11,6 +11,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data
 from fedgauge.errors import RecordError
 from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
@@ -72,21 +73,17 @@ def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Eval
     """
     plan = server.plan
     levels, variances, reports = server.counts()
-    return Evaluation(
-        plan,
-        plan.statement("enforced"),
-        pooled(plan, levels, variances, reports),
-        clients=reports,
-        reports=reports,
-        estimator=estimator,
-    )
+    released = release_reports(plan, levels, variances, clients=reports, reports=reports)
+    return Evaluation(plan, plan.statement("enforced"), released, estimator=estimator)
 
 
-def simulate_reports(plan: EvaluationPlan, total: ScoreHistogram, source: WordSource) -> Floats:
-    """Counts from a report for every row counted, each randomised by itself."""
-    oracles, counts = plan.oracles, total.counts.ravel()
+def simulate_reports(
+    plan: EvaluationPlan, pooled: ScoreHistogram, clients: int, source: WordSource
+) -> Released:
+    """What a report for every row counted tells, each randomised by itself."""
+    oracles, counts = plan.oracles, pooled.counts.ravel()
     tallies = [np.zeros(oracle.tallies, dtype=np.int64) for oracle in oracles]
-    reports = [0] * len(oracles)
+    by_level = [0] * len(oracles)
     # Sums do not depend on the order of rows, so a row's cell is all there is to know.
     ends = np.cumsum(counts)
     for start in range(0, int(ends[-1]), _AT_ONCE):
@@ -94,13 +91,21 @@ def simulate_reports(plan: EvaluationPlan, total: ScoreHistogram, source: WordSo
         leaves = np.searchsorted(ends, rows, side="right")
         for level, payloads in enumerate(response.randomise(oracles, leaves, source)):
             oracles[level].add(tallies[level], payloads)
-            reports[level] += len(payloads)
-    levels = response.debias(oracles, tallies, reports, plan.channels)
-    return pooled(plan, levels, plan.noise_variances(sum(reports)), sum(reports))
+            by_level[level] += len(payloads)
+    reports = sum(by_level)
+    levels = response.debias(oracles, tallies, by_level, plan.channels)
+    variances = plan.noise_variances(reports)
+    return release_reports(plan, levels, variances, clients=clients, reports=reports)
 
 
-def pooled(
-    plan: EvaluationPlan, levels: list[Floats], variances: tuple[float, ...], reports: int
-) -> Floats:
+def release_reports(
+    plan: EvaluationPlan,
+    levels: list[Floats],
+    variances: tuple[float, ...],
+    *,
+    clients: int,
+    reports: int,
+) -> Released:
     """Counts of the bins: least squares over the tree, given the number of reports."""
-    return response.settle(consistent(levels, plan.tree, variances), reports)
+    counts = response.settle(consistent(levels, plan.tree, variances), reports)
+    return Released(plan.axis, counts, clients, reports=reports)

@@ -11,13 +11,12 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.examples import Examples
 from fedgauge.errors import InputError, PlanError, UndefinedMetric
 from fedgauge.estimation import repair
-from fedgauge.estimation.piecewise import horner, linear_pieces, shifted
+from fedgauge.estimation.piecewise import horner, linear_pieces, monotone_cubics, shifted
 from fedgauge.typing import Floats
 
 Interpolation = Literal["pchip", "linear"]
@@ -111,18 +110,18 @@ class ScoreDistribution:
 def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDistribution:
     """The distribution that an estimator sees in pooled counts (negatives, positives).
 
-    Counts may be noisy, and then negative.
+    Counts are not negative: noisy ones are repaired before. Only `Range` takes them as they
+    were released, because it smooths the rates itself.
     """
     negatives, positives = (float(row.sum()) for row in counts)
     require_both_classes(negatives, positives)
     if isinstance(estimator, Range):
         return _ranges(axis, counts, estimator)
-    counts = repair.monotone(np.asarray(counts, dtype=np.float64))
     if isinstance(estimator, Aligned):
         return _aligned(axis, counts, estimator)
     rows = [*counts, counts.sum(axis=0)]
-    found = [_left_edges(axis, row, estimator.quantiles) for row in rows]
-    return from_quantiles(found, (negatives, positives), estimator)
+    quantiles = [_left_edges(axis, row, estimator.quantiles) for row in rows]
+    return from_quantiles(quantiles, (negatives, positives), estimator)
 
 
 def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> ScoreDistribution:
@@ -135,8 +134,8 @@ def from_exact_quantiles(y_true: Any, y_score: Any, estimator: Quantile) -> Scor
     negatives, positives = float(len(groups[0])), float(len(groups[1]))
     require_both_classes(negatives, positives)
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
-    found = [np.quantile(group, levels) for group in groups]
-    return from_quantiles(found, (negatives, positives), estimator)
+    quantiles = [np.quantile(group, levels) for group in groups]
+    return from_quantiles(quantiles, (negatives, positives), estimator)
 
 
 def require_both_classes(negatives: float, positives: float) -> None:
@@ -176,7 +175,8 @@ def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> Sc
         fpr_pieces = linear_pieces(width, fpr[:-1], fpr[1:])
         tpr_pieces = linear_pieces(width, tpr[:-1], tpr[1:])
     else:
-        fpr_pieces, tpr_pieces = (PchipInterpolator(u, rate).c for rate in (fpr, tpr))
+        both = monotone_cubics(u, np.stack([fpr, tpr]))
+        fpr_pieces, tpr_pieces = both[:, 0], both[:, 1]
     return ScoreDistribution(
         negatives=float(negatives),
         positives=float(positives),
@@ -203,7 +203,7 @@ def _left_edges(axis: Axis, row: NDArray[Any], quantiles: int) -> Floats:
 
 
 def from_quantiles(
-    found: list[Floats], totals: tuple[float, float], estimator: Quantile
+    quantiles: list[Floats], totals: tuple[float, float], estimator: Quantile
 ) -> ScoreDistribution:
     """The path through evenly spaced quantiles of negatives, positives and (to combine) all.
 
@@ -211,7 +211,7 @@ def from_quantiles(
     """
     negatives, positives = totals
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
-    survivals = [_survival(q, levels, estimator.interpolation) for q in found]
+    survivals = [_survival(q, levels, estimator.interpolation) for q in quantiles]
     if estimator.pr == "separate":
         survivals = survivals[:2]
     knots = np.unique(np.concatenate([survival.x for survival in survivals]))[::-1]
@@ -257,7 +257,7 @@ def _survival(quantiles: Floats, levels: Floats, interpolation: Interpolation) -
     knots, group = np.unique(quantiles, return_inverse=True)
     survival = 1.0 - np.bincount(group, weights=levels) / np.bincount(group)
     if interpolation == "pchip" and len(knots) > 2:
-        return _Survival(knots, PchipInterpolator(knots, survival).c)
+        return _Survival(knots, monotone_cubics(knots, survival))
     return _Survival(knots, linear_pieces(np.diff(knots), survival[:-1], survival[1:]))
 
 

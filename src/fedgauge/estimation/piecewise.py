@@ -4,6 +4,7 @@ Both coordinates are piecewise polynomials in u of degree at most 3. The absciss
 decreases. The ordinate may be a quotient, which is what precision is.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,8 @@ import numpy as np
 from fedgauge.typing import Floats, Indices
 
 _BISECTIONS: Final = 60
+_DRAWN: Final = 1000  # points of a curve at least, and on each of its pieces at least
+_DRAWN_OF_A_PIECE: Final = 8
 _GRADES: Final = 40
 _NUDGE: Final = 1e-6  # where a quotient is 0/0, look this far into the piece
 # Exact for the polynomials here (degree 5 with the Jacobian); a quotient is smooth on a piece.
@@ -77,6 +80,10 @@ class ParametricCurve:
         piece = np.arange(len(self.width))[:, np.newaxis]
         t = np.linspace(0.0, 1.0, points) * self.width[:, np.newaxis]
         return horner(self.x[:, piece], t).ravel(), self.ordinate(piece, t).ravel()
+
+    def points(self) -> tuple[Floats, Floats]:
+        """x and y along the curve, close enough to draw it: more on a piece where there are few."""
+        return self.sample(max(_DRAWN_OF_A_PIECE, math.ceil(_DRAWN / len(self.width))))
 
     def area(self) -> float:
         """Integral of y over x."""
@@ -180,6 +187,37 @@ def linear_pieces(width: Floats, start: Floats, end: Floats) -> Floats:
     """Coefficients, as cubics, of straight lines from start to end."""
     zero = np.zeros_like(start)
     return np.vstack([zero, zero, (end - start) / width, start])
+
+
+def monotone_cubics(x: Floats, y: Floats) -> Floats:
+    """Coefficients of the monotone cubics (PCHIP) through the points, three or more.
+
+    Points lie along the last axis of `y`; pieces are the last axis of what is returned, powers
+    the first. Bit for bit SciPy's ``PchipInterpolator``, whose checks of its input take longer
+    than its arithmetic.
+    """
+    width = np.diff(x)
+    slope = np.diff(y) / width
+    before, after = slope[..., :-1], slope[..., 1:]
+    # Fritsch & Butland 1984: a weighted harmonic mean where both sides go the same way.
+    w1 = 2 * width[1:] + width[:-1]
+    w2 = width[1:] + 2 * width[:-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = 1.0 / ((w1 / before + w2 / after) / (w1 + w2))
+    inner = np.where((np.sign(before) == np.sign(after)) & (before != 0), mean, 0.0)
+    first = _end_slope(width[0], width[1], slope[..., :1], slope[..., 1:2])
+    last = _end_slope(width[-1], width[-2], slope[..., -1:], slope[..., -2:-1])
+    tangent = np.concatenate([first, inner, last], axis=-1)
+    start, finish = tangent[..., :-1], tangent[..., 1:]
+    bend = (start + finish - 2 * slope) / width
+    return np.stack([bend / width, (slope - start) / width - bend, start, y[..., :-1]])
+
+
+def _end_slope(width: float, next_width: float, slope: Floats, next_slope: Floats) -> Floats:
+    """The slope at an end, one-sided and kept from overshooting (Moler 2004, section 3.6)."""
+    end = ((2 * width + next_width) * slope - width * next_slope) / (width + next_width)
+    turns = (np.sign(slope) != np.sign(next_slope)) & (np.abs(end) > 3.0 * np.abs(slope))
+    return np.where(np.sign(end) != np.sign(slope), 0.0, np.where(turns, 3.0 * slope, end))
 
 
 def _roots_within(cubics: Floats, begin: Floats, finish: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.estimation import repair
+from fedgauge.estimation.released import Released
+from fedgauge.plan import EvaluationPlan, Slice
+from fedgauge.plan.task import Contrast
 from fedgauge.privacy.response import settle
 from fedgauge.typing import Floats
 
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
 FAINT: Final = 6.0  # below which it is a weak base
+_REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class PooledCounts:
     tree, variances
         Branchings over the bins and the noise variance of one node at each level; no
         variances where there is no noise.
-    spreads
+    node_variances
         Under local DP, where noise differs between nodes and all counts add up to the public
         number of reports: the variance of every node at each level, given the counts.
     """
@@ -41,7 +45,19 @@ class PooledCounts:
     released: NDArray[Any]
     tree: tuple[int, ...]
     variances: tuple[float, ...] = ()
-    spreads: Callable[[Floats], list[Floats]] | None = None
+    node_variances: Callable[[Floats], list[Floats]] | None = None
+    _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> "PooledCounts":
+        """What a release says of one slice."""
+        return cls(
+            released.axis,
+            released.counts[list(plan.task.contrast(slice_))],
+            plan.tree,
+            plan.noise_variances(released.contributions),
+            plan.node_variances if plan.final.sends_reports else None,
+        )
 
     @property
     def noisy(self) -> bool:
@@ -72,38 +88,38 @@ class PooledCounts:
     def hidden(self) -> str | None:
         """The class that does not stand out of the noise, if one does not."""
         totals = self.unbiased.sum(axis=1)
-        for total, name in zip(totals, ("negatives", "positives"), strict=True):
-            if total < SIGNAL * self.spread_of_totals:
+        for total, name in zip(totals, Contrast._fields, strict=True):
+            if total < SIGNAL * self.deviation_of_totals:
                 return name
         return None
 
-    @property
-    def spread_of_totals(self) -> float:
+    @cached_property
+    def deviation_of_totals(self) -> float:
         """Standard deviation of the noise in the total of a class."""
         positives = np.zeros(self.released.shape)
         positives[1] = 1.0
         return math.sqrt(self.noise_variance(positives))
 
-    @property
+    @cached_property
     def faint(self) -> str | None:
         """Why noise makes intervals unreliable, if it does.
 
         Results are withheld where noise hides a class, so those just above are too high.
         """
-        if self.noisy and min(self.negatives, self.positives) < FAINT * self.spread_of_totals:
+        if self.noisy and min(self.negatives, self.positives) < FAINT * self.deviation_of_totals:
             return "the noise is a large part of the number of examples of a class"
         return None
 
     @property
     def leaf_variances(self) -> Floats:
         """Noise variance of each released count; its mean for local reports over a tree."""
-        if len(self._spreads) == 1:
-            return self._spreads[0]
+        if len(self._by_node) == 1:
+            return self._by_node[0]
         return np.full(self.released.shape, repair.leaf_variance(self.tree, self.variances))
 
     @cached_property
-    def _spreads(self) -> list[Floats]:
-        return self.spreads(self.counts) if self.spreads is not None else []
+    def _by_node(self) -> list[Floats]:
+        return self.node_variances(self.counts) if self.node_variances is not None else []
 
     def covariance(self, left: Floats, right: Floats) -> Floats:
         """Noise covariance of weighted sums of the released counts.
@@ -112,15 +128,15 @@ class PooledCounts:
         """
         if not self.noisy:
             return np.zeros(np.broadcast_shapes(left.shape, right.shape)[:-2])
-        if self.spreads is not None:  # what all counts have in common is known
+        if self.node_variances is not None:  # what all counts have in common is known
             left, right = (w - w.mean(axis=(-2, -1), keepdims=True) for w in (left, right))
         covariance: Floats
-        if self.spreads is not None:
+        if self.node_variances is not None:
             both = (repair.level_weights(self.tree, self.variances, w) for w in (left, right))
             covariance = np.sum(
                 [
-                    (a * b * spread).sum(axis=(-2, -1))
-                    for a, b, spread in zip(*both, self._spreads, strict=True)
+                    (a * b * variance).sum(axis=(-2, -1))
+                    for a, b, variance in zip(*both, self._by_node, strict=True)
                 ],
                 axis=0,
             )
@@ -133,19 +149,30 @@ class PooledCounts:
         """Noise variance of ``sum(weights * released)``."""
         return self.covariance(weights, weights)
 
-    def redrawn(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
-        """Counts as they would come out again, by draw, class and bin.
+    def redrawn(self, draws: int, *, sampling: bool) -> Floats:
+        """Counts as they would come out again, by draw, class and bin: the same at every call.
 
         The noise is drawn anew around the likely counts and repaired in the same way; with
-        `sampling` the examples are too, as a bootstrap does. A way to see what chance does
-        to a result: this noise protects nothing.
+        `sampling` the examples are too, as a bootstrap does. Where neither is, one draw says
+        all. A way to see what chance does to a result: this noise protects nothing.
         """
+        if not (self.noisy or sampling):
+            return self.counts[np.newaxis]
+        drawn = self._draws.get((draws, sampling))
+        if drawn is None:
+            drawn = self._redraw(draws, np.random.default_rng(0), sampling=sampling)
+            drawn.flags.writeable = False
+            if drawn.nbytes <= _REMEMBERED:
+                self._draws[draws, sampling] = drawn
+        return drawn
+
+    def _redraw(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
         start = np.broadcast_to(self.counts, (draws, *self.counts.shape))
         drawn = rng.poisson(start).astype(np.float64) if sampling else start
         if not self.noisy:
             return drawn
-        noisy = redraw(drawn, self.tree, self.variances, rng, spreads=self._spreads)
-        return repair.monotone(noisy.reshape(2 * draws, -1)).reshape(drawn.shape)
+        noisy = redraw(drawn, self.tree, self.variances, rng, node_variances=self._by_node)
+        return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(drawn.shape)
 
 
 def redraw(
@@ -154,19 +181,20 @@ def redraw(
     variances: Sequence[float],
     rng: np.random.Generator,
     *,
-    spreads: Sequence[Floats] = (),
+    node_variances: Sequence[Floats] = (),
 ) -> Floats:
     """Counts as they would come out of the same mechanism again: noise, then least squares.
 
     A way to see what noise does to a result. The noise here protects nothing. `counts` have
-    classes and bins as their last two axes; `spreads` are as in :class:`PooledCounts`.
+    classes and bins as their last two axes; `node_variances` are those of every node
+    at each level, where they differ.
     """
     levels = []
-    noise: Sequence[float | Floats] = spreads or variances
+    noise: Sequence[float | Floats] = node_variances or variances
     for depth, variance in enumerate(noise):
         nodes = math.prod(tree[: depth + 1])
         exact = counts.reshape(*counts.shape[:-1], nodes, -1).sum(axis=-1)
         noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) / 2), exact.shape)
         levels.append(noisy.reshape(-1, nodes))
     leaves = repair.consistent(levels, tree, variances).reshape(counts.shape)
-    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if spreads else leaves
+    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if node_variances else leaves

@@ -48,14 +48,14 @@ def consistent(
     >>> consistent([np.array([[6.0]]), np.array([[1.0, 2.0]])], tree=(1, 2), variances=(1, 1))
     array([[2., 3.]])
     """
-    spreads = _upward_variances(tree, variances)
+    upward = _upward_variances(tree, variances)
     estimates = _checked_levels(levels, tree)
     # Hay et al. 2010, theorem 3, for any branchings and variances. Upward: weigh a
     # node's own count against its children's sum by inverse variance. Written as a
     # correction of the sum, which is exactly zero where the two agree.
     for depth in range(len(tree) - 2, -1, -1):
         below = _children(estimates[depth + 1], tree[depth + 1]).sum(axis=2)
-        weight = spreads[depth] / variances[depth]
+        weight = upward[depth] / variances[depth]
         estimates[depth] = below + weight * (estimates[depth] - below)
     # Downward: siblings have equal variances, so they share what is missing equally.
     for depth, branching in enumerate(tree[1:], start=1):
@@ -67,44 +67,25 @@ def consistent(
     return estimates[-1]
 
 
-def leaf_covariance(tree: Sequence[int], variances: Sequence[float]) -> Floats:
-    """Noise covariance of the leaf estimates of one channel, bins by bins.
-
-    Equal to the inverse of ``sum_l A_l' A_l / v_l``, A_l the sums of leaves at level l,
-    but built level by level without an inverse. It holds bins^2 floats: 128 MiB for
-    4,096 bins.
-    """
-    spreads = _upward_variances(tree, variances)
-    covariance: Floats = np.diag(np.full(tree[0], spreads[0]))
-    for spread, branching in zip(spreads[1:], tree[1:], strict=True):
-        # A child is its parent's final estimate over b, plus its own deviation from its
-        # siblings' mean. The parent saw only their sum, so the two are uncorrelated.
-        nodes, each = len(covariance), np.arange(len(covariance))
-        covariance = np.repeat(covariance / branching**2, branching, axis=0)
-        covariance = np.repeat(covariance, branching, axis=1)
-        siblings = covariance.reshape(nodes, branching, nodes, branching)
-        siblings[each, :, each, :] += spread * (np.eye(branching) - 1.0 / branching)
-    return covariance
-
-
 def noise_covariance(
     tree: Sequence[int], variances: Sequence[float], left: Floats, right: Floats
 ) -> Floats:
     """Noise covariance of two weighted sums of the leaf estimates of one channel.
 
-    ``left @ leaf_covariance(tree, variances) @ right`` in time and memory linear in the bins,
-    the last axis of both; further axes are kept.
+    ``left @ C @ right``, where C is the inverse of ``sum_l A_l' A_l / v_l`` and A_l are the
+    sums of leaves at level l: in time and memory linear in the bins, the last axis of both
+    weights; further axes are kept.
     """
-    spreads = _upward_variances(tree, variances)
+    upward = _upward_variances(tree, variances)
     total: Floats = np.zeros(())
-    for spread, branching in zip(spreads[:0:-1], tree[:0:-1], strict=True):
+    for variance, branching in zip(upward[:0:-1], tree[:0:-1], strict=True):
         a, b = (w.reshape(*w.shape[:-1], -1, branching) for w in (left, right))
         # Deviations from the siblings' mean, then what the parents hand down.
         left, right = a.mean(axis=-1), b.mean(axis=-1)
         within = (a * b).sum(axis=(-2, -1)) - branching * (left * right).sum(axis=-1)
-        total = total + spread * within
+        total = total + variance * within
     at_top: Floats = (left * right).sum(axis=-1)
-    return total + spreads[0] * at_top
+    return total + upward[0] * at_top
 
 
 def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> list[Floats]:
@@ -112,36 +93,31 @@ def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floa
 
     The adjoint of `consistent`: its two passes backwards. Bins are the last axis.
     """
-    spreads = _upward_variances(tree, variances)
-    found, down = [], weights
+    upward = _upward_variances(tree, variances)
+    by_level, down = [], weights
     for branching in tree[:0:-1]:
         siblings = down.reshape(*down.shape[:-1], -1, branching)
         mean = siblings.mean(axis=-1)
-        found.append((siblings - mean[..., np.newaxis]).reshape(down.shape))
+        by_level.append((siblings - mean[..., np.newaxis]).reshape(down.shape))
         down = mean
-    found = [down, *found[::-1]]
+    by_level = [down, *by_level[::-1]]
     for depth, branching in enumerate(tree[1:]):
-        own = spreads[depth] / variances[depth]
-        found[depth + 1] = found[depth + 1] + np.repeat((1 - own) * found[depth], branching, -1)
-        found[depth] = own * found[depth]
-    return found
+        own = upward[depth] / variances[depth]
+        handed_down = np.repeat((1 - own) * by_level[depth], branching, -1)
+        by_level[depth + 1] = by_level[depth + 1] + handed_down
+        by_level[depth] = own * by_level[depth]
+    return by_level
 
 
 def leaf_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
-    """Noise variance of one leaf estimate: the diagonal of `leaf_covariance`, all equal."""
-    spreads = _upward_variances(tree, variances)
-    variance = spreads[0]
-    for spread, branching in zip(spreads[1:], tree[1:], strict=True):
-        variance = variance / branching**2 + spread * (1.0 - 1.0 / branching)
+    """Noise variance of one leaf estimate, the same for all."""
+    upward = _upward_variances(tree, variances)
+    variance = upward[0]
+    for own, branching in zip(upward[1:], tree[1:], strict=True):
+        # A child is its parent's final estimate over b, plus its own deviation from its
+        # siblings' mean. The parent saw only their sum, so the two are uncorrelated.
+        variance = variance / branching**2 + own * (1.0 - 1.0 / branching)
     return variance
-
-
-def total_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
-    """Noise variance of a channel's total: the sum of all entries of `leaf_covariance`."""
-    # Nothing above the first level is observed, so its nodes are independent, and the
-    # way down changes no node's sum.
-    spreads = _upward_variances(tree, variances)
-    return tree[0] * spreads[0]
 
 
 def monotone(leaves: Floats) -> Floats:
@@ -268,11 +244,11 @@ def _upward_variances(tree: Sequence[int], variances: Sequence[float]) -> list[f
         raise PlanError(
             "variances must be finite and above 0. Exact counts need no repair: use the leaves."
         )
-    spreads = [float(variances[-1])]
+    upward = [float(variances[-1])]
     for own, branching in zip(variances[-2::-1], tree[:0:-1], strict=True):
-        below = branching * spreads[-1]
-        spreads.append(own * (below / (own + below)))  # 1 / (1 / own + 1 / below)
-    return spreads[::-1]
+        below = branching * upward[-1]
+        upward.append(own * (below / (own + below)))  # 1 / (1 / own + 1 / below)
+    return upward[::-1]
 
 
 def _checked_levels(levels: Sequence[NDArray[Any]], tree: Sequence[int]) -> list[Floats]:

@@ -1,14 +1,12 @@
 """Numbers from pooled counts: each is a value with the bounds that binning allows."""
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
-from fedgauge.estimation.distribution import ScoreDistribution, require_both_classes
-from fedgauge.measures.curves import RocCurve, pr_curve, roc_curve
+from fedgauge.measures.curves import PrCurve, RocCurve
 from fedgauge.typing import Floats
 
 _ROUNDING: Final = 1e-13
@@ -23,20 +21,19 @@ class Bounded(NamedTuple):
     highest: float
 
 
-def roc_auc(distribution: ScoreDistribution, counts: NDArray[Any], *, tied: bool) -> Bounded:
+def roc_auc(roc: RocCurve, counts: Floats, *, tied: bool) -> Bounded:
     """Area under the ROC curve.
 
     Pairs within a bin may be ordered either way, unless scores in a bin are `tied`:
 
     AUC = (sum_i p_i (sum_{j<i} n_j) + p_i n_i / 2 +- p_i n_i / 2) / (n+ n-)
     """
-    negatives, positives = np.asarray(counts, dtype=np.float64)
-    require_both_classes(negatives.sum(), positives.sum())
+    negatives, positives = counts
     middle = straight_auc(negatives, positives)
     half = float(positives @ negatives) / float(2 * negatives.sum() * positives.sum())
     if tied:
         return Bounded(middle, middle, middle)
-    return _within(roc_curve(distribution).path.area(), middle - half, middle + half)
+    return _within(roc.path.area(), middle - half, middle + half)
 
 
 def straight_auc(negatives: Floats, positives: Floats) -> float:
@@ -52,11 +49,11 @@ def auc_gradient(counts: Floats) -> Floats:
     negatives below it, half of those in its bin included.
     """
     negatives, positives = counts
-    wrong, found = negatives.sum(), positives.sum()
-    placed = (np.cumsum(negatives) - 0.5 * negatives) / wrong
-    above = (found - np.cumsum(positives) + 0.5 * positives) / found
-    auc = float(positives @ placed) / found
-    return np.array([(above - auc) / wrong, (placed - auc) / found])
+    of_negatives, of_positives = negatives.sum(), positives.sum()
+    placed = (np.cumsum(negatives) - 0.5 * negatives) / of_negatives
+    above = (of_positives - np.cumsum(positives) + 0.5 * positives) / of_positives
+    auc = float(positives @ placed) / of_positives
+    return np.array([(above - auc) / of_negatives, (placed - auc) / of_positives])
 
 
 def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
@@ -72,27 +69,24 @@ def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
     return float(np.sum(by_class * totals / np.maximum(totals - 1.0, 1.0)))
 
 
-def average_precision(
-    distribution: ScoreDistribution, counts: NDArray[Any], *, tied: bool
-) -> Bounded:
+def average_precision(pr: PrCurve, counts: Floats, *, tied: bool) -> Bounded:
     """Average precision: the area under the PR curve.
 
     Highest when in each bin the positives come first and tie, lowest when the negatives
     come first and no two positives tie.
     """
-    negatives, positives = np.asarray(counts, dtype=np.float64)[:, ::-1]
-    require_both_classes(negatives.sum(), positives.sum())
-    found, wrong = np.cumsum(positives), np.cumsum(negatives)
-    total = float(found[-1])
+    negatives, positives = counts[:, ::-1]
+    hits, wrong = np.cumsum(positives), np.cumsum(negatives)
+    total = float(hits[-1])
     if tied:
-        exact = _ratio_sum(positives, found, found + wrong) / total
+        exact = _ratio_sum(positives, hits, hits + wrong) / total
         return Bounded(exact, exact, exact)
-    area = pr_curve(distribution).path.area()
-    before = found - positives
-    highest = _ratio_sum(positives, found, found + wrong - negatives) / total
+    area = pr.path.area()
+    before = hits - positives
+    highest = _ratio_sum(positives, hits, hits + wrong - negatives) / total
     # In one bin with all its negatives ahead: sum over k = 1..p of (a + k) / (a + k + w),
-    # a positives found before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
-    above, below = digamma(found + wrong + 1.0), digamma(before + wrong + 1.0)
+    # a positives flagged before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
+    above, below = digamma(hits + wrong + 1.0), digamma(before + wrong + 1.0)
     lowest = float(np.sum(positives - wrong * (above - below))) / total
     rounding = 4 * np.finfo(float).eps * float(wrong @ above) / total
     return _within(area, float(min(lowest, highest) - rounding), float(highest))
@@ -105,12 +99,12 @@ def straight_average_precision(counts: Floats) -> Floats:
     """
     negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
     both = negatives + positives
-    found = np.cumsum(positives, axis=-1) - positives
+    hits = np.cumsum(positives, axis=-1) - positives
     flagged = np.cumsum(both, axis=-1) - both
     # Between two edges the integral of (a + p t) / (f + d t) p dt over t in [0, 1].
     with np.errstate(divide="ignore", invalid="ignore"):
         share = positives / both
-        start = np.where(flagged > 0, (found - flagged * share) / both, 0.0)
+        start = np.where(flagged > 0, (hits - flagged * share) / both, 0.0)
         curved = np.where(flagged > 0, start * np.log1p(both / flagged), 0.0)
     area = np.where(positives > 0, positives * (share + curved), 0.0).sum(axis=-1)
     result: Floats = area / np.maximum(positives.sum(axis=-1), np.finfo(float).tiny)
@@ -125,10 +119,10 @@ def average_precision_gradient(counts: Floats) -> Floats:
     """
     negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
     total = positives.sum(axis=-1, keepdims=True)
-    found = np.cumsum(positives, axis=-1) - 0.5 * positives
+    hits = np.cumsum(positives, axis=-1) - 0.5 * positives
     flagged = np.cumsum(negatives + positives, axis=-1) - 0.5 * (negatives + positives)
     flagged = np.maximum(flagged, np.finfo(float).tiny)
-    precision = found / flagged
+    precision = hits / flagged
     # An example moves the precision of its own bin by half, of those below in full.
     pull = positives / flagged
     up, down = _below(pull * (1.0 - precision)), _below(pull * precision)
@@ -151,12 +145,12 @@ def _gradient_runs(counts: Floats) -> Floats:
     """How far the gradient of average precision runs across each bin."""
     negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
     both = negatives + positives
-    found, flagged = np.cumsum(positives, axis=-1), np.cumsum(both, axis=-1)
+    hits, flagged = np.cumsum(positives, axis=-1), np.cumsum(both, axis=-1)
     middle = np.maximum(flagged - 0.5 * both, np.finfo(float).tiny)
-    precision = (found - 0.5 * positives) / middle
+    precision = (hits - 0.5 * positives) / middle
     with np.errstate(divide="ignore", invalid="ignore"):
-        after = np.where(flagged > 0, found / flagged, precision)
-        before = np.where(flagged > both, (found - positives) / (flagged - both), precision)
+        after = np.where(flagged > 0, hits / flagged, precision)
+        before = np.where(flagged > both, (hits - positives) / (flagged - both), precision)
     pull = positives / middle
     runs = np.stack([pull * precision, before - after + pull * (1.0 - precision)], axis=-2)
     rising: Floats = (runs / positives.sum(axis=-1)[..., np.newaxis, np.newaxis])[..., ::-1]
@@ -174,9 +168,14 @@ def _below(weights: Floats) -> Floats:
     return np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1] - 0.5 * weights
 
 
-def partial_auc(roc: RocCurve, counts: Floats, max_fpr: float, *, tied: bool) -> Bounded:
-    """Area under the ROC curve up to a false positive rate, not standardised."""
-    fpr, tpr = edge_rates(counts)
+def partial_auc(
+    roc: RocCurve, rates: tuple[Floats, Floats], max_fpr: float, *, tied: bool
+) -> Bounded:
+    """Area under the ROC curve up to a false positive rate, not standardised.
+
+    `rates` are those at the edges, as :func:`edge_rates` gives them.
+    """
+    fpr, tpr = rates
     if tied:
         straight = area_up_to(fpr, tpr, max_fpr)
         return Bounded(straight, straight, straight)
@@ -192,23 +191,24 @@ def standardised(area: float, max_fpr: float) -> float:
     return 0.5 * (1.0 + (area - chance) / (max_fpr - chance))
 
 
-def gain_area(roc: RocCurve, counts: Floats, *, tied: bool) -> Bounded:
-    """Area under the precision-recall-gain curve (Flach & Kull 2015)."""
-    fpr, tpr = edge_rates(counts)
-    negatives, positives = counts.sum(axis=1)
-    ratio = float(positives / negatives)
-    straight = straight_gain_area(fpr, tpr, ratio)
+def auprg(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: bool) -> Bounded:
+    """Area under the precision-recall-gain curve (Flach & Kull 2015).
+
+    `ratio` is the number of positives for each negative.
+    """
+    fpr, tpr = rates
+    straight = straight_auprg(fpr, tpr, ratio)
     if tied:
         return Bounded(straight, straight, straight)
-    middle = straight_gain_area(*roc.path.sample(_POINTS), ratio)
-    lowest = straight_gain_area(*_corners(fpr, tpr, positives_first=False), ratio)
-    highest = straight_gain_area(*_corners(fpr, tpr, positives_first=True), ratio)
+    middle = straight_auprg(*roc.path.sample(_POINTS), ratio)
+    lowest = straight_auprg(*_corners(fpr, tpr, positives_first=False), ratio)
+    highest = straight_auprg(*_corners(fpr, tpr, positives_first=True), ratio)
     value = min(max(middle, lowest), highest)
     rounding = _ROUNDING * max(1.0, abs(lowest))
     return Bounded(value, lowest - rounding, min(highest + rounding, 1.0))
 
 
-def straight_gain_area(fpr: Floats, tpr: Floats, ratio: float) -> float:
+def straight_auprg(fpr: Floats, tpr: Floats, ratio: float) -> float:
     """Area under the precision-recall-gain curve through points joined by lines.
 
     With r positives for each negative, precision gain is 1 - F / T and recall gain
@@ -224,12 +224,12 @@ def straight_gain_area(fpr: Floats, tpr: Floats, ratio: float) -> float:
     return float(np.sum(np.diff(recall_gain) * (precision_gain[1:] + precision_gain[:-1])) / 2.0)
 
 
-def largest_gap(counts: Floats, *, tied: bool) -> tuple[Bounded, int]:
+def largest_gap(rates: tuple[Floats, Floats], *, tied: bool) -> tuple[Bounded, int]:
     """Kolmogorov-Smirnov distance of the classes, and the edge (from the top) where it lies.
 
     The largest ``|TPR - FPR|`` over all thresholds.
     """
-    fpr, tpr = edge_rates(counts)
+    fpr, tpr = rates
     gaps = np.abs(tpr - fpr)
     where = int(np.argmax(gaps))
     value = float(gaps[where])
@@ -240,10 +240,14 @@ def largest_gap(counts: Floats, *, tied: bool) -> tuple[Bounded, int]:
 
 
 def edge_rates(counts: Floats) -> tuple[Floats, Floats]:
-    """False and true positive rates at threshold infinity and at each edge, descending."""
-    from_top = np.cumsum(np.asarray(counts, dtype=np.float64)[:, ::-1], axis=1)
-    rates = np.pad(from_top / from_top[:, -1:], ((0, 0), (1, 0)))
-    return rates[0], rates[1]
+    """False and true positive rates at threshold infinity and at each edge, descending.
+
+    `counts` has classes and bins as its last two axes.
+    """
+    from_top = np.cumsum(counts[..., ::-1], axis=-1)
+    rates = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1))
+    rates[..., 1:] = from_top / from_top[..., -1:]
+    return rates[..., 0, :], rates[..., 1, :]
 
 
 def _corners(fpr: Floats, tpr: Floats, *, positives_first: bool) -> tuple[Floats, Floats]:

@@ -1,21 +1,24 @@
 """Bands around curves: where the curve of the population lies, at every point or at once."""
 
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import ndtr
 from scipy.stats import kstwo
 
 from fedgauge.errors import InputError
+from fedgauge.estimation.distribution import require_both_classes
 from fedgauge.estimation.piecewise import ParametricCurve
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.areas import edge_rates
 from fedgauge.measures.curves import RocCurve
 from fedgauge.measures.intervals import critical
+from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.typing import Floats
 
-Kind = Literal["simultaneous", "pointwise"]
+BandKind = Literal["simultaneous", "pointwise"]
 _POINTS: Final = 401
 _DEVIATES: Final = 4.0  # as far as DET curves are drawn, and beyond
 _DRAWS: Final = 300
@@ -33,27 +36,27 @@ class Band(NamedTuple):
     low: Floats
     high: Floats
     level: float
-    kind: Kind
+    kind: BandKind
 
 
-def roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+def roc_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the ROC curve.
 
     The simultaneous one moves the curve by Kolmogorov's bounds for both classes (Campbell
     1994), so it holds for any sample size, and where no example is misplaced.
     """
-    return _roc_band(pooled, curve, level, kind, np.linspace(0.0, 1.0, _POINTS))
+    return _roc_band(reading, kind, np.linspace(0.0, 1.0, _POINTS), reading.level)
 
 
-def _roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind, x: Floats) -> Band:
-    if _check(kind) == "pointwise":
-        rates = [edge_rates(counts) for counts in _drawn(pooled)]
-        again = [np.interp(x, fpr, tpr) for fpr, tpr in rates]
-        low, high = _percentiles(again, curve(x), pooled.positives, level)
+def _roc_band(reading: Reading, kind: BandKind, x: Floats, level: float) -> Band:
+    pooled = reading.pooled
+    if _pointwise(reading, kind):
+        again = [np.interp(x, fpr, tpr) for fpr, tpr in _rates_again(reading)]
+        low, high = _percentiles(again, reading.roc(x), pooled.positives, level)
         low[x >= 1.0] = 1.0
         return Band(x, low, high, level, kind)
     of_fpr, of_tpr = _reaches(pooled, level**0.5)
-    fpr, tpr = _knots(pooled, curve)
+    fpr, tpr = _knots(reading)
     # A point of the curve lies between the edges around it, whatever the bin's scores are.
     before = np.searchsorted(fpr, x - of_fpr, side="right") - 1
     after = np.searchsorted(fpr, x + of_fpr, side="left")
@@ -63,81 +66,94 @@ def _roc_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind, x
     return Band(x, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), level, kind)
 
 
-def det_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+def det_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the DET curve: that of the ROC curve, at points even in normal deviates."""
     x = np.r_[0.0, ndtr(np.linspace(-_DEVIATES, _DEVIATES, _POINTS)), 1.0]
-    roc = _roc_band(pooled, curve, level, kind, x)
-    return Band(x, 1.0 - roc.high, 1.0 - roc.low, level, kind)
+    roc = _roc_band(reading, kind, x, reading.level)
+    return Band(x, 1.0 - roc.high, 1.0 - roc.low, reading.level, kind)
 
 
-def pr_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+def pr_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the PR curve: what the false positive rate can be at each recall."""
+    pooled, level = reading.pooled, reading.level
     recall = np.linspace(0.0, 1.0, _POINTS)
-    if _check(kind) == "pointwise":
-        drawn = _drawn(pooled)
-        rates = drawn[:, 1].sum(axis=1) / drawn.sum(axis=(1, 2))
+    if _pointwise(reading, kind):
         again = [
-            _precision(recall, fpr, rate)
-            for fpr, rate in zip(_fpr_again(drawn, recall), rates, strict=True)
+            _precision(recall, _first_fpr(recall, *rates), share)
+            for rates, share in zip(_rates_again(reading), _shares_again(reading), strict=True)
         ]
-        here = _precision(recall, _fpr_at(curve, recall), _rate(pooled.counts))
+        here = _precision(recall, _fpr_at(reading.roc, recall), _share(pooled.counts))
         flagged = np.maximum(recall * pooled.positives, 1.0) / np.maximum(here, _LEAST)
         return Band(recall, *_percentiles(again, here, flagged, level), level, kind)
     part = level ** (1.0 / 3.0)
-    lowest, highest = _fpr_range(pooled, curve, recall, part)
+    lowest, highest = _fpr_range(reading, recall, part)
     share = AtThreshold(pooled, -np.inf, part).prevalence
     low = _precision(recall, highest, share.low or 0.0)
     high = _precision(recall, lowest, share.high or 1.0)
     return Band(recall, low, high, level, kind)
 
 
-def prg_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+def prg_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the precision-recall-gain curve, the share of positives taken as known."""
-    ratio = pooled.positives / pooled.negatives
-    gain = np.linspace(0.0, 1.0, _POINTS)
-    recall = ratio / (1.0 + ratio - gain)
-    if _check(kind) == "pointwise":
-        again = _fpr_again(_drawn(pooled), recall)
-        lowest, highest = _percentiles(again, _fpr_at(curve, recall), pooled.negatives, level)
+    pooled, level = reading.pooled, reading.level
+    ratio = reading.ratio
+    recall_gain = np.linspace(0.0, 1.0, _POINTS)
+    recall = ratio / (1.0 + ratio - recall_gain)
+    if _pointwise(reading, kind):
+        again = [_first_fpr(recall, *rates) for rates in _rates_again(reading)]
+        here = _fpr_at(reading.roc, recall)
+        lowest, highest = _percentiles(again, here, pooled.negatives, level)
     else:
-        lowest, highest = _fpr_range(pooled, curve, recall, level**0.5)
-    return Band(gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
+        lowest, highest = _fpr_range(reading, recall, level**0.5)
+    return Band(recall_gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
 
 
-def gain_band(pooled: PooledCounts, curve: RocCurve, level: float, kind: Kind) -> Band:
+def gain_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the cumulative gain curve: recall at each share of examples flagged."""
-    share = np.linspace(0.0, 1.0, _POINTS)
-    if _check(kind) == "pointwise":
-        again = [_gain(share, *edge_rates(counts), _rate(counts)) for counts in _drawn(pooled)]
-        here = _gain(share, *_knots(pooled, curve), _rate(pooled.counts))
+    pooled, level = reading.pooled, reading.level
+    flagged = np.linspace(0.0, 1.0, _POINTS)
+    if _pointwise(reading, kind):
+        again = [
+            _recall_at(flagged, *rates, share)
+            for rates, share in zip(_rates_again(reading), _shares_again(reading), strict=True)
+        ]
+        here = _recall_at(flagged, *_knots(reading), _share(pooled.counts))
         low, high = _percentiles(again, here, pooled.positives, level)
         high[0], low[-1] = 0.0, 1.0  # every curve starts and ends there
-        return Band(share, low, high, level, kind)
+        return Band(flagged, low, high, level, kind)
     part = level ** (1.0 / 3.0)
-    roc = roc_band(pooled, curve, part**2, kind)
-    rate = AtThreshold(pooled, -np.inf, part).prevalence
-    ends = rate.low or 0.0, rate.high or 1.0
+    roc = _roc_band(reading, kind, np.linspace(0.0, 1.0, _POINTS), part**2)
+    share = AtThreshold(pooled, -np.inf, part).prevalence
+    ends = share.low or 0.0, share.high or 1.0
     # A higher ROC curve finds more at every share. Along one curve recall moves one way with
     # the share of positives. Between grid points the band is known at the points around.
-    lowest = [_gain(share, roc.x, np.append(0.0, roc.low[:-1]), end) for end in ends]
-    highest = [_gain(share, roc.x, np.append(roc.high[1:], 1.0), end) for end in ends]
-    return Band(share, np.min(lowest, axis=0), np.max(highest, axis=0), level, kind)
+    lowest = [_recall_at(flagged, roc.x, np.append(0.0, roc.low[:-1]), end) for end in ends]
+    highest = [_recall_at(flagged, roc.x, np.append(roc.high[1:], 1.0), end) for end in ends]
+    return Band(flagged, np.min(lowest, axis=0), np.max(highest, axis=0), level, kind)
 
 
-def _gain(share: Floats, fpr: Floats, tpr: Floats, rate: float) -> Floats:
-    """Recall at each share flagged, on the ROC curve from corner to corner by these points."""
+def _recall_at(flagged: Floats, fpr: Floats, tpr: Floats, share: float) -> Floats:
+    """Recall at each share flagged, on the ROC curve from corner to corner by these points.
+
+    `share` is that of positives.
+    """
     fpr, tpr = np.r_[0.0, fpr, 1.0], np.r_[0.0, tpr, 1.0]
-    return np.interp(share, rate * tpr + (1.0 - rate) * fpr, tpr)
+    return np.interp(flagged, share * tpr + (1.0 - share) * fpr, tpr)
 
 
-def _rate(counts: Floats) -> float:
+def _share(counts: Floats) -> float:
+    """Share of positives."""
     return float(counts[1].sum() / counts.sum())
 
 
-def _fpr_again(drawn: Floats, recall: Floats) -> list[Floats]:
-    """False positive rates at the given recalls in each of the draws."""
-    rates = [edge_rates(counts) for counts in drawn]
-    return [_first_fpr(recall, fpr, tpr) for fpr, tpr in rates]
+def _shares_again(reading: Reading) -> list[float]:
+    """Shares of positives in each of the draws."""
+    return [_share(counts) for counts in reading.redrawn(_DRAWS, sampling=True)]
+
+
+def _rates_again(reading: Reading) -> Iterator[tuple[Floats, Floats]]:
+    """False and true positive rates at the edges in each of the draws."""
+    return zip(*edge_rates(reading.redrawn(_DRAWS, sampling=True)), strict=True)
 
 
 def _first_fpr(recall: Floats, fpr: Floats, tpr: Floats) -> Floats:
@@ -150,12 +166,10 @@ def _first_fpr(recall: Floats, fpr: Floats, tpr: Floats) -> Floats:
     return reached
 
 
-def _fpr_range(
-    pooled: PooledCounts, curve: RocCurve, recall: Floats, level: float
-) -> tuple[Floats, Floats]:
+def _fpr_range(reading: Reading, recall: Floats, level: float) -> tuple[Floats, Floats]:
     """Lowest and highest false positive rate at which the population reaches each recall."""
-    of_fpr, of_tpr = _reaches(pooled, level)
-    fpr, tpr = _knots(pooled, curve)
+    of_fpr, of_tpr = _reaches(reading.pooled, level)
+    fpr, tpr = _knots(reading)
     reached = np.searchsorted(tpr, recall - of_tpr, side="left")
     passed = np.searchsorted(tpr, recall + of_tpr, side="left")
     low = fpr[np.maximum(reached - 1, 0)] - of_fpr
@@ -163,41 +177,34 @@ def _fpr_range(
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
-def _precision(recall: Floats, fpr: Floats, rate: float) -> Floats:
-    found, wrong = recall * rate, fpr * (1.0 - rate)
+def _precision(recall: Floats, fpr: Floats, share: float) -> Floats:
+    """Precision where positives are this share of all examples."""
+    hits, wrong = recall * share, fpr * (1.0 - share)
     with np.errstate(invalid="ignore"):
-        return np.where(found + wrong > 0, found / (found + wrong), 1.0)
+        return np.where(hits + wrong > 0, hits / (hits + wrong), 1.0)
 
 
-def _knots(pooled: PooledCounts, curve: RocCurve) -> tuple[Floats, Floats]:
-    """Points of the curve between which it is only known to rise."""
-    if pooled.noisy:  # bins are coarse: trust the curve between edges
-        x, y = curve.path.sample(17)
+def _knots(reading: Reading) -> tuple[Floats, Floats]:
+    """Points of the ROC curve between which it is only known to rise."""
+    if reading.pooled.noisy:  # bins are coarse: trust the curve between edges
+        x, y = reading.roc.path.sample(17)
         return np.maximum.accumulate(x), np.maximum.accumulate(y)
-    return edge_rates(pooled.counts)
+    return reading.rates
 
 
 def _reaches(pooled: PooledCounts, level: float) -> tuple[float, float]:
     """How far the rates of each class can be off, at every threshold, each with `level`."""
-    noise = np.zeros(2)
+    totals = pooled.counts.sum(axis=1)
+    noise = np.zeros(len(totals))
     if pooled.noisy:
-        exact = np.cumsum(pooled.counts, axis=1) / pooled.counts.sum(axis=1, keepdims=True)
-        drawn = pooled.redrawn(_DRAWS, np.random.default_rng(0), sampling=False)
-        totals = np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
-        moved = np.abs(np.cumsum(drawn, axis=2) / totals - exact).max(axis=2)
+        exact = np.cumsum(pooled.counts, axis=1) / totals[:, np.newaxis]
+        drawn = pooled.redrawn(_DRAWS, sampling=False)
+        drawn_totals = np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
+        moved = np.abs(np.cumsum(drawn, axis=2) / drawn_totals - exact).max(axis=2)
         noise = np.quantile(moved, level, axis=0)
-    sampling = [
-        float(kstwo.ppf(level, max(round(total), 1)))
-        for total in (pooled.negatives, pooled.positives)
-    ]
+    sampling = [float(kstwo.ppf(level, max(round(total), 1))) for total in totals]
     of_fpr, of_tpr = np.hypot(sampling, noise)
     return float(of_fpr), float(of_tpr)
-
-
-def _drawn(pooled: PooledCounts) -> Floats:
-    drawn = pooled.redrawn(_DRAWS, np.random.default_rng(0), sampling=True)
-    kept: Floats = drawn[np.all(drawn.sum(axis=2) > 0, axis=1)]
-    return kept
 
 
 def _percentiles(
@@ -221,7 +228,9 @@ def _fpr_at(curve: RocCurve, recall: Floats) -> Floats:
     return ParametricCurve(path.width, path.top, path.x).at(recall, side="start")
 
 
-def _check(kind: str) -> str:
-    if kind not in ("simultaneous", "pointwise"):
+def _pointwise(reading: Reading, kind: BandKind) -> bool:
+    """Whether the band is a pointwise one; refused where there is no curve, or no such kind."""
+    require_both_classes(reading.pooled.negatives, reading.pooled.positives)
+    if kind not in get_args(BandKind):
         raise InputError(f"kind must be 'simultaneous' or 'pointwise', got {kind!r}.")
-    return kind
+    return kind == "pointwise"

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.data.examples import Examples
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.errors import InputError
 from fedgauge.estimation.distribution import ScoreDistribution, require_both_classes
 from fedgauge.estimation.piecewise import ParametricCurve, linear_pieces
@@ -31,6 +32,10 @@ class RocCurve:
         """True positive rate at each false positive rate."""
         return _read_off(self.path, fpr, side="end")
 
+    def points(self) -> tuple[Floats, Floats]:
+        """False and true positive rates along the curve, close enough to draw it."""
+        return self.path.points()
+
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.fpr, self.tpr, self.thresholds))
 
@@ -54,6 +59,10 @@ class PrCurve:
         """Precision at each recall."""
         return _read_off(self.path, recall, side="start")
 
+    def points(self) -> tuple[Floats, Floats]:
+        """Recall and precision along the curve, close enough to draw it."""
+        return self.path.points()
+
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.precision, self.recall, self.thresholds))
 
@@ -75,6 +84,11 @@ class DetCurve:
     def __call__(self, fpr: Any) -> Floats:
         """False negative rate at each false positive rate."""
         return 1.0 - self.roc(fpr)
+
+    def points(self) -> tuple[Floats, Floats]:
+        """False positive and false negative rates along the curve, close enough to draw it."""
+        fpr, tpr = self.roc.points()
+        return fpr, 1.0 - tpr
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.fpr, self.fnr, self.thresholds))
@@ -99,6 +113,14 @@ class PrGainCurve:
         recall = self.ratio / (1.0 + self.ratio - _rates(recall_gain))
         fpr = self.inverse.at(recall.ravel(), side="start").reshape(recall.shape)
         return 1.0 - fpr / recall
+
+    def points(self) -> tuple[Floats, Floats]:
+        """Recall gain, from 0 up, and precision gain along the curve, close enough to draw it."""
+        tpr, fpr = self.inverse.points()
+        shown = tpr > self.ratio / (1.0 + self.ratio)
+        recall_gain = 1.0 + self.ratio - self.ratio / tpr[shown]
+        precision_gain = 1.0 - fpr[shown] / tpr[shown]
+        return np.append(0.0, recall_gain), np.append(self.precision_gain[0], precision_gain)
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.precision_gain, self.recall_gain, self.thresholds))
@@ -127,6 +149,10 @@ class GainCurve:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(share > 0, self(share) / share, np.nan)
 
+    def points(self) -> tuple[Floats, Floats]:
+        """Share flagged and recall along the curve, close enough to draw it."""
+        return self.path.points()
+
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.flagged, self.recall, self.thresholds))
 
@@ -153,8 +179,8 @@ def roc_curve(distribution: ScoreDistribution) -> RocCurve:
 def pr_curve(distribution: ScoreDistribution) -> PrCurve:
     """The PR curve of a distribution."""
     d = distribution
-    found, flagged = d.positives * d.tpr[1:], d.flagged[1:]
-    precision = np.divide(found, flagged, out=np.ones_like(found), where=flagged > 0)
+    hits, flagged = d.positives * d.tpr[1:], d.flagged[1:]
+    precision = np.divide(hits, flagged, out=np.ones_like(hits), where=flagged > 0)
     precision = np.minimum(precision, 1.0)
     if d.steps:
         path = _steps(d.tpr, precision)
@@ -175,8 +201,9 @@ def _steps(recall: Floats, precision: Floats) -> ParametricCurve:
     return ParametricCurve(width, linear_pieces(width, recall[:-1], recall[1:]), top)
 
 
-def det_curve(roc: RocCurve) -> DetCurve:
-    """The DET curve of a ROC curve."""
+def det_curve(distribution: ScoreDistribution) -> DetCurve:
+    """The DET curve of a distribution."""
+    roc = roc_curve(distribution)
     start = int(np.searchsorted(roc.fpr, 0.0, side="right")) - 1
     end = int(np.searchsorted(roc.tpr, roc.tpr[-1])) + 1
     kept = slice(start, max(end, start + 1))
@@ -224,8 +251,8 @@ def exact_roc_curve(y_true: Any, y_score: Any, *, positive: Label | None = None)
     >>> fpr
     array([0. , 0. , 0.5, 0.5, 1. ])
     """
-    found, wrong, thresholds = _exact_counts(y_true, y_score, positive)
-    tpr, fpr = found / found[-1], wrong / wrong[-1]
+    hits, wrong, thresholds = _exact_counts(y_true, y_score, positive)
+    tpr, fpr = hits / hits[-1], wrong / wrong[-1]
     width = np.diff(fpr + tpr)
     path = ParametricCurve(
         width, linear_pieces(width, fpr[:-1], fpr[1:]), linear_pieces(width, tpr[:-1], tpr[1:])
@@ -242,9 +269,9 @@ def exact_pr_curve(y_true: Any, y_score: Any, *, positive: Label | None = None) 
     >>> recall
     array([1. , 1. , 0.5, 0.5, 0. ])
     """
-    found, wrong, thresholds = _exact_counts(y_true, y_score, positive)
-    precision = found[1:] / (found[1:] + wrong[1:])
-    recall = found / found[-1]
+    hits, wrong, thresholds = _exact_counts(y_true, y_score, positive)
+    precision = hits[1:] / (hits[1:] + wrong[1:])
+    recall = hits / hits[-1]
     return PrCurve(
         precision=np.append(precision[::-1], 1.0),
         recall=recall[::-1],
@@ -259,14 +286,14 @@ def _exact_counts(
     """True and false positives at threshold infinity and at each distinct score, descending."""
     examples = Examples(y_true, y_score)
     reader = LabelReader(positive)
-    labels, scores = reader(examples.y_true), examples.y_score
+    labels, scores = reader(examples.labels), examples.y_score
     if reader.missing or reader.unusable or not np.all(np.isfinite(scores)):
         raise InputError("an exact curve needs finite scores and labels of two classes.")
     thresholds, group = np.unique(-scores, return_inverse=True)
-    found = np.cumsum(np.bincount(group, weights=labels))
+    hits = np.cumsum(np.bincount(group, weights=labels))
     wrong = np.cumsum(np.bincount(group, weights=1.0 - labels))
-    require_both_classes(*(float(c[-1]) if len(c) else 0.0 for c in (wrong, found)))
-    return np.append(0.0, found), np.append(0.0, wrong), np.append(np.inf, -thresholds)
+    require_both_classes(*(float(c[-1]) if len(c) else 0.0 for c in (wrong, hits)))
+    return np.append(0.0, hits), np.append(0.0, wrong), np.append(np.inf, -thresholds)
 
 
 def area_error(estimated: RocCurve | PrCurve, exact: RocCurve | PrCurve) -> float:

@@ -137,14 +137,14 @@ def difference(first: Interval, second: Interval, values: tuple[float, float]) -
 def newcombe_interval(value: float, positives: float, negatives: float, z: float) -> Interval:
     """Interval for an AUC from few examples, or one that is 0 or 1.
 
-    Newcombe 2006, method 5: the values that do not differ significantly from the one found,
+    Newcombe 2006, method 5: the values that do not differ significantly from this one,
     when the variance of Hanley & McNeil 1982 is that of the value tried.
     """
     half = (positives + negatives) / 2.0 - 1.0
 
     def variance(auc: float) -> float:
-        spread = 1.0 + half * ((1.0 - auc) / (2.0 - auc) + auc / (1.0 + auc))
-        return auc * (1.0 - auc) * spread / (positives * negatives)
+        factor = 1.0 + half * ((1.0 - auc) / (2.0 - auc) + auc / (1.0 + auc))
+        return auc * (1.0 - auc) * factor / (positives * negatives)
 
     return accepted(value, lambda auc: value - auc, variance, z)
 

@@ -85,7 +85,7 @@ def bin_losses(
         return BinLosses(exact, exact**2, exact, least, most)
     lower, upper = edges[:-1], edges[1:]
     even = _even_means(lower, upper, loss)
-    share, middle = _spread(edges, counts)
+    share, middle = _within_bins(edges, counts)
     parts = np.linspace(lower, upper, _PARTS + 1, axis=-1)
     inside = _even_means(parts[:, :-1], parts[:, 1:], loss)
     mean, square = (share * inside).sum(axis=-1), (share * inside**2).sum(axis=-1)
@@ -96,7 +96,7 @@ def bin_losses(
     return BinLosses(mean, np.maximum(square, mean**2), even, least, most)
 
 
-def mean_loss(counts: NDArray[np.float64], losses: BinLosses) -> Bounded:
+def mean_loss(counts: Floats, losses: BinLosses) -> Bounded:
     """Mean loss over all examples, with the bounds of binning."""
     total = float(counts.sum())
     value, lowest, highest = (
@@ -134,6 +134,11 @@ def _losses(scores: Floats, loss: Loss) -> Floats:
     return losses
 
 
+def _own_losses(scores: Floats, loss: Loss) -> Floats:
+    """Loss at scores of each class, for an example of that class."""
+    return np.array([_losses(row, loss)[label] for label, row in enumerate(scores)])
+
+
 def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
     """Mean loss of scores spread evenly from lower to upper, for both classes."""
     off_low, off_high = np.array([lower, 1.0 - upper]), np.array([upper, 1.0 - lower])
@@ -151,12 +156,12 @@ def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
     return means
 
 
-def _spread(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
+def _within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Shares of each bin's examples in its parts, and where their mean lies, by class."""
     bins = len(edges) - 1
     places = np.arange(bins * _PARTS + 1) / _PARTS
     ends = np.interp(places, np.arange(bins + 1), edges)
-    shares = np.full((2, bins, _PARTS), 1.0 / _PARTS)
+    shares = np.full((*counts.shape, _PARTS), 1.0 / _PARTS)
     for row, share in zip(counts, shares, strict=True):
         total = row.sum()
         if total <= 0 or bins < 2:
@@ -185,7 +190,7 @@ def _leaning(lower: Floats, upper: Floats, loss: Loss, position: Floats) -> tupl
     even = 0.5 * (_NODES + 1.0)
     place = even ** ((1.0 - position) / position)[..., np.newaxis]
     scores = lower[:, np.newaxis] + (upper - lower)[:, np.newaxis] * place
-    each = np.array([_losses(scores[y], loss)[y] for y in (0, 1)])
+    each = _own_losses(scores, loss)
     return each @ _WEIGHTS / 2.0, each**2 @ _WEIGHTS / 2.0
 
 
@@ -205,8 +210,7 @@ def _extremes(axis: Axis, loss: Loss, positions: Positions | None) -> tuple[Floa
     reach = np.array([[-positions.reach], [positions.reach]])
     near = np.clip(positions.mean + reach, 0.0, 1.0)
     far = np.clip(positions.mean - reach, 0.0, 1.0)
-    at_near = lower + width * near
-    jensen = np.array([_losses(at_near[y], loss)[y] for y in (0, 1)])
+    jensen = _own_losses(lower + width * near, loss)
     chord = ends[:, :-1] + far * np.diff(ends, axis=1)
     known = np.ones(len(lower), dtype=bool)
     known[0] = edges[0] == axis.low

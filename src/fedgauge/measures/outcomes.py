@@ -1,75 +1,35 @@
-"""The confusion matrix at a threshold: exact at bin edges, a range between them."""
+"""The four outcomes at a threshold, and the formulas that turn them into metrics.
+
+At a bin edge the outcomes are exact. Between edges one bin is open, and they have a range: its
+corners. A formula gives a value for each corner, and an interval from the noise in it.
+"""
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import InputError
 from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.intervals import Interval, accepted, difference
 from fedgauge.typing import Floats
 
-Ratio = tuple[tuple[float, float, float, float], tuple[float, float, float, float]]
-
-# A rate is a / (a + b), with the weights of (tp, fp, fn, tn) in a and in b.
-RATIOS: dict[str, Ratio] = {
-    "precision": ((1, 0, 0, 0), (0, 1, 0, 0)),
-    "recall": ((1, 0, 0, 0), (0, 0, 1, 0)),
-    "specificity": ((0, 0, 0, 1), (0, 1, 0, 0)),
-    "npv": ((0, 0, 0, 1), (0, 0, 1, 0)),
-    "accuracy": ((1, 0, 0, 1), (0, 1, 1, 0)),
-    "fpr": ((0, 1, 0, 0), (0, 0, 0, 1)),
-    "fnr": ((0, 0, 1, 0), (1, 0, 0, 0)),
-    "flagged": ((1, 1, 0, 0), (0, 0, 1, 1)),
-    "prevalence": ((1, 0, 1, 0), (0, 1, 0, 1)),
-}
+_FEW: Final = 5  # examples with an outcome, below which a correlation is rough
 
 
-def f_beta_ratio(beta: float) -> Ratio:
-    """F-beta as a ratio: recall counts beta times as much as precision."""
-    square = beta * beta
-    return (1 + square, 0, 0, 0), (0, 1, square, 0)
+class Outcomes(NamedTuple):
+    """Counts of the four outcomes, or weights for them."""
 
-
-class Cells(NamedTuple):
-    """Counts of the four outcomes."""
-
-    tp: float
-    fp: float
-    fn: float
-    tn: float
-
-    def ratio(self, weights: Ratio) -> float:
-        """A rate of these counts; NaN where nothing is counted."""
-        above, below = (sum(map(float.__mul__, map(float, w), self)) for w in weights)
-        return above / (above + below) if above + below > 0 else math.nan
-
-    @property
-    def mcc(self) -> float:
-        """Matthews correlation; NaN where a row or a column is empty."""
-        tp, fp, fn, tn = self
-        sides = (tp + fp, tp + fn, tn + fp, tn + fn)
-        if min(sides) <= 0:
-            return math.nan
-        found = (tp * tn - fp * fn) / math.prod(map(math.sqrt, sides))
-        return min(max(found, -1.0), 1.0)  # rounding
-
-    @property
-    def mcc_gradient(self) -> tuple[float, float, float, float]:
-        """Derivatives of the Matthews correlation by the four counts."""
-        tp, fp, fn, tn = self
-        flagged, positives, negatives, cleared = tp + fp, tp + fn, tn + fp, tn + fn
-        scale = math.prod(map(math.sqrt, (flagged, positives, negatives, cleared)))
-        half = self.mcc / 2.0
-        return (
-            tn / scale - half * (1 / flagged + 1 / positives),
-            -fn / scale - half * (1 / flagged + 1 / negatives),
-            -fp / scale - half * (1 / cleared + 1 / positives),
-            tp / scale - half * (1 / cleared + 1 / negatives),
-        )
+    tp: float = 0.0
+    fp: float = 0.0
+    fn: float = 0.0
+    tn: float = 0.0
 
 
 class Split(NamedTuple):
@@ -107,13 +67,26 @@ def split(axis: Axis, threshold: float) -> Split:
     return Split(bin_ + 1, True, float(even))
 
 
-class ThresholdCells:
-    """The outcomes at one threshold, at best, at worst and likely, and the noise in them.
+class Corner(NamedTuple):
+    """One way to count an open bin: repaired and unbiased outcomes, and the noise in them.
+
+    `noise` is the covariance of (tp, fp, fn, tn).
+    """
+
+    outcomes: Outcomes
+    unbiased: Outcomes
+    noise: Floats
+
+
+class ThresholdOutcomes:
+    """The outcomes at one threshold: likely ones, and all that the open bin allows.
 
     Attributes
     ----------
+    split
+        How the threshold divides the bins.
     likely
-        Counts with the open bin divided evenly.
+        Outcomes with the open bin divided evenly.
     """
 
     def __init__(self, pooled: PooledCounts, threshold: float) -> None:
@@ -122,57 +95,238 @@ class ThresholdCells:
         first, is_open, share = self.split
         flags = np.zeros(pooled.axis.bins)
         flags[first:] = 1.0
+        self._flags, even = [flags], flags
         if is_open:
-            more = flags.copy()
-            more[first - 1] = 1.0
-            self._flags = [flags, more]
-            even = flags.copy()
-            even[first - 1] = share
-        else:
-            self._flags, even = [flags], flags
-        self.likely = self._cells(pooled.counts, even, even)
+            more, even = flags.copy(), flags.copy()
+            more[first - 1], even[first - 1] = 1.0, share
+            self._flags.append(more)
+        self.likely = _counted(pooled.counts, even, even)
 
-    @staticmethod
-    def _cells(counts: Floats, of_negatives: Floats, of_positives: Floats) -> Cells:
-        negatives, positives = counts
-        tp, fp = float(positives @ of_positives), float(negatives @ of_negatives)
-        return Cells(
-            tp, fp, float(positives @ (1.0 - of_positives)), float(negatives @ (1.0 - of_negatives))
-        )
-
-    def corners(self) -> Iterator["Corner"]:
+    @cached_property
+    def corners(self) -> tuple[Corner, ...]:
         """Every way in which the open bin's positives and negatives can all be flagged or not.
 
         Each metric rises or falls with the true and with the false positives, so its extremes
         over all that the open bin allows are among these.
         """
-        for negative, positive in itertools.product(self._flags, repeat=2):
-            yield Corner(
-                self._cells(self._pooled.counts, negative, positive),
-                self._cells(self._pooled.unbiased, negative, positive),
-                self._noise(negative, positive),
+        pairs = list(itertools.product(self._flags, self._flags))
+        return tuple(
+            Corner(
+                _counted(self._pooled.counts, *pair), _counted(self._pooled.unbiased, *pair), noise
             )
+            for pair, noise in zip(pairs, self._noise(pairs), strict=True)
+        )
 
-    def _noise(self, of_negatives: Floats, of_positives: Floats) -> Floats:
-        """Noise covariance of (tp, fp, fn, tn)."""
-        if not self._pooled.noisy:
-            return np.zeros((4, 4))
-        weights = np.zeros((4, 2, len(of_positives)))
-        weights[0, 1], weights[2, 1] = of_positives, 1.0 - of_positives
-        weights[1, 0], weights[3, 0] = of_negatives, 1.0 - of_negatives
-        return self._pooled.covariance(weights[:, np.newaxis], weights)
-
-
-class Corner(NamedTuple):
-    """One way to count an open bin: repaired and unbiased counts, and the noise in them."""
-
-    cells: Cells
-    unbiased: Cells
-    noise: Floats
+    def _noise(self, pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
+        """Noise covariance of (tp, fp, fn, tn) in each corner."""
+        weights = np.zeros((len(pairs), len(Outcomes._fields), *self._pooled.counts.shape))
+        for corner, (of_negatives, of_positives) in zip(weights, pairs, strict=True):
+            corner[0, 1], corner[2, 1] = of_positives, 1.0 - of_positives
+            corner[1, 0], corner[3, 0] = of_negatives, 1.0 - of_negatives
+        return self._pooled.covariance(weights[:, :, np.newaxis], weights[:, np.newaxis])
 
 
-def extremes(cells: ThresholdCells, metric: Callable[[Cells], float]) -> tuple[float, float]:
-    """Least and most that a metric can be; NaN where no corner defines it."""
-    found = [metric(corner.cells) for corner in cells.corners()]
-    defined = [value for value in found if not math.isnan(value)]
-    return (min(defined), max(defined)) if defined else (math.nan, math.nan)
+def _counted(counts: Floats, of_negatives: Floats, of_positives: Floats) -> Outcomes:
+    """Outcomes when these shares of each bin are flagged."""
+    negatives, positives = counts
+    return Outcomes(
+        tp=float(positives @ of_positives),
+        fp=float(negatives @ of_negatives),
+        fn=float(positives @ (1.0 - of_positives)),
+        tn=float(negatives @ (1.0 - of_negatives)),
+    )
+
+
+class Formula(ABC):
+    """A metric as a function of the outcomes, which rises or falls with tp and with fp.
+
+    Where it is undefined it tends to `limit`; NaN if to nothing.
+    """
+
+    limit: ClassVar[float] = math.nan
+
+    @property
+    def scale(self) -> Interval:
+        """Where it can lie."""
+        return Interval(0.0, 1.0)
+
+    @abstractmethod
+    def value(self, outcomes: Outcomes) -> float:
+        """The metric; NaN where it is undefined."""
+
+    @abstractmethod
+    def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
+        """What noise, and with `sampling` chance, leave open, z standard deviations far."""
+
+    @abstractmethod
+    def variances(self, corner: Corner) -> tuple[float, float]:
+        """Variance by noise and by sampling, to first order."""
+
+    def caution(self, corners: Sequence[Corner]) -> str | None:  # noqa: ARG002
+        """Why the interval is rough, if it is."""
+        return None
+
+    def extremes(self, corners: Sequence[Corner]) -> Interval:
+        """Least and most that the metric can be; NaN where no corner defines it."""
+        values = [self.value(corner.outcomes) for corner in corners]
+        values = [self.limit if math.isnan(value) else value for value in values]
+        defined = [value for value in values if not math.isnan(value)]
+        return Interval(min(defined), max(defined)) if defined else Interval(math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Ratio(Formula):
+    """A rate a / (a + b) of weighted outcomes: `part` weighs those in a, `rest` those in b."""
+
+    part: Outcomes
+    rest: Outcomes
+
+    def value(self, outcomes: Outcomes) -> float:
+        """The rate; NaN where nothing is counted."""
+        part, rest = (
+            sum(float(weight) * count for weight, count in zip(weights, outcomes, strict=True))
+            for weights in (self.part, self.rest)
+        )
+        return part / (part + rest) if part + rest > 0 else math.nan
+
+    def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
+        """Values that a score test does not reject.
+
+        For a ratio x, (1 - x) a - x b has mean zero. Its variance is that of counts in which
+        the ratio is x, and that of the noise. Without noise and with weights of 1 this is
+        Wilson's interval (1927); with noise alone it is Fieller's (1954).
+        """
+        part, rest = self._weights
+        both = part + rest
+        counts = np.maximum(np.array(corner.outcomes), 0.0)
+        a, b = (float(weights @ np.array(corner.unbiased)) for weights in (part, rest))
+        if a + b <= 0:
+            return Interval(0.0, 1.0)
+        total = float(both @ counts)
+        mean_part, mean_rest = (_mean_weight(weights, counts) for weights in (part, rest))
+        linear, square = (float(weights @ corner.noise @ both) for weights in (part, both))
+        constant = float(part @ corner.noise @ part)
+
+        def variance(x: float) -> float:
+            chance = total * x * (1.0 - x) * ((1.0 - x) * mean_part + x * mean_rest)
+            noise = constant - 2.0 * x * linear + x * x * square  # of part - x * both
+            return noise + (chance if sampling else 0.0)
+
+        start = min(max(a / (a + b), 0.0), 1.0)
+        return accepted(start, lambda x: (1.0 - x) * a - x * b, variance, z)
+
+    def variances(self, corner: Corner) -> tuple[float, float]:
+        """Variance by noise and by sampling, to first order."""
+        part, rest = self._weights
+        counts = np.maximum(np.array(corner.outcomes), 0.0)
+        total = float((part + rest) @ counts)
+        if total <= 0:
+            return 0.0, 0.0
+        x = float(part @ counts) / total
+        slope = ((1.0 - x) * part - x * rest) / total
+        return float(slope @ corner.noise @ slope), float(slope**2 @ counts)
+
+    @cached_property
+    def _weights(self) -> tuple[Floats, Floats]:
+        return np.array(self.part, dtype=np.float64), np.array(self.rest, dtype=np.float64)
+
+
+def _mean_weight(weights: Floats, counts: Floats) -> float:
+    counted = float(weights @ counts)
+    return float(weights**2 @ counts) / counted if counted > 0 else float(weights.max())
+
+
+@dataclass(frozen=True)
+class Difference(Formula):
+    """``middle + slope * (first - second)`` of two rates of different examples."""
+
+    first: Ratio
+    second: Ratio
+    middle: float = 0.0
+    slope: float = 1.0
+
+    @property
+    def scale(self) -> Interval:
+        """Where it can lie."""
+        return Interval(self.middle - self.slope, self.middle + self.slope)
+
+    def value(self, outcomes: Outcomes) -> float:
+        """The difference; NaN where a rate is undefined."""
+        return self._moved(self.first.value(outcomes) - self.second.value(outcomes))
+
+    def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
+        """From the intervals of both rates, whose examples are independent."""
+        rates = self.first, self.second
+        spans = [rate.interval(corner, z, sampling=sampling) for rate in rates]
+        one, other = (
+            min(max(rate.value(corner.outcomes), span.low), span.high)
+            for rate, span in zip(rates, spans, strict=True)
+        )
+        return Interval(*map(self._moved, difference(spans[0], spans[1], (one, other))))
+
+    def variances(self, corner: Corner) -> tuple[float, float]:
+        """Variance by noise and by sampling, to first order."""
+        pairs = zip(self.first.variances(corner), self.second.variances(corner), strict=True)
+        by_noise, by_sampling = (self.slope**2 * (one + other) for one, other in pairs)
+        return by_noise, by_sampling
+
+    def _moved(self, gap: float) -> float:
+        return self.middle + self.slope * gap
+
+
+class Correlation(Formula):
+    """The Matthews correlation of label and prediction; as one side empties it tends to 0."""
+
+    limit = 0.0
+
+    @property
+    def scale(self) -> Interval:
+        """Where it can lie."""
+        return Interval(-1.0, 1.0)
+
+    def value(self, outcomes: Outcomes) -> float:
+        """The correlation; NaN where a row or a column of the matrix is empty."""
+        tp, fp, fn, tn = outcomes
+        sides = (tp + fp, tp + fn, tn + fp, tn + fn)
+        if min(sides) <= 0:
+            return math.nan
+        correlation = (tp * tn - fp * fn) / math.prod(map(math.sqrt, sides))
+        return min(max(correlation, -1.0), 1.0)  # rounding
+
+    def gradient(self, outcomes: Outcomes) -> Outcomes:
+        """Derivatives of the correlation by the four counts."""
+        tp, fp, fn, tn = outcomes
+        flagged, positives, negatives, cleared = tp + fp, tp + fn, tn + fp, tn + fn
+        scale = math.prod(map(math.sqrt, (flagged, positives, negatives, cleared)))
+        half = self.value(outcomes) / 2.0
+        return Outcomes(
+            tp=tn / scale - half * (1 / flagged + 1 / positives),
+            fp=-fn / scale - half * (1 / flagged + 1 / negatives),
+            fn=-fp / scale - half * (1 / cleared + 1 / positives),
+            tn=tp / scale - half * (1 / cleared + 1 / negatives),
+        )
+
+    def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
+        """Normal on Fisher's scale, which stays within (-1, 1)."""
+        value = self.value(_half_more(corner))
+        by_noise, by_sampling = self.variances(corner)
+        variance = by_noise + (by_sampling if sampling else 0.0)
+        reach, middle = z * math.sqrt(variance) / (1.0 - value * value), math.atanh(value)
+        return Interval(math.tanh(middle - reach), math.tanh(middle + reach))
+
+    def variances(self, corner: Corner) -> tuple[float, float]:
+        """Variance by noise and by sampling, to first order."""
+        outcomes = _half_more(corner)
+        gradient = np.array(self.gradient(outcomes))
+        by_noise = float(gradient @ corner.noise @ gradient)
+        return by_noise, float(gradient**2 @ np.array(outcomes))
+
+    def caution(self, corners: Sequence[Corner]) -> str | None:
+        """Few examples of an outcome say little about it."""
+        few = min(min(corner.outcomes) for corner in corners) < _FEW
+        return f"fewer than {_FEW} examples have one of the four outcomes" if few else None
+
+
+def _half_more(corner: Corner) -> Outcomes:
+    """Half an example more of every outcome: one that happens to be empty is not surely so."""
+    return Outcomes(*(count + 0.5 for count in corner.outcomes))

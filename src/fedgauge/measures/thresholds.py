@@ -1,7 +1,7 @@
 """What a model does at a threshold, and which threshold does what is wanted."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from numbers import Real
 from types import MappingProxyType
@@ -11,55 +11,51 @@ import numpy as np
 
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.intervals import (
-    Estimate,
-    Interval,
-    critical,
-    holding,
-    within,
-)
-from fedgauge.measures.outcomes import RATIOS, Cells, Ratio, ThresholdCells, extremes, f_beta_ratio
-from fedgauge.measures.ratios import (
-    gap_interval,
-    mcc_interval,
-    mcc_moments,
-    ratio_interval,
-    ratio_variances,
+from fedgauge.measures.intervals import Estimate, Interval, critical, holding, within
+from fedgauge.measures.metric import Metric, metrics_of
+from fedgauge.measures.outcomes import (
+    Correlation,
+    Difference,
+    Formula,
+    Outcomes,
+    Ratio,
+    ThresholdOutcomes,
 )
 from fedgauge.typing import Floats
 
-NAMES: Final = (
-    "precision",
-    "recall",
-    "specificity",
-    "npv",
-    "accuracy",
-    "balanced_accuracy",
-    "f1",
-    "mcc",
-    "youden_j",
-    "fpr",
-    "fnr",
-    "flagged",
-    "prevalence",
-)
-_FEW: Final = 5
-_WHY_UNDEFINED: Final = {
-    "precision": "no example scores at or above it",
-    "npv": "every example scores at or above it",
-    "recall": "there is no positive example",
-    "fnr": "there is no positive example",
-    "specificity": "there is no negative example",
-    "fpr": "there is no negative example",
-    "f1": "there is no positive example and none is flagged",
-    "f_beta": "there is no positive example and none is flagged",
-    "balanced_accuracy": "one class has no example",
-    "youden_j": "one class has no example",
-    "accuracy": "there is no example",
-    "flagged": "there is no example",
-    "prevalence": "there is no example",
-    "mcc": "one class has no example, or all examples lie on one side of it",
-}
+# Rates of one class alone: of positives that are flagged, of negatives that are.
+RECALL: Final = Ratio(Outcomes(tp=1), Outcomes(fn=1))
+FPR: Final = Ratio(Outcomes(fp=1), Outcomes(tn=1))
+
+
+def f_beta_ratio(beta: float) -> Ratio:
+    """F-beta as a ratio: recall counts beta times as much as precision."""
+    square = beta * beta
+    return Ratio(Outcomes(tp=1 + square), Outcomes(fp=1, fn=square))
+
+
+class ThresholdMetric(Metric):
+    """A metric at a threshold: all there is to say about it.
+
+    Attributes
+    ----------
+    formula
+        How it follows from the four outcomes.
+    undefined
+        When it is not defined, after "undefined at threshold 0.5: ".
+    """
+
+    def __init__(
+        self, formula: Formula, *, title: str, undefined: str, doc: str, listed: bool = True
+    ) -> None:
+        super().__init__(self.read, title, listed=listed)
+        self.__doc__ = doc
+        self.formula = formula
+        self.undefined = undefined
+
+    def read(self, at: "AtThreshold") -> Estimate:
+        """The metric at one threshold."""
+        return at._estimate(self.name, self.formula, self.undefined)
 
 
 class ConfusionMatrix(NamedTuple):
@@ -89,216 +85,164 @@ class AtThreshold:
         self.threshold = float(threshold)
         self._pooled = pooled
         self._level = level
-        self._cells = ThresholdCells(pooled, self.threshold)
-        self.on_edge = not self._cells.split.open
+        self._outcomes = ThresholdOutcomes(pooled, self.threshold)
+        self.on_edge = not self._outcomes.split.open
 
-    @cached_property
-    def precision(self) -> Estimate:
-        """Share of flagged examples that are positive: tp / (tp + fp)."""
-        return self._ratio("precision", RATIOS["precision"])
-
-    @cached_property
-    def recall(self) -> Estimate:
-        """Share of positives that are flagged, the true positive rate: tp / (tp + fn)."""
-        return self._ratio("recall", RATIOS["recall"])
-
-    @cached_property
-    def specificity(self) -> Estimate:
-        """Share of negatives that are not flagged: tn / (tn + fp)."""
-        return self._ratio("specificity", RATIOS["specificity"])
-
-    @cached_property
-    def npv(self) -> Estimate:
-        """Share of examples not flagged that are negative: tn / (tn + fn)."""
-        return self._ratio("npv", RATIOS["npv"])
-
-    @cached_property
-    def accuracy(self) -> Estimate:
-        """Share of examples on the right side: (tp + tn) / n."""
-        return self._ratio("accuracy", RATIOS["accuracy"])
-
-    @cached_property
-    def fpr(self) -> Estimate:
-        """Share of negatives that are flagged: fp / (fp + tn)."""
-        return self._ratio("fpr", RATIOS["fpr"])
-
-    @cached_property
-    def fnr(self) -> Estimate:
-        """Share of positives that are missed: fn / (fn + tp)."""
-        return self._ratio("fnr", RATIOS["fnr"])
-
-    @cached_property
-    def flagged(self) -> Estimate:
-        """Share of examples that are flagged: (tp + fp) / n."""
-        return self._ratio("flagged", RATIOS["flagged"])
-
-    @cached_property
-    def prevalence(self) -> Estimate:
-        """Share of examples that are positive: (tp + fn) / n."""
-        return self._ratio("prevalence", RATIOS["prevalence"])
-
-    @cached_property
-    def f1(self) -> Estimate:
-        """Harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn)."""
-        return self._ratio("f1", f_beta_ratio(1.0))
+    precision = ThresholdMetric(
+        Ratio(Outcomes(tp=1), Outcomes(fp=1)),
+        title="precision",
+        undefined="no example scores at or above it",
+        doc="Share of flagged examples that are positive: tp / (tp + fp).",
+    )
+    recall = ThresholdMetric(
+        RECALL,
+        title="recall",
+        undefined="there is no positive example",
+        doc="Share of positives that are flagged, the true positive rate: tp / (tp + fn).",
+    )
+    specificity = ThresholdMetric(
+        Ratio(Outcomes(tn=1), Outcomes(fp=1)),
+        title="specificity",
+        undefined="there is no negative example",
+        doc="Share of negatives that are not flagged: tn / (tn + fp).",
+    )
+    npv = ThresholdMetric(
+        Ratio(Outcomes(tn=1), Outcomes(fn=1)),
+        title="NPV",
+        undefined="every example scores at or above it",
+        doc="Share of examples not flagged that are negative: tn / (tn + fn).",
+    )
+    accuracy = ThresholdMetric(
+        Ratio(Outcomes(tp=1, tn=1), Outcomes(fp=1, fn=1)),
+        title="accuracy",
+        undefined="there is no example",
+        doc="Share of examples on the right side: (tp + tn) / n.",
+    )
+    balanced_accuracy = ThresholdMetric(
+        Difference(RECALL, FPR, middle=0.5, slope=0.5),
+        title="balanced accuracy",
+        undefined="one class has no example",
+        doc="Mean of recall and specificity.",
+    )
+    f1 = ThresholdMetric(
+        f_beta_ratio(1.0),
+        title="F1",
+        undefined="there is no positive example and none is flagged",
+        doc="Harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).",
+    )
+    mcc = ThresholdMetric(
+        Correlation(),
+        title="MCC",
+        undefined="one class has no example, or all examples lie on one side of it",
+        doc="Matthews correlation of label and prediction.",
+    )
+    youden_j = ThresholdMetric(
+        Difference(RECALL, FPR),
+        title="Youden's J",
+        undefined="one class has no example",
+        doc="Recall less the false positive rate (Youden 1950).",
+    )
+    fpr = ThresholdMetric(
+        FPR,
+        title="false positive rate",
+        undefined="there is no negative example",
+        doc="Share of negatives that are flagged: fp / (fp + tn).",
+    )
+    fnr = ThresholdMetric(
+        Ratio(Outcomes(fn=1), Outcomes(tp=1)),
+        title="false negative rate",
+        listed=False,
+        undefined="there is no positive example",
+        doc="Share of positives that are missed: fn / (fn + tp).",
+    )
+    flagged = ThresholdMetric(
+        Ratio(Outcomes(tp=1, fp=1), Outcomes(fn=1, tn=1)),
+        title="share flagged",
+        undefined="there is no example",
+        doc="Share of examples that are flagged: (tp + fp) / n.",
+    )
+    prevalence = ThresholdMetric(
+        Ratio(Outcomes(tp=1, fn=1), Outcomes(fp=1, tn=1)),
+        title="share positive",
+        listed=False,
+        undefined="there is no example",
+        doc="Share of examples that are positive: (tp + fn) / n.",
+    )
 
     def f_beta(self, beta: float) -> Estimate:
         """F-beta: recall counts `beta` times as much as precision."""
         if not 0 < beta < math.inf:
             raise InputError(f"beta must be a positive number, got {beta!r}.")
-        return self._ratio("f_beta", f_beta_ratio(beta))
-
-    @cached_property
-    def balanced_accuracy(self) -> Estimate:
-        """Mean of recall and specificity."""
-        j = self._difference("balanced_accuracy")
-        half = (1.0 + j.value) / 2.0
-        ends = [(1.0 + end) / 2.0 for end in (*j.bounds, j.low or 0.0, j.high or 0.0)]
-        parts = {name: part / 2.0 for name, part in j.parts.items()}
-        return Estimate(
-            half,
-            (ends[0], ends[1]),
-            ends[2],
-            ends[3],
-            j.level,
-            MappingProxyType(parts),
-            j.caution,
-        )
-
-    @cached_property
-    def youden_j(self) -> Estimate:
-        """Recall less the false positive rate (Youden 1950)."""
-        return self._difference("youden_j")
-
-    @cached_property
-    def mcc(self) -> Estimate:
-        """Matthews correlation of label and prediction."""
-        value = self._likely("mcc", lambda cells: cells.mcc)
-        z = critical(self._level)
-        corners = list(self._cells.corners())
-        few = min(min(corner.cells) for corner in corners) < _FEW
-        _, *variances = mcc_moments(corners[0])
-        return self._estimate(
-            value,
-            # As one side empties the correlation tends to 0.
-            extremes(self._cells, lambda cells: 0.0 if math.isnan(cells.mcc) else cells.mcc),
-            [mcc_interval(corner, z, sampling=False) for corner in corners],
-            [mcc_interval(corner, z, sampling=True) for corner in corners],
-            (variances[0], variances[1]),
-            (-1.0, 1.0),
-            f"fewer than {_FEW} examples have one of the four outcomes" if few else None,
-        )
+        return self._estimate("f_beta", f_beta_ratio(beta), AtThreshold.f1.undefined)
 
     @cached_property
     def confusion_matrix(self) -> ConfusionMatrix:
         """Counts of true and false negatives and positives."""
-        tp, fp, fn, tn = (self._count(i) for i in range(4))
-        return ConfusionMatrix(tn, fp, fn, tp)
+        return ConfusionMatrix(*map(self._count, ConfusionMatrix._fields))
 
     def as_dict(self) -> dict[str, Estimate | None]:
         """All metrics by name; None where one is undefined."""
-        found: dict[str, Estimate | None] = {}
-        for name in NAMES:
+        estimates: dict[str, Estimate | None] = {}
+        for row in metrics_of(AtThreshold):
             try:
-                found[name] = getattr(self, name)
+                estimates[row.name] = getattr(self, row.name)
             except UndefinedMetric:
-                found[name] = None
-        return found
+                estimates[row.name] = None
+        return estimates
 
     def __float__(self) -> float:
         return self.threshold
 
     def __repr__(self) -> str:
-        return f"<AtThreshold {self.threshold:.6g}: {', '.join(NAMES[:5])}, ...>"
+        names = ", ".join(row.name for row in metrics_of(AtThreshold)[:5])
+        return f"<AtThreshold {self.threshold:.6g}: {names}, ...>"
 
-    def _likely(self, name: str, metric: Callable[[Cells], float]) -> float:
-        """The likely value, or that of a corner, if only a corner defines it."""
-        corners = [corner.cells for corner in self._cells.corners()]
-        for cells in (self._cells.likely, *corners[::-1]):
-            if not math.isnan(metric(cells)):
-                return metric(cells)
-        raise UndefinedMetric(
-            f"{name} is undefined at threshold {self.threshold:g}: {_WHY_UNDEFINED[name]}."
-        )
-
-    def _ratio(self, name: str, weights: Ratio) -> Estimate:
-        value = self._likely(name, lambda cells: cells.ratio(weights))
-        z = critical(self._level)
-        corners = list(self._cells.corners())
-        return self._estimate(
-            value,
-            extremes(self._cells, lambda cells: cells.ratio(weights)),
-            [ratio_interval(corner, weights, z, sampling=False) for corner in corners],
-            [ratio_interval(corner, weights, z, sampling=True) for corner in corners],
-            ratio_variances(corners[0], weights),
-            (0.0, 1.0),
-        )
-
-    def _difference(self, name: str) -> Estimate:
-        """Recall less the false positive rate, of independent examples."""
-        value = self._likely(
-            name, lambda cells: cells.ratio(RATIOS["recall"]) - cells.ratio(RATIOS["fpr"])
-        )
-        z = critical(self._level)
-        corners = list(self._cells.corners())
-        variances = np.sum(
-            [ratio_variances(corners[0], RATIOS[rate]) for rate in ("recall", "fpr")], axis=0
-        )
-        return self._estimate(
-            value,
-            extremes(
-                self._cells,
-                lambda cells: cells.ratio(RATIOS["recall"]) - cells.ratio(RATIOS["fpr"]),
-            ),
-            [gap_interval(corner, z, sampling=False) for corner in corners],
-            [gap_interval(corner, z, sampling=True) for corner in corners],
-            (float(variances[0]), float(variances[1])),
-            (-1.0, 1.0),
-        )
-
-    def _count(self, cell: int) -> Estimate:
-        value = self._cells.likely[cell]
-        low, high = extremes(self._cells, lambda cells: cells[cell])
+    def _count(self, outcome: str) -> Estimate:
+        value = getattr(self._outcomes.likely, outcome)
+        corners = self._outcomes.corners
         if not self._pooled.noisy:
-            return Estimate(value, (low, high))
-        z = critical(self._level)
-        reaches = [
-            (corner.unbiased[cell], z * math.sqrt(corner.noise[cell, cell]))
-            for corner in self._cells.corners()
-        ]
-        bounds = holding(
-            Interval(min(c - r for c, r in reaches), max(c + r for c, r in reaches)), value
-        )
-        return Estimate(value, (max(bounds.low, 0.0), bounds.high), level=self._level)
+            counts = [getattr(corner.outcomes, outcome) for corner in corners]
+            return Estimate(value, (min(counts), max(counts)))
+        place, z = Outcomes._fields.index(outcome), critical(self._level)
+        spans = []
+        for corner in corners:
+            count, reach = corner.unbiased[place], z * math.sqrt(corner.noise[place, place])
+            spans.append(Interval(count - reach, count + reach))
+        low, high = holding(_hull(spans), value)
+        return Estimate(value, (max(low, 0.0), high), level=self._level)
 
-    def _estimate(
-        self,
-        value: float,
-        allowed: tuple[float, float],
-        noise_only: list[Interval],
-        full: list[Interval],
-        variances: tuple[float, float],
-        scale: tuple[float, float],
-        caution: str | None = None,
-    ) -> Estimate:
-        """Put together what the corners say; `variances` are those of noise and sampling."""
-        bounds = within(holding(_hull(noise_only), *allowed), *scale)
-        if not self._pooled.noisy:
-            bounds = Interval(*allowed)
-        interval = within(holding(_hull(full), value, *allowed), *scale)
-        parts = {"binning": max(value - allowed[0], allowed[1] - value)}
-        if self._pooled.noisy:
-            parts["noise"] = math.sqrt(variances[0])
-        parts["sampling"] = math.sqrt(variances[1])
+    def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
+        """A metric by its formula: what all corners say put together."""
+        corners, z, noisy = self._outcomes.corners, critical(self._level), self._pooled.noisy
+        value = self._likely(name, formula, undefined)
+        allowed = formula.extremes(corners)
+        full = _hull([formula.interval(corner, z, sampling=True) for corner in corners])
+        interval = within(holding(full, value, *allowed), *formula.scale)
+        bounds = allowed
+        if noisy:
+            by_noise = _hull([formula.interval(corner, z, sampling=False) for corner in corners])
+            bounds = within(holding(by_noise, *allowed), *formula.scale)
+        bounds = holding(bounds, value)
+        of_noise, of_sampling = map(math.sqrt, formula.variances(corners[0]))
+        parts = {"binning": max(value - allowed.low, allowed.high - value)}
+        parts |= {"noise": of_noise} if noisy else {}
         return Estimate(
             value,
-            (min(bounds.low, value), max(bounds.high, value)),
+            (bounds.low, bounds.high),
             interval.low,
             interval.high,
             self._level,
-            MappingProxyType(parts),
-            caution or self._pooled.faint,
+            MappingProxyType(parts | {"sampling": of_sampling}),
+            formula.caution(corners) or self._pooled.faint,
         )
+
+    def _likely(self, name: str, formula: Formula, undefined: str) -> float:
+        """The likely value, or that of a corner, if only a corner defines it."""
+        corners = [corner.outcomes for corner in self._outcomes.corners]
+        for outcomes in (self._outcomes.likely, *corners[::-1]):
+            if not math.isnan(value := formula.value(outcomes)):
+                return value
+        raise UndefinedMetric(f"{name} is undefined at threshold {self.threshold:g}: {undefined}.")
 
 
 def choose(
@@ -313,14 +257,7 @@ def choose(
 
     See :meth:`fedgauge.Evaluation.threshold_for`.
     """
-    wanted = {"fpr": fpr, "recall": recall, "precision": precision, "cost": cost}
-    given = [name for name, value in wanted.items() if value is not None]
-    if len(given) != 1:
-        raise InputError("say one thing that is wanted: fpr=, recall=, precision= or cost=.")
-    for name in ("fpr", "recall", "precision"):
-        rate = wanted[name]
-        if rate is not None and not (isinstance(rate, Real) and 0 <= rate <= 1):
-            raise InputError(f"{name} must lie between 0 and 1, got {rate!r}.")
+    _check_wish({"fpr": fpr, "recall": recall, "precision": precision}, cost)
     negatives, positives = pooled.counts
     tp, fp = (np.append(0.0, np.cumsum(row[::-1])) for row in (positives, negatives))
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
@@ -345,6 +282,14 @@ def choose(
         fits, best = np.ones(len(tp), dtype=bool), -_cost(cost, fp, tp[-1] - tp)
     # Of equally good thresholds the highest, which comes first.
     return float(edges[int(np.argmax(np.where(fits, best, -np.inf)))])
+
+
+def _check_wish(rates: Mapping[str, float | None], cost: Any) -> None:
+    if sum(wish is not None for wish in (*rates.values(), cost)) != 1:
+        raise InputError("say one thing that is wanted: fpr=, recall=, precision= or cost=.")
+    for name, rate in rates.items():
+        if rate is not None and not (isinstance(rate, Real) and 0 <= rate <= 1):
+            raise InputError(f"{name} must lie between 0 and 1, got {rate!r}.")
 
 
 def _cost(cost: Any, wrong: Floats, missed: Floats) -> Floats:

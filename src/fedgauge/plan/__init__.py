@@ -1,6 +1,15 @@
 """The frozen statement of what is measured, how, and under which protection."""
 
 from fedgauge.plan.plan import EvaluationPlan
-from fedgauge.plan.rounds import BinaryTask, HistogramRound, ScoreSums
+from fedgauge.plan.reported import ReportRound
+from fedgauge.plan.summed import HistogramRound, ScoreSums
+from fedgauge.plan.task import BinaryTask, Slice
 
-__all__ = ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"]
+__all__ = [
+    "BinaryTask",
+    "EvaluationPlan",
+    "HistogramRound",
+    "ReportRound",
+    "ScoreSums",
+    "Slice",
+]

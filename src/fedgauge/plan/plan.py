@@ -1,47 +1,31 @@
 """The evaluation plan: a frozen, fully resolved, digestible statement of what is measured."""
 
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis, AxisSpec
-from fedgauge.binning.histogram import check_sums, check_tree
+from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError
-from fedgauge.plan.rounds import LARGEST, SUM_STEPS, BinaryTask, HistogramRound, ScoreSums
+from fedgauge.plan.reported import ReportRound
+from fedgauge.plan.rounds import Round, Terms
+from fedgauge.plan.summed import LARGEST, HistogramRound
+from fedgauge.plan.task import BinaryTask
 from fedgauge.privacy import (
+    AnyPrivacyModel,
+    Claim,
     Cohort,
-    DistributedDP,
-    LocalDP,
-    PrivacyModel,
     PrivacyStatement,
     SecureAggregation,
-    response,
 )
-from fedgauge.privacy.models import Claim
 from fedgauge.privacy.oracles import Oracle
-from fedgauge.privacy.response import ReportRound
-from fedgauge.privacy.shares import (
-    SUMS_SHARE,
-    ShareLaw,
-    check_promise,
-    honest_parties,
-    level_parameters,
-    require_polya,
-    state,
-    sums_parameter,
-)
-
-BYTES_PER_COUNT = 8
-ALONE = Cohort(min_survivors=1, max_colluding=0)  # of local reports, which need nobody else
+from fedgauge.privacy.shares import ShareLaw
+from fedgauge.typing import Floats
 
 
 class Prediction(NamedTuple):
@@ -52,7 +36,9 @@ class Prediction(NamedTuple):
     roc_auc_error: float
 
 
-class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class EvaluationPlan(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
+):
     """What is measured, how, and under which protection.
 
     A plan is complete: nothing in it is left to be chosen later, and every party that
@@ -69,7 +55,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
     privacy
         The privacy model.
     cohort
-        Who must take part.
+        Who must take part; None for local reports, which need nobody else.
     rounds
         What each client sends, in order.
 
@@ -85,70 +71,68 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
     task: BinaryTask
     axis: Axis
     tree: tuple[int, ...]
-    privacy: PrivacyModel
-    cohort: Cohort
-    rounds: tuple[HistogramRound | ReportRound, ...]
+    privacy: AnyPrivacyModel
+    cohort: Cohort | None = None
+    rounds: tuple[HistogramRound | ReportRound, ...] = ()
 
     def __post_init__(self) -> None:
         try:
             check_tree(self.tree, self.axis.bins)
         except AxisError as error:
             raise PlanError(str(error)) from None
-        nodes = _nodes_sent(self.privacy, self.tree)
-        if len(self.rounds) != 1 or self.rounds[0].nodes != nodes:
+        if len(self.rounds) != 1:
             raise PlanError(
-                f"under this privacy model a plan has one round of {nodes} counts; "
-                "make plans with EvaluationPlan.for_histogram."
+                f"a plan has one round, got {len(self.rounds)}. Make plans with "
+                "EvaluationPlan.for_histogram or EvaluationPlan.for_reports."
             )
-        reports = isinstance(self.rounds[0], ReportRound)
-        if reports != isinstance(self.privacy, LocalDP):
+        if self.final.sends_reports != self.privacy.sends_reports:
             raise PlanError("local DP plans have reports, others counts; this one mixes them.")
-        if reports:
-            self._check_reports()
-            return
-        if not 1 <= self.rounds[0].largest <= LARGEST:
-            raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
-        if isinstance(self.privacy, DistributedDP):
-            self._check_noise()
-        elif self.rounds[0].noise:
-            raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
-        if self.rounds[0].sums is not None:
-            self._check_sums(self.rounds[0].sums)
-
-    def _check_noise(self) -> None:
-        noise = self.rounds[0].noise
-        if len(noise) != len(self.tree) or not all(0 < n < math.inf for n in noise):
-            raise PlanError("under distributed DP a plan has positive noise for every level.")
-        honest_parties(self.cohort)
-        require_clipping(self.axis)
-
-    def _check_sums(self, sums: ScoreSums) -> None:
-        try:
-            check_sums(self.axis, sums.steps)
-        except AxisError as error:
-            raise PlanError(str(error)) from None
-        if isinstance(self.privacy, DistributedDP):
-            require_polya(self.privacy)
-            if not 0 < sums.noise < math.inf:
-                raise PlanError("under distributed DP a plan has positive noise for score sums.")
-        elif sums.noise:
-            raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
-
-    def _check_reports(self) -> None:
-        assert isinstance(self.privacy, LocalDP)  # noqa: S101  (for the type checker)
-        assert isinstance(self.rounds[0], ReportRound)  # noqa: S101
-        self.rounds[0].check(self.privacy, self.channels)
-        require_clipping(self.axis)
-        if self.cohort != ALONE:
+        if self.privacy.sends_reports and self.cohort is not None:
             raise PlanError(
                 "local DP needs no cohort: every report is private by itself. Leave it out."
             )
+        if self.privacy.adds_noise:
+            require_clipping(self.axis)
+        for sent in self.rounds:
+            sent.check(self.terms)
+
+    @classmethod
+    def under(
+        cls,
+        privacy: AnyPrivacyModel,
+        axis: Axis,
+        *,
+        cohort: Cohort | None = None,
+        task: BinaryTask | None = None,
+        tree: tuple[int, ...] | None = None,
+        score_sums: bool = False,
+    ) -> Self:
+        """A plan of the kind that a privacy model asks for: for counts, or for reports.
+
+        Examples
+        --------
+        >>> from fedgauge import LocalDP
+        >>> plan = EvaluationPlan.under(LocalDP(1.0), Axis.uniform(64, outside="clip"))
+        >>> plan.final.sends_reports, plan.cohort
+        (True, None)
+        """
+        if not privacy.sends_reports:
+            if cohort is None:
+                raise PlanError("a sum needs a cohort: say who must take part.")
+            return cls.for_histogram(
+                axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+            )
+        if cohort is not None:
+            raise PlanError("under local DP every report is private by itself: leave out cohort.")
+        if score_sums:
+            raise PlanError("local reports carry no score sums. Leave score_sums out.")
+        return cls.for_reports(axis, privacy, task=task, tree=tree)
 
     @classmethod
     def for_reports(
         cls,
         axis: Axis,
-        privacy: LocalDP,
+        privacy: AnyPrivacyModel,
         *,
         task: BinaryTask | None = None,
         tree: tuple[int, ...] | None = None,
@@ -157,22 +141,14 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
 
         Examples
         --------
+        >>> from fedgauge import LocalDP
         >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
         >>> plan.bytes_per_client
         16
         """
         task, tree = task or BinaryTask(), tree or (axis.bins,)
-        nodes = _nodes_sent(privacy, tree)
-        sent = ReportRound.calibrated(privacy, nodes, 2 * len(task.slices))
-        return cls(task, axis, tree, privacy, ALONE, (sent,))
-
-    @property
-    def oracles(self) -> tuple[Oracle, ...]:
-        """What randomises a report about each level; empty unless the plan is for reports."""
-        sent = self.rounds[0]
-        if not isinstance(self.privacy, LocalDP) or not isinstance(sent, ReportRound):
-            return ()
-        return sent.oracles(self.privacy, self.channels)
+        sent = ReportRound.calibrated(privacy, tree, len(task.channels))
+        return cls(task, axis, tree, privacy, None, (sent,))
 
     @classmethod
     def for_histogram(
@@ -182,7 +158,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         *,
         task: BinaryTask | None = None,
         tree: tuple[int, ...] | None = None,
-        privacy: PrivacyModel | None = None,
+        privacy: AnyPrivacyModel | None = None,
         weights: Sequence[float] | None = None,
         largest: int = LARGEST,
         score_sums: bool = False,
@@ -196,93 +172,91 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
-        if isinstance(privacy, LocalDP):
+        if privacy.sends_reports:
             raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
-        noise: tuple[float, ...] = ()
-        sums = ScoreSums(SUM_STEPS) if score_sums else None
-        if isinstance(privacy, DistributedDP):
-            share = 1 - SUMS_SHARE if score_sums else Fraction(1)
-            noise = level_parameters(privacy, cohort, len(tree), weights, share=share)
-            if score_sums:
-                sums = ScoreSums(SUM_STEPS, sums_parameter(privacy, noise))
-        plan = cls(
-            task=task or BinaryTask(),
-            axis=axis,
-            tree=tree,
-            privacy=privacy,
-            cohort=cohort,
-            rounds=(HistogramRound(_nodes_sent(privacy, tree), noise, largest, sums),),
+        sent = HistogramRound.calibrated(
+            privacy, cohort, tree, weights=weights, largest=largest, score_sums=score_sums
         )
+        plan = cls(task or BinaryTask(), axis, tree, privacy, cohort, (sent,))
         plan.sums_law(shares=1)  # refused now where it cannot be drawn
         return plan
 
+    @cached_property
+    def terms(self) -> Terms:
+        """What the rounds work within."""
+        return Terms(self.privacy, self.cohort, self.axis, self.tree, self.channels)
+
+    @property
+    def final(self) -> Round:
+        """The round whose counts the result is made of."""
+        return self.rounds[-1]
+
+    @property
+    def summed(self) -> HistogramRound:
+        """The final round of a plan for a sum; refused where rows are reported."""
+        if not isinstance(self.final, HistogramRound):
+            raise PlanError(
+                "this plan is for local reports, which nobody sums securely. Give the server's "
+                "intake their messages."
+            )
+        return self.final
+
+    @property
+    def reported(self) -> ReportRound:
+        """The final round of a plan for local reports; refused where counts are summed."""
+        if not isinstance(self.final, ReportRound):
+            raise PlanError(
+                "this plan is not for local reports. Make one with EvaluationPlan.for_reports."
+            )
+        return self.final
+
+    @property
+    def sum_cohort(self) -> Cohort:
+        """Who must take part in the sum; refused where rows are reported."""
+        return self.terms.sum_cohort
+
+    @property
+    def oracles(self) -> tuple[Oracle, ...]:
+        """What randomises a report about each level; refused unless rows are reported."""
+        return self.reported.oracles(self.terms)
+
     def check_promise(self) -> None:
         """Refuse a plan whose noise costs more than it promises."""
-        if isinstance(self.privacy, DistributedDP):
-            sent = self.rounds[0]
-            # Sums have polya noise, whose parameters are budgets: they add up.
-            budgets = sent.noise if sent.sums is None else (*sent.noise, sent.sums.noise)
-            check_promise(self.privacy, self.cohort, budgets)
-        if isinstance(self.privacy, LocalDP):
-            response.check_promise(self.privacy, self.oracles)
+        for sent in self.rounds:
+            sent.check_promise(self.terms)
 
     def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
         """What a result of this plan may claim about privacy."""
-        laws = self.noise_laws(shares=1)
-        draws = [
-            (law, self.channels * count)
-            for law, count in zip(laws, self.rounds[0].nodes[: len(laws)], strict=True)
-        ]
-        sums_law = self.sums_law(shares=1)
-        if sums_law is not None:
-            draws.append((sums_law, self.channels * self.axis.bins))
-        return state(
-            self.privacy, self.cohort, draws=draws, claim=claim, public_inputs=public_inputs
+        draws = [drawn for sent in self.rounds for drawn in sent.draws(self.terms)]
+        return self.privacy.state(
+            self.cohort, draws=draws, claim=claim, public_inputs=public_inputs
         )
 
     def noise_laws(self, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""
-        if not isinstance(self.privacy, DistributedDP):
-            return []
-        parties = honest_parties(self.cohort)
-        return [
-            ShareLaw(self.privacy, parameter, parties=parties, shares=shares)
-            for parameter in self.rounds[0].noise
-        ]
+        return self.summed.laws(self.terms, shares)
 
     def sums_law(self, shares: int) -> ShareLaw | None:
         """The law of the sum of `shares` clients' noise on score sums; None without noise."""
-        sums = self.rounds[0].sums
-        if sums is None or not isinstance(self.privacy, DistributedDP):
-            return None
-        parties = honest_parties(self.cohort)
-        # A row moves one sum by at most all steps, where it moves one count by 1.
-        reach = sums.steps * self.privacy.level_sensitivity
-        try:
-            return ShareLaw(
-                self.privacy, sums.noise, parties=parties, shares=shares, sensitivity=reach
-            )
-        except PlanError:
-            raise PlanError(
-                "the noise of score sums is too wide to be drawn exactly. Raise epsilon, or leave "
-                "the score sums out."
-            ) from None
+        return self.summed.sums_law(self.terms, shares)
 
     def noise_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise at one node of each level; empty without noise.
 
         `contributions` are the clients in the sum, or the reports under local DP.
         """
-        if isinstance(self.privacy, LocalDP):
-            return response.variances(self.oracles, contributions)
-        return tuple(law.variance for law in self.noise_laws(shares=contributions))
+        return self.final.noise_variances(self.terms, contributions)
 
-    def noise_spreads(self, leaves: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    def node_variances(self, leaves: Floats) -> list[Floats]:
         """Variance of every node at each level, where it depends on the counts of the bins.
 
         Under local DP. Empty elsewhere: all nodes of a level have the same noise.
         """
-        return response.spreads(self.oracles, leaves)
+        return self.final.node_variances(self.terms, leaves)
+
+    def in_words(self) -> list[tuple[str, str]]:
+        """Titles and paragraphs for whoever must approve of the plan."""
+        return [paragraph for sent in self.rounds for paragraph in sent.in_words(self.terms)]
 
     @property
     def predicted(self) -> Prediction | None:
@@ -297,36 +271,37 @@ class EvaluationPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, di
 
     @property
     def channels(self) -> int:
-        """Slices times classes."""
-        return 2 * len(self.task.slices)
+        """How many rows a histogram has: slices times classes."""
+        return len(self.task.channels)
 
     @property
     def sum_steps(self) -> int:
         """Steps that the scores within a bin are summed in; 0 where they are not."""
-        sums = self.rounds[0].sums
-        return 0 if sums is None else sums.steps
+        return self.final.sum_steps
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the counts of the result are noisy."""
+        return self.final.is_noisy
+
+    def histogram(self) -> ScoreHistogram:
+        """An empty histogram of what one client counts."""
+        return ScoreHistogram(self.axis, channels=self.channels, sum_steps=self.sum_steps)
 
     @property
     def numbers(self) -> int:
         """How many counts and sums one client sends."""
-        sums = self.axis.bins if self.sum_steps else 0
-        return self.channels * (sum(sum(round_.nodes) for round_ in self.rounds) + sums)
+        return sum(sent.numbers(self.terms) for sent in self.rounds)
 
     @cached_property
     def most_per_count(self) -> int:
         """Largest absolute value that one client can send, its noise included: a certain bound."""
-        largest = self.rounds[0].largest
-        reaches = [law.reach for law in self.noise_laws(shares=1)]
-        sums_law = self.sums_law(shares=1)
-        sums_reach = 0 if sums_law is None else sums_law.reach
-        return max(largest + max(reaches, default=0), largest * self.sum_steps + sums_reach)
+        return self.summed.most_per_number(self.terms)
 
     @property
     def bytes_per_client(self) -> int:
         """Size of one client's counts and sums, or of one report, before any protocol."""
-        if self.oracles:
-            return max(oracle.payload_bytes for oracle in self.oracles)
-        return self.numbers * BYTES_PER_COUNT
+        return sum(sent.bytes_sent(self.terms) for sent in self.rounds)
 
     @cached_property
     def digest(self) -> str:
@@ -392,7 +367,8 @@ def _plan_errors(form: str) -> Iterator[None]:
     except UnicodeDecodeError:
         raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
     except msgspec.MsgspecError as error:
-        raise PlanError(f"this is not a plan in {form}: {error}.") from None
+        reason = str(error).rstrip(".")
+        raise PlanError(f"this is not a plan in {form}: {reason}.") from None
 
 
 def require_clipping(axis: Axis) -> None:
@@ -402,13 +378,6 @@ def require_clipping(axis: Axis) -> None:
             "under differential privacy a client may not refuse scores, since a refusal that "
             'depends on data is a leak. Make the axis with outside="clip".'
         )
-
-
-def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:
-    if isinstance(privacy, DistributedDP | LocalDP):
-        return tuple(math.prod(tree[: level + 1]) for level in range(len(tree)))
-    # Without noise the inner nodes are sums of leaves: only leaves travel.
-    return (math.prod(tree),)
 
 
 def _is_toml(path: Path) -> bool:

@@ -1,89 +1,83 @@
-"""What a plan asks for: the task, and what each client sends in a round."""
+"""What every kind of round can be asked, and what a round works within."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
-import msgspec
-import numpy as np
-
-from fedgauge.data.examples import Label
+from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError
-
-LARGEST = 2**40  # rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits
-
-# Steps that the scores within a bin are summed in. Rounding, 1/512 of a bin, is far below what
-# sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
-# epsilon, and `laws` draws from no longer ones than these steps have at epsilon 0.41.
-SUM_STEPS = 256
-NO_LOCAL_SUMS = "local reports carry no score sums. Leave score_sums out."
+from fedgauge.privacy import Cohort, PrivacyModel
+from fedgauge.privacy.shares import ShareLaw
+from fedgauge.typing import Floats
 
 
-class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One part of the result with curves of its own; None means all."""
-
-    model: str | None = None
-    group: str | None = None
-    label: str | None = None
+def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
+    """How many nodes a tree has at each level, the root left out."""
+    return tuple(math.prod(tree[: level + 1]) for level in range(len(tree)))
 
 
-class BinaryTask(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="binary"
-):
-    """Tell positives from negatives by one score.
+class Terms(NamedTuple):
+    """What a plan says besides its rounds, as far as a round needs it."""
 
-    `positive` is the label of the positive class; None where labels are bool or 0/1.
-    """
-
-    positive: Label | None = None
-
-    def __post_init__(self) -> None:
-        positive: Any = self.positive
-        if isinstance(positive, np.generic):
-            positive = positive.item()
-        if not isinstance(positive, bool | int | float | str | None):
-            raise PlanError(f"positive must be one label, got {type(positive).__name__}.")
-        if isinstance(positive, float) and not math.isfinite(positive):
-            raise PlanError("positive must be a finite number, a truth value or text.")
-        msgspec.structs.force_setattr(self, "positive", positive)
+    privacy: PrivacyModel
+    cohort: Cohort | None
+    axis: Axis
+    tree: tuple[int, ...]
+    channels: int
 
     @property
-    def slices(self) -> tuple[Slice, ...]:
-        """The parts of the result, each with a channel of negatives and one of positives."""
-        return (Slice(),)
+    def sum_cohort(self) -> Cohort:
+        """Who must take part in a sum."""
+        if self.cohort is None:
+            raise PlanError("a sum needs a cohort: say who must take part.")
+        return self.cohort
 
 
-class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For every class and bin, also the sum of its examples' places within the bin.
+class Round(Protocol):
+    """One thing that every client sends.
 
-    An example at score s in a bin from a to b adds ``round((s - a) / (b - a) * steps)``. `noise` is
-    the budget of the noise on these sums; 0 without.
+    A kind of round is plain data in a plan, and says all that differs between kinds.
+
+    Attributes
+    ----------
+    sends_reports
+        Whether each row is sent by itself; else a client sends its counts once.
     """
 
-    steps: int
-    noise: float = 0.0
+    sends_reports: ClassVar[bool]
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The number of nodes at each level sent."""
 
-class HistogramRound(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    tag_field="kind",
-    tag="histogram",
-    omit_defaults=True,
-):
-    """Each client sends, for every channel, the counts of the nodes at some tree levels.
+    @property
+    def sum_steps(self) -> int:
+        """Steps that the scores within a bin are summed in; 0 where they are not."""
 
-    `nodes` lists the number of nodes at each level sent. `noise` is the strength of the noise
-    on the sum at each of them (see :class:`fedgauge.privacy.shares.ShareLaw`); empty without.
-    `largest` is the largest count of one client; sums are taken in words that are wide enough
-    for it. A larger one is refused by the client, or clipped under differential privacy,
-    where a refusal that depends on data would be a leak. `sums` travel after the counts; a
-    client's are at most `largest` times their steps.
-    """
+    @property
+    def is_noisy(self) -> bool:
+        """Whether what is released is noisy."""
 
-    nodes: tuple[int, ...]
-    # Values from factories are always written. So plans without sums, which alone may be left
-    # out, are the bytes that they were before there were sums.
-    noise: tuple[float, ...] = msgspec.field(default_factory=lambda: ())
-    largest: int = msgspec.field(default_factory=lambda: LARGEST)
-    sums: ScoreSums | None = None
+    def check(self, terms: Terms) -> None:
+        """Refuse what no plan of these terms holds."""
+
+    def check_promise(self, terms: Terms) -> None:
+        """Refuse noise that costs more than the privacy model promises."""
+
+    def draws(self, terms: Terms) -> list[tuple[ShareLaw, int]]:
+        """Laws of one client's noise, and how many numbers each is on."""
+
+    def noise_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise at one node of each level; empty without noise."""
+
+    def node_variances(self, terms: Terms, leaves: Floats) -> list[Floats]:
+        """Variance at every node of each level, where it depends on the counts; else empty."""
+
+    def numbers(self, terms: Terms) -> int:
+        """How many numbers one client sends, or a report tells apart."""
+
+    def bytes_sent(self, terms: Terms) -> int:
+        """Size of what is sent, before any protocol."""
+
+    def in_words(self, terms: Terms) -> Sequence[tuple[str, str]]:
+        """Titles and paragraphs for whoever must approve of it."""

@@ -1,4 +1,4 @@
-"""A record drawn for people; the only place that imports plotting."""
+"""A result drawn for people; the only place that imports plotting."""
 
 from fedgauge.plots.figures import Overlay, save_plots
 

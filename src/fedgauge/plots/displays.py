@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args
 
 import numpy as np
 from scipy.special import ndtri
 
 from fedgauge.errors import InputError
-from fedgauge.estimation.piecewise import ParametricCurve
-from fedgauge.measures.bands import Band, Kind
+from fedgauge.measures.bands import Band, BandKind
 from fedgauge.measures.intervals import Estimate
+from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC, CurveKind
 from fedgauge.plots.axes import (
     SMALL,
     Corner,
@@ -40,8 +38,6 @@ if TYPE_CHECKING:  # matplotlib takes half a second to load: only who draws wait
 Limits = tuple[tuple[float, float], tuple[float, float]]
 
 _SHARES: Final = (-0.01, 1.01)
-_SAMPLES: Final = 1000  # points of a curve at least, and on each of its pieces at least
-_SAMPLES_OF_A_PIECE: Final = 8
 # Okabe & Ito 2008: told apart by colour-blind people; the line styles survive a grey print.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _STYLES: Final = ("-", "--", "-.", (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5)), (0, (8, 2)), (0, (3, 1)))
@@ -65,8 +61,41 @@ class _CurveDisplay:
     band_: PolyCollection | None = field(init=False, repr=False)
     chance_level_: Line2D | None = field(init=False, repr=False)
 
-    _area_name: ClassVar[str] = ""
+    _kind: ClassVar[CurveKind[Any]]
     _legend_pad: ClassVar[float] = 0.5
+
+    @classmethod
+    def from_evaluation(
+        cls, result: Evaluation, *, name: str | None = None, band: BandKind | None = "pointwise"
+    ) -> Self:
+        """The curve of a result.
+
+        Parameters
+        ----------
+        result
+            What was measured.
+        name
+            For the legend.
+        band
+            ``"pointwise"`` holds the population's curve at each single abscissa with the
+            result's level, ``"simultaneous"`` the whole of it, for any sample size; see
+            :meth:`Evaluation.roc_band`. None for no band.
+        """
+        return cls(**cls._read(result, band), name=name)
+
+    @classmethod
+    def _read(cls, result: Evaluation, band: BandKind | None) -> dict[str, Any]:
+        """What there is to draw of a result."""
+        if band not in (None, *get_args(BandKind)):
+            raise InputError(f"band must be 'pointwise', 'simultaneous' or None, got {band!r}.")
+        kind = cls._kind
+        x, y = getattr(result, f"{kind.name}_curve")().points()
+        return {
+            "x": x,
+            "y": y,
+            "band": getattr(result, f"{kind.name}_band")(band) if band else None,
+            "area": getattr(result, kind.area[0]) if kind.area else None,
+        }
 
     def plot(
         self,
@@ -112,7 +141,7 @@ class _CurveDisplay:
         return _SHARES, _SHARES
 
     def _labels(self) -> tuple[str, str]:
-        raise NotImplementedError
+        return self._kind.labels
 
     def _chance(self) -> tuple[Floats, Floats]:
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])
@@ -140,7 +169,9 @@ class _CurveDisplay:
         self.ax_.set_axisbelow(True)
 
     def _label(self, name: str | None) -> str | None:
-        return entry(self.ax_, name, area_text(self._area_name, self.area) if self.area else None)
+        called = self._kind.area
+        area = area_text(called[1], self.area) if called and self.area else None
+        return entry(self.ax_, name, area)
 
     def _draw_line(self, kwargs: dict[str, Any]) -> Line2D:
         x, y = self._scaled(self.x), self._scaled(self.y)
@@ -216,30 +247,7 @@ class RocCurveDisplay(_CurveDisplay):
     >>> matplotlib.pyplot.close(first.figure_)
     """
 
-    _area_name = "AUC"
-
-    @classmethod
-    def from_evaluation(
-        cls, result: Evaluation, *, name: str | None = None, band: Kind | None = "pointwise"
-    ) -> Self:
-        """The ROC curve of a result.
-
-        Parameters
-        ----------
-        result
-            What was measured.
-        name
-            For the legend.
-        band
-            ``"pointwise"`` holds the population's curve at each single abscissa with the
-            result's level, ``"simultaneous"`` the whole of it, for any sample size; see
-            :meth:`Evaluation.roc_band`. None for no band.
-        """
-        x, y = _along(result.roc_curve().path)
-        return cls(x, y, _band(result.roc_band, band), result.roc_auc, name)
-
-    def _labels(self) -> tuple[str, str]:
-        return "False positive rate", "True positive rate"
+    _kind = ROC
 
 
 @dataclass(eq=False)
@@ -251,20 +259,12 @@ class PrecisionRecallDisplay(_CurveDisplay):
 
     positive_rate: float = field(kw_only=True)
 
-    _area_name = "AP"
+    _kind = PR
 
     @classmethod
-    def from_evaluation(
-        cls, result: Evaluation, *, name: str | None = None, band: Kind | None = "pointwise"
-    ) -> Self:
-        """The PR curve of a result; parameters as for :class:`RocCurveDisplay`."""
-        curve = result.pr_curve()
-        x, y = _along(curve.path)
-        drawn, rate = _band(result.pr_band, band), float(curve.precision[0])
-        return cls(x, y, drawn, result.average_precision, name, positive_rate=rate)
-
-    def _labels(self) -> tuple[str, str]:
-        return "Recall", "Precision"
+    def _read(cls, result: Evaluation, band: BandKind | None) -> dict[str, Any]:
+        share = float(result.pr_curve().precision[0])
+        return super()._read(result, band) | {"positive_rate": share}
 
     def _chance(self) -> tuple[Floats, Floats]:
         return np.array([0.0, 1.0]), np.full(2, self.positive_rate)
@@ -281,20 +281,11 @@ class DetCurveDisplay(_CurveDisplay):
     those beyond 0.1% or 99.9%, 0 among them, are drawn at the edge.
     """
 
-    @classmethod
-    def from_evaluation(
-        cls, result: Evaluation, *, name: str | None = None, band: Kind | None = "pointwise"
-    ) -> Self:
-        """The DET curve of a result; parameters as for :class:`RocCurveDisplay`."""
-        x, y = _along(result.roc_curve().path)
-        return cls(x, 1.0 - y, _band(result.det_band, band), name=name)
+    _kind = DET
 
     def _limits(self) -> Limits:
         edge = 1.01 * float(ndtri(_DET_TICKS[-1]))
         return (-edge, edge), (-edge, edge)
-
-    def _labels(self) -> tuple[str, str]:
-        return "False positive rate", "False negative rate"
 
     def _chance(self) -> tuple[Floats, Floats]:
         x, _ = self._limits()
@@ -319,34 +310,16 @@ class DetCurveDisplay(_CurveDisplay):
 class PrGainDisplay(_CurveDisplay):
     """A precision-recall-gain curve (Flach & Kull 2015).
 
-    Attributes are those of :class:`RocCurveDisplay`. Precision gains below -1 are not shown.
+    Attributes are those of :class:`RocCurveDisplay`. Recall gains are drawn from 0 to 1;
+    precision gains below -1 are not shown.
     """
 
-    _area_name = "AUPRG"
+    _kind = PR_GAIN
     _legend_pad = 1.5  # above the chance level, which is 0
-
-    @classmethod
-    def from_evaluation(
-        cls, result: Evaluation, *, name: str | None = None, band: Kind | None = "pointwise"
-    ) -> Self:
-        """The precision-recall-gain curve of a result; parameters as for :class:`RocCurveDisplay`.
-
-        Of recall gains only those from 0 to 1 are drawn.
-        """
-        curve = result.prg_curve()
-        fpr, tpr = _along(result.roc_curve().path)
-        shown = tpr > curve.ratio / (1.0 + curve.ratio)
-        x = 1.0 + curve.ratio - curve.ratio / tpr[shown]
-        y = 1.0 - fpr[shown] / tpr[shown]
-        x, y = np.append(0.0, x), np.append(curve.precision_gain[0], y)
-        return cls(x, y, _band(result.prg_band, band), result.auprg, name)
 
     def _limits(self) -> Limits:
         lowest = min(each.min() for each in (self.y, self.band.low if self.band else self.y))
         return _SHARES, (max(lowest - 0.05, -1.0) if lowest < 0 else _SHARES[0], _SHARES[1])
-
-    def _labels(self) -> tuple[str, str]:
-        return "Recall gain", "Precision gain"
 
     def _chance(self) -> tuple[Floats, Floats]:
         return np.array([0.0, 1.0]), np.zeros(2)
@@ -365,25 +338,33 @@ class GainDisplay(_CurveDisplay):
 
     lift: bool = field(default=False, kw_only=True)
 
+    _kind = GAIN
+
     @classmethod
     def from_evaluation(
         cls,
         result: Evaluation,
         *,
         name: str | None = None,
-        band: Kind | None = "pointwise",
+        band: BandKind | None = "pointwise",
         lift: bool = False,
     ) -> Self:
         """The gain of a result, or with `lift` how many times that of chance it is.
 
         Other parameters are as for :class:`RocCurveDisplay`.
         """
-        x, y = _along(result.gain_curve().path)
-        drawn = _band(result.gain_band, band)
-        if lift:
-            y, x = y[x > 0] / x[x > 0], x[x > 0]
-            drawn = _lifted(drawn) if drawn else None
-        return cls(x, y, drawn, name=name, lift=lift)
+        gain = super().from_evaluation(result, name=name, band=band)
+        return gain._lifted() if lift else gain
+
+    def _lifted(self) -> Self:
+        some = self.x > 0
+        band = self.band
+        if band is not None:
+            x = band.x[band.x > 0]
+            low, high = (each[band.x > 0] / x for each in (band.low, band.high))
+            band = band._replace(x=x, low=low, high=high)
+        y = self.y[some] / self.x[some]
+        return replace(self, x=self.x[some], y=y, band=band, lift=True)
 
     def _limits(self) -> Limits:
         if not self.lift:
@@ -392,29 +373,11 @@ class GainDisplay(_CurveDisplay):
         return _SHARES, (0.0, max(1.05 * highest, 1.5))
 
     def _labels(self) -> tuple[str, str]:
-        return "Share of examples flagged", "Lift (times chance)" if self.lift else "Recall"
+        across, up = super()._labels()
+        return across, "Lift (times chance)" if self.lift else up
 
     def _chance(self) -> tuple[Floats, Floats]:
         return np.array([0.0, 1.0]), np.array([1.0 if self.lift else 0.0, 1.0])
 
     def _corner(self) -> Corner:
         return "upper right" if self.lift else "lower right"
-
-
-def _along(path: ParametricCurve) -> tuple[Floats, Floats]:
-    """Points along a curve, more on each piece where there are few."""
-    return path.sample(max(_SAMPLES_OF_A_PIECE, math.ceil(_SAMPLES / len(path.width))))
-
-
-def _band(make: Callable[[Kind], Band], kind: Kind | None) -> Band | None:
-    if kind is None:
-        return None
-    if kind not in get_args(Kind):
-        raise InputError(f"band must be 'pointwise', 'simultaneous' or None, got {kind!r}.")
-    return make(kind)
-
-
-def _lifted(band: Band) -> Band:
-    x = band.x[band.x > 0]
-    low, high = (each[band.x > 0] / x for each in (band.low, band.high))
-    return Band(x, low, high, band.level, band.kind)

@@ -1,4 +1,4 @@
-"""ROC and PR curves of a record as PNG files."""
+"""ROC and PR curves of a result as PNG files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from fedgauge.errors import RecordError, UndefinedMetric
-from fedgauge.estimation.distribution import estimate
-from fedgauge.measures.curves import PrCurve, RocCurve, pr_curve, roc_curve
-from fedgauge.results.record import MetricRecord, Record
+from fedgauge.estimation.piecewise import ParametricCurve
+from fedgauge.measures.kinds import PR, ROC, CurveKind
+from fedgauge.results.evaluation import Evaluation
 
 if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
     from matplotlib.axes import Axes
@@ -37,55 +37,54 @@ class Overlay(NamedTuple):
 
 
 def save_plots(
-    record: Record,
+    result: Evaluation,
     folder: str | Path,
     *,
     roc: Sequence[Overlay] = (),
     pr: Sequence[Overlay] = (),
 ) -> list[Path]:
-    """Draw the curves of a record into ``roc.png`` and ``pr.png``; returns their paths."""
-    (part,) = record.slices
-    if part.curves.roc is None:
+    """Draw the curves of a result into ``roc.png`` and ``pr.png``; returns their paths."""
+    try:
+        figures = {"roc.png": _draw_roc(result, roc), "pr.png": _draw_pr(result, pr)}
+    except UndefinedMetric:
         raise UndefinedMetric(
             "this result has no curves to draw: a class has no examples, or noise hides it."
-        )
-    # The knots alone would hide how the curve runs between them.
-    counts = np.array(part.counts, dtype=np.float64)
-    distribution = estimate(record.plan.axis, counts, record.estimator)
-    roc_figure = _draw_roc(roc_curve(distribution), part.metrics["roc_auc"], roc)
-    pr_figure = _draw_pr(pr_curve(distribution), part.metrics["average_precision"], pr)
-    return [
-        _save(figure, Path(folder) / name)
-        for figure, name in ((roc_figure, "roc.png"), (pr_figure, "pr.png"))
-    ]
+        ) from None
+    return [_save(figure, Path(folder) / name) for name, figure in figures.items()]
 
 
-def _draw_roc(curve: RocCurve, auc: MetricRecord, overlays: Sequence[Overlay]) -> Figure:
-    figure, axes = _square("ROC curve", "False positive rate", "True positive rate")
+def _draw_roc(result: Evaluation, overlays: Sequence[Overlay]) -> Figure:
+    curve, auc = result.roc_curve(), result.roc_auc
+    figure, axes = _square(ROC)
     axes.plot([0, 1], [0, 1], color=_OTHER, linewidth=1, linestyle=":", label="chance")
     _overlay(axes, overlays)
-    label = f"fedgauge, AUC {auc.value:.4f}"
-    axes.plot(*curve.path.sample(_POINTS), color=_POOLED, linewidth=2, label=label)
+    _pooled(axes, curve.path, f"AUC {auc.value:.4f}")
     return _legend(figure, axes, "lower right")
 
 
-def _draw_pr(curve: PrCurve, ap: MetricRecord, overlays: Sequence[Overlay]) -> Figure:
-    figure, axes = _square("Precision-recall curve", "Recall", "Precision")
+def _draw_pr(result: Evaluation, overlays: Sequence[Overlay]) -> Figure:
+    curve, ap = result.pr_curve(), result.average_precision
+    figure, axes = _square(PR)
     axes.axhline(curve.precision[0], color=_OTHER, linewidth=1, linestyle=":", label="chance")
     _overlay(axes, overlays)
-    label = f"fedgauge, AP {ap.value:.4f}"
-    axes.plot(*curve.path.sample(_POINTS), color=_POOLED, linewidth=2, label=label)
+    _pooled(axes, curve.path, f"AP {ap.value:.4f}")
     return _legend(figure, axes, "best")
 
 
-def _square(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+def _pooled(axes: Axes, path: ParametricCurve, area: str) -> None:
+    # The knots alone would hide how the curve runs between them.
+    x, y = path.sample(_POINTS)
+    axes.plot(x, y, color=_POOLED, linewidth=2, label=f"fedgauge, {area}")
+
+
+def _square(kind: CurveKind[Any]) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.4, 5.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    axes.set(
-        title=title, xlabel=x, ylabel=y, xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal"
-    )
+    x, y = kind.labels
+    limits = (-0.01, 1.01)
+    axes.set(title=kind.title, xlabel=x, ylabel=y, xlim=limits, ylim=limits, aspect="equal")
     axes.grid(color="#eeeeee")
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -2,19 +2,22 @@
 
 from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.cohort import Cohort
+from fedgauge.privacy.distributed import DistributedDP
+from fedgauge.privacy.local import LocalDP
 from fedgauge.privacy.models import (
-    DifferentialPrivacy,
-    DistributedDP,
-    LocalDP,
+    Claim,
     PrivacyModel,
     PrivacyStatement,
     SecureAggregation,
     Sensitivity,
 )
 
+AnyPrivacyModel = SecureAggregation | DistributedDP | LocalDP  # what a plan can hold
+
 __all__ = [
+    "AnyPrivacyModel",
+    "Claim",
     "Cohort",
-    "DifferentialPrivacy",
     "DistributedDP",
     "LocalDP",
     "PrivacyModel",

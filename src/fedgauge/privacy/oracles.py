@@ -51,7 +51,7 @@ class Oracle(Protocol):
     def worst_ratio(self) -> Fraction:
         """Largest ratio of a report's probabilities between two cells, exactly."""
 
-    def spread(self, counts: Floats) -> Floats:
+    def variances(self, counts: Floats) -> Floats:
         """Variance of the estimate of each cell, where `counts` rows are in the cells."""
 
     def encode(self, cells: Cells, source: WordSource) -> Payloads:
@@ -112,13 +112,13 @@ class UnaryEncoding:
         """Where the bit of one cell is set and that of the other is not."""
         return _odds(self.raised)
 
-    def spread(self, counts: Floats) -> Floats:
+    def variances(self, counts: Floats) -> Floats:
         """n v0 + c, with v0 = 4 e^epsilon / (e^epsilon - 1)^2."""
         # p (1 - p) / (p - q)^2 for a row of the cell, q (1 - q) / (p - q)^2 = v0 for another;
         # with p = 1/2 the two differ by 1. Bits are independent, and so are the estimates.
         q = self.raised / WHOLE
-        found: Floats = counts.sum() * (q * (1 - q) / (0.5 - q) ** 2) + counts
-        return found
+        variances: Floats = counts.sum() * (q * (1 - q) / (0.5 - q) ** 2) + counts
+        return variances
 
     def encode(self, cells: Cells, source: WordSource) -> Payloads:
         """A report for each cell, one a row; bits beyond the last cell are zero."""
@@ -146,8 +146,8 @@ class UnaryEncoding:
     def estimate(self, tallies: Tallies, reports: int) -> Floats:
         """(c - n q) / (p - q) for every cell."""
         q = self.raised / WHOLE
-        found: Floats = (tallies.astype(np.float64) - reports * q) / (0.5 - q)
-        return found
+        counts: Floats = (tallies.astype(np.float64) - reports * q) / (0.5 - q)
+        return counts
 
 
 class HadamardResponse:
@@ -227,7 +227,7 @@ class HadamardResponse:
         """For an answer that is true of one cell and not of the other."""
         return _lift(self.blank, 2 * self.blocks)
 
-    def spread(self, counts: Floats) -> Floats:
+    def variances(self, counts: Floats) -> Floats:
         """n (w / B) / (1 - w)^2 + C / (1 - w) - c, where C rows are in the cell's block."""
         # A report counts +1 or -1 for the cells of the block it names and 0 for others. It names
         # a given block with chance w / B, and 1 - w more if the row is there. Its mean is 1 - w
@@ -235,17 +235,18 @@ class HadamardResponse:
         w = self.blank / WHOLE
         block = np.arange(self.cells) // self._rows
         inside = np.bincount(block, counts, minlength=self.blocks)[block]
-        found: Floats = counts.sum() * (w / self.blocks / (1 - w) ** 2) + inside / (1 - w) - counts
-        return found
+        even = counts.sum() * (w / self.blocks / (1 - w) ** 2)
+        variances: Floats = even + inside / (1 - w) - counts
+        return variances
 
     def encode(self, cells: Cells, source: WordSource) -> Payloads:
         """A report for each cell, one a row, most significant byte first."""
         words = source.words(2 * len(cells))
-        blank, spread = words[: len(cells)] < np.uint64(self.blank), words[len(cells) :]
+        blank, uniform = words[: len(cells)] < np.uint64(self.blank), words[len(cells) :]
         block, row = np.divmod(np.asarray(cells, dtype=np.uint64), np.uint64(self._rows))
         # Widths are powers of two: the low and the high bits of a word are uniform below them.
-        column = spread & np.uint64(self._width - 1)
-        anything = (spread >> np.uint64(32)) & np.uint64(2 * self.blocks - 1)
+        column = uniform & np.uint64(self._width - 1)
+        anything = (uniform >> np.uint64(32)) & np.uint64(2 * self.blocks - 1)
         true = np.uint64(2) * block + _is_odd(row & column)
         said = np.where(blank, anything, true) * np.uint64(self._width) + column
         octets = said.astype(">u4").view(np.uint8).reshape(len(cells), 4)
@@ -263,8 +264,8 @@ class HadamardResponse:
         """Signed sums over the columns of each cell's block, over 1 - w."""
         plus, minus = np.moveaxis(tallies.reshape(self.blocks, 2, self._width), 1, 0)
         rows = _hadamard(plus - minus)[:, : self._rows].ravel()[: self.cells]
-        found: Floats = rows / (1 - self.blank / WHOLE)
-        return found
+        counts: Floats = rows / (1 - self.blank / WHOLE)
+        return counts
 
     def _numbers(self, payloads: Payloads) -> NDArray[np.int64]:
         places = 256 ** np.arange(self.payload_bytes)[::-1]
@@ -274,7 +275,7 @@ class HadamardResponse:
 def mean_variance(oracle: Oracle) -> float:
     """Variance that one report adds to the estimate of a cell, where all cells are alike."""
     even = np.full(oracle.cells, 1 / oracle.cells)
-    return float(oracle.spread(even).mean())
+    return float(oracle.variances(even).mean())
 
 
 def draw_bits(source: WordSource, chance: int, count: int) -> NDArray[np.bool_]:

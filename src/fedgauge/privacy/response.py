@@ -1,102 +1,20 @@
-"""What a plan says about local reports: which oracle speaks at each level, and what it costs."""
+"""Randomised response over the levels of a tree: rows to reports, reports to counts."""
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
-from fedgauge.errors import NoSignal, PlanError
+from fedgauge.errors import NoSignal
 from fedgauge.privacy.keystream import WordSource
-from fedgauge.privacy.models import LocalDP
 from fedgauge.privacy.oracles import (
-    KEEP,
-    MOST_CELLS,
-    WHOLE,
     Cells,
-    HadamardResponse,
     Oracle,
     Payloads,
     Tallies,
-    UnaryEncoding,
     draw_levels,
-    keeps,
     mean_variance,
 )
 from fedgauge.typing import Floats
-
-
-class ReportRound(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="report"
-):
-    """Each row is sent as one report about one level, drawn at random and public.
-
-    `nodes` lists the number of nodes at each level. `noise` is the chance, out of 2^64, that a
-    zero is raised (``oue``) or that a report says nothing (``hadamard``) at each of them;
-    `blocks` are those of Hadamard response, empty for ``oue``.
-    """
-
-    nodes: tuple[int, ...]
-    noise: tuple[int, ...]
-    blocks: tuple[int, ...] = ()
-
-    @classmethod
-    def calibrated(cls, spec: LocalDP, nodes: Sequence[int], channels: int) -> "ReportRound":
-        """The least noise that keeps the promise of the spec."""
-        _check_cells(nodes, channels)
-        cells = [channels * count for count in nodes]
-        if spec.oracle == "oue":
-            unary = [UnaryEncoding.calibrated(spec.epsilon, cells=count) for count in cells]
-            return cls(tuple(nodes), tuple(oracle.raised for oracle in unary))
-        hadamard = [HadamardResponse.calibrated(spec.epsilon, cells=count) for count in cells]
-        blanks = tuple(oracle.blank for oracle in hadamard)
-        return cls(tuple(nodes), blanks, tuple(oracle.blocks for oracle in hadamard))
-
-    @property
-    def largest(self) -> int:
-        """Rows that one report stands for."""
-        return 1
-
-    @property
-    def sums(self) -> None:
-        """Reports carry no score sums."""
-
-    def check(self, spec: LocalDP, channels: int) -> None:
-        """Refuse parameters that no oracle has."""
-        _check_cells(self.nodes, channels)
-        most = KEEP if spec.oracle == "oue" else WHOLE
-        fits = len(self.noise) == len(self.nodes) and all(0 < n < most for n in self.noise)
-        if spec.oracle == "oue":
-            fits = fits and not self.blocks
-        else:
-            fits = (
-                fits
-                and len(self.blocks) == len(self.nodes)
-                and all(
-                    0 < blocks <= channels * nodes and blocks.bit_count() == 1
-                    for blocks, nodes in zip(self.blocks, self.nodes, strict=True)
-                )
-            )
-        if not fits:
-            raise PlanError(
-                f"the reports of this plan are not such as {spec.oracle} makes. Make the plan "
-                "again with EvaluationPlan.for_reports."
-            )
-
-    def oracles(self, spec: LocalDP, channels: int) -> tuple[Oracle, ...]:
-        """The oracle of each level."""
-        cells = [channels * count for count in self.nodes]
-        if spec.oracle == "oue":
-            return tuple(map(UnaryEncoding, cells, self.noise))
-        return tuple(map(HadamardResponse, cells, self.noise, self.blocks))
-
-
-def check_promise(spec: LocalDP, oracles: Sequence[Oracle]) -> None:
-    """Refuse oracles that tell more than the spec promises; the level tells nothing."""
-    if not all(keeps(oracle.worst_ratio, spec.epsilon) for oracle in oracles):
-        raise PlanError(
-            f"the plan promises epsilon {spec.epsilon:g} but its reports cost more. "
-            "Make the plan again with EvaluationPlan.for_reports."
-        )
 
 
 def variances(oracles: Sequence[Oracle], reports: int) -> tuple[float, ...]:
@@ -115,19 +33,19 @@ def variances(oracles: Sequence[Oracle], reports: int) -> tuple[float, ...]:
     )
 
 
-def spreads(oracles: Sequence[Oracle], leaves: Floats) -> list[Floats]:
+def node_variances(oracles: Sequence[Oracle], leaves: Floats) -> list[Floats]:
     """Variance of every node's estimated count at each level, where `leaves` rows are in the bins.
 
     Unlike :func:`variances` this depends on the counts: for redrawing noise, not for weights.
     """
     levels, reports = len(oracles), leaves.sum()
-    found = []
+    by_level = []
     for oracle in oracles:
         counts = leaves.reshape(oracle.cells, -1).sum(axis=1)
         # A level is told about by one in L reports: of a sample, scaled up by L.
         sampled = (levels - 1) * counts * (1 - counts / reports)
-        found.append((levels * oracle.spread(counts) + sampled).reshape(len(leaves), -1))
-    return found
+        by_level.append((levels * oracle.variances(counts) + sampled).reshape(len(leaves), -1))
+    return by_level
 
 
 def randomise(oracles: Sequence[Oracle], leaves: Cells, source: WordSource) -> list[Payloads]:
@@ -167,11 +85,3 @@ def settle(leaves: Floats, reports: float | Floats) -> Floats:
     cells = leaves.shape[-2] * leaves.shape[-1]
     missing = reports - leaves.sum(axis=(-2, -1), keepdims=True)
     return np.asarray(leaves + missing / cells)
-
-
-def _check_cells(nodes: Sequence[int], channels: int) -> None:
-    if not nodes or any(count < 1 for count in nodes) or max(nodes) * channels > MOST_CELLS:
-        raise PlanError(
-            f"a local report tells at most {MOST_CELLS:,} cells apart, classes times bins. Use "
-            "fewer bins: 64 are plenty."
-        )

@@ -1,29 +1,18 @@
-"""Noise shares: what each client adds, what the sum of shares is, and what it costs."""
+"""Noise shares: what each client adds, and what the sum of shares is."""
 
-import math
-from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from fedgauge.errors import PlanError
-from fedgauge.privacy import accounting, laws
+from fedgauge.privacy import laws
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.laws import Draws, DrawTable
-from fedgauge.privacy.models import (
-    PROTOCOL_FAILURE,
-    Claim,
-    DistributedDP,
-    LocalDP,
-    PrivacyModel,
-    PrivacyStatement,
-)
 
-# Of epsilon, for score sums where they are sent. Curves come from the counts and need most of it:
-# noise a quarter stronger is hardly seen in them.
-SUMS_SHARE: Final = Fraction(1, 5)
+Noise = Literal["polya", "skellam", "discrete-gaussian"]
+
 _TINY: Final = 1e-300
 
 
@@ -32,40 +21,37 @@ class ShareLaw:
 
     Parameters
     ----------
-    spec
-        The privacy model.
+    noise
+        The mechanism.
     parameter
-        Strength of the noise at this level, as a plan states it: the level's budget for
-        polya, the mean of each Poisson for skellam, sigma squared for the discrete Gaussian.
-        It belongs to the sum of `parties` shares.
+        Strength of the noise, as a plan states it: the budget for polya, the mean of each
+        Poisson for skellam, sigma squared for the discrete Gaussian. It belongs to the sum of
+        `parties` shares.
     parties
         Honest survivors that the noise must come from (M).
     shares
         How many shares are added up; 1 is what one client adds.
     sensitivity
-        How far one unit can move all numbers that this noise is on, in the L1 norm; by default
-        that of the counts of one level. Only polya noise takes another one.
+        How far one unit can move all numbers that this noise is on, in the L1 norm. Polya
+        noise follows from it; the parameters of the others account for it already.
     """
 
     def __init__(
         self,
-        spec: DistributedDP,
+        noise: Noise,
         parameter: float,
         *,
         parties: int,
         shares: int = 1,
-        sensitivity: int | None = None,
+        sensitivity: int,
     ) -> None:
-        if sensitivity is not None:
-            require_polya(spec)
         self._repeats, self._signed = 1, False
         part = Fraction(shares, parties)
         self._table: DrawTable
-        match spec.noise:
+        match noise:
             case "polya":
                 # M differences of NB(1/M, 1 - a) add up to discrete Laplace with parameter a.
-                reach = spec.level_sensitivity if sensitivity is None else sensitivity
-                self._table = laws.negative_binomial(part, Fraction(parameter) / reach)
+                self._table = laws.negative_binomial(part, Fraction(parameter) / sensitivity)
             case "skellam":
                 self._table = laws.poisson(Fraction(parameter) * part)
             case "discrete-gaussian":
@@ -118,132 +104,7 @@ def honest_parties(cohort: Cohort) -> int:
     return parties
 
 
-def require_polya(spec: DistributedDP) -> None:
-    """Refuse noise that is accounted for on counts alone."""
-    if spec.noise != "polya":
-        raise PlanError(
-            f"{spec.noise} noise is for counts alone. Use noise='polya', or leave the score sums "
-            "out."
-        )
-
-
-def level_parameters(
-    spec: DistributedDP,
-    cohort: Cohort,
-    levels: int,
-    weights: Sequence[float] | None = None,
-    *,
-    share: Fraction = Fraction(1),
-) -> tuple[float, ...]:
-    """Least noise for each level that keeps the spec's promise.
-
-    `weights` splits polya's budget over levels, evenly by default. `share` is the part of
-    epsilon that all levels have together; below 1 for polya alone.
-    """
-    if share != 1:
-        require_polya(spec)
-    parties = honest_parties(cohort)
-    if spec.noise == "polya":
-        split = [1.0] * levels if weights is None else list(weights)
-        if len(split) != levels or not all(0 < w < math.inf for w in split):
-            raise PlanError(f"weights must be {levels} positive numbers, one for each level.")
-        shares = [Fraction(w) for w in split]
-        budget = Fraction(spec.epsilon) * share
-        return tuple(_at_most(budget * share / sum(shares)) for share in shares)
-    if weights is not None:
-        raise PlanError("only polya noise takes weights; the others use the same at every level.")
-    assert spec.delta is not None  # noqa: S101  (checked by the spec)
-    cap, moves = spec.max_per_unit, spec.moves
-    if spec.noise == "skellam":
-        each = accounting.calibrate_skellam(
-            spec.epsilon, spec.delta, levels=levels, cap=cap, moves=moves
-        )
-    else:
-        each = accounting.calibrate_gaussian(
-            spec.epsilon, spec.delta, levels=levels, parties=parties, cap=cap, moves=moves
-        )
-    return (each,) * levels
-
-
-def sums_parameter(spec: DistributedDP, levels: Sequence[float]) -> float:
-    """The budget of score sums: what the levels leave of epsilon."""
-    return _at_most(Fraction(spec.epsilon) - sum(map(Fraction, levels)))
-
-
-def _at_most(budget: Fraction) -> float:
+def at_most(budget: Fraction) -> float:
+    """The largest float that is not above an exact budget."""
     value = float(budget)
     return value if Fraction(value) <= budget else float(np.nextafter(value, 0.0))
-
-
-def check_promise(spec: DistributedDP, cohort: Cohort, parameters: Sequence[float]) -> None:
-    """Refuse noise that does not keep the promise of the spec."""
-    parties = honest_parties(cohort)
-    if spec.noise == "polya":
-        kept = sum(map(Fraction, parameters)) <= Fraction(spec.epsilon)
-    else:
-        assert spec.delta is not None  # noqa: S101  (checked by the spec)
-        cap, moves = spec.max_per_unit, spec.moves
-        if spec.noise == "skellam":
-            delta = accounting.skellam_delta(spec.epsilon, means=parameters, cap=cap, moves=moves)
-        else:
-            delta = accounting.gaussian_delta(
-                spec.epsilon, spreads=parameters, parties=parties, cap=cap, moves=moves
-            )
-        kept = delta <= spec.delta
-    if not kept:
-        raise PlanError(
-            f"the plan promises epsilon {spec.epsilon:g} but its noise costs more. "
-            "Make the plan again with EvaluationPlan.for_histogram."
-        )
-
-
-def state(
-    privacy: PrivacyModel,
-    cohort: Cohort,
-    *,
-    draws: Sequence[tuple[ShareLaw, int]],
-    claim: Claim,
-    public_inputs: tuple[str, ...] = (),
-) -> PrivacyStatement:
-    """What a result under the model may claim.
-
-    `draws` holds the law of one client's share on some numbers, and how many these are. Delta
-    includes the distance of their tables from the ideal laws and, where a protocol ran, the chance
-    that its graph of neighbours fails to protect.
-    """
-    if isinstance(privacy, LocalDP):
-        # The chances are exact, so nothing escapes epsilon; no protocol runs that could fail.
-        return PrivacyStatement(
-            model="local-dp",
-            unit="example",
-            neighbours="replace-one",
-            epsilon=privacy.epsilon,
-            delta=0.0,
-            cohort=cohort,
-            public_inputs=(*public_inputs, "number of reports"),
-            claim=claim,
-        )
-    if not isinstance(privacy, DistributedDP):
-        return PrivacyStatement(
-            "secure-aggregation", None, None, None, None, cohort, public_inputs, claim
-        )
-    parties = honest_parties(cohort)
-    # P and P' are each within the total distance of their ideal laws: delta grows by
-    # (1 + e^epsilon) times it.
-    distance = sum(parties * count * law.distance for law, count in draws)
-    numerical = min(distance * (1.0 + math.exp(min(privacy.epsilon, 700.0))), 1.0)
-    if claim == "enforced":
-        numerical += PROTOCOL_FAILURE
-    # A client's participation shows anyway: added or removed, its counts become zero.
-    zeroed = privacy.unit == "client" and privacy.neighbours == "add-remove"
-    neighbours = "zero-out" if zeroed else privacy.neighbours
-    return PrivacyStatement(
-        model="distributed-dp",
-        unit=privacy.unit,
-        neighbours=neighbours,
-        epsilon=privacy.epsilon,
-        delta=min((privacy.delta or 0.0) + numerical, 1.0),
-        cohort=cohort,
-        public_inputs=public_inputs,
-        claim=claim,
-    )

@@ -10,42 +10,43 @@ from numpy.typing import NDArray
 
 from fedgauge.data.examples import Examples
 from fedgauge.errors import InputError
-from fedgauge.privacy.models import DistributedDP, PrivacyModel
+from fedgauge.privacy.models import UnitCap
 
 
-def limit_rows(batches: Iterable[Examples], privacy: PrivacyModel) -> Iterator[Examples]:
-    """One client's batches with at most ``max_per_unit`` rows of each subject, or of the client.
+def limit_rows(batches: Iterable[Examples], cap: UnitCap | None) -> Iterator[Examples]:
+    """One client's batches with as many rows of each subject, or of the client, as the cap says.
 
     The first rows of a unit count. Which rows stay depends on that unit's rows alone, so one
     unit's presence changes nothing for the others.
     """
-    limiter = UnitLimiter(privacy)
+    limiter = UnitLimiter(cap)
     for batch in batches:
-        yield limiter(batch, "")
+        kept = limiter.within_cap(batch, "")
+        yield batch if kept is None else batch.select(kept)
 
 
 class UnitLimiter:
-    """Drops the rows of a unit beyond the cap, over all batches it is shown."""
+    """Tells which rows of a unit are within the cap, over all batches it is shown."""
 
-    def __init__(self, privacy: PrivacyModel) -> None:
-        self._privacy = privacy
+    def __init__(self, cap: UnitCap | None) -> None:
+        self._cap = cap
         self._seen: Counter[tuple[str, Any]] = Counter()
 
-    def __call__(self, batch: Examples, clients: str | NDArray[Any]) -> Examples:
-        """The rows of the batch that still count; `clients` names whose they are."""
-        privacy = self._privacy
-        if not isinstance(privacy, DistributedDP) or privacy.unit == "example":
-            return batch
-        if privacy.unit == "subject" and batch.subject is None:
+    def within_cap(self, batch: Examples, clients: str | NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Which rows of the batch still count, None for all; `clients` names whose they are."""
+        cap = self._cap
+        if cap is None:
+            return None
+        if cap.unit == "subject" and batch.subject is None:
             raise InputError(
                 "the plan protects subjects, so each row needs the id of its subject: "
                 "Examples(y_true, y_score, subject=...)."
             )
         names = np.full(len(batch), clients) if isinstance(clients, str) else clients
-        columns = [names] if privacy.unit == "client" else [names, batch.subject]
-        return batch.select(self._within_cap(columns, privacy.max_per_unit))
+        columns = [names] if cap.unit == "client" else [names, batch.subject]
+        return self._first_rows(columns, cap.rows)
 
-    def _within_cap(self, columns: list[Any], cap: int) -> NDArray[np.bool_]:
+    def _first_rows(self, columns: list[Any], cap: int) -> NDArray[np.bool_]:
         codes, keys = _number_units(columns)
         before = np.array([self._seen[key] for key in keys], dtype=np.int64)
         # Rank of each row among the rows of its unit in this batch.

@@ -22,9 +22,9 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.data.examples import Data, LabelReader, read_batches
-from fedgauge.errors import InputError, PlanError, ReportRefused
+from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.labels import LabelReader
+from fedgauge.errors import InputError, ReportRefused
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream, WordSource
 from fedgauge.privacy.oracles import Cells, Payloads
@@ -73,10 +73,6 @@ class ReportFormat:
 
     def __init__(self, plan: EvaluationPlan) -> None:
         self.oracles = plan.oracles
-        if not self.oracles:
-            raise PlanError(
-                "this plan is not for local reports. Make one with EvaluationPlan.for_reports."
-            )
         plan.check_promise()
         self._start = _MAGIC + bytes([_VERSION]) + bytes.fromhex(plan.digest)[:_DIGEST_BYTES]
         self._counts = struct.Struct(f"<{len(self.oracles)}I")
@@ -184,7 +180,7 @@ def encode_rows(
     [92]
     """
     form = ReportFormat(plan)
-    checked = ScoreHistogram(plan.axis)
+    checked = plan.histogram()
     checked.update_batches(read_batches(data), positive=plan.task.positive, may_be_empty=True)
     source = source if source is not None else Keystream()
     left = checked.sum()
@@ -208,7 +204,7 @@ def _leaf_cells(plan: EvaluationPlan, data: Data, rows: int) -> Iterator[Cells]:
     waiting = np.empty(0, dtype=np.intp)
     for examples in read_batches(data):
         for batch in examples.split(rows):
-            labels = np.multiply(reader(batch.y_true), plan.axis.bins, dtype=np.intp)
+            labels = np.multiply(reader(batch.labels), plan.axis.bins, dtype=np.intp)
             waiting = np.append(waiting, plan.axis.index(batch.y_score) + labels)
             if len(waiting) >= rows:
                 yield waiting[:rows]

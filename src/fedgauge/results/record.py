@@ -1,26 +1,28 @@
 """A result as plain data: the only reader and writer of its JSON."""
 
 import math
-import os
-import tempfile
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
+import numpy as np
 
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import decode_axis, encode_axis
-from fedgauge.privacy import PrivacyStatement
+from fedgauge.plan.task import Contrast
+from fedgauge.privacy import LocalDP, PrivacyStatement
+from fedgauge.privacy.models import tag_of
 from fedgauge.typing import Floats
 
 FORMAT: Final = "fedgauge-evaluation/1"
 Threshold = float | Literal["inf"]
 _MOST_SUM: Final = 2**63 - 1
+_ROWS: Final = len(Contrast._fields)  # of a slice: its negatives and its positives
 
 
 class MetricRecord(msgspec.Struct, frozen=True):
@@ -109,7 +111,8 @@ class Record(msgspec.Struct, frozen=True):
                     f"this result has format {header.format!r}; this version of fedgauge reads "
                     f"{FORMAT!r}."
                 )
-            record = msgspec.json.decode(data, type=cls, dec_hook=decode_axis)
+            plain = _as_now(msgspec.json.decode(data))
+            record = msgspec.convert(plain, type=cls, dec_hook=decode_axis)
             record._check_counts()
         except RecordError:
             raise
@@ -117,13 +120,25 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError(f"this is not a fedgauge result: {error}") from None
         return record
 
+    def released(self) -> Released:
+        """What the result is made of."""
+        plan = self.plan
+        counts = np.zeros((plan.channels, plan.axis.bins), np.float64 if plan.is_noisy else int)
+        sums = np.zeros(counts.shape, dtype=np.int64) if plan.sum_steps else None
+        for slice_, part in zip(plan.task.slices, self.slices, strict=True):
+            rows = list(plan.task.contrast(slice_))
+            counts[rows] = part.counts
+            if sums is not None and part.score_sums is not None:
+                sums[rows] = part.score_sums
+        return Released(plan.axis, counts, self.clients, sums, self.reports)
+
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
         check_level(self.level)
-        if (self.reports or 0) < 1 and self.plan.oracles:
+        if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
-        fits = self._fits_noisy if self.plan.rounds[0].noise else self._fits_exact
+        fits = self._fits_noisy if self.plan.is_noisy else self._fits_exact
         if not all(fits(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
         if not all(self._sums_fit(part) for part in self.slices):
@@ -131,7 +146,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def _fits_exact(self, part: SliceRecord) -> bool:
         try:
-            return ScoreHistogram.from_counts(self.plan.axis, part.counts).sum() > 0
+            return ScoreHistogram.from_counts(self.plan.axis, part.counts, channels=_ROWS).sum() > 0
         except FedgaugeError:
             return False
 
@@ -145,12 +160,12 @@ class Record(msgspec.Struct, frozen=True):
         if not self._is_table(sums) or not all(abs(q) <= _MOST_SUM for row in sums for q in row):
             return False
         pairs = zip(chain(*sums), chain(*part.counts), strict=True)
-        exact = not self.plan.rounds[0].noise
+        exact = not self.plan.is_noisy
         return not exact or all(isinstance(q, int) and 0 <= q <= steps * n for q, n in pairs)
 
     def _is_table(self, rows: list[list[int | float]]) -> bool:
         bins = self.plan.axis.bins
-        return len(rows) == 2 and all(
+        return len(rows) == _ROWS and all(
             len(row) == bins and all(map(math.isfinite, row)) for row in rows
         )
 
@@ -159,44 +174,22 @@ class _Header(msgspec.Struct):
     format: str
 
 
+def _as_now(record: Any) -> Any:
+    """A saved result as this version writes it.
+
+    Plans for local reports used to name a cohort of one, which meant nothing.
+    """
+    plan: Any = record.get("plan") if isinstance(record, dict) else None
+    privacy: Any = plan.get("privacy") if isinstance(plan, dict) else None
+    if not isinstance(privacy, dict) or privacy.get("model") != tag_of(LocalDP):
+        return record
+    statement = record.get("privacy")
+    if isinstance(statement, dict):
+        record = record | {"privacy": statement | {"cohort": None}}
+    kept = {name: value for name, value in plan.items() if name != "cohort"}
+    return record | {"plan": kept}
+
+
 def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
     """Thresholds as JSON can hold them; it has no infinity."""
     return ["inf" if math.isinf(t) else t for t in thresholds.tolist()]
-
-
-def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of it.
-
-    Through a link, to the file it names; without `follow` the link itself is replaced.
-    """
-    target = Path(path).resolve() if follow else Path(path).absolute()
-    if target.exists() and not target.is_file():
-        raise RecordError(f"cannot write {path}: it is not a file.")
-    if not target.parent.is_dir():
-        raise RecordError(f"cannot write {path}: make its folder first.")
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error.strerror}.") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def read_whole(path: str | Path) -> Any:
-    """The bytes of a saved result."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise RecordError(f"cannot read {path}: {error.strerror}.") from None

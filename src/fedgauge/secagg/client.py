@@ -258,7 +258,7 @@ class SummationClient:
         self._require_me(survivors)
         if not survivors <= self._members(state.sharers):
             raise ProtocolError("members are said to survive who were said not to have shared.")
-        needed = survivors_needed(self._invitation.graph, self._invitation.plan.cohort)
+        needed = survivors_needed(self._invitation.graph, self._invitation.plan.sum_cohort)
         if len(survivors) < needed:
             raise CohortTooSmall(
                 f"{len(survivors)} members are left and {needed} are needed; nothing is opened."

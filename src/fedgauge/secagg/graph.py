@@ -82,10 +82,10 @@ def choose_graph(members: int, cohort: Cohort) -> Graph:
     """The smallest graph that keeps what a cohort asks for."""
     check_members(members, cohort)
     if members > MOST_COMPLETE:
-        found = _search(members, cohort.max_colluding)
-        if found is not None:
-            _check_cohort(found, cohort)
-            return found
+        sparse = _search(members, cohort.max_colluding)
+        if sparse is not None:
+            _check_cohort(sparse, cohort)
+            return sparse
     return Graph(members, members - 1, (members + cohort.max_colluding) // 2 + 1)
 
 

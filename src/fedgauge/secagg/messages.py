@@ -88,8 +88,8 @@ class Invitation:
     def plan(self) -> EvaluationPlan:
         """The plan; refused when the graph does not protect its cohort."""
         plan = EvaluationPlan.from_bytes(self._terms.plan)
-        check_members(len(self.members), plan.cohort)
-        if not is_safe(self.graph, plan.cohort):
+        check_members(len(self.members), plan.sum_cohort)
+        if not is_safe(self.graph, plan.sum_cohort):
             raise ProtocolError(
                 "the invitation proposes neighbours too few, or a threshold too low, to protect "
                 "the cohort of its plan."

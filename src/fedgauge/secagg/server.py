@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.errors import CohortTooSmall, FedgaugeError, PlanError, ProtocolError
+from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
@@ -89,6 +89,7 @@ class SummationServer:
         self._invitation = invitation
         self._key = key
         self._state = _State(invitation=invitation.data)
+        self._checked: dict[int, tuple[bytes, Any]] = {}  # replies of this stage, and what they say
         self._picks: dict[int, frozenset[int]] = {}
         self._senders: dict[int, list[int]] = {}
 
@@ -97,15 +98,10 @@ class SummationServer:
         cls, plan: EvaluationPlan, members: Iterable[bytes], key: SigningKey
     ) -> "SummationServer":
         """A new attempt with a fresh run id, for the members with these public keys."""
-        if plan.oracles:
-            raise PlanError(
-                "this plan is for local reports, which nobody sums securely. Give the server's "
-                "intake their messages."
-            )
         ordered = sorted(set(members))
-        graph = choose_graph(len(ordered), plan.cohort)
-        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)
         words.word_bits(len(ordered), plan.most_per_count)  # refuses sums that do not fit
+        graph = choose_graph(len(ordered), plan.sum_cohort)
+        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)
         return cls(invitation, key)
 
     @classmethod
@@ -141,7 +137,7 @@ class SummationServer:
     @property
     def needed(self) -> int:
         """How many members must stay to the end."""
-        return survivors_needed(self._invitation.graph, self._invitation.plan.cohort)
+        return survivors_needed(self._invitation.graph, self._invitation.plan.sum_cohort)
 
     @property
     def requests(self) -> Requests:
@@ -160,8 +156,11 @@ class SummationServer:
                 return Requests(sorted(state.votes), make)
 
     def check(self, member: int, reply: bytes) -> None:
-        """Refuse a reply that is not a member's reply to what it was sent last."""
-        self._opened(member, reply)
+        """Refuse a reply that is not a member's reply to what it was sent last.
+
+        The next step does not verify the same bytes again.
+        """
+        self._checked.setdefault(member, (reply, self._opened(member, reply)))
 
     def step(self, replies: Replies) -> Requests | Sum:
         """The next requests, or the sum once the last round is over."""
@@ -173,6 +172,8 @@ class SummationServer:
         except BaseException:
             self._state = before
             raise
+        finally:
+            self._checked.clear()  # another stage asks for something else
 
     def _step(self, replies: Iterable[tuple[int, bytes]]) -> Requests | Sum:
         state, accepted = self._state, self._accepted(replies)
@@ -204,13 +205,20 @@ class SummationServer:
             if member not in awaited:
                 continue
             try:
-                said = self._opened(member, reply)
+                said = self._said(member, reply)
             except FedgaugeError as error:
                 self._state.refused[member] = str(error)
             else:
                 awaited.discard(member)
                 self._state.refused.pop(member, None)
                 yield member, said
+
+    def _said(self, member: int, reply: bytes) -> Any:
+        """What a reply says; taken, not kept, from those that were checked."""
+        checked = self._checked.pop(member, None)
+        if checked is not None and checked[0] == reply:
+            return checked[1]
+        return self._opened(member, reply)
 
     def _opened(self, member: int, reply: bytes) -> Any:
         stage = self.stage
@@ -371,14 +379,14 @@ class SummationServer:
                 )
 
     def _joined(self, member: int, shares: dict[int, dict[int, int]]) -> bytes:
-        threshold, found = self._invitation.graph.threshold, shares.get(member, {})
-        if len(found) < threshold:
+        threshold, held = self._invitation.graph.threshold, shares.get(member, {})
+        if len(held) < threshold:
             raise CohortTooSmall(
-                f"{len(found)} shares of a member's secret came and {threshold} are needed. "
+                f"{len(held)} shares of a member's secret came and {threshold} are needed. "
                 "Start again with the members who are there."
             )
-        points = sorted(found)[:threshold]
-        return shamir.secret_from_int(shamir.join({point: found[point] for point in points}))
+        points = sorted(held)[:threshold]
+        return shamir.secret_from_int(shamir.join({point: held[point] for point in points}))
 
     def _advertised(self, member: int) -> Advertisement:
         return Advertisement.from_bytes(self._state.peers[member].body)
@@ -415,8 +423,8 @@ def _gathered(
     masks: dict[int, dict[int, int]] = {}
     keys: dict[int, dict[int, int]] = {}
     for holder, opening in openings.items():
-        for found, parts in ((masks, opening.masks), (keys, opening.keys)):
+        for gathered, parts in ((masks, opening.masks), (keys, opening.keys)):
             for part in parts:
-                shares = found.setdefault(part.member, {})
+                shares = gathered.setdefault(part.member, {})
                 shares[holder + 1] = shamir.share_from_bytes(part.share)
     return masks, keys

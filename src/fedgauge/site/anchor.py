@@ -11,7 +11,6 @@ from typing import Final, Self
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import DistributedDP, LocalDP, SecureAggregation
 from fedgauge.site.entries import Account, Cost
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
@@ -21,7 +20,6 @@ from fedgauge.site.policy import (
     SiteFile,
     by_key,
     read_site_file,
-    tag_of,
 )
 
 _NO_UNIT: Final = "-"  # an exact sum protects no unit
@@ -127,7 +125,7 @@ class Site:
                 f"coordinator {_key_text(coordinator)} is not approved here. If it should be, add "
                 f"it to {self.path.name} as one of the coordinators."
             )
-        if isinstance(plan.privacy, LocalDP):
+        if plan.privacy.sends_reports:
             raise PlanRefused(
                 "the plan is for local reports, which need no sum over sites. Make them with "
                 "`fedgauge encode`."
@@ -149,7 +147,7 @@ class Site:
 
         They need neither peers nor a coordinator: each is private from everybody.
         """
-        if not isinstance(plan.privacy, LocalDP):
+        if not plan.privacy.sends_reports:
             raise PlanRefused("the plan is not for local reports but for a sum over sites.")
         self._judge_privacy(plan)
         self._judge_bins(plan)
@@ -176,7 +174,7 @@ class Site:
             raise PlanRefused("this site is not among those invited.")
 
     def _judge_cohort(self, plan: EvaluationPlan, invited: int) -> None:
-        cohort = plan.cohort
+        cohort = plan.sum_cohort
         least = max(self.policy.min_cohort, LEAST_COHORT)
         if cohort.min_survivors < least:
             raise PlanRefused(
@@ -193,32 +191,30 @@ class Site:
                 "It needs max_colluding of at least 1."
             )
         # Colluders subtract their parts from an exact sum: one honest site alone would be bare.
-        exact = isinstance(plan.privacy, SecureAggregation)
-        if exact and cohort.min_survivors - cohort.max_colluding < 2:
+        if not plan.privacy.adds_noise and cohort.min_survivors - cohort.max_colluding < 2:
             raise PlanRefused(
                 f"when {cohort.max_colluding} of {cohort.min_survivors} sites collude, an exact "
                 "sum shows them the counts of the last one. Raise min_survivors."
             )
 
     def _judge_privacy(self, plan: EvaluationPlan) -> None:
-        spec, policy = plan.privacy, self.policy
-        if tag_of(spec) not in policy.models:
+        policy, model = self.policy, plan.privacy.name
+        if model not in policy.models:
             allowed = ", ".join(policy.models) or "none"
             raise PlanRefused(
-                f"the privacy model {tag_of(spec)} is not among those allowed here: {allowed} "
-                "(models)."
+                f"the privacy model {model} is not among those allowed here: {allowed} (models)."
             )
-        if isinstance(spec, SecureAggregation):
+        budget = plan.privacy.budget
+        if budget is None:
             return
-        if spec.epsilon > policy.max_epsilon:
+        if budget.epsilon > policy.max_epsilon:
             raise PlanRefused(
-                f"the plan costs epsilon {spec.epsilon!r}, this site allows "
+                f"the plan costs epsilon {budget.epsilon!r}, this site allows "
                 f"{policy.max_epsilon!r} (max_epsilon)."
             )
-        delta = spec.delta if isinstance(spec, DistributedDP) else None
-        if delta is not None and delta > policy.max_delta:
+        if budget.delta > policy.max_delta:
             raise PlanRefused(
-                f"the plan costs delta {delta!r}, this site allows "
+                f"the plan costs delta {budget.delta!r}, this site allows "
                 f"{policy.max_delta!r} (max_delta)."
             )
 
@@ -229,8 +225,8 @@ class Site:
                 "under this plan a site falls silent when a score lies outside the axis, which "
                 "tells of its scores. It needs an axis made with outside='clip'."
             )
-        largest = plan.rounds[0].largest
-        if isinstance(plan.privacy, SecureAggregation) and largest < self.policy.rows_per_bin:
+        largest = plan.summed.largest
+        if not plan.privacy.adds_noise and largest < self.policy.rows_per_bin:
             raise PlanRefused(
                 f"under this plan a site falls silent when it has more than {largest:,} rows in a "
                 f"bin, which tells of its counts. This site wants room for "
@@ -239,9 +235,6 @@ class Site:
 
     def account(self, plan: EvaluationPlan) -> Account:
         """The account that a plan is charged to."""
-        spec = plan.privacy
-        if isinstance(spec, SecureAggregation):
-            return Account(self.dataset, _NO_UNIT, _NO_UNIT)
         stated = plan.statement("enforced")
         return Account(self.dataset, stated.unit or _NO_UNIT, stated.neighbours or _NO_UNIT)
 

@@ -4,13 +4,14 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import msgspec
 
 from fedgauge.errors import SiteError
 from fedgauge.keys import key_from_text
-from fedgauge.privacy import PrivacyModel
+from fedgauge.privacy import AnyPrivacyModel
+from fedgauge.privacy.models import tag_of
 from fedgauge.site.entries import Cost
 
 LEAST_COHORT: Final = 3
@@ -19,19 +20,7 @@ LEAST_COHORT: Final = 3
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def tag_of(model: Any) -> str:
-    """The name of a privacy model in plans and site files.
-
-    Examples
-    --------
-    >>> from fedgauge.privacy import SecureAggregation
-    >>> tag_of(SecureAggregation())
-    'secure-aggregation'
-    """
-    return str(model.__struct_config__.tag)
-
-
-MODELS: Final = tuple(sorted(map(tag_of, get_args(PrivacyModel))))
+MODELS: Final = tuple(sorted(map(tag_of, get_args(AnyPrivacyModel))))
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -40,7 +40,7 @@ def filesystem_type(path: PurePosixPath, mountinfo: str) -> str | None:
     >>> filesystem_type(PurePosixPath("/database/ledger.sqlite"), mounts)
     'ext4'
     """
-    found, depth = None, 0
+    kind, depth = None, 0
     for line in mountinfo.split("\n"):
         # id, parent, device, root, mount point, options, optional fields, "-", type, ...
         before, dash, after = line.partition(" - ")
@@ -50,8 +50,8 @@ def filesystem_type(path: PurePosixPath, mountinfo: str) -> str | None:
         point = PurePosixPath(_unescape(fields[4]))
         # Of two mounts at one point the later lies on top.
         if len(point.parts) >= depth and path.is_relative_to(point):
-            found, depth = after.split(" ")[0], len(point.parts)
-    return found
+            kind, depth = after.split(" ")[0], len(point.parts)
+    return kind
 
 
 def is_shared(kind: str) -> bool:
@@ -83,4 +83,4 @@ def require_local(path: Path) -> None:
 
 def _unescape(text: str) -> str:
     # Spaces, tabs, newlines and backslashes are written as three octal digits.
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -1,40 +1,34 @@
-"""Choose an axis, a tree and noise from public hints, and predict the errors they give.
+"""Play designs through in plausible worlds, and take the one with the least error."""
 
-The planner never sees data. It plays the evaluation through on score distributions that
-are plausible for the hints, with the noise the privacy model asks for, and takes the
-design with the least error. All of it is repeatable: same hints, same plan.
-"""
-
+import copy
 import math
 import warnings
-from collections.abc import Iterator
-from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from scipy.special import expit, logit, ndtr
 
 from fedgauge.binning.axis import Axis
-from fedgauge.data.examples import Label
+from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import redraw
+from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import Prediction
-from fedgauge.plan.rounds import NO_LOCAL_SUMS, BinaryTask
-from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyModel, SecureAggregation
-from fedgauge.privacy.shares import SUMS_SHARE, require_polya
+from fedgauge.plan.task import BinaryTask
+from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyModel
+from fedgauge.privacy.distributed import SUMS_SHARE
 from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
 EXACT_BINS: Final = 4096
 
-_FINE: Final = 12_288  # divisible by every number of bins below
 _REFERENCE_TREES: Final = (
     *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96, 128)),
     *((first, second) for first, second in ((8, 8), (16, 8), (16, 16), (32, 16))),
@@ -43,73 +37,14 @@ _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))
 _FEW_DRAWS: Final = 6
 _DRAWS: Final = 24
 _PROMISING: Final = 5
-_AT: Final = (np.arange(400) + 0.5) / 400
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
-_DIGITS: Final = 9
-_LOG_ODDS: Final = (-45.0, 30.0)  # float64 tells no finer scores apart close to 1
 _SECANT_STEPS: Final = 5
 _CLOSE_ENOUGH: Final = 0.07
 
 
-class Shape(NamedTuple):
-    """Scores whose log-odds are normal in each class.
-
-    `separation` is the distance of the class means in standard deviations of the negatives,
-    `spread` the standard deviation of the positives over that of the negatives, `slope` how
-    much too confident the scores are (1: calibrated), `calibrated` whether they know the base
-    rate.
-    """
-
-    separation: float
-    spread: float = 1.0
-    slope: float = 1.0
-    calibrated: bool = True
-
-    def cumulative(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
-        """Shares of negatives and of positives with log-odds up to each value."""
-        base = float(logit(positive_rate)) if self.calibrated else 0.0
-        x = (log_odds / self.slope - base) / self.separation
-        half = self.separation / 2
-        return ndtr(x + half), ndtr((x - half) / self.spread)
-
-
-# What models in use look like: weak to strong, well calibrated or not.
-SHAPES: Final = (
-    Shape(1.2),
-    Shape(2.0),
-    Shape(2.8),
-    Shape(1.8, spread=1.5),
-    Shape(2.0, slope=1.8),
-    Shape(1.8, calibrated=False),
-)
-
-
-@lru_cache(maxsize=64)
-def reference_axis(bins: int, positive_rate: float) -> Axis:
-    """Bins that plausible scores fill about equally, both classes counting the same.
-
-    A quarter of the bins is spread evenly over [0, 1], whatever the scores may be.
-    """
-    inner = _reference_quantiles(bins, positive_rate)
-    # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
-    # the nearer end, so that edges close to 1 stay apart.
-    near_zero = [float(f"{p:.{_DIGITS}g}") for p in expit(inner[inner <= 0])]
-    near_one = [float(1 - Decimal(f"{q:.{_DIGITS}g}")) for q in expit(-inner[inner > 0])]
-    return Axis.from_edges([0.0, *near_zero, *near_one, 1.0], outside="clip")
-
-
-def _reference_quantiles(bins: int, positive_rate: float) -> Floats:
-    """Inner edges of the reference axis in log-odds."""
-    log_odds = np.linspace(*_LOG_ODDS, 30_001)
-    shapes = [np.mean(shape.cumulative(log_odds, positive_rate), axis=0) for shape in SHAPES]
-    filled = 0.25 * expit(log_odds) + 0.75 * np.mean(shapes, axis=0)
-    filled = (filled - filled[0]) / (filled[-1] - filled[0])
-    return np.interp(np.arange(1, bins) / bins, filled, log_odds)
-
-
 def propose(
     *,
-    privacy: PrivacyModel,
+    privacy: AnyPrivacyModel,
     clients: int,
     examples: int | None = None,
     positive_rate: float | None = None,
@@ -142,14 +77,13 @@ def propose(
         Its ``predicted`` holds the Area Errors and the AUC error to expect.
     """
     n, rate = check_hints(examples, positive_rate)
-    cohort = cohort or Cohort(min_survivors=clients)
-    task = BinaryTask(positive)
     if not isinstance(privacy, PrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
-    if isinstance(privacy, SecureAggregation):
-        plan = EvaluationPlan.for_histogram(
-            Axis.uniform(EXACT_BINS, outside="clip"), cohort, task=task, score_sums=score_sums
-        )
+    cohort = None if privacy.sends_reports else cohort or Cohort(min_survivors=clients)
+    task = BinaryTask(positive)
+    if not privacy.adds_noise:
+        axis = Axis.uniform(EXACT_BINS, outside="clip")
+        plan = _candidate(axis, (axis.bins,), cohort, task, privacy, score_sums=score_sums)
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
@@ -165,18 +99,14 @@ def propose(
 def _candidate(
     axis: Axis,
     tree: tuple[int, ...],
-    cohort: Cohort,
+    cohort: Cohort | None,
     task: BinaryTask,
-    privacy: PrivacyModel,
+    privacy: AnyPrivacyModel,
     *,
     score_sums: bool,
 ) -> EvaluationPlan:
-    if isinstance(privacy, LocalDP):
-        if score_sums:
-            raise PlanError(NO_LOCAL_SUMS)
-        return EvaluationPlan.for_reports(axis, privacy, task=task, tree=tree)
-    return EvaluationPlan.for_histogram(
-        axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+    return EvaluationPlan.under(
+        privacy, axis, cohort=cohort, task=task, tree=tree, score_sums=score_sums
     )
 
 
@@ -221,7 +151,7 @@ def needs(
         raise PlanError(f"a wanted error lies between 0 and 0.5, got {roc_area_error!r}.")
 
     if score_sums:
-        require_polya(privacy)
+        privacy.require_polya()
     # Curves come from the counts: asked without sums, also where their noise would be too wide.
     for_counts = privacy.epsilon * float(1 - SUMS_SHARE if score_sums else 1)
 
@@ -241,14 +171,14 @@ def needs(
     def solve(*, by_epsilon: bool) -> float:
         # The error falls about like a power of epsilon or n: a secant in logarithms.
         scale, slope = 1.0, -0.9
-        found = error(scale, by_epsilon=by_epsilon)
+        reached = error(scale, by_epsilon=by_epsilon)
         for _ in range(_SECANT_STEPS):
-            step = (roc_area_error / found) ** (1 / slope)
-            before, scale = (scale, found), scale * min(max(step, 1e-3), 1e3)
-            found = error(scale, by_epsilon=by_epsilon)
-            if abs(math.log(found / roc_area_error)) < _CLOSE_ENOUGH or scale == before[0]:
+            step = (roc_area_error / reached) ** (1 / slope)
+            before, scale = (scale, reached), scale * min(max(step, 1e-3), 1e3)
+            reached = error(scale, by_epsilon=by_epsilon)
+            if abs(math.log(reached / roc_area_error)) < _CLOSE_ENOUGH or scale == before[0]:
                 break
-            measured = math.log(found / before[1]) / math.log(scale / before[0])
+            measured = math.log(reached / before[1]) / math.log(scale / before[0])
             slope = min(max(measured, -1.5), -0.4)
         return scale
 
@@ -283,89 +213,66 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
 
 def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int) -> Floats:
     """Mean errors of a plan for each shape, by playing the evaluation through."""
-    local = isinstance(plan.privacy, LocalDP)
-    variances = plan.noise_variances(examples if local else plan.cohort.min_survivors)
-    return _played(plan, variances, examples, positive_rate, draws)
+    contributions = examples if plan.cohort is None else plan.cohort.min_survivors
+    variances = plan.noise_variances(contributions)
+    played = _played(plan, variances, examples, positive_rate, draws if variances else 1)
+    return np.array([np.mean(runs.errors, axis=0) for runs in played])
 
 
-@lru_cache(maxsize=4096)
+class _Runs(NamedTuple):
+    """Errors of one plan in one world by draw, and where the next draws come from."""
+
+    errors: Floats
+    rng: np.random.Generator
+
+
+@lru_cache(maxsize=1024)
 def _played(
     plan: EvaluationPlan,
     variances: tuple[float, ...],
     examples: int,
     positive_rate: float,
     draws: int,
-) -> Floats:
-    means = []
-    for counts, truth, rng in _worlds(plan.axis, examples, positive_rate):
-        runs = [
-            _errors(plan, counts, truth, variances, rng) for _ in range(draws if variances else 1)
-        ]
-        means.append(np.mean(runs, axis=0))
-    return np.array(means)
-
-
-class _Truth(NamedTuple):
-    """What the pooled data would show, at fixed abscissas."""
-
-    tpr: Floats
-    precision: Floats
-    auc: float
-
-
-def _worlds(
-    axis: Axis, examples: int, positive_rate: float
-) -> Iterator[tuple[Floats, _Truth, np.random.Generator]]:
-    """Counts on the axis and the exact curves, for data drawn from each shape."""
-    # Finer than the axis: within its bins, and of about equal mass.
-    quantiles = expit(_reference_quantiles(_FINE, positive_rate))
-    fine = np.unique(np.concatenate([axis.edges, quantiles]))
-    with np.errstate(divide="ignore"):
-        log_odds = logit(fine)
-    owner = np.clip(np.searchsorted(axis.edges, fine[:-1], side="right") - 1, 0, axis.bins - 1)
-    for seed, shape in enumerate(SHAPES):
-        rng = np.random.default_rng(seed)
-        positives = max(1, min(examples - 1, round(examples * positive_rate)))
-        sizes = (examples - positives, positives)
-        cumulative = shape.cumulative(log_odds, positive_rate)
-        drawn = np.array(
-            [
-                rng.multinomial(size, np.diff(c) / np.diff(c).sum())
-                for size, c in zip(sizes, cumulative, strict=True)
-            ],
-            dtype=np.float64,
+) -> tuple[_Runs, ...]:
+    """Runs in every world. Many draws go on from the few that a plan was first tried with."""
+    if draws > _FEW_DRAWS:
+        begun = _played(plan, variances, examples, positive_rate, _FEW_DRAWS)
+    else:
+        begun = tuple(
+            _Runs(np.empty((0, 3)), world.rng)
+            for world in worlds(plan.axis, examples, positive_rate)
         )
-        counts = np.array([np.bincount(owner, row, minlength=axis.bins) for row in drawn])
-        yield counts, _truth(drawn), rng
+    return tuple(
+        _go_on(plan, world, variances, runs, draws)
+        for world, runs in zip(worlds(plan.axis, examples, positive_rate), begun, strict=True)
+    )
 
 
-def _truth(drawn: Floats) -> _Truth:
-    from_top = np.cumsum(drawn[:, ::-1], axis=1)
-    wrong, found = (np.append(0.0, row) for row in from_top)
-    fpr, tpr = wrong / wrong[-1], found / found[-1]
-    at_recall = np.clip(np.searchsorted(tpr, _AT), 1, None)
-    precision = found[at_recall] / (found[at_recall] + wrong[at_recall])
-    auc = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2))
-    return _Truth(np.interp(_AT, fpr, tpr), precision, auc)
+def _go_on(
+    plan: EvaluationPlan, world: World, variances: tuple[float, ...], runs: _Runs, draws: int
+) -> _Runs:
+    """More runs in a world, until there are so many draws."""
+    rng = copy.deepcopy(runs.rng)  # others go on from the same place
+    by_node = plan.node_variances(world.counts)
+    more = []
+    for _ in range(draws - len(runs.errors)):
+        counts = world.counts
+        if variances:
+            counts = redraw(counts, plan.tree, variances, rng, node_variances=by_node)
+        more.append(_errors(plan.axis, counts, world.truth))
+    return _Runs(np.concatenate([runs.errors, more]), rng)
 
 
-def _errors(
-    plan: EvaluationPlan,
-    counts: Floats,
-    truth: _Truth,
-    variances: tuple[float, ...],
-    rng: np.random.Generator,
-) -> tuple[float, float, float]:
-    if variances:
-        counts = redraw(counts, plan.tree, variances, rng, spreads=plan.noise_spreads(counts))
+def _errors(axis: Axis, counts: Floats, truth: Truth) -> tuple[float, float, float]:
+    """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(plan.axis, counts, Aligned())
+        d = estimate(axis, monotone(counts), Aligned())
     except UndefinedMetric:  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
     recall, precision = curves.pr_curve(d).path.sample(_POINTS)
     return (
-        float(np.abs(np.interp(_AT, fpr, tpr) - truth.tpr).mean()),
-        float(np.abs(np.interp(_AT, recall, precision) - truth.precision).mean()),
+        float(np.abs(np.interp(AT, fpr, tpr) - truth.tpr).mean()),
+        float(np.abs(np.interp(AT, recall, precision) - truth.precision).mean()),
         abs(float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2)) - truth.auc),
     )

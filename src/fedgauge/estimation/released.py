@@ -1,0 +1,41 @@
+"""What reached the server: the one value that engines make and results are made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.binning.axis import Axis
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What a sum over clients, or many reports, tell.
+
+    Attributes
+    ----------
+    axis
+        The score axis of the counts.
+    counts
+        By channel and bin: whole numbers, or under noise least-squares estimates, which may be
+        negative.
+    clients
+        How many clients are in the sum.
+    sums
+        Score sums by channel and bin, with the noise that was added to them; None where none
+        were sent.
+    reports
+        How many local reports there were, which is public; None where there were none.
+    """
+
+    axis: Axis
+    counts: NDArray[Any]
+    clients: int
+    sums: NDArray[np.int64] | None = None
+    reports: int | None = None
+
+    @property
+    def contributions(self) -> int:
+        """How many shares of noise are in the counts: those of reports, or of clients."""
+        return self.clients if self.reports is None else self.reports

@@ -1,0 +1,91 @@
+"""Negatives against positives: what every metric, curve and band is read from."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fedgauge.estimation.distribution import (
+    Estimator,
+    Range,
+    ScoreDistribution,
+    estimate,
+    require_both_classes,
+)
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.areas import edge_rates
+from fedgauge.measures.curves import PrCurve, RocCurve, pr_curve, roc_curve
+from fedgauge.measures.losses import BinLosses, Loss, Positions, bin_losses
+from fedgauge.typing import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Two rows of counts, negatives and positives, and what follows from both, once.
+
+    All measures compare two rows: those of a :class:`~fedgauge.plan.task.Contrast`. Which
+    channels they are, and how many there are, only the task knows.
+
+    Attributes
+    ----------
+    pooled
+        The counts.
+    estimator
+        How curves are drawn between the bin edges.
+    level
+        Confidence of intervals and bands and, under noise, of bounds.
+    positions
+        Where in the bins the scores lie, if that was measured.
+    """
+
+    pooled: PooledCounts
+    estimator: Estimator
+    level: float
+    positions: Positions | None = None
+    _losses: dict[Loss, BinLosses] = field(init=False, repr=False, default_factory=dict)
+
+    @property
+    def tied(self) -> bool:
+        """Whether all scores in a bin are equal."""
+        return self.pooled.axis.separates_all
+
+    @cached_property
+    def distribution(self) -> ScoreDistribution:
+        """The rates of both rows along all thresholds; needs examples of both."""
+        smooths = isinstance(self.estimator, Range)
+        counts = self.pooled.unbiased if smooths else self.pooled.counts
+        return estimate(self.pooled.axis, counts, self.estimator)
+
+    @cached_property
+    def roc(self) -> RocCurve:
+        """The ROC curve."""
+        return roc_curve(self.distribution)
+
+    @cached_property
+    def pr(self) -> PrCurve:
+        """The PR curve."""
+        return pr_curve(self.distribution)
+
+    @cached_property
+    def rates(self) -> tuple[Floats, Floats]:
+        """False and true positive rates at threshold infinity and at each edge, descending."""
+        return edge_rates(self.pooled.counts)
+
+    @cached_property
+    def ratio(self) -> float:
+        """Number of positives for each negative."""
+        require_both_classes(self.pooled.negatives, self.pooled.positives)
+        return self.pooled.positives / self.pooled.negatives
+
+    def losses(self, loss: Loss) -> BinLosses:
+        """Losses of examples in each bin."""
+        if loss not in self._losses:
+            counts, axis = self.pooled.counts, self.pooled.axis
+            self._losses[loss] = bin_losses(axis, counts, loss, self.positions)
+        return self._losses[loss]
+
+    def redrawn(self, draws: int, *, sampling: bool) -> Floats:
+        """Counts as they would come out again, where both rows then have examples."""
+        drawn = self.pooled.redrawn(draws, sampling=sampling)
+        usable = np.all(drawn.sum(axis=-1) > 0, axis=-1)
+        return drawn if usable.all() else drawn[usable]

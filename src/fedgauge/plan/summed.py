@@ -1,0 +1,236 @@
+"""A round of counts: every client sends its histogram once, to be summed."""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self
+
+import msgspec
+
+from fedgauge.binning.histogram import check_sums
+from fedgauge.errors import AxisError, PlanError
+from fedgauge.plan.rounds import Terms, nodes_by_level
+from fedgauge.privacy import Cohort, PrivacyModel
+from fedgauge.privacy.models import LevelNoise
+from fedgauge.privacy.shares import ShareLaw, honest_parties
+from fedgauge.typing import Floats
+
+# Rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits.
+LARGEST: Final = 2**40
+BYTES_PER_COUNT: Final = 8
+
+# Steps that the scores within a bin are summed in. Rounding, 1/512 of a bin, is far below what
+# sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
+# epsilon, and `laws` draws from no longer ones than these steps have at epsilon 0.41.
+SUM_STEPS: Final = 256
+
+
+class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For every class and bin, also the sum of its examples' places within the bin.
+
+    An example at score s in a bin from a to b adds ``round((s - a) / (b - a) * steps)``. `noise` is
+    the budget of the noise on these sums; 0 without.
+    """
+
+    steps: int
+    noise: float = 0.0
+
+
+class HistogramRound(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="histogram",
+    omit_defaults=True,
+):
+    """Each client sends, for every channel, the counts of the nodes at some tree levels.
+
+    `nodes` lists the number of nodes at each level sent. `noise` is the strength of the noise
+    on the sum at each of them (see :class:`fedgauge.privacy.shares.ShareLaw`); empty without.
+    `largest` is the largest count of one client; sums are taken in words that are wide enough
+    for it. A larger one is refused by the client, or clipped under differential privacy,
+    where a refusal that depends on data would be a leak. `sums` travel after the counts; a
+    client's are at most `largest` times their steps.
+    """
+
+    nodes: tuple[int, ...]
+    # Values from factories are always written. So plans without sums, which alone may be left
+    # out, are the bytes that they were before there were sums.
+    noise: tuple[float, ...] = msgspec.field(default_factory=lambda: ())
+    largest: int = msgspec.field(default_factory=lambda: LARGEST)
+    sums: ScoreSums | None = None
+
+    sends_reports: ClassVar[bool] = False
+
+    @classmethod
+    def calibrated(
+        cls,
+        privacy: PrivacyModel,
+        cohort: Cohort,
+        tree: Sequence[int],
+        *,
+        weights: Sequence[float] | None = None,
+        largest: int = LARGEST,
+        score_sums: bool = False,
+    ) -> Self:
+        """The least noise that keeps the promise of the model."""
+        noise = privacy.calibrate(cohort, len(tree), weights=weights, score_sums=score_sums)
+        sums = ScoreSums(SUM_STEPS, noise.sums) if score_sums else None
+        return cls(_nodes_sent(privacy, tree), noise.levels, largest, sums)
+
+    @property
+    def sum_steps(self) -> int:
+        """Steps that the scores within a bin are summed in; 0 where they are not."""
+        return 0 if self.sums is None else self.sums.steps
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether clients add noise."""
+        return bool(self.noise)
+
+    @property
+    def _level_noise(self) -> LevelNoise:
+        return LevelNoise(self.noise, 0.0 if self.sums is None else self.sums.noise)
+
+    def check(self, terms: Terms) -> None:
+        """Refuse what no plan of these terms holds."""
+        nodes = _nodes_sent(terms.privacy, terms.tree)
+        if self.nodes != nodes:
+            raise PlanError(
+                f"under this privacy model a plan has one round of {nodes} counts; "
+                "make plans with EvaluationPlan.for_histogram."
+            )
+        if not 1 <= self.largest <= LARGEST:
+            raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
+        terms.privacy.check_noise(
+            self._level_noise, terms.sum_cohort, len(terms.tree), sums=self.sums is not None
+        )
+        if self.sums is not None:
+            try:
+                check_sums(terms.axis, self.sums.steps)
+            except AxisError as error:
+                raise PlanError(str(error)) from None
+
+    def check_promise(self, terms: Terms) -> None:
+        """Refuse noise that costs more than the privacy model promises."""
+        terms.privacy.check_promise(self._level_noise, terms.sum_cohort)
+
+    def laws(self, terms: Terms, shares: int) -> list[ShareLaw]:
+        """The law of the sum of `shares` clients' noise at each level; empty without noise."""
+        return terms.privacy.laws(self._level_noise, terms.sum_cohort, shares)
+
+    def sums_law(self, terms: Terms, shares: int) -> ShareLaw | None:
+        """The law of the sum of `shares` clients' noise on score sums; None without noise."""
+        if self.sums is None:
+            return None
+        noise = self._level_noise
+        return terms.privacy.sums_law(noise, self.sums.steps, terms.sum_cohort, shares)
+
+    def draws(self, terms: Terms) -> list[tuple[ShareLaw, int]]:
+        """Laws of one client's noise, and how many numbers each is on."""
+        laws = self.laws(terms, shares=1)
+        drawn = [
+            (law, terms.channels * count)
+            for law, count in zip(laws, self.nodes[: len(laws)], strict=True)
+        ]
+        sums_law = self.sums_law(terms, shares=1)
+        if sums_law is not None:
+            drawn.append((sums_law, terms.channels * terms.axis.bins))
+        return drawn
+
+    def noise_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise of so many clients at one node of each level."""
+        return tuple(law.variance for law in self.laws(terms, shares=contributions))
+
+    def node_variances(self, terms: Terms, leaves: Floats) -> list[Floats]:
+        """None of its own: all nodes of a level have the same noise, whatever the counts."""
+        del terms, leaves
+        return []
+
+    def numbers(self, terms: Terms) -> int:
+        """How many counts and sums one client sends."""
+        sums = terms.axis.bins if self.sum_steps else 0
+        return terms.channels * (sum(self.nodes) + sums)
+
+    def most_per_number(self, terms: Terms) -> int:
+        """Largest absolute value that one client can send, its noise included: a certain bound."""
+        reaches = [law.reach for law in self.laws(terms, shares=1)]
+        sums_law = self.sums_law(terms, shares=1)
+        sums_reach = 0 if sums_law is None else sums_law.reach
+        most_sum = self.largest * self.sum_steps + sums_reach
+        return max(self.largest + max(reaches, default=0), most_sum)
+
+    def bytes_sent(self, terms: Terms) -> int:
+        """Size of one client's counts and sums."""
+        return self.numbers(terms) * BYTES_PER_COUNT
+
+    def in_words(self, terms: Terms) -> list[tuple[str, str]]:
+        """Titles and paragraphs for whoever must approve of it."""
+        privacy = terms.privacy
+        promise = privacy.promise
+        if self.sum_steps and not self.is_noisy:
+            promise += (
+                " Where only one example of all sites is in a range, the sum shows its score, to "
+                f"1/{2 * self.sum_steps} of the range."
+            )
+        return [
+            ("What leaves each site", self._leaves(terms)),
+            ("What is learned from it", self._learned()),
+            ("What is promised", promise),
+            ("Who must take part", self._participants(terms.sum_cohort)),
+            ("What is not protected", f"{privacy.unprotected}."),
+        ]
+
+    def _leaves(self, terms: Terms) -> str:
+        text = (
+            f"{self.numbers(terms):,} whole numbers ({self.bytes_sent(terms):,} bytes), once: how "
+            "many positive and how many negative examples have a score in each of "
+            f"{terms.axis.bins:,} ranges"
+        )
+        if len(self.nodes) > 1:
+            text += ", and in larger ranges made of these"
+        if self.sum_steps:
+            text += (
+                "; and how high within each range the scores of the positive and of the negative "
+                "examples lie, added up, which gives their average"
+            )
+        text += ". No row, score, label, name or identifier leaves."
+        if self.is_noisy:
+            what = "count and every sum" if self.sum_steps else "count"
+            text += (
+                f" Before sending, the site adds random whole numbers to every {what}, drawn from "
+                "its operating system's secure generator."
+            )
+        cap = terms.privacy.unit_cap
+        if cap is not None:
+            rows = "1 row" if cap.rows == 1 else f"{cap.rows} rows"
+            text += f" Of each {cap.unit} at most {rows} count; the rest are left out."
+        return text
+
+    def _learned(self) -> str:
+        what = "the sum over all sites"
+        if self.is_noisy:
+            what += ", blurred by the random numbers of all of them"
+        follows = "the ROC and PR curves, AUC and average precision"
+        if self.sum_steps:
+            follows += ", and the average scores within the ranges,"
+        return (
+            f"Only {what}. From it come {follows} of all sites together; nothing about one site "
+            "alone."
+        )
+
+    def _participants(self, cohort: Cohort) -> str:
+        text = f"At least {cohort.min_survivors} sites; with fewer nothing is released."
+        if self.is_noisy:
+            text += (
+                f" The promise holds when {honest_parties(cohort)} of them add their random "
+                f"numbers honestly, even if {cohort.max_colluding} share all they know with "
+                "whoever reads the result."
+            )
+        return text
+
+
+def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:
+    if not privacy.adds_noise:  # the inner nodes are sums of leaves: only leaves travel
+        return (math.prod(tree),)
+    return nodes_by_level(tree)

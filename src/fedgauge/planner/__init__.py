@@ -1,0 +1,32 @@
+"""Choose an axis, a tree and noise from public hints, and predict the errors they give.
+
+The planner never sees data. It plays the evaluation through on score distributions that
+are plausible for the hints, with the noise the privacy model asks for, and takes the
+design with the least error. All of it is repeatable: same hints, same plan.
+"""
+
+from fedgauge.planner.search import (
+    DEFAULT_EXAMPLES,
+    DEFAULT_POSITIVE_RATE,
+    EXACT_BINS,
+    Needs,
+    check_hints,
+    needs,
+    predict,
+    propose,
+)
+from fedgauge.planner.worlds import SHAPES, Shape, reference_axis
+
+__all__ = [
+    "DEFAULT_EXAMPLES",
+    "DEFAULT_POSITIVE_RATE",
+    "EXACT_BINS",
+    "SHAPES",
+    "Needs",
+    "Shape",
+    "check_hints",
+    "needs",
+    "predict",
+    "propose",
+    "reference_axis",
+]

@@ -1,0 +1,320 @@
+"""Distributed differential privacy: every client adds a share of the noise to its counts."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import ClassVar, Final, Literal
+
+import msgspec
+
+from fedgauge.errors import PlanError
+from fedgauge.privacy import accounting
+from fedgauge.privacy.cohort import Cohort
+from fedgauge.privacy.models import (
+    PROTOCOL_FAILURE,
+    Budget,
+    Claim,
+    LevelNoise,
+    PrivacyModel,
+    PrivacyStatement,
+    Sensitivity,
+    UnitCap,
+    check_epsilon,
+    fold,
+    is_number,
+)
+from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties
+
+Unit = Literal["example", "subject", "client"]
+Neighbours = Literal["add-remove", "replace-one"]
+
+# Of epsilon, for score sums where they are sent. Curves come from the counts and need most of it:
+# noise a quarter stronger is hardly seen in them.
+SUMS_SHARE: Final = Fraction(1, 5)
+_MOST_PER_UNIT: Final = 1_000_000  # noise for more hides everything
+
+_WHOSE: Final = {
+    "example": "one row of data",
+    "subject": "all rows of one person at one site",
+    "client": "all data of one site",
+}
+_CHANGED: Final = {
+    "add-remove": "were there or not",
+    "replace-one": "were replaced by others, or had other labels",
+}
+_BEYOND: Final = {
+    "example": "; a person with many rows, of whom only each row is protected",
+    "subject": "; a person with rows at two sites, who is protected at each but not over both",
+    "client": "",
+}
+
+
+class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
+    """Differential privacy by noise that every client adds a share of.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget of the whole evaluation, over all levels and classes.
+    delta
+        The probability that may escape epsilon; needed by skellam and discrete-gaussian,
+        refused by polya, which needs none.
+    noise
+        ``"polya"`` shares add up to discrete Laplace noise, ``"skellam"`` shares to a
+        difference of Poissons, ``"discrete-gaussian"`` shares nearly to a discrete Gaussian.
+    unit
+        Whom it protects: one ``"example"`` (row); one ``"subject"``, all rows of a person at
+        one client, by an id column; or a whole ``"client"``.
+    neighbours
+        ``"add-remove"``: the unit is there or not (for clients: its counts are there or zero;
+        that it takes part is not hidden). ``"replace-one"``: the unit's rows are swapped for
+        others, which also covers a flipped label.
+    max_per_unit
+        Rows of one subject or client that count; further rows are dropped at the client.
+
+    Examples
+    --------
+    >>> DistributedDP(1.0).sensitivity(levels=2).l1
+    2.0
+    >>> DistributedDP(1.0, neighbours="replace-one").sensitivity(levels=2).l1
+    4.0
+    """
+
+    epsilon: float
+    delta: float | None = msgspec.field(default=None)
+    noise: Noise = "polya"
+    unit: Unit = "example"
+    neighbours: Neighbours = "add-remove"
+    max_per_unit: int = 1
+
+    adds_noise: ClassVar[bool] = True
+    kind: ClassVar[str] = "distributed DP"
+    trust: ClassVar[str] = "that enough other sites add their noise and do not pool what they know"
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        for name, value, choices in (
+            ("noise", self.noise, ("polya", "skellam", "discrete-gaussian")),
+            ("unit", self.unit, ("example", "subject", "client")),
+            ("neighbours", self.neighbours, ("add-remove", "replace-one")),
+        ):
+            if value not in choices:
+                raise PlanError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+        self._check_delta()
+        if isinstance(self.max_per_unit, bool) or not isinstance(self.max_per_unit, int):
+            raise PlanError("max_per_unit must be a whole number.")
+        if not 1 <= self.max_per_unit <= _MOST_PER_UNIT:
+            raise PlanError(f"max_per_unit must lie between 1 and {_MOST_PER_UNIT:,}.")
+        if self.unit == "example" and self.max_per_unit != 1:
+            raise PlanError("an example is one row: max_per_unit is for subjects and clients.")
+
+    def _check_delta(self) -> None:
+        if self.noise == "polya":
+            if self.delta is not None:
+                raise PlanError(
+                    "polya noise is purely epsilon-private and takes no delta. Leave it out, or "
+                    "use noise='skellam', which needs less noise for a small delta."
+                )
+        elif not is_number(self.delta) or not 0 < self.delta < 1:
+            raise PlanError(
+                f"{self.noise} noise needs a delta between 0 and 1, well below 1 over the number "
+                "of examples, e.g. 1e-6."
+            )
+
+    @property
+    def budget(self) -> Budget:
+        """Epsilon, and the delta asked for; that of rounding comes on top (:meth:`state`)."""
+        return Budget(self.epsilon, self.delta or 0.0)
+
+    @property
+    def unit_cap(self) -> UnitCap | None:
+        """What the sensitivity of a subject or client rests on."""
+        return None if self.unit == "example" else UnitCap(self.unit, self.max_per_unit)
+
+    @property
+    def moves(self) -> int:
+        """Groups of rows that change between neighbours: one leaves, or one comes for it."""
+        return 1 if self.neighbours == "add-remove" else 2
+
+    @property
+    def level_sensitivity(self) -> int:
+        """Counts that one unit can change at one level, in the L1 norm.
+
+        The trees of the channels are disjoint: a row is in one node per level of one of
+        them. A replaced row, a flipped label too, leaves one node and enters another.
+        """
+        return self.moves * self.max_per_unit
+
+    def sensitivity(self, levels: int) -> Sensitivity:
+        """How far one unit can move all counts of a tree with `levels` levels sent."""
+        return Sensitivity(
+            l1=float(levels * self.level_sensitivity),
+            l2=math.sqrt(levels * self.moves) * self.max_per_unit,
+        )
+
+    def calibrate(
+        self,
+        cohort: Cohort,
+        levels: int,
+        *,
+        weights: Sequence[float] | None = None,
+        score_sums: bool = False,
+    ) -> LevelNoise:
+        """The least noise that keeps the promise.
+
+        `weights` splits polya's budget over levels, evenly by default. Score sums take their
+        share of it.
+        """
+        if score_sums:
+            self.require_polya()
+        parties = honest_parties(cohort)
+        if self.noise == "polya":
+            return self._split(levels, weights, score_sums=score_sums)
+        if weights is not None:
+            raise PlanError(
+                "only polya noise takes weights; the others use the same at every level."
+            )
+        _, delta = self.budget
+        if self.noise == "skellam":
+            each = accounting.calibrate_skellam(
+                self.epsilon, delta, levels=levels, cap=self.max_per_unit, moves=self.moves
+            )
+        else:
+            each = accounting.calibrate_gaussian(
+                self.epsilon,
+                delta,
+                levels=levels,
+                parties=parties,
+                cap=self.max_per_unit,
+                moves=self.moves,
+            )
+        return LevelNoise((each,) * levels, 0.0)
+
+    def _split(
+        self, levels: int, weights: Sequence[float] | None, *, score_sums: bool
+    ) -> LevelNoise:
+        """Polya's parameters are budgets, so they are parts of epsilon."""
+        parts = [1.0] * levels if weights is None else list(weights)
+        if len(parts) != levels or not all(0 < part < math.inf for part in parts):
+            raise PlanError(f"weights must be {levels} positive numbers, one for each level.")
+        exact = [Fraction(part) for part in parts]
+        budget = Fraction(self.epsilon) * (1 - SUMS_SHARE if score_sums else 1)
+        noise = tuple(at_most(budget * part / sum(exact)) for part in exact)
+        left = Fraction(self.epsilon) - sum(map(Fraction, noise))
+        return LevelNoise(noise, at_most(left) if score_sums else 0.0)
+
+    def require_polya(self) -> None:
+        """Refuse noise that is accounted for on counts alone, where sums are to be sent."""
+        if self.noise != "polya":
+            raise PlanError(
+                f"{self.noise} noise is for counts alone. Use noise='polya', or leave the score "
+                "sums out."
+            )
+
+    def check_noise(self, noise: LevelNoise, cohort: Cohort, levels: int, *, sums: bool) -> None:
+        """Refuse noise that is not on every level, or on sums."""
+        if len(noise.levels) != levels or not all(0 < n < math.inf for n in noise.levels):
+            raise PlanError("under distributed DP a plan has positive noise for every level.")
+        honest_parties(cohort)
+        if sums:
+            self.require_polya()
+            if not 0 < noise.sums < math.inf:
+                raise PlanError("under distributed DP a plan has positive noise for score sums.")
+
+    def check_promise(self, noise: LevelNoise, cohort: Cohort) -> None:
+        """Refuse noise that costs more than is promised."""
+        if not self._keeps(noise, honest_parties(cohort)):
+            raise PlanError(
+                f"the plan promises epsilon {self.epsilon:g} but its noise costs more. "
+                "Make the plan again with EvaluationPlan.for_histogram."
+            )
+
+    def _keeps(self, noise: LevelNoise, parties: int) -> bool:
+        if self.noise == "polya":
+            return sum(map(Fraction, (*noise.levels, noise.sums))) <= Fraction(self.epsilon)
+        cap, moves = self.max_per_unit, self.moves
+        if self.noise == "skellam":
+            delta = accounting.skellam_delta(self.epsilon, means=noise.levels, cap=cap, moves=moves)
+        else:
+            delta = accounting.gaussian_delta(
+                self.epsilon, spreads=noise.levels, parties=parties, cap=cap, moves=moves
+            )
+        return delta <= self.budget.delta
+
+    def laws(self, noise: LevelNoise, cohort: Cohort, shares: int) -> list[ShareLaw]:
+        """The law of the sum of `shares` clients' noise at each level."""
+        parties, reach = honest_parties(cohort), self.level_sensitivity
+        return [
+            ShareLaw(self.noise, parameter, parties=parties, shares=shares, sensitivity=reach)
+            for parameter in noise.levels
+        ]
+
+    def sums_law(
+        self, noise: LevelNoise, steps: int, cohort: Cohort, shares: int
+    ) -> ShareLaw | None:
+        """The law of `shares` clients' noise on score sums of so many steps to a bin."""
+        parties = honest_parties(cohort)
+        # A row moves one sum by at most all steps, where it moves one count by 1.
+        reach = steps * self.level_sensitivity
+        try:
+            return ShareLaw(
+                self.noise, noise.sums, parties=parties, shares=shares, sensitivity=reach
+            )
+        except PlanError:
+            raise PlanError(
+                "the noise of score sums is too wide to be drawn exactly. Raise epsilon, or leave "
+                "the score sums out."
+            ) from None
+
+    def state(
+        self,
+        cohort: Cohort | None,
+        *,
+        draws: Sequence[tuple[ShareLaw, int]],
+        claim: Claim,
+        public_inputs: tuple[str, ...] = (),
+    ) -> PrivacyStatement:
+        """What a result may claim.
+
+        Delta includes the distance of the drawn laws' tables from the ideal ones and, where a
+        protocol ran, the chance that its graph of neighbours fails to protect.
+        """
+        parties = honest_parties(cohort or Cohort())
+        # P and P' are each within the total distance of their ideal laws: delta grows by
+        # (1 + e^epsilon) times it.
+        distance = sum(parties * count * law.distance for law, count in draws)
+        numerical = min(distance * (1.0 + math.exp(min(self.epsilon, 700.0))), 1.0)
+        if claim == "enforced":
+            numerical += PROTOCOL_FAILURE
+        # A client's participation shows anyway: added or removed, its counts become zero.
+        zeroed = self.unit == "client" and self.neighbours == "add-remove"
+        return PrivacyStatement(
+            model=self.name,
+            unit=self.unit,
+            neighbours="zero-out" if zeroed else self.neighbours,
+            epsilon=self.epsilon,
+            delta=min(self.budget.delta + numerical, 1.0),
+            cohort=cohort,
+            public_inputs=public_inputs,
+            claim=claim,
+        )
+
+    @property
+    def promise(self) -> str:
+        """What is promised, in words."""
+        text = (
+            f"Differential privacy with epsilon {self.epsilon:g}. Whatever else is known, the "
+            f"chance of any result changes at most {fold(self.epsilon)}-fold if "
+            f"{_WHOSE[self.unit]} {_CHANGED[self.neighbours]}"
+        )
+        if self.delta:
+            text += f", except with a probability below {self.delta:g}"
+        return (
+            f"{text}. The promise is for this one evaluation; each further one adds its own "
+            "epsilon."
+        )
+
+    @property
+    def unprotected(self) -> str:
+        """What the promise leaves out, in words."""
+        return super().unprotected + _BEYOND[self.unit]

@@ -1,0 +1,45 @@
+"""Files read whole, and written so that a crash never leaves half of one."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from fedgauge.errors import RecordError
+
+
+def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it.
+
+    Through a link, to the file it names; without `follow` the link itself is replaced.
+    """
+    target = Path(path).resolve() if follow else Path(path).absolute()
+    if target.exists() and not target.is_file():
+        raise RecordError(f"cannot write {path}: it is not a file.")
+    if not target.parent.is_dir():
+        raise RecordError(f"cannot write {path}: make its folder first.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_whole(path: str | Path) -> bytes:
+    """The bytes of a saved result."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}.") from None
