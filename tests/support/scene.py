@@ -186,8 +186,7 @@ def sets_aside(scene, member, reply, match):
     scene.server = SummationServer.from_bytes(before, BOSS)
 
 
-@pytest.fixture
-def sparse(monkeypatch):
+def sparse_scenes(monkeypatch):
     """Scenes of ten members who pick four each, the same ones in every run.
 
     That is too few to be safe, so that check is off.

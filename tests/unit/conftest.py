@@ -1,7 +1,8 @@
-"""Ledgers to test."""
+"""Ledgers to test, and scenes of few neighbours to attack."""
 
 import pytest
 from ledgers import EXAMPLES, LIMIT, open_ledger, spend
+from scene import sparse_scenes
 
 
 @pytest.fixture
@@ -16,3 +17,8 @@ def used(ledger):
     for number in (1, 2):
         spend(ledger, number, 0.5)
     return ledger
+
+
+@pytest.fixture
+def sparse(monkeypatch):
+    return sparse_scenes(monkeypatch)
