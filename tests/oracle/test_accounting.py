@@ -103,7 +103,7 @@ def test_one_discrete_gaussian_is_the_sum_over_outcomes(spreads, cap, moves, eps
     laws = [discrete_gaussian(spread, math.ceil(9 * math.sqrt(spread) + 2)) for spread in spreads]
     shifts = [(law, s * cap) for law in laws for s in (1, -1)[:moves]]
     scale = cap * math.sqrt(moves * sum(1 / spread for spread in spreads))
-    value = gaussian_delta(epsilon, spreads=spreads, parties=1, cap=cap, moves=moves)
+    value = gaussian_delta(epsilon, sigma2s=spreads, parties=1, cap=cap, moves=moves)
     between(value, epsilon, lambda e: hockey_stick(e, shifts), min(scale, 3.0))
 
 
@@ -130,7 +130,7 @@ class TestSumsOfShares:
     def test_the_claim_covers_the_true_sum(self, spread, parties, cap, moves, epsilon):
         law = sum_of_shares(spread, parties, 25)
         true = hockey_stick(epsilon, [(law, cap), (law, -cap)][:moves])
-        claimed = gaussian_delta(epsilon, spreads=[spread], parties=parties, cap=cap, moves=moves)
+        claimed = gaussian_delta(epsilon, sigma2s=[spread], parties=parties, cap=cap, moves=moves)
         assert true <= claimed * (1 + 1e-9)
         assert claimed < 1
 
@@ -205,7 +205,7 @@ def test_wide_noise_approaches_the_gaussian_mechanism(mean, levels, cap, moves):
         assert ours == pytest.approx(expected, rel=0.02)
         if mean <= 1e6:
             ours = gaussian_delta(
-                factor * scale, spreads=[2 * mean] * levels, parties=10, **options
+                factor * scale, sigma2s=[2 * mean] * levels, parties=10, **options
             )
             assert ours == pytest.approx(expected, rel=0.01)
 
@@ -216,7 +216,7 @@ def test_the_discrete_gaussian_of_dp_accounting_agrees(sigma, cap, levels):
         sigma, sensitivity=cap, value_discretization_interval=2e-3, use_connect_dots=True
     ).self_compose(levels)
     for epsilon in (0.1, 0.5, 1.0, 2.0):
-        ours = gaussian_delta(epsilon, spreads=[sigma**2] * levels, parties=1, cap=cap)
+        ours = gaussian_delta(epsilon, sigma2s=[sigma**2] * levels, parties=1, cap=cap)
         assert ours == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=0.01, abs=1e-12)
 
 

@@ -65,24 +65,24 @@ def test_calibrated_noise_is_enough_and_little_less_is_not(epsilon, delta, optio
     spread = calibrate_gaussian(epsilon, delta, parties=2, **options) if epsilon < 8 else None
     if spread:
         shared = {"parties": 2, **rest}
-        assert gaussian_delta(epsilon, spreads=[spread] * levels, **shared) <= delta
-        assert gaussian_delta(epsilon, spreads=[spread / 1.0011] * levels, **shared) > delta
+        assert gaussian_delta(epsilon, sigma2s=[spread] * levels, **shared) <= delta
+        assert gaussian_delta(epsilon, sigma2s=[spread / 1.0011] * levels, **shared) > delta
 
 
 def test_a_share_of_a_small_sum_costs_more_noise():
     alone = calibrate_gaussian(1.0, 1e-6, levels=2, parties=1)
     shared = calibrate_gaussian(1.0, 1e-6, levels=2, parties=50)  # 2 tau is 2% of epsilon
     assert 1.01 * alone < shared < 1.1 * alone
-    assert gaussian_delta(1.0, spreads=[shared] * 2, parties=50) <= 1e-6
+    assert gaussian_delta(1.0, sigma2s=[shared] * 2, parties=50) <= 1e-6
 
 
 class TestManySmallShares:
     def test_sigma_16_is_harmless_for_100_clients_and_vacuous_for_1000(self):
-        one = gaussian_delta(0.3, spreads=[256.0], parties=1)
+        one = gaussian_delta(0.3, sigma2s=[256.0], parties=1)
         assert gaussian_tau(256.0, 100) < 1e-9
-        assert gaussian_delta(0.3, spreads=[256.0], parties=100) == pytest.approx(one, rel=1e-6)
+        assert gaussian_delta(0.3, sigma2s=[256.0], parties=100) == pytest.approx(one, rel=1e-6)
         assert gaussian_tau(256.0, 1000) > 10
-        assert gaussian_delta(0.3, spreads=[256.0], parties=1000) == 1
+        assert gaussian_delta(0.3, sigma2s=[256.0], parties=1000) == 1
 
     def test_one_party_draws_the_law_itself(self):
         assert gaussian_tau(0.01, 1) == 0
@@ -94,10 +94,10 @@ class TestManySmallShares:
     def test_every_touched_node_pays(self):
         spread, parties, epsilon = 200 * 0.75, 200, 0.5
         tau = gaussian_tau(spread, parties)
-        ideal = gaussian_delta(epsilon - 6 * tau, spreads=[spread] * 3, parties=1, moves=2)
-        paid = gaussian_delta(epsilon, spreads=[spread] * 3, parties=parties, moves=2)
+        ideal = gaussian_delta(epsilon - 6 * tau, sigma2s=[spread] * 3, parties=1, moves=2)
+        paid = gaussian_delta(epsilon, sigma2s=[spread] * 3, parties=parties, moves=2)
         assert paid == pytest.approx(math.exp(3 * tau) * ideal, rel=1e-9)
-        assert paid > gaussian_delta(epsilon, spreads=[spread] * 3, parties=1, moves=2)
+        assert paid > gaussian_delta(epsilon, sigma2s=[spread] * 3, parties=1, moves=2)
 
     @pytest.mark.parametrize("parties", [100, 1000])
     def test_calibration_refuses_and_says_what_to_do(self, parties):
@@ -106,7 +106,7 @@ class TestManySmallShares:
 
     def test_a_smaller_epsilon_is_the_remedy_it_names(self):
         spread = calibrate_gaussian(0.3, 1e-6, levels=2, parties=100)
-        assert gaussian_delta(0.3, spreads=[spread] * 2, parties=100) <= 1e-6
+        assert gaussian_delta(0.3, sigma2s=[spread] * 2, parties=100) <= 1e-6
 
 
 def test_cut_tails_count_as_failures():
@@ -130,8 +130,8 @@ def test_plans_add_up():
         (lambda: skellam_delta(1.0, means=[1.0, 0.0]), "every level needs noise"),
         (lambda: skellam_delta(1.0, means=[1e9]), "Raise epsilon"),
         (lambda: skellam_delta(1.0, means=[1.0], moves=0), "moves must be a whole number"),
-        (lambda: gaussian_delta(1.0, spreads=[9.0], parties=0), "parties must be a whole"),
-        (lambda: gaussian_delta(1.0, spreads=[9.0], parties=99, cap=0), "cap must be a whole"),
+        (lambda: gaussian_delta(1.0, sigma2s=[9.0], parties=0), "parties must be a whole"),
+        (lambda: gaussian_delta(1.0, sigma2s=[9.0], parties=99, cap=0), "cap must be a whole"),
         (lambda: calibrate_skellam(0.0, 1e-6, levels=1), "needs epsilon above 0"),
         (lambda: calibrate_skellam(1.0, 0.0, levels=1), "delta from 1e-12"),
         (lambda: calibrate_skellam(1.0, 1.0, levels=1), "to below 1"),
@@ -148,7 +148,7 @@ def test_bad_values_are_refused(call, message):
     "call",
     [
         lambda: skellam_delta(1.0, means=[1.0]),
-        lambda: gaussian_delta(1.0, spreads=[1.0], parties=1),
+        lambda: gaussian_delta(1.0, sigma2s=[1.0], parties=1),
         lambda: calibrate_skellam(1.0625, 1e-6, levels=1),
         lambda: calibrate_gaussian(1.0625, 1e-6, levels=1, parties=1),
     ],

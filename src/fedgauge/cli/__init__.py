@@ -305,11 +305,11 @@ def demo(
       fedgauge demo --out /tmp/demo
     """
     with readable_errors():
-        found = with_progress(quiet, lambda: demonstration.run(out))
+        shown = with_progress(quiet, lambda: demonstration.run(out))
     if quiet:
         return
-    screen.print(_demo_table(found))
-    screen.print(f"Saved {', '.join(str(path) for path in found.files)}", markup=False)
+    screen.print(_demo_table(shown))
+    screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
 
 
 app.command()(reporting.compare)
@@ -317,33 +317,33 @@ app.command()(reporting.encode)
 app.command()(reporting.intake)
 
 
-def _demo_table(found: demonstration.Demo) -> Table:
-    auc = found.result.roc_auc
-    examples = found.result.negatives + found.result.positives
+def _demo_table(shown: demonstration.Demo) -> Table:
+    auc = shown.result.roc_auc
+    examples = shown.result.negatives + shown.result.positives
     table = Table(
-        title=f"One model, {found.result.clients} unlike hospitals, {examples:,} patients",
+        title=f"One model, {shown.result.clients} unlike hospitals, {examples:,} patients",
         title_justify="left",
         show_header=False,
         box=None,
         pad_edge=False,
     )
-    wrong = abs(found.mean_client_auc - found.exact_auc)
-    table.add_row("AUC, mean of hospitals", f"{found.mean_client_auc:.4f}", f"wrong by {wrong:.4f}")
+    wrong = abs(shown.mean_client_auc - shown.exact_auc)
+    table.add_row("AUC, mean of hospitals", f"{shown.mean_client_auc:.4f}", f"wrong by {wrong:.4f}")
     table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"surely in {_span(auc.bounds)}")
-    table.add_row("AUC, exact (pooled data)", f"{found.exact_auc:.4f}", "what nobody may compute")
-    table.add_row("ROC Area Error", f"{found.roc_area_error:.1e}", "area between the two curves")
-    table.add_row("PR Area Error", f"{found.pr_area_error:.1e}", "the same for precision-recall")
-    table.add_row("Sent by each hospital", f"{found.result.plan.bytes_per_client:,}", "bytes")
+    table.add_row("AUC, exact (pooled data)", f"{shown.exact_auc:.4f}", "what nobody may compute")
+    table.add_row("ROC Area Error", f"{shown.roc_area_error:.1e}", "area between the two curves")
+    table.add_row("PR Area Error", f"{shown.pr_area_error:.1e}", "the same for precision-recall")
+    table.add_row("Sent by each hospital", f"{shown.result.plan.bytes_per_client:,}", "bytes")
     return table
 
 
 def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table = Table(show_header=False, box=None, pad_edge=False)
     axis, predicted = chosen.axis, chosen.predicted
-    spread = "equal width" if axis.kind == "uniform" else "widths fit for such scores"
+    widths = "equal width" if axis.kind == "uniform" else "widths fit for such scores"
     tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
-    table.add_row("Axis", f"{axis.bins:,} bins of {spread} on [{axis.low:g}, {axis.high:g}]")
+    table.add_row("Axis", f"{axis.bins:,} bins of {widths} on [{axis.low:g}, {axis.high:g}]")
     table.add_row("Tree", tree)
     if predicted is not None:
         table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")

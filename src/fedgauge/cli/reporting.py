@@ -128,7 +128,7 @@ def compare(
             fg.LocalDP(epsilon if local_epsilon is None else local_epsilon, oracle=oracle.value),
         ]
         clients = make_clients(files, client, label, score, None)
-        found = with_progress(
+        comparison = with_progress(
             quiet,
             lambda: compare_models(
                 clients,
@@ -140,8 +140,8 @@ def compare(
             ),
         )
     if not quiet:
-        screen.print(_comparison_table(found))
-        for model in found.models:
+        screen.print(_comparison_table(comparison))
+        for model in comparison.models:
             screen.print(f"{model.privacy.title}: each site must trust {model.trust}", markup=False)
         screen.print(
             "One draw of noise each. Distributed DP hides that a row is there, local DP also what "
@@ -178,12 +178,12 @@ def _epsilon(plan: fg.EvaluationPlan) -> float:
     return plan.statement("simulated").epsilon or 0.0
 
 
-def _comparison_table(found: Comparison) -> Table:
+def _comparison_table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, title_justify="left")
-    table.title = f"Exact AUC of the pooled rows: {found.exact_auc:.4f}"
+    table.title = f"Exact AUC of the pooled rows: {comparison.exact_auc:.4f}"
     for column in ("Errors of", "AUC", "ROC area", "PR area", "Bytes per client"):
         table.add_column(column, no_wrap=True)
-    for model in found.models:
+    for model in comparison.models:
         errors = (model.roc_auc_error, model.roc_area_error, model.pr_area_error)
         told = ["no signal" if error is None else f"{error:.1e}" for error in errors]
         table.add_row(model.privacy.title, *told, f"{model.bytes_per_client:,}")

@@ -114,11 +114,11 @@ def evaluate(
         It claims ``"enforced"``, or ``"simulated"`` in Flower's simulation.
     """
     plan.check_promise()
-    found = site if site is not None else os.environ.get(SITE_VARIABLE)
+    named = site if site is not None else os.environ.get(SITE_VARIABLE)
     _wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
-    if found is None:
+    if named is None:
         return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
-    anchor = found if isinstance(found, Site) else Site.from_toml(found)
+    anchor = named if isinstance(named, Site) else Site.from_toml(named)
     members = [key for key in anchor.peers if key != anchor.key.public]
     server = SummationServer.invite(plan, members, anchor.key)
     carrier = _GridCarrier(grid, server, arrays, timeout)
@@ -228,12 +228,12 @@ def _message(node: int, request: bytes, arrays: ArrayRecord | None = None) -> Me
 
 def _replies(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[int, bytes]]:
     """What nodes answered in time; a node that failed or refused did not."""
-    found = []
+    replies = []
     for message in grid.send_and_receive(asked, timeout=timeout):
         reply = None if message.has_error() else _said(message, "reply")
         if reply is not None:
-            found.append((message.metadata.src_node_id, reply))
-    return found
+            replies.append((message.metadata.src_node_id, reply))
+    return replies
 
 
 def _said(message: Message, what: str) -> bytes | None:

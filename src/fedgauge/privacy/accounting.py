@@ -27,7 +27,7 @@ from fedgauge.errors import PlanError
 _CUT: Final = 1e-20  # tail mass of one law that is counted as a failure of privacy
 _CUT_RATE: Final = math.log(2 / _CUT)
 _LEAST_DELTA: Final = 1e-12  # rounding in the Fourier transforms stays below 1e-14
-_WIDEST: Final = 1e8  # mean or spread; up to here ive() gives log-ratios to about 1e-11
+_WIDEST: Final = 1e8  # mean or sigma2; up to here ive() gives log-ratios to about 1e-11
 _FINENESS: Final = 1e-3  # of the deviation of the loss: all that rounding up can add to epsilon
 
 
@@ -72,11 +72,11 @@ def calibrate_skellam(
     return _smallest(cost, delta, guess=variance / 2)
 
 
-def gaussian_tau(spread: float, parties: int) -> float:
+def gaussian_tau(sigma2: float, parties: int) -> float:
     """What it can cost that a sum of discrete Gaussians is not a discrete Gaussian.
 
-    The sum of `parties` shares of parameter ``spread / parties`` is compared to one discrete
-    Gaussian of parameter `spread`. The logarithm of the ratio of the two laws stays within
+    The sum of `parties` shares of parameter ``sigma2 / parties`` is compared to one discrete
+    Gaussian of parameter `sigma2`. The logarithm of the ratio of the two laws stays within
     tau / 2 everywhere, so the privacy loss of a node, which compares two values of the law,
     moves by at most tau. Infinite for shares below 1/4, where the theorem does not hold.
 
@@ -86,10 +86,10 @@ def gaussian_tau(spread: float, parties: int) -> float:
     True
     """
     _check(parties=parties)
-    _check_widths([spread])
+    _check_widths([sigma2])
     if parties == 1:
         return 0.0
-    share = spread / parties
+    share = sigma2 / parties
     if share < 0.25:
         return math.inf
     # Kairouz, Liu, Steinke 2021, on sums. Their 10 is twice 5: adding share k + 1 multiplies
@@ -100,7 +100,7 @@ def gaussian_tau(spread: float, parties: int) -> float:
 
 
 def gaussian_delta(
-    epsilon: float, *, spreads: Sequence[float], parties: int, cap: int = 1, moves: int = 1
+    epsilon: float, *, sigma2s: Sequence[float], parties: int, cap: int = 1, moves: int = 1
 ) -> float:
     """Delta of the sum of discrete Gaussian shares on every node of every level, rounded up.
 
@@ -110,19 +110,19 @@ def gaussian_delta(
     ----------
     epsilon, cap, moves
         As for `skellam_delta`.
-    spreads
-        For each level the parameter sigma^2 of the noise, P(k) ~ exp(-k^2 / (2 spread)).
+    sigma2s
+        For each level the parameter sigma^2 of the noise, P(k) ~ exp(-k^2 / (2 sigma2)).
     parties
-        How many honest clients add a share of parameter ``spread / parties``.
+        How many honest clients add a share of parameter ``sigma2 / parties``.
     """
     _check(epsilon, cap=cap, moves=moves)
     # One touched node for each level and move: all rows in one is the worst for the sum too.
-    gap = moves * math.fsum(gaussian_tau(spread, parties) for spread in spreads)
+    gap = moves * math.fsum(gaussian_tau(sigma2, parties) for sigma2 in sigma2s)
     if gap > epsilon:
         return 1.0
     # P <= e^(gap/2) P* and Q >= e^(-gap/2) Q* give
     # sum (P - e^eps Q)+ <= e^(gap/2) sum (P* - e^(eps - gap) Q*)+.
-    ideal = _composed_delta(epsilon - gap, _gaussian, spreads, cap=cap, moves=moves)
+    ideal = _composed_delta(epsilon - gap, _gaussian, sigma2s, cap=cap, moves=moves)
     return min(1.0, math.exp(gap / 2) * ideal)
 
 
@@ -130,7 +130,7 @@ def gaussian_delta(
 def calibrate_gaussian(
     epsilon: float, delta: float, *, levels: int, parties: int, cap: int = 1, moves: int = 1
 ) -> float:
-    """Smallest spread, to 0.1%, for which discrete Gaussian shares are (epsilon, delta)-DP.
+    """Smallest sigma2, to 0.1%, for which discrete Gaussian shares are (epsilon, delta)-DP.
 
     Raises
     ------
@@ -139,23 +139,23 @@ def calibrate_gaussian(
     """
     variance = _gaussian_variance(epsilon, delta, levels=levels, cap=cap, moves=moves)
 
-    def cost(spread: float, parties: int) -> float:
-        spreads = (spread,) * levels
-        return gaussian_delta(epsilon, spreads=spreads, parties=parties, cap=cap, moves=moves)
+    def cost(sigma2: float, parties: int) -> float:
+        sigma2s = (sigma2,) * levels
+        return gaussian_delta(epsilon, sigma2s=sigma2s, parties=parties, cap=cap, moves=moves)
 
-    spread = _smallest(lambda spread: cost(spread, 1), delta, guess=variance)
-    gap = levels * moves * gaussian_tau(spread, parties)
+    sigma2 = _smallest(lambda sigma2: cost(sigma2, 1), delta, guess=variance)
+    gap = levels * moves * gaussian_tau(sigma2, parties)
     if gap > 0.05 * epsilon:
         raise PlanError(
             f"discrete Gaussian noise does not suit {parties} clients at epsilon {epsilon:g}: "
-            f"each share has a parameter of only {spread / parties:.2g}, and the sum of such "
+            f"each share has a parameter of only {sigma2 / parties:.2g}, and the sum of such "
             f"small shares is too far from a discrete Gaussian (the bound on the difference "
             f"adds {gap:.2g} to epsilon; at most 5% of epsilon is allowed). "
             'Use noise="skellam" or noise="polya", or a smaller epsilon.'
         )
-    if cost(spread, parties) <= delta:
-        return spread
-    return _smallest(lambda spread: cost(spread, parties), delta, guess=spread)
+    if cost(sigma2, parties) <= delta:
+        return sigma2
+    return _smallest(lambda sigma2: cost(sigma2, parties), delta, guess=sigma2)
 
 
 def compose(costs: Iterable[tuple[float, float]]) -> tuple[float, float]:
@@ -182,11 +182,11 @@ def _skellam(mean: float) -> _Noise:
     return _Noise(2 * mean, math.ceil(reach), lambda k: np.log(special.ive(abs(k), 2 * mean)))
 
 
-def _gaussian(spread: float) -> _Noise:
-    # Sub-Gaussian with parameter spread: Canonne, Kamath, Steinke 2020.
-    reach = math.ceil(math.sqrt(2 * _CUT_RATE * spread))
-    total = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * spread)).sum()
-    return _Noise(spread, reach, lambda k: -(k**2) / (2 * spread) - np.log(total))
+def _gaussian(sigma2: float) -> _Noise:
+    # Sub-Gaussian with parameter sigma2: Canonne, Kamath, Steinke 2020.
+    reach = math.ceil(math.sqrt(2 * _CUT_RATE * sigma2))
+    total = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma2)).sum()
+    return _Noise(sigma2, reach, lambda k: -(k**2) / (2 * sigma2) - np.log(total))
 
 
 def _composed_delta(

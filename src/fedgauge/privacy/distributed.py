@@ -237,7 +237,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             delta = accounting.skellam_delta(self.epsilon, means=noise.levels, cap=cap, moves=moves)
         else:
             delta = accounting.gaussian_delta(
-                self.epsilon, spreads=noise.levels, parties=parties, cap=cap, moves=moves
+                self.epsilon, sigma2s=noise.levels, parties=parties, cap=cap, moves=moves
             )
         return delta <= self.budget.delta
 

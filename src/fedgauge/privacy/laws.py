@@ -128,10 +128,10 @@ def discrete_laplace(epsilon: float) -> DrawTable:
 
 
 @lru_cache(maxsize=256)
-def discrete_gaussian(spread: Fraction) -> DrawTable:
-    """P(k) ~ exp(-k^2 / (2 spread))."""
+def discrete_gaussian(sigma2: Fraction) -> DrawTable:
+    """P(k) ~ exp(-k^2 / (2 sigma2))."""
     with mpmath.workprec(_PRECISION):
-        s = _exactly(spread)
+        s = _exactly(sigma2)
         above = _above(mpmath.mpf(1), 0, lambda k: mpmath.exp(-(2 * k + 1) / (2 * s)))
         total = 2 * mpmath.fsum(above) - above[0]
         above = [mass / total for mass in above]

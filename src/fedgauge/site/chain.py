@@ -165,10 +165,10 @@ class Chain:
             text = self._head.read_bytes().decode("ascii", errors="replace")
         except FileNotFoundError:
             return None
-        found = _HEAD.fullmatch(text)
-        if found is None:
+        match = _HEAD.fullmatch(text)
+        if match is None:
             raise LedgerError(f"the head {self._head} of the ledger is damaged. {_LOST}")
-        return Head(int(found[1]), found[2])
+        return Head(int(match[1]), match[2])
 
     def _write_head(self, head: Head, *, folder: bool = True) -> None:
         if folder:
