@@ -33,13 +33,13 @@ def skellam(mean, reach):
     return law[size - 1 - reach : size + reach]
 
 
-def discrete_gaussian(spread, reach):
-    masses = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * spread))
+def discrete_gaussian(sigma2, reach):
+    masses = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma2))
     return masses / masses.sum()
 
 
-def sum_of_shares(spread, parties, reach):
-    share = discrete_gaussian(spread / parties, reach)
+def sum_of_shares(sigma2, parties, reach):
+    share = discrete_gaussian(sigma2 / parties, reach)
     return reduce(
         lambda a, b: signal.convolve(a, b, mode="same", method="direct"), [share] * parties
     )
@@ -96,14 +96,14 @@ def test_skellam_is_the_sum_over_outcomes(means, cap, moves, epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7, 2.5])
 @pytest.mark.parametrize(
-    ("spreads", "cap", "moves"),
+    ("sigma2s", "cap", "moves"),
     [([0.3], 1, 1), ([4.0], 1, 1), ([60.0], 5, 2), ([4.0, 9.0], 2, 1), ([0.5, 0.8], 1, 2)],
 )
-def test_one_discrete_gaussian_is_the_sum_over_outcomes(spreads, cap, moves, epsilon):
-    laws = [discrete_gaussian(spread, math.ceil(9 * math.sqrt(spread) + 2)) for spread in spreads]
+def test_one_discrete_gaussian_is_the_sum_over_outcomes(sigma2s, cap, moves, epsilon):
+    laws = [discrete_gaussian(sigma2, math.ceil(9 * math.sqrt(sigma2) + 2)) for sigma2 in sigma2s]
     shifts = [(law, s * cap) for law in laws for s in (1, -1)[:moves]]
-    scale = cap * math.sqrt(moves * sum(1 / spread for spread in spreads))
-    value = gaussian_delta(epsilon, sigma2s=spreads, parties=1, cap=cap, moves=moves)
+    scale = cap * math.sqrt(moves * sum(1 / sigma2 for sigma2 in sigma2s))
+    value = gaussian_delta(epsilon, sigma2s=sigma2s, parties=1, cap=cap, moves=moves)
     between(value, epsilon, lambda e: hockey_stick(e, shifts), min(scale, 3.0))
 
 
@@ -124,13 +124,13 @@ class TestSumsOfShares:
 
     @pytest.mark.parametrize("epsilon", [0.8, 1.5, 3.0])
     @pytest.mark.parametrize(
-        ("spread", "parties", "cap", "moves"),
+        ("sigma2", "parties", "cap", "moves"),
         [(0.9, 2, 1, 1), (1.6, 3, 1, 1), (1.8, 3, 2, 1), (1.4, 2, 1, 2), (3.0, 5, 2, 2)],
     )
-    def test_the_claim_covers_the_true_sum(self, spread, parties, cap, moves, epsilon):
-        law = sum_of_shares(spread, parties, 25)
+    def test_the_claim_covers_the_true_sum(self, sigma2, parties, cap, moves, epsilon):
+        law = sum_of_shares(sigma2, parties, 25)
         true = hockey_stick(epsilon, [(law, cap), (law, -cap)][:moves])
-        claimed = gaussian_delta(epsilon, sigma2s=[spread], parties=parties, cap=cap, moves=moves)
+        claimed = gaussian_delta(epsilon, sigma2s=[sigma2], parties=parties, cap=cap, moves=moves)
         assert true <= claimed * (1 + 1e-9)
         assert claimed < 1
 
@@ -228,6 +228,6 @@ def test_opendp_s_bound_holds_and_is_near(sigma, cap, levels):
     profile = noise.map(cap * math.sqrt(levels))
     for delta in (1e-4, 1e-6, 1e-9):
         epsilon = profile.epsilon(delta)  # through zCDP, so above the tight one
-        ours = {"spreads": [sigma**2] * levels, "parties": 1, "cap": cap}
+        ours = {"sigma2s": [sigma**2] * levels, "parties": 1, "cap": cap}
         assert gaussian_delta(epsilon, **ours) <= delta
         assert gaussian_delta(0.85 * epsilon, **ours) > delta

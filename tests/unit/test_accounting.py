@@ -15,7 +15,7 @@ from fedgauge.privacy.accounting import (
 )
 
 SKELLAM = {"means": [30.0, 40.0], "cap": 2, "moves": 1}
-GAUSSIAN = {"spreads": [60.0, 80.0], "cap": 2, "moves": 1, "parties": 5}
+GAUSSIAN = {"sigma2s": [60.0, 80.0], "cap": 2, "moves": 1, "parties": 5}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ class TestMonotone:
         assert 0 < values[-1] < values[0] < 1
 
     def test_more_noise_needs_less_delta(self, delta, options):
-        name = "means" if "means" in options else "spreads"
+        name = "means" if "means" in options else "sigma2s"
         first, second = options[name]
         for wider in ([1.1 * first, second], [first, 1.1 * second]):
             assert delta(1.0, **{**options, name: wider}) < 0.9 * delta(1.0, **options)
@@ -38,12 +38,12 @@ class TestMonotone:
         assert delta(1.0, **{**options, **change}) > 2 * delta(1.0, **options)
 
     def test_more_levels_need_more_delta(self, delta, options):
-        name = "means" if "means" in options else "spreads"
+        name = "means" if "means" in options else "sigma2s"
         more = {**options, name: [*options[name], 100.0]}
         assert delta(1.0, **more) > 1.5 * delta(1.0, **options)
 
     def test_the_order_of_levels_is_nothing(self, delta, options):
-        name = "means" if "means" in options else "spreads"
+        name = "means" if "means" in options else "sigma2s"
         turned = {**options, name: options[name][::-1]}
         assert delta(1.0, **turned) == pytest.approx(delta(1.0, **options), rel=1e-6)
 
@@ -62,11 +62,11 @@ def test_calibrated_noise_is_enough_and_little_less_is_not(epsilon, delta, optio
     mean = calibrate_skellam(epsilon, delta, **options)
     assert skellam_delta(epsilon, means=[mean] * levels, **rest) <= delta
     assert skellam_delta(epsilon, means=[mean / 1.0011] * levels, **rest) > delta
-    spread = calibrate_gaussian(epsilon, delta, parties=2, **options) if epsilon < 8 else None
-    if spread:
+    sigma2 = calibrate_gaussian(epsilon, delta, parties=2, **options) if epsilon < 8 else None
+    if sigma2:
         shared = {"parties": 2, **rest}
-        assert gaussian_delta(epsilon, sigma2s=[spread] * levels, **shared) <= delta
-        assert gaussian_delta(epsilon, sigma2s=[spread / 1.0011] * levels, **shared) > delta
+        assert gaussian_delta(epsilon, sigma2s=[sigma2] * levels, **shared) <= delta
+        assert gaussian_delta(epsilon, sigma2s=[sigma2 / 1.0011] * levels, **shared) > delta
 
 
 def test_a_share_of_a_small_sum_costs_more_noise():
@@ -92,12 +92,12 @@ class TestManySmallShares:
         assert gaussian_tau(0.499, 2) == math.inf
 
     def test_every_touched_node_pays(self):
-        spread, parties, epsilon = 200 * 0.75, 200, 0.5
-        tau = gaussian_tau(spread, parties)
-        ideal = gaussian_delta(epsilon - 6 * tau, sigma2s=[spread] * 3, parties=1, moves=2)
-        paid = gaussian_delta(epsilon, sigma2s=[spread] * 3, parties=parties, moves=2)
+        sigma2, parties, epsilon = 200 * 0.75, 200, 0.5
+        tau = gaussian_tau(sigma2, parties)
+        ideal = gaussian_delta(epsilon - 6 * tau, sigma2s=[sigma2] * 3, parties=1, moves=2)
+        paid = gaussian_delta(epsilon, sigma2s=[sigma2] * 3, parties=parties, moves=2)
         assert paid == pytest.approx(math.exp(3 * tau) * ideal, rel=1e-9)
-        assert paid > gaussian_delta(epsilon, sigma2s=[spread] * 3, parties=1, moves=2)
+        assert paid > gaussian_delta(epsilon, sigma2s=[sigma2] * 3, parties=1, moves=2)
 
     @pytest.mark.parametrize("parties", [100, 1000])
     def test_calibration_refuses_and_says_what_to_do(self, parties):
@@ -105,8 +105,8 @@ class TestManySmallShares:
             calibrate_gaussian(1.0, 1e-6, levels=2, parties=parties)
 
     def test_a_smaller_epsilon_is_the_remedy_it_names(self):
-        spread = calibrate_gaussian(0.3, 1e-6, levels=2, parties=100)
-        assert gaussian_delta(0.3, sigma2s=[spread] * 2, parties=100) <= 1e-6
+        sigma2 = calibrate_gaussian(0.3, 1e-6, levels=2, parties=100)
+        assert gaussian_delta(0.3, sigma2s=[sigma2] * 2, parties=100) <= 1e-6
 
 
 def test_cut_tails_count_as_failures():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgauge.binning.axis import Axis
-from fedgauge.binning.lookup import BinLookup, _folded_cells, _linear_cells
+from fedgauge.binning.lookup import BinLookup, _folded_slots, _linear_slots
 
 CROWDED = np.array([0.0, *(0.3 + np.arange(50) * 2.0**-52), 1.0])
 
@@ -91,23 +91,23 @@ def test_negative_zero_lies_in_the_bin_that_starts_at_zero():
         assert bins_of(edges, np.array([-0.0])) == oracle(edges, 0.0)
 
 
-@pytest.mark.parametrize("make", [_linear_cells, _folded_cells])
+@pytest.mark.parametrize("make", [_linear_slots, _folded_slots])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.5, 2.25), (0.1, 0.9), (1e-9, 1e9)])
-def test_cell_functions_are_monotone(make, low, high):
+def test_slot_functions_are_monotone(make, low, high):
     towards_ends = 10.0 ** -np.linspace(0, 20, 2000)
     unit = np.concatenate([towards_ends, 1 - towards_ends, np.linspace(0, 1, 2001)])
     scores = np.sort(np.clip(low + (high - low) * unit, low, high))
-    cells = make(low, high, 4096)(scores)
-    assert cells[0] == 0
-    assert np.all(np.diff(cells) >= 0)
-    assert cells[-1] > 4000
+    slots = make(low, high, 4096)(scores)
+    assert slots[0] == 0
+    assert np.all(np.diff(slots) >= 0)
+    assert slots[-1] > 4000
 
 
-def test_folded_cells_tell_scores_near_both_ends_apart():
-    cell = _folded_cells(0.0, 1.0, 4096)
+def test_folded_slots_tell_scores_near_both_ends_apart():
+    slot = _folded_slots(0.0, 1.0, 4096)
     near_zero, near_one = 2.0 ** -np.arange(2, 50), 1 - 2.0 ** -np.arange(2, 50)
-    assert len(np.unique(cell(near_zero))) == 48
-    assert len(np.unique(cell(near_one))) == 48
+    assert len(np.unique(slot(near_zero))) == 48
+    assert len(np.unique(slot(near_one))) == 48
 
 
 @pytest.mark.parametrize(
