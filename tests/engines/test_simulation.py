@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
+from fedgauge.engines.simulation import simulate
 
 SITES = {"site-a": 900, "site-b": 500, "site-c": 40}
 
@@ -473,3 +474,9 @@ def test_verdict_has_five_lines(result):
     assert lines[0].startswith("3 clients, 1,440 examples, ")
     assert f"{result.roc_auc.value:.4f}" in lines[1]
     assert "simulated" in lines[3]
+
+
+def test_a_way_to_sum_that_is_none_is_refused():
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(1, 0))
+    with pytest.raises(fg.PlanError, match="plain, every-share, secure, got 'sum'"):
+        simulate({"a": ([0, 1], [0.2, 0.7])}, plan, summation="sum")

@@ -20,7 +20,7 @@ Outside = Literal["refuse", "clip"]
 
 MOST_BINS: Final = 1 << 24
 MOST_LOGIT_BINS: Final = 1 << 18  # each edge takes microseconds of exact arithmetic
-_BYTES_PER_BIN: Final = 2 * 8  # two classes of 64-bit counts
+_BYTES_PER_COUNT: Final = 8
 
 
 class AxisSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -304,9 +304,9 @@ def _check_bins(bins: int) -> int:
     if bins < 1:
         raise AxisError(f"an axis needs at least 1 bin, got {bins}. 4096 is a good start.")
     if bins > MOST_BINS:
-        gigabytes = bins * _BYTES_PER_BIN / 1e9
+        gigabytes = bins * _BYTES_PER_COUNT / 1e9
         raise AxisError(
-            f"{bins:,} bins would need {gigabytes:,.1f} GB for each histogram; "
+            f"{bins:,} bins would need {gigabytes:,.1f} GB for each row of a histogram; "
             f"at most {MOST_BINS:,} are allowed. 4096 is a good start."
         )
     return int(bins)

@@ -4,7 +4,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Sequence, Sized
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,10 @@ def simulate(
     >>> simulate(clients, plan, summation="secure").roc_auc.value
     1.0
     """
+    if summation not in get_args(Summation):
+        raise PlanError(
+            f"summation must be one of {', '.join(get_args(Summation))}, got {summation!r}."
+        )
     plan.check_promise()
     released, plan = _run(clients, plan, _source(seed), summation)
     return Evaluation(plan, plan.statement("simulated"), released, estimator=estimator)
@@ -205,8 +209,7 @@ def _run(
     added = _Added(plan)
     count = count_clients(clients, plan, added.take, largest=added.largest)
     final = resolved(count)
-    for _ in range(count if summation == "every-share" else 1):
-        shares = 1 if summation == "every-share" else count
+    for shares in [1] * count if summation == "every-share" else [count]:
         added.numbers += draw_noise(final, source, shares=shares)
     return release(final, added.numbers, count), final
 

@@ -6,8 +6,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import isotonic_regression, linprog
 
 from fedgauge.errors import PlanError
 from fedgauge.typing import Floats
@@ -205,6 +203,8 @@ def _isotonic_rows(rows: Floats) -> Floats:
 
 
 def _isotonic(series: Floats) -> Floats:
+    from scipy.optimize import isotonic_regression  # loaded only where there is noise
+
     fit: Floats = isotonic_regression(series).x
     return fit
 
@@ -212,6 +212,9 @@ def _isotonic(series: Floats) -> Floats:
 def _least_absolute(series: Floats) -> Floats:
     """Minimise sum(p + q) subject to ``x + p - q = series``, x rising, p and q >= 0."""
     size = len(series)
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     unit = sparse.eye_array(size)
     falls = sparse.eye_array(size - 1, size) - sparse.eye_array(size - 1, size, k=1)
     solution = linprog(

@@ -5,7 +5,6 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import ndtr
-from scipy.stats import kstwo
 
 from fedgauge.errors import InputError
 from fedgauge.estimation.distribution import require_both_classes
@@ -202,6 +201,8 @@ def _reaches(pooled: PooledCounts, level: float) -> tuple[float, float]:
         drawn_totals = np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
         moved = np.abs(np.cumsum(drawn, axis=2) / drawn_totals - exact).max(axis=2)
         noise = np.quantile(moved, level, axis=0)
+    from scipy.stats import kstwo  # a third of a second to load: only who draws bands waits
+
     sampling = [float(kstwo.ppf(level, max(round(total), 1))) for total in totals]
     of_fpr, of_tpr = np.hypot(sampling, noise)
     return float(of_fpr), float(of_tpr)

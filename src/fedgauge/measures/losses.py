@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 from scipy.special import xlogy
 
 from fedgauge.binning.axis import Axis
@@ -158,6 +157,8 @@ def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
 
 def _within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Shares of each bin's examples in its parts, and where their mean lies, by class."""
+    from scipy.interpolate import PchipInterpolator  # loaded only where losses are asked for
+
     bins = len(edges) - 1
     places = np.arange(bins * _PARTS + 1) / _PARTS
     ends = np.interp(places, np.arange(bins + 1), edges)

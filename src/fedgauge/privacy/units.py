@@ -37,7 +37,7 @@ class UnitLimiter:
         cap = self._cap
         if cap is None:
             return None
-        if cap.unit == "subject" and batch.subject is None:
+        if cap.unit == "subject" and batch.subjects is None:
             raise InputError(
                 "the plan protects subjects, so each row needs the id of its subject: "
                 "Examples(y_true, y_score, subject=...)."

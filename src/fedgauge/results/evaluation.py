@@ -47,8 +47,8 @@ class Evaluation:
         self._plan = plan
         self._privacy = privacy
         self._released = released
-        (slice_,) = plan.task.slices
-        self._pooled = PooledCounts.of(plan, released, slice_)
+        (self._slice,) = plan.task.slices
+        self._pooled = PooledCounts.of(plan, released, self._slice)
         self._estimator = estimator
         self._level = check_level(level)
 
@@ -135,7 +135,7 @@ class Evaluation:
         law = self._plan.sums_law(shares=self._released.clients)
         return positions(
             self._pooled.counts,
-            self._released.sums,
+            self._released.sums[list(self._plan.task.contrast(self._slice))],
             self._plan.sum_steps,
             noise=(
                 (law.variance, leaf_variance(self._plan.tree, self._pooled.variances))
