@@ -11,6 +11,7 @@ from fedgauge.errors import PlanError
 from fedgauge.privacy import accounting
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.models import (
+    ALWAYS_UNPROTECTED,
     PROTOCOL_FAILURE,
     Budget,
     Claim,
@@ -88,6 +89,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     max_per_unit: int = 1
 
     adds_noise: ClassVar[bool] = True
+    sends_reports: ClassVar[bool] = False
     kind: ClassVar[str] = "distributed DP"
     trust: ClassVar[str] = "that enough other sites add their noise and do not pool what they know"
 
@@ -279,7 +281,9 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         Delta includes the distance of the drawn laws' tables from the ideal ones and, where a
         protocol ran, the chance that its graph of neighbours fails to protect.
         """
-        parties = honest_parties(cohort or Cohort())
+        if cohort is None:
+            raise PlanError("noise comes from a cohort: say who must take part.")
+        parties = honest_parties(cohort)
         # P and P' are each within the total distance of their ideal laws: delta grows by
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
@@ -317,4 +321,4 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
-        return super().unprotected + _BEYOND[self.unit]
+        return ALWAYS_UNPROTECTED + _BEYOND[self.unit]
