@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, assert_never, get_args
 
 import msgspec
 
@@ -96,9 +96,9 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         for name, value, choices in (
-            ("noise", self.noise, ("polya", "skellam", "discrete-gaussian")),
-            ("unit", self.unit, ("example", "subject", "client")),
-            ("neighbours", self.neighbours, ("add-remove", "replace-one")),
+            ("noise", self.noise, get_args(Noise)),
+            ("unit", self.unit, get_args(Unit)),
+            ("neighbours", self.neighbours, get_args(Neighbours)),
         ):
             if value not in choices:
                 raise PlanError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
@@ -169,27 +169,25 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         """
         if score_sums:
             self.require_polya()
-        parties = honest_parties(cohort)
-        if self.noise == "polya":
-            return self._split(levels, weights, score_sums=score_sums)
-        if weights is not None:
+        parties, (epsilon, delta) = honest_parties(cohort), self.budget
+        cap, moves = self.max_per_unit, self.moves
+        if self.noise != "polya" and weights is not None:
             raise PlanError(
                 "only polya noise takes weights; the others use the same at every level."
             )
-        _, delta = self.budget
-        if self.noise == "skellam":
-            each = accounting.calibrate_skellam(
-                self.epsilon, delta, levels=levels, cap=self.max_per_unit, moves=self.moves
-            )
-        else:
-            each = accounting.calibrate_gaussian(
-                self.epsilon,
-                delta,
-                levels=levels,
-                parties=parties,
-                cap=self.max_per_unit,
-                moves=self.moves,
-            )
+        match self.noise:
+            case "polya":
+                return self._split(levels, weights, score_sums=score_sums)
+            case "skellam":
+                each = accounting.calibrate_skellam(
+                    epsilon, delta, levels=levels, cap=cap, moves=moves
+                )
+            case "discrete-gaussian":
+                each = accounting.calibrate_gaussian(
+                    epsilon, delta, levels=levels, parties=parties, cap=cap, moves=moves
+                )
+            case _:
+                assert_never(self.noise)
         return LevelNoise((each,) * levels, 0.0)
 
     def _split(
@@ -232,15 +230,20 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             )
 
     def _keeps(self, noise: LevelNoise, parties: int) -> bool:
-        if self.noise == "polya":
-            return sum(map(Fraction, (*noise.levels, noise.sums))) <= Fraction(self.epsilon)
         cap, moves = self.max_per_unit, self.moves
-        if self.noise == "skellam":
-            delta = accounting.skellam_delta(self.epsilon, means=noise.levels, cap=cap, moves=moves)
-        else:
-            delta = accounting.gaussian_delta(
-                self.epsilon, sigma2s=noise.levels, parties=parties, cap=cap, moves=moves
-            )
+        match self.noise:
+            case "polya":
+                return sum(map(Fraction, (*noise.levels, noise.sums))) <= Fraction(self.epsilon)
+            case "skellam":
+                delta = accounting.skellam_delta(
+                    self.epsilon, means=noise.levels, cap=cap, moves=moves
+                )
+            case "discrete-gaussian":
+                delta = accounting.gaussian_delta(
+                    self.epsilon, sigma2s=noise.levels, parties=parties, cap=cap, moves=moves
+                )
+            case _:
+                assert_never(self.noise)
         return delta <= self.budget.delta
 
     def laws(self, noise: LevelNoise, cohort: Cohort, shares: int) -> list[ShareLaw]:
