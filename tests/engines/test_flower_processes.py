@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -149,8 +150,9 @@ def test_the_examples_simulation_of_twenty_nodes(processes, tmp_path):
         (port,) = free_ports(1)
         link = {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port)}
         run = processes.start(f"run-{number}", "bash", "-c", f"cd app && exec {command}", **link)
-        if run.wait(PATIENCE) == 0 and out.exists():
-            break
+        with suppress(subprocess.TimeoutExpired):
+            if run.wait(PATIENCE) == 0 and out.exists():
+                break
         processes.end()
     assert out.exists(), processes.all_said()
     result = fg.Evaluation.from_json(out)

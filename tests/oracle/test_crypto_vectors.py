@@ -207,12 +207,12 @@ def test_a_box_opens_with_its_key_and_what_it_is_about():
     assert PLAIN not in BOX
 
 
-@pytest.mark.parametrize("bit", range(8 * len(BOX)))
-def test_an_altered_box_does_not_open(bit):
-    altered = bytearray(BOX)
-    altered[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(ProtocolError, match="box"):
-        crypto.unseal(KEY, bytes(altered), ABOUT)
+def test_an_altered_box_does_not_open():
+    for bit in range(8 * len(BOX)):
+        altered = bytearray(BOX)
+        altered[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProtocolError, match="box"):
+            crypto.unseal(KEY, bytes(altered), ABOUT)
 
 
 @pytest.mark.parametrize("box", [b"", BOX[:-1], BOX[1:], BOX[:15], BOX[-16:], BOX + b"\0"], ids=len)

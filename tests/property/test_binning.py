@@ -157,14 +157,14 @@ def test_a_values_axis_takes_its_values_and_nothing_else(values, others):
     assert (axis.place(scores) is None) == (refused > 0)
 
 
-@pytest.mark.parametrize("places", [1, 2, 3])
 @pytest.mark.parametrize("bins", [3, 7, 10, 30, 100, 300, 1000, 4096])
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (0, 3), (0.1, 0.9), (-3.5, 2.25)])
-def test_every_score_of_few_decimals_on_uniform_axes(places, bins, low, high):
+def test_every_score_of_few_decimals_on_uniform_axes(bins, low, high):
     axis = Axis.uniform(bins, low, high)
-    scores = np.arange(-4 * 10**places, 4 * 10**places + 1) / 10**places
-    scores = scores[(scores >= low) & (scores <= high)]
-    np.testing.assert_array_equal(axis.place(scores), oracle(axis, scores))
+    for unit in (10, 100, 1000):
+        scores = np.arange(-4 * unit, 4 * unit + 1) / unit
+        scores = scores[(scores >= low) & (scores <= high)]
+        np.testing.assert_array_equal(axis.place(scores), oracle(axis, scores))
 
 
 @every_kind

@@ -287,7 +287,7 @@ def test_bounds_at_awkward_thresholds(case):
     check_threshold(pooled(examples, axis).at_threshold(threshold), examples, threshold)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=250)
 @given(st.data(), labelled(SCORES, both=False, most=40), axes())
 def test_corners_hold_every_ratio(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))

@@ -29,7 +29,7 @@ from fedgauge.secagg import server as server_module
 from fedgauge.secagg.graph import Graph, choose_graph
 from fedgauge.secagg.messages import Terms
 
-MESSAGES = int(os.environ.get("FEDGAUGE_FUZZ", "12000"))
+MESSAGES = int(os.environ.get("FEDGAUGE_FUZZ", "8000"))
 SEED = os.environ.get("FEDGAUGE_FUZZ_SEED", "1")
 PER_TARGET = 15  # messages for each of two machines at each stage of a run
 SECONDS = 60  # after which a machine counts as hanging; none takes a tenth of a second

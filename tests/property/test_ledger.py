@@ -166,7 +166,7 @@ def new_ledger():
         yield Ledger(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(history=histories)
 def test_a_ledger_keeps_books_like_the_model(history):
     model = Model()

@@ -10,7 +10,7 @@ import fedgauge
 from fedgauge import Axis, ScoreHistogram
 from fedgauge.data.examples import read_batches
 
-many = settings(deadline=None, max_examples=50)
+many = settings(deadline=None, max_examples=30)
 
 AXES = {
     "dyadic": Axis.uniform(16),

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ every_plan = pytest.mark.parametrize("name", PLANS)
 ROWS = 1_000
 
 
+@cache
 def single_reports(plan, seed=2):
     """One message for each row."""
     labels, scores = draw_rows(ROWS)
