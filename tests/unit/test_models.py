@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -8,7 +9,14 @@ import pytest
 from fedgauge import Axis, ScoreHistogram
 from fedgauge.errors import FedgaugeError, PlanError, PrivacyWarning
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import Cohort, DistributedDP
+from fedgauge.privacy import (
+    AnyPrivacyModel,
+    Cohort,
+    DistributedDP,
+    LocalDP,
+    PrivacyModel,
+    SecureAggregation,
+)
 
 NAN, INF = float("nan"), float("inf")
 APPROXIMATE = ("skellam", "discrete-gaussian")
@@ -167,3 +175,46 @@ def test_cohorts_have_somebody():
     with pytest.raises(PlanError, match="max_colluding"):
         Cohort(max_colluding=-1)
     assert Cohort(np.int64(4), np.int64(0)) == Cohort(min_survivors=4, max_colluding=0)
+
+
+# What every model answers
+
+
+EVERY_MODEL = (
+    SecureAggregation(),
+    DistributedDP(1.0),
+    DistributedDP(1.0, delta=1e-6, noise="skellam"),
+    LocalDP(1.0),
+)
+
+
+def test_the_list_is_complete():
+    assert {type(model) for model in EVERY_MODEL} == set(get_args(AnyPrivacyModel))
+
+
+@pytest.mark.parametrize("model", EVERY_MODEL, ids=lambda model: model.title)
+def test_a_model_that_says_it_adds_noise_does_and_claims_epsilon_for_it(model):
+    cohort = None if model.sends_reports else Cohort(5)
+    plan = EvaluationPlan.under(model, Axis.uniform(8, outside="clip"), cohort=cohort)
+    plan.check_promise()
+    variances = plan.noise_variances(5)
+    assert all(variance > 0 for variance in variances)
+    assert bool(variances) == plan.is_noisy == model.adds_noise
+    stated = plan.statement("enforced")
+    assert stated.model == model.name
+    assert stated.epsilon == (model.budget.epsilon if model.adds_noise else None)
+    assert (stated.epsilon is None) == (model.budget is None) == (not model.adds_noise)
+    assert (stated.cohort is None) == model.sends_reports == plan.final.sends_reports
+    for words in (model.title, model.trust, model.promise, model.unprotected):
+        assert words
+        assert not words.endswith(" ")
+
+
+def test_a_model_that_forgets_its_noise_cannot_be_planned_with():
+    class Forgetful(PrivacyModel, frozen=True, tag="forgetful"):
+        adds_noise = True
+        sends_reports = False
+        kind = "forgetful"
+
+    with pytest.raises(NotImplementedError):
+        EvaluationPlan.under(Forgetful(), Axis.uniform(8, outside="clip"), cohort=Cohort(5))

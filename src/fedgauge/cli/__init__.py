@@ -166,7 +166,7 @@ def evaluate(
             lambda: fg.evaluate(
                 make_clients(files, client, label, score, subject),
                 privacy=model,
-                axis=make_axis(axis, bins, range_, clip=clip, noisy=privacy is not Model.SA),
+                axis=make_axis(axis, bins, range_, clip=clip, noisy=model.adds_noise),
                 tree=make_tree(tree),
                 estimator=make_estimator(estimator, quantiles),
                 examples=examples,

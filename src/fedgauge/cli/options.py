@@ -8,6 +8,8 @@ import typer
 
 import fedgauge as fg
 from fedgauge.binning.axis import Outside
+from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
+from fedgauge.privacy.models import tag_of
 
 
 class AxisKind(StrEnum):
@@ -26,11 +28,23 @@ class EstimatorKind(StrEnum):
 
 
 class Model(StrEnum):
-    """Privacy models by name."""
+    """Privacy models by their short names."""
 
     SA = "sa"
     DDP = "ddp"
     LDP = "ldp"
+
+    @property
+    def tag(self) -> str:
+        """The model in plans and site files."""
+        return tag_of(_KINDS[self])
+
+
+_KINDS: dict[Model, type[PrivacyModel]] = {
+    Model.SA: fg.SecureAggregation,
+    Model.DDP: fg.DistributedDP,
+    Model.LDP: fg.LocalDP,
+}
 
 
 class OracleKind(StrEnum):
@@ -103,7 +117,7 @@ def make_privacy(
     neighbours: NeighbourKind,
     max_per_unit: int,
     oracle: OracleKind = OracleKind.OUE,
-) -> fg.SecureAggregation | fg.DistributedDP | fg.LocalDP:
+) -> AnyPrivacyModel:
     """The privacy model that the options describe."""
     if model is Model.SA:
         if epsilon is not None or delta is not None:

@@ -15,8 +15,6 @@ from fedgauge.site import Account, Cost, Entry, Policy, Site, add_trust, create_
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
 
-_MODELS = {Model.SA: "secure-aggregation", Model.DDP: "distributed-dp", Model.LDP: "local-dp"}
-
 
 @site_app.command("init")
 def init(
@@ -43,7 +41,7 @@ def init(
     """
     with readable_errors():
         policy = Policy(
-            models=tuple(sorted(_MODELS[model] for model in models or Model)),
+            models=tuple(sorted(model.tag for model in models or Model)),
             min_cohort=min_cohort,
             max_epsilon=max_epsilon,
             max_bins=max_bins,

@@ -1,10 +1,12 @@
 """One way from a client's rows to the numbers it adds, and from the sum to what is released."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
@@ -20,9 +22,16 @@ def count_rows(plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True) -
 
     A client without rows counts like any other, since its silence would tell that it has none.
     """
-    histogram = plan.histogram()
     rows = limit_rows(read_batches(data), plan.privacy.unit_cap)
-    histogram.update_batches(rows, positive=plan.task.positive, may_be_empty=may_be_empty)
+    return count_batches(plan, rows, may_be_empty=may_be_empty)
+
+
+def count_batches(
+    plan: EvaluationPlan, batches: Iterable[Examples], *, may_be_empty: bool = False
+) -> ScoreHistogram:
+    """The histogram of rows that are within the plan's caps."""
+    histogram = plan.histogram()
+    histogram.update_batches(batches, positive=plan.task.positive, may_be_empty=may_be_empty)
     return histogram
 
 

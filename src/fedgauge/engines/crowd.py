@@ -1,5 +1,6 @@
 """Counting the rows of very many clients, where only their sum is wanted."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -9,7 +10,7 @@ import numpy as np
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.files import ScoreFile, ScoreTable
-from fedgauge.engines.contribution import count_rows
+from fedgauge.engines.contribution import count_batches, count_rows
 from fedgauge.errors import InputError, located
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.units import UnitLimiter
@@ -105,7 +106,6 @@ class _Crowd:
 def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: int) -> int:
     # The sum does not depend on which client a row belongs to, only on all rows counting.
     names: set[str] = set()
-    pooled = plan.histogram()
 
     def examples() -> Iterator[Examples]:
         for owners, batch in _capped_batches(table, plan):
@@ -113,7 +113,7 @@ def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: i
             yield batch
 
     with located(str(table)):
-        pooled.update_batches(examples(), positive=plan.task.positive)
+        pooled = count_batches(plan, examples())
         if pooled.sum() <= largest:
             take(pooled)
         else:
@@ -123,12 +123,11 @@ def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: i
 
 def _take_apart(table: ScoreTable, plan: EvaluationPlan, take: Take) -> None:
     """Each client's histogram on its own: read again, since some count may be too large."""
-    histograms: dict[str, ScoreHistogram] = {}
+    histograms: defaultdict[str, ScoreHistogram] = defaultdict(plan.histogram)
     for owners, batch in _capped_batches(table, plan):
         for name in np.unique(owners).tolist():
-            histogram = histograms.setdefault(name, plan.histogram())
             rows = batch.select(owners == name)
-            histogram.update_batches([rows], positive=plan.task.positive)
+            histograms[name] += count_batches(plan, [rows])
     for name, histogram in histograms.items():
         with located(f"client {name!r}"):
             take(histogram)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, assert_never, get_args
 
 import msgspec
 
@@ -11,6 +11,7 @@ from fedgauge.errors import PlanError
 from fedgauge.privacy import accounting
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.models import (
+    ALWAYS_UNPROTECTED,
     PROTOCOL_FAILURE,
     Budget,
     Claim,
@@ -88,15 +89,16 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     max_per_unit: int = 1
 
     adds_noise: ClassVar[bool] = True
+    sends_reports: ClassVar[bool] = False
     kind: ClassVar[str] = "distributed DP"
     trust: ClassVar[str] = "that enough other sites add their noise and do not pool what they know"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         for name, value, choices in (
-            ("noise", self.noise, ("polya", "skellam", "discrete-gaussian")),
-            ("unit", self.unit, ("example", "subject", "client")),
-            ("neighbours", self.neighbours, ("add-remove", "replace-one")),
+            ("noise", self.noise, get_args(Noise)),
+            ("unit", self.unit, get_args(Unit)),
+            ("neighbours", self.neighbours, get_args(Neighbours)),
         ):
             if value not in choices:
                 raise PlanError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
@@ -167,27 +169,25 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         """
         if score_sums:
             self.require_polya()
-        parties = honest_parties(cohort)
-        if self.noise == "polya":
-            return self._split(levels, weights, score_sums=score_sums)
-        if weights is not None:
+        parties, (epsilon, delta) = honest_parties(cohort), self.budget
+        cap, moves = self.max_per_unit, self.moves
+        if self.noise != "polya" and weights is not None:
             raise PlanError(
                 "only polya noise takes weights; the others use the same at every level."
             )
-        _, delta = self.budget
-        if self.noise == "skellam":
-            each = accounting.calibrate_skellam(
-                self.epsilon, delta, levels=levels, cap=self.max_per_unit, moves=self.moves
-            )
-        else:
-            each = accounting.calibrate_gaussian(
-                self.epsilon,
-                delta,
-                levels=levels,
-                parties=parties,
-                cap=self.max_per_unit,
-                moves=self.moves,
-            )
+        match self.noise:
+            case "polya":
+                return self._split(levels, weights, score_sums=score_sums)
+            case "skellam":
+                each = accounting.calibrate_skellam(
+                    epsilon, delta, levels=levels, cap=cap, moves=moves
+                )
+            case "discrete-gaussian":
+                each = accounting.calibrate_gaussian(
+                    epsilon, delta, levels=levels, parties=parties, cap=cap, moves=moves
+                )
+            case _:
+                assert_never(self.noise)
         return LevelNoise((each,) * levels, 0.0)
 
     def _split(
@@ -230,15 +230,20 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             )
 
     def _keeps(self, noise: LevelNoise, parties: int) -> bool:
-        if self.noise == "polya":
-            return sum(map(Fraction, (*noise.levels, noise.sums))) <= Fraction(self.epsilon)
         cap, moves = self.max_per_unit, self.moves
-        if self.noise == "skellam":
-            delta = accounting.skellam_delta(self.epsilon, means=noise.levels, cap=cap, moves=moves)
-        else:
-            delta = accounting.gaussian_delta(
-                self.epsilon, sigma2s=noise.levels, parties=parties, cap=cap, moves=moves
-            )
+        match self.noise:
+            case "polya":
+                return sum(map(Fraction, (*noise.levels, noise.sums))) <= Fraction(self.epsilon)
+            case "skellam":
+                delta = accounting.skellam_delta(
+                    self.epsilon, means=noise.levels, cap=cap, moves=moves
+                )
+            case "discrete-gaussian":
+                delta = accounting.gaussian_delta(
+                    self.epsilon, sigma2s=noise.levels, parties=parties, cap=cap, moves=moves
+                )
+            case _:
+                assert_never(self.noise)
         return delta <= self.budget.delta
 
     def laws(self, noise: LevelNoise, cohort: Cohort, shares: int) -> list[ShareLaw]:
@@ -279,7 +284,9 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         Delta includes the distance of the drawn laws' tables from the ideal ones and, where a
         protocol ran, the chance that its graph of neighbours fails to protect.
         """
-        parties = honest_parties(cohort or Cohort())
+        if cohort is None:
+            raise PlanError("noise comes from a cohort: say who must take part.")
+        parties = honest_parties(cohort)
         # P and P' are each within the total distance of their ideal laws: delta grows by
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
@@ -317,4 +324,4 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
-        return super().unprotected + _BEYOND[self.unit]
+        return ALWAYS_UNPROTECTED + _BEYOND[self.unit]

@@ -1,7 +1,7 @@
 """Local differential privacy: every row is randomised where it is held."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, get_args
 
 import msgspec
 
@@ -68,8 +68,9 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
             )
         # One form for equal plans: 1 and 1.0 would digest differently.
         msgspec.structs.force_setattr(self, "epsilon", float(self.epsilon))
-        if self.oracle not in ("oue", "hadamard"):
-            raise PlanError(f"oracle must be one of oue, hadamard, got {self.oracle!r}.")
+        if self.oracle not in get_args(OracleKind):
+            choices = ", ".join(get_args(OracleKind))
+            raise PlanError(f"oracle must be one of {choices}, got {self.oracle!r}.")
 
     @property
     def budget(self) -> Budget:

@@ -71,6 +71,9 @@ class LevelNoise(NamedTuple):
 
 
 NO_NOISE: Final = LevelNoise((), 0.0)
+ALWAYS_UNPROTECTED: Final = (
+    "That a site takes part; results that a site falsifies by counting wrongly"
+)
 
 
 class ReportNoise(NamedTuple):
@@ -81,7 +84,11 @@ class ReportNoise(NamedTuple):
 
 
 class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="model"):
-    """What all privacy models can say. By itself it adds no noise and promises nothing.
+    """What every privacy model says of itself, and what it makes of noise.
+
+    A model whose clients send counts answers :meth:`calibrate` to :meth:`sums_law`, one whose
+    rows are reported :meth:`calibrate_reports` to :meth:`check_reports`. Nothing here has a
+    default that would go without noise.
 
     Attributes
     ----------
@@ -93,8 +100,8 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         Words for people: what it is called, and what each site must trust.
     """
 
-    adds_noise: ClassVar[bool] = False
-    sends_reports: ClassVar[bool] = False
+    adds_noise: ClassVar[bool]
+    sends_reports: ClassVar[bool]
     kind: ClassVar[str]
     trust: ClassVar[str]
 
@@ -112,7 +119,7 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     @property
     def budget(self) -> Budget | None:
         """Epsilon and delta of one evaluation; None where no privacy is promised."""
-        return None
+        raise NotImplementedError
 
     @property
     def unit_cap(self) -> UnitCap | None:
@@ -122,15 +129,12 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     @property
     def promise(self) -> str:
         """What is promised, in words."""
-        return (
-            "No differential privacy. The exact sum is released: small groups can show in it, and "
-            "two sums that differ by one site show that site's counts."
-        )
+        raise NotImplementedError
 
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
-        return "That a site takes part; results that a site falsifies by counting wrongly"
+        raise NotImplementedError
 
     def calibrate(
         self,
@@ -141,34 +145,25 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         score_sums: bool = False,
     ) -> LevelNoise:
         """The least noise on a sum that keeps the promise; `weights` splits it over levels."""
-        return NO_NOISE
+        raise NotImplementedError
 
     def check_noise(self, noise: LevelNoise, cohort: Cohort, levels: int, *, sums: bool) -> None:
         """Refuse noise on counts of so many levels, or on score `sums`, that is none of its own."""
-        if noise != NO_NOISE:
-            raise PlanError(f"{self.kind} adds no noise. Use DistributedDP to add some.")
+        raise NotImplementedError
 
     def check_promise(self, noise: LevelNoise, cohort: Cohort) -> None:
         """Refuse noise on a sum that costs more than is promised."""
+        raise NotImplementedError
 
-    def laws(
-        self,
-        noise: LevelNoise,
-        cohort: Cohort,
-        shares: int,
-    ) -> list[ShareLaw]:
+    def laws(self, noise: LevelNoise, cohort: Cohort, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""
-        return []
+        raise NotImplementedError
 
     def sums_law(
-        self,
-        noise: LevelNoise,
-        steps: int,
-        cohort: Cohort,
-        shares: int,
+        self, noise: LevelNoise, steps: int, cohort: Cohort, shares: int
     ) -> ShareLaw | None:
         """The law of `shares` clients' noise on score sums; None without noise."""
-        return None
+        raise NotImplementedError
 
     def calibrate_reports(self, cells: Sequence[int]) -> ReportNoise:
         """The least noise of reports, about levels of so many cells, that keeps the promise."""
@@ -194,7 +189,7 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 
         `draws` holds the law of one client's share on some numbers, and how many these are.
         """
-        return PrivacyStatement(self.name, None, None, None, None, cohort, public_inputs, claim)
+        raise NotImplementedError
 
 
 class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
@@ -204,8 +199,64 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
     and sums over cohorts that differ by one client reveal that client's histogram.
     """
 
+    adds_noise: ClassVar[bool] = False
+    sends_reports: ClassVar[bool] = False
     kind: ClassVar[str] = "secure aggregation"
     trust: ClassVar[str] = "that enough sites do not pool what they know; the exact sum is shown"
+
+    @property
+    def budget(self) -> None:
+        """None: an exact sum promises no privacy."""
+
+    @property
+    def promise(self) -> str:
+        """What is promised, in words."""
+        return (
+            "No differential privacy. The exact sum is released: small groups can show in it, and "
+            "two sums that differ by one site show that site's counts."
+        )
+
+    @property
+    def unprotected(self) -> str:
+        """What the promise leaves out, in words."""
+        return ALWAYS_UNPROTECTED
+
+    def calibrate(
+        self,
+        cohort: Cohort,
+        levels: int,
+        *,
+        weights: Sequence[float] | None = None,
+        score_sums: bool = False,
+    ) -> LevelNoise:
+        """No noise."""
+        return NO_NOISE
+
+    def check_noise(self, noise: LevelNoise, cohort: Cohort, levels: int, *, sums: bool) -> None:
+        """Refuse noise, since none is added."""
+        if noise != NO_NOISE:
+            raise PlanError("secure aggregation adds no noise. Use DistributedDP to add some.")
+
+    def check_promise(self, noise: LevelNoise, cohort: Cohort) -> None:
+        """There is no promise to keep."""
+
+    def laws(self, noise: LevelNoise, cohort: Cohort, shares: int) -> list[ShareLaw]:
+        """Empty: there is no noise."""
+        return []
+
+    def sums_law(self, noise: LevelNoise, steps: int, cohort: Cohort, shares: int) -> None:
+        """None: there is no noise."""
+
+    def state(
+        self,
+        cohort: Cohort | None,
+        *,
+        draws: Sequence[tuple[ShareLaw, int]],
+        claim: Claim,
+        public_inputs: tuple[str, ...] = (),
+    ) -> PrivacyStatement:
+        """An exact sum over a cohort, without epsilon."""
+        return PrivacyStatement(self.name, None, None, None, None, cohort, public_inputs, claim)
 
 
 def tag_of(model: type[PrivacyModel]) -> str:

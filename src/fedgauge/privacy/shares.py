@@ -1,7 +1,7 @@
 """Noise shares: what each client adds, and what the sum of shares is."""
 
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import numpy as np
 
@@ -58,6 +58,8 @@ class ShareLaw:
                 # Sums of discrete Gaussians are not discrete Gaussian: draw every share.
                 self._table = laws.discrete_gaussian(Fraction(parameter) / parties)
                 self._repeats, self._signed = shares, True
+            case _:
+                assert_never(noise)
 
     @property
     def variance(self) -> float:
