@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import pandas  # noqa: F401  (pyarrow loads it in every process that reads a file)
+import warm  # noqa: F401
 from forks import Deadline, serve
 
 import fedgauge.engines.exchange

@@ -64,7 +64,7 @@ def serving_shells():
 
 def _serve(address):
     """Run the commands that come, one after another, each in a fork."""
-    import pandas  # noqa: F401  (pyarrow loads it in every process that reads a file)
+    import warm  # noqa: F401
 
     from fedgauge import cli
 
