@@ -138,7 +138,7 @@ def test_quiet_still_tells_errors():
 BAD_OPTIONS = {
     "no bins": (["--bins", 0], "at least 1 bin", "4096"),
     "negative bins": (["--bins", -5], "at least 1 bin", "4096"),
-    "too many bins": (["--bins", 1_000_000_000], "16.0 GB", "4096"),
+    "too many bins": (["--bins", 1_000_000_000], "8.0 GB", "4096"),
     "range of a logit axis": (["--axis", "logit", "--range", 0, 1], "0 to 1", "Drop --range"),
     "quantiles alone": (["--quantiles", 10], "--quantiles", "--estimator quantile"),
     "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "from 2"),
