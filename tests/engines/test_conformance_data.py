@@ -136,44 +136,6 @@ def as_table(folder):
 )
 @pytest.mark.parametrize("tree", [(2,), (2, 2)], ids=["flat", "tree"])
 def test_larger_counts_are_clipped_in_every_way_to_sum(noiseless, summation, given, tree, tmp_path):
-    plan = noiseless(largest=100)
-    clients = {name: ([0, 1, 1], [0.1, 0.2, 0.9]) for name in CLIENTS}
-    clients |= {"site-1": ([1] * 300, [0.25] * 300), "site-2": ([1] * 300, [0.25] * 300)}
-    clipped = clients | {"site-1": ([1] * 100, [0.25] * 100), "site-2": ([1] * 100, [0.25] * 100)}
-    assert_sum_over(engine.run(plan, clients), plan, clipped, EVERYBODY)
-
-
-# Every way to take the sum in one process
-
-CROWDED = {f"site-{i}": ([0] * 50 + [1] * 50, [0.05] * 50 + [0.95] * 50) for i in range(5)}
-every_way = pytest.mark.parametrize("summation", ["plain", "every-share", "secure"])
-
-
-def as_pairs(_folder):
-    return CROWDED
-
-
-def as_streams(_folder):
-    return [(name, lambda pair=pair: [pair]) for name, pair in CROWDED.items()]
-
-
-def as_table(folder):
-    rows = [
-        f"{name},{label},{score}"
-        for name, (labels, scores) in CROWDED.items()
-        for label, score in zip(labels, scores, strict=True)
-    ]
-    path = folder / "all.csv"
-    path.write_text("\n".join(["site,y,p", *rows]))
-    return fg.ScoreTable([path], client="site", label="y", score="p")
-
-
-@every_way
-@pytest.mark.parametrize("tree", [(2,), (2, 2)], ids=["flat", "tree"])
-@pytest.mark.parametrize("given", [as_pairs, as_streams, as_table])
-def test_larger_counts_are_clipped_in_every_way_to_sum(noiseless, summation, tree, given, tmp_path):
-    if summation == "secure" and given is as_table:
-        pytest.skip("a secure sum takes no table: each client needs its own data")
     plan = noiseless(largest=10, bins=math.prod(tree), tree=tree)
     result = simulate(given(tmp_path), plan, summation=summation)
     # 50 of each class at each site count as 10.
