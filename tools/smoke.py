@@ -216,7 +216,10 @@ def check_saved_results(fixtures):
     for path in sorted((fixtures / "results").glob("*.numbers.json")):
         saved = path.with_name(path.name.replace(".numbers", ""))
         numbers = cases.numbers(fg.Evaluation.from_json(saved))
-        compare(json.loads(json.dumps(numbers)), json.loads(path.read_text()), path.stem)
+        wanted = json.loads(path.read_text())
+        for each in (numbers, wanted):  # digests of some plans have changed since, on purpose
+            each["text"] = each["text"].rpartition(", plan ")[0]
+        compare(json.loads(json.dumps(numbers)), wanted, path.stem)
 
 
 def compare(got, expected, place):

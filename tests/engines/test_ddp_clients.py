@@ -221,3 +221,29 @@ def test_small_and_large_clients_mix():
     assert len(clients["large"][0]) > 1_024
     found = fg.evaluate(clients, axis=clipping(32))
     np.testing.assert_array_equal(found.released.counts, exact_counts(clipping(32)))
+
+
+# Clients whose number nobody knows before they are counted
+
+
+EVERY_NOISE = [
+    POLYA,
+    fg.DistributedDP(4.0, delta=1e-5, noise="skellam"),
+    fg.DistributedDP(4.0, delta=1e-5, noise="discrete-gaussian"),
+]
+
+
+@pytest.mark.parametrize("privacy", EVERY_NOISE, ids=lambda privacy: privacy.noise)
+def test_a_generator_or_a_table_of_few_clients_is_as_good_as_a_mapping(privacy, tmp_path):
+    labels, scores = ROWS
+    parts = np.array_split(np.arange(len(labels)), 3)
+    clients = {f"s{i}": (labels[rows], scores[rows]) for i, rows in enumerate(parts)}
+    owners = np.repeat(list(clients), [len(rows) for rows in parts])
+    path = tmp_path / "all.parquet"
+    pq.write_table(pa.table({"site": owners, "y": labels, "p": scores}), path)
+    table = fg.ScoreTable([path], client="site", label="y", score="p")
+    options = {"privacy": privacy, "tree": (8,), "seed": 5}
+    wanted = fg.evaluate(clients, **options).record
+    assert wanted.plan.cohort == fg.Cohort(3)
+    assert fg.evaluate(iter(clients.items()), **options).record == wanted
+    assert fg.evaluate(table, **options).record == wanted

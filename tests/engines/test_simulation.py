@@ -480,3 +480,19 @@ def test_a_way_to_sum_that_is_none_is_refused():
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(1, 0))
     with pytest.raises(fg.PlanError, match="plain, every-share, secure, got 'sum'"):
         simulate({"a": ([0, 1], [0.2, 0.7])}, plan, summation="sum")
+
+
+def test_what_is_no_plan_is_refused():
+    with pytest.raises(fg.PlanError, match="plan must be an EvaluationPlan, got NoneType"):
+        simulate({"a": ([0, 1], [0.2, 0.7])}, None)
+
+
+def test_the_number_of_pairs_counts_not_the_length_of_what_holds_them():
+    class Odd:
+        def __len__(self):
+            return 9
+
+        def __iter__(self):
+            return iter([("a", ([0, 1], [0.2, 0.7])), ("b", ([0, 1], [0.2, 0.7]))])
+
+    assert fg.evaluate(Odd()).plan.cohort == fg.Cohort(2)

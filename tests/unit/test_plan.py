@@ -14,6 +14,7 @@ from fedgauge import (
     DistributedDP,
     EvaluationPlan,
     HistogramRound,
+    LocalDP,
     PlanError,
     ScoreSums,
     SecureAggregation,
@@ -551,3 +552,35 @@ def test_noise_too_wide_for_sums_is_told_with_the_remedy(privacy):
     with pytest.raises(PlanError, match=r"score sums is too wide.*Raise epsilon, or leave the"):
         plan_for(CLIPPED, privacy=privacy, score_sums=True)
     with_sums(ScoreSums(4, 0.06), privacy=DistributedDP(0.3))  # few steps are narrow
+
+
+# Text that is no plan, whatever it is
+
+
+def test_deep_nesting_is_refused():
+    nested = b"[" * 3000 + b"]" * 3000
+    data = b'{"task":{"kind":"binary","positive":null},"axis":' + nested + b',"tree":[16]}'
+    with pytest.raises(PlanError, match="nested too deeply"):
+        EvaluationPlan.from_bytes(data)
+    with pytest.raises(PlanError, match="not a plan in TOML"):
+        EvaluationPlan.from_toml("tree = " + "[" * 3000 + "]" * 3000)
+
+
+def test_numbers_too_long_to_read_are_refused():
+    with pytest.raises(PlanError, match="not a plan in TOML"):
+        EvaluationPlan.from_toml("tree = [" + "9" * 5000 + "]")
+
+
+def test_a_sum_needs_a_cohort():
+    axis = Axis.uniform(4, outside="clip")
+    for privacy in (None, DistributedDP(1.0)):
+        with pytest.raises(PlanError, match="needs a cohort"):
+            EvaluationPlan.for_histogram(axis, None, privacy=privacy)
+    with pytest.raises(PlanError, match="needs a cohort"):
+        EvaluationPlan.under(DistributedDP(1.0), axis)
+
+
+def test_a_plan_for_reports_has_no_cohort_to_sum_over():
+    plan = EvaluationPlan.under(LocalDP(1.0), Axis.uniform(4, outside="clip"))
+    with pytest.raises(PlanError, match="for local reports, which nobody sums"):
+        _ = plan.sum_cohort

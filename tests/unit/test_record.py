@@ -430,3 +430,74 @@ def test_altered_exact_sums_are_refused(tmp_path, change):
     alter(tmp_path / "r.json", change)
     with pytest.raises(fg.RecordError, match="score sums do not fit"):
         fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+# Bytes that are no result, whatever they are
+
+
+@pytest.mark.parametrize(
+    "field",
+    [b'"\xff"', b"[" * 6000 + b"]" * 6000],
+    ids=["not UTF-8", "nested"],
+)
+def test_bytes_that_cannot_be_read_are_refused(saved, field):
+    start = saved.read_bytes()
+    saved.write_bytes(b'{"later":' + field + b"," + start[1:])
+    with pytest.raises(fg.RecordError, match=r"result.json: this is not a fedgauge result"):
+        fg.Evaluation.from_json(saved)
+
+
+def test_numbers_beyond_all_floats_are_refused(tmp_path):
+    path = tmp_path / "result.json"
+    make_result(AXES["wide"], privacy=fg.DistributedDP(5.0), seed=1).to_json(path)
+    alter(path, lambda data: data["slices"][0]["counts"][0].__setitem__(0, 10**400))
+    with pytest.raises(fg.RecordError, match="this is not a fedgauge result"):
+        fg.Evaluation.from_json(path)
+
+
+# Results under local DP were once saved with a cohort of one
+
+
+OLD_COHORT = {"min_survivors": 1, "max_colluding": 0}
+
+
+@pytest.fixture
+def local(tmp_path):
+    path = tmp_path / "local.json"
+    make_result(AXES["wide"], privacy=fg.LocalDP(4.0), seed=1).to_json(path)
+    return path
+
+
+def with_cohorts(data, of_plan, of_statement):
+    data["plan"]["cohort"], data["privacy"]["cohort"] = of_plan, of_statement
+
+
+def test_the_cohort_of_one_is_read_as_none(local):
+    new = fg.Evaluation.from_json(local)
+    alter(local, lambda data: with_cohorts(data, OLD_COHORT, OLD_COHORT))
+    assert fg.Evaluation.from_json(local).record == new.record
+    assert new.privacy.cohort is None
+
+
+@pytest.mark.parametrize(
+    ("of_plan", "of_statement"),
+    [
+        ({"min_survivors": 6, "max_colluding": 1}, OLD_COHORT),
+        (OLD_COHORT, {"min_survivors": 6, "max_colluding": 1}),
+        (OLD_COHORT | {"more": 1}, OLD_COHORT),
+        ("inf", "inf"),
+        (OLD_COHORT, None),
+    ],
+    ids=str,
+)
+def test_no_other_cohort_is(local, of_plan, of_statement):
+    alter(local, lambda data: with_cohorts(data, of_plan, of_statement))
+    with pytest.raises(fg.RecordError):
+        fg.Evaluation.from_json(local)
+
+
+def test_a_statement_has_the_cohort_of_its_plan(saved):
+    for cohort in (None, {"min_survivors": 9, "max_colluding": 1}):
+        alter(saved, lambda data, cohort=cohort: data["privacy"].update(cohort=cohort))
+        with pytest.raises(fg.RecordError, match="its cohort is not that of its plan"):
+            fg.Evaluation.from_json(saved)

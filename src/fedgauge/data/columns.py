@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedgauge.errors import InputError
 
 Column: TypeAlias = NDArray[Any] | pa.DictionaryArray
-Rows = slice | NDArray[np.bool_]
+Rows = slice | NDArray[np.bool_] | NDArray[np.intp]
 _TEXT: Final = (pa.string(), pa.large_string())
 
 
@@ -65,10 +65,10 @@ def _from_frame(name: str, values: Any) -> Any:
 
 
 def pick(column: Column, rows: Rows) -> Column:
-    """Some rows of a column: a slice is a view, a mask a copy."""
-    if isinstance(column, pa.DictionaryArray) and not isinstance(rows, slice):
-        return column.filter(pa.array(rows))
-    return column[rows]
+    """Some rows of a column: a slice is a view; a mask, or places in any order, a copy."""
+    if not isinstance(column, pa.DictionaryArray) or isinstance(rows, slice):
+        return column[rows]
+    return column.filter(pa.array(rows)) if rows.dtype == bool else column.take(pa.array(rows))
 
 
 def coded(column: Column) -> pa.DictionaryArray:

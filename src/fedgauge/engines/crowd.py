@@ -114,7 +114,8 @@ def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: i
 
     with located(str(table)):
         pooled = count_batches(plan, examples())
-        if pooled.sum() <= largest:
+        coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes)]
+        if coarsest.max() <= largest:  # then no count of a client is larger
             take(pooled)
         else:
             _take_apart(table, plan, take)
@@ -125,9 +126,11 @@ def _take_apart(table: ScoreTable, plan: EvaluationPlan, take: Take) -> None:
     """Each client's histogram on its own: read again, since some count may be too large."""
     histograms: defaultdict[str, ScoreHistogram] = defaultdict(plan.histogram)
     for owners, batch in _capped_batches(table, plan):
-        for name in np.unique(owners).tolist():
-            rows = batch.select(owners == name)
-            histograms[name] += count_batches(plan, [rows])
+        names, codes = np.unique(owners, return_inverse=True)
+        by_client = batch.select(np.argsort(codes, kind="stable"))
+        ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+        for name, start, end in zip(names, np.append(0, ends), ends, strict=False):
+            histograms[name] += count_batches(plan, [by_client.select(slice(start, end))])
     for name, histogram in histograms.items():
         with located(f"client {name!r}"):
             take(histogram)

@@ -3,7 +3,7 @@
 import math
 import operator
 import warnings
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -43,6 +43,7 @@ AUTO_NOISY_BINS: Final = 64
 _REPORT_BINS: Final = (16, 32)  # below and from the epsilon of a report where more bins pay
 _WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
+_FEWEST: Final = 2  # clients that noise can come from, when one of them may collude
 
 
 def evaluate(
@@ -115,7 +116,7 @@ def evaluate(
         _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints, score_sums)
         return simulate(clients, plan, estimator=estimator, seed=seed)
     _warn_of_delta(privacy, examples)
-    known = len(clients) if isinstance(clients, Sized) else None
+    known = len(clients) if isinstance(clients, Mapping | Sequence) else None
     expected = cohort or Cohort(known or _EXPECTED)
     chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums)
 
@@ -131,8 +132,8 @@ def evaluate(
         )
 
     # The plan stands before any data is read; only where nobody knows how many clients there
-    # are, its cohort comes with their count.
-    planned = resolve(expected.min_survivors)
+    # are, its cohort comes with their count, and until then is one that no noise refuses.
+    planned = resolve(known or _FEWEST)
     counted_only = resolve if known is None else None
     released, plan = _run(clients, planned, _source(seed), "plain", counted_only)
     statement = plan.statement("simulated", hints.named())
@@ -169,6 +170,8 @@ def simulate(
     >>> simulate(clients, plan, summation="secure").roc_auc.value
     1.0
     """
+    if not isinstance(plan, EvaluationPlan):
+        raise PlanError(f"plan must be an EvaluationPlan, got {type(plan).__name__}.")
     if summation not in get_args(Summation):
         raise PlanError(
             f"summation must be one of {', '.join(get_args(Summation))}, got {summation!r}."
@@ -350,7 +353,7 @@ def _check_kinds(
 ) -> None:
     for name, value, fits, wanted in (
         ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
-        ("privacy", privacy, isinstance(privacy, PrivacyModel), "such as SecureAggregation()"),
+        ("privacy", privacy, isinstance(privacy, AnyPrivacyModel), "such as SecureAggregation()"),
         ("axis", axis, isinstance(axis, Axis) or axis == "auto", "'auto' or an Axis"),
         ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
         ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),

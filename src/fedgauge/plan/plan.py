@@ -13,7 +13,7 @@ from fedgauge.binning.axis import Axis, AxisSpec
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.reported import ReportRound
-from fedgauge.plan.rounds import Round, Terms
+from fedgauge.plan.rounds import NO_COHORT, NO_SUM_OF_REPORTS, Round, Terms
 from fedgauge.plan.summed import LARGEST, HistogramRound
 from fedgauge.plan.task import BinaryTask
 from fedgauge.privacy import (
@@ -116,17 +116,19 @@ class EvaluationPlan(
         >>> plan.final.sends_reports, plan.cohort
         (True, None)
         """
-        if not privacy.sends_reports:
-            if cohort is None:
-                raise PlanError("a sum needs a cohort: say who must take part.")
-            return cls.for_histogram(
-                axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
-            )
-        if cohort is not None:
-            raise PlanError("under local DP every report is private by itself: leave out cohort.")
-        if score_sums:
-            raise PlanError("local reports carry no score sums. Leave score_sums out.")
-        return cls.for_reports(axis, privacy, task=task, tree=tree)
+        if privacy.sends_reports:
+            if cohort is not None:
+                raise PlanError(
+                    "under local DP every report is private by itself: leave out cohort."
+                )
+            if score_sums:
+                raise PlanError("local reports carry no score sums. Leave score_sums out.")
+            return cls.for_reports(axis, privacy, task=task, tree=tree)
+        if cohort is None:
+            raise PlanError(NO_COHORT)
+        return cls.for_histogram(
+            axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+        )
 
     @classmethod
     def for_reports(
@@ -172,6 +174,8 @@ class EvaluationPlan(
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
+        if not isinstance(cohort, Cohort):
+            raise PlanError(NO_COHORT)
         if privacy.sends_reports:
             raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
         sent = HistogramRound.calibrated(
@@ -195,10 +199,7 @@ class EvaluationPlan(
     def summed(self) -> HistogramRound:
         """The final round of a plan for a sum; refused where rows are reported."""
         if not isinstance(self.final, HistogramRound):
-            raise PlanError(
-                "this plan is for local reports, which nobody sums securely. Give the server's "
-                "intake their messages."
-            )
+            raise PlanError(NO_SUM_OF_REPORTS)
         return self.final
 
     @property
@@ -369,6 +370,12 @@ def _plan_errors(form: str) -> Iterator[None]:
     except msgspec.MsgspecError as error:
         reason = str(error).rstrip(".")
         raise PlanError(f"this is not a plan in {form}: {reason}.") from None
+    except RecursionError:
+        raise PlanError(f"this is not a plan in {form}: it is nested too deeply.") from None
+    except ValueError as error:
+        if isinstance(error, PlanError):
+            raise
+        raise PlanError(f"this is not a plan in {form}: a number in it is too long.") from None
 
 
 def require_clipping(axis: Axis) -> None:

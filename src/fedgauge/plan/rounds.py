@@ -2,13 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
+
+NO_COHORT: Final = "a sum needs a cohort: say who must take part."
+NO_SUM_OF_REPORTS: Final = (
+    "this plan is for local reports, which nobody sums securely. Make them with `fedgauge encode`, "
+    "and give the server's intake their messages."
+)
 
 
 def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
@@ -29,7 +35,7 @@ class Terms(NamedTuple):
     def sum_cohort(self) -> Cohort:
         """Who must take part in a sum."""
         if self.cohort is None:
-            raise PlanError("a sum needs a cohort: say who must take part.")
+            raise PlanError(NO_SUM_OF_REPORTS if self.privacy.sends_reports else NO_COHORT)
         return self.cohort
 
 

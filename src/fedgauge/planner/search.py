@@ -21,7 +21,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import Prediction
 from fedgauge.plan.task import BinaryTask
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
-from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyModel
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.privacy.distributed import SUMS_SHARE
 from fedgauge.typing import Floats
 
@@ -77,7 +77,7 @@ def propose(
         Its ``predicted`` holds the Area Errors and the AUC error to expect.
     """
     n, rate = check_hints(examples, positive_rate)
-    if not isinstance(privacy, PrivacyModel):
+    if not isinstance(privacy, AnyPrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     cohort = None if privacy.sends_reports else cohort or Cohort(min_survivors=clients)
     task = BinaryTask(positive)

@@ -118,6 +118,13 @@ class Record(msgspec.Struct, frozen=True):
             raise
         except (msgspec.MsgspecError, FedgaugeError) as error:
             raise RecordError(f"this is not a fedgauge result: {error}") from None
+        except UnicodeDecodeError:
+            raise RecordError("this is not a fedgauge result: it is not UTF-8.") from None
+        except (RecursionError, OverflowError):
+            raise RecordError(
+                "this is not a fedgauge result: it is nested too deeply, or holds numbers that are "
+                "too large."
+            ) from None
         return record
 
     def released(self) -> Released:
@@ -135,6 +142,8 @@ class Record(msgspec.Struct, frozen=True):
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
+        if self.privacy.cohort != self.plan.cohort:
+            raise RecordError("this is not a fedgauge result: its cohort is not that of its plan.")
         check_level(self.level)
         if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
@@ -174,6 +183,9 @@ class _Header(msgspec.Struct):
     format: str
 
 
+_ALONE: Final = {"min_survivors": 1, "max_colluding": 0}
+
+
 def _as_now(record: Any) -> Any:
     """A saved result as this version writes it.
 
@@ -184,10 +196,12 @@ def _as_now(record: Any) -> Any:
     if not isinstance(privacy, dict) or privacy.get("model") != tag_of(LocalDP):
         return record
     statement = record.get("privacy")
-    if isinstance(statement, dict):
-        record = record | {"privacy": statement | {"cohort": None}}
+    if not isinstance(statement, dict):
+        return record
+    if plan.get("cohort") != _ALONE or statement.get("cohort") != _ALONE:
+        return record
     kept = {name: value for name, value in plan.items() if name != "cohort"}
-    return record | {"plan": kept}
+    return record | {"plan": kept, "privacy": statement | {"cohort": None}}
 
 
 def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
