@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 import fedgauge as fg
-from fedgauge.privacy.models import OracleKind
+from fedgauge.privacy.local import OracleKind
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 WANTED = {5.0: 1.5e-3, 1.0: 1e-2}

@@ -1,0 +1,18 @@
+"""Benchmarks and studies, which no other test runs, still find what they import."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("studies/*.py")])
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) > 10
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_a_script_can_be_loaded(script):
+    assert callable(runpy.run_path(str(script), run_name="loaded")["main"])
