@@ -496,3 +496,12 @@ def test_the_number_of_pairs_counts_not_the_length_of_what_holds_them():
             return iter([("a", ([0, 1], [0.2, 0.7])), ("b", ([0, 1], [0.2, 0.7]))])
 
     assert fg.evaluate(Odd()).plan.cohort == fg.Cohort(2)
+
+
+def test_a_table_is_not_summed_securely(tmp_path):
+    path = tmp_path / "all.csv"
+    path.write_text("site,y,p\na,0,0.2\nb,1,0.7\n")
+    table = fg.ScoreTable([path], client="site", label="y", score="p")
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(2))
+    with pytest.raises(fg.InputError, match="each client's data on its own"):
+        simulate(table, plan, summation="secure")

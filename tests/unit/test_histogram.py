@@ -588,3 +588,17 @@ def test_sums_never_wrap():
     assert full.sums.tolist() == [[2**61, 0], [0, 2**61]]
     # Counts alone have room for more.
     assert Histogram.from_counts(axis, [[2**61, 0], [0, 0]]).sum() == 2**61
+
+
+def test_histograms_of_other_channels_do_not_add():
+    axis = Axis.uniform(4)
+    with pytest.raises(AxisMismatch, match="of 2 and of 3 channels"):
+        Histogram(axis) + Histogram(axis, channels=3)
+
+
+def test_channels_are_as_many_as_asked_for():
+    axis, counts = Axis.uniform(2), [[1, 0], [0, 2], [3, 4]]
+    three = Histogram.from_counts(axis, counts, channels=3)
+    assert three.counts.tolist() == counts
+    assert (three + three).channels == 3
+    assert [level.tolist() for level in three.levels((1, 2))] == [[[1], [2], [7]], counts]

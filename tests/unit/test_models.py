@@ -218,3 +218,15 @@ def test_a_model_that_forgets_its_noise_cannot_be_planned_with():
 
     with pytest.raises(NotImplementedError):
         EvaluationPlan.under(Forgetful(), Axis.uniform(8, outside="clip"), cohort=Cohort(5))
+
+
+def test_noise_without_a_cohort_is_not_stated():
+    with pytest.raises(PlanError, match="noise comes from a cohort"):
+        DistributedDP(1.0).state(None, draws=[], claim="simulated")
+
+
+@pytest.mark.parametrize("model", [SecureAggregation(), DistributedDP(1.0)], ids=lambda m: m.kind)
+def test_a_model_of_sums_has_no_reports(model):
+    axis = Axis.uniform(4, outside="clip")
+    with pytest.raises(PlanError, match=f"{model.kind} sends no reports"):
+        EvaluationPlan.for_reports(axis, model)

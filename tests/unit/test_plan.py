@@ -584,3 +584,18 @@ def test_a_plan_for_reports_has_no_cohort_to_sum_over():
     plan = EvaluationPlan.under(LocalDP(1.0), Axis.uniform(4, outside="clip"))
     with pytest.raises(PlanError, match="for local reports, which nobody sums"):
         _ = plan.sum_cohort
+
+
+def test_reports_carry_no_score_sums():
+    axis = Axis.uniform(4, outside="clip")
+    with pytest.raises(PlanError, match="no score sums"):
+        EvaluationPlan.under(LocalDP(1.0), axis, score_sums=True)
+
+
+def test_a_positive_label_may_be_a_numpy_value():
+    assert BinaryTask(np.int64(2)) == BinaryTask(2)
+
+
+def test_a_positive_label_is_one_value():
+    with pytest.raises(PlanError, match="one label, got list"):
+        BinaryTask([1])

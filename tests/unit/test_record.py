@@ -501,3 +501,9 @@ def test_a_statement_has_the_cohort_of_its_plan(saved):
         alter(saved, lambda data, cohort=cohort: data["privacy"].update(cohort=cohort))
         with pytest.raises(fg.RecordError, match="its cohort is not that of its plan"):
             fg.Evaluation.from_json(saved)
+
+
+def test_a_statement_that_is_none_is_refused(local):
+    alter(local, lambda data: data.update(privacy=3))
+    with pytest.raises(fg.RecordError, match="this is not a fedgauge result"):
+        fg.Evaluation.from_json(local)

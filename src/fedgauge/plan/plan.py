@@ -372,9 +372,7 @@ def _plan_errors(form: str) -> Iterator[None]:
         raise PlanError(f"this is not a plan in {form}: {reason}.") from None
     except RecursionError:
         raise PlanError(f"this is not a plan in {form}: it is nested too deeply.") from None
-    except ValueError as error:
-        if isinstance(error, PlanError):
-            raise
+    except ValueError:
         raise PlanError(f"this is not a plan in {form}: a number in it is too long.") from None
 
 
