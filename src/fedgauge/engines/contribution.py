@@ -42,7 +42,7 @@ def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     on data would be a leak there.
     """
     largest = plan.summed.largest
-    numbers = lay_out(plan, histogram)
+    numbers = _lay_out(plan, histogram)
     if not plan.is_noisy:
         check_size(histogram.counts, largest)  # sums may be larger, and then fit too
         return numbers
@@ -53,7 +53,7 @@ def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     return numbers
 
 
-def lay_out(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
+def _lay_out(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     """Counts at the levels sent, then score sums, as they are; sums of histograms add up."""
     levels = histogram.levels(plan.tree)[-len(plan.final.nodes) :]
     parts = levels if histogram.sums is None else [*levels, histogram.sums]
