@@ -31,7 +31,7 @@ class LabelReader:
     classes: ClassVar[int] = 2
 
     def __init__(self, positive: Label | None) -> None:
-        self._positive = None if positive is None else _meaning(positive)
+        self._positive = None if positive is None else meaning(positive)
         self._negative: float | str | None = None
         self.missing = 0
         self.unusable = 0
@@ -85,12 +85,13 @@ def _encode(labels: Column) -> tuple[NDArray[Any], list[float | str]]:
         raise InputError("y_true mixes kinds of values, or holds none usable as labels.") from None
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     values = encoded.dictionary.to_pylist()
-    meanings = [math.nan if value is None else _meaning(value) for value in values]
+    meanings = [math.nan if value is None else meaning(value) for value in values]
     missing = [code for code, meaning in enumerate(meanings) if meaning != meaning]
     return np.where(np.isin(codes, missing), -1, codes) if missing else codes, meanings
 
 
-def _meaning(label: Any) -> float | str:
+def meaning(label: Any) -> float | str:
+    """What a label stands for: a number, or the text itself where it spells none."""
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, str):

@@ -1,6 +1,7 @@
 """The coordinator's side of a secure summation: it forwards, adds up, and opens one sum."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
 from fedgauge.secagg import crypto, shamir, words
 from fedgauge.secagg.client import apply_pair_mask
-from fedgauge.secagg.graph import choose_graph, picks, survivors_needed
+from fedgauge.secagg.graph import choose_graph, picks
 from fedgauge.secagg.messages import (
     RUN_BYTES,
     Advertisement,
@@ -62,6 +63,7 @@ class _State(msgspec.Struct):
     peers: dict[int, Peer] = {}
     shared: dict[int, _Shared] = {}
     survivors: dict[int, bytes] = {}  # with what each signed about who shared
+    setting: bytes = b""  # what the members' runs have in common
     present_bits: bytes = b""
     sharer_bits: bytes = b""
     survivor_bits: bytes = b""
@@ -95,13 +97,21 @@ class SummationServer:
 
     @classmethod
     def invite(
-        cls, plan: EvaluationPlan, members: Iterable[bytes], key: SigningKey
+        cls,
+        plan: EvaluationPlan,
+        members: Iterable[bytes],
+        key: SigningKey,
+        *,
+        model: bytes = b"",
     ) -> "SummationServer":
-        """A new attempt with a fresh run id, for the members with these public keys."""
+        """A new attempt with a fresh run id, for the members with these public keys.
+
+        `model` is the digest of what they will be sent to score with; empty where nothing is.
+        """
         ordered = sorted(set(members))
         words.word_bits(len(ordered), plan.most_per_count)  # refuses sums that do not fit
         graph = choose_graph(len(ordered), plan.sum_cohort)
-        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)
+        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph, model=model)
         return cls(invitation, key)
 
     @classmethod
@@ -137,7 +147,7 @@ class SummationServer:
     @property
     def needed(self) -> int:
         """How many members must stay to the end."""
-        return survivors_needed(self._invitation.graph, self._invitation.plan.sum_cohort)
+        return self._invitation.needed
 
     @property
     def requests(self) -> Requests:
@@ -179,7 +189,7 @@ class SummationServer:
         state, accepted = self._state, self._accepted(replies)
         match self.stage:
             case Stage.ADVERTISE:
-                state.peers = dict(accepted)
+                state.peers = self._of_one_setting(dict(accepted))
                 state.present_bits = self._bitmap(state.peers)
                 self._require(len(state.peers))
             case Stage.SHARE:
@@ -192,7 +202,7 @@ class SummationServer:
                 self._require(len(state.survivors))
             case Stage.AGREE:
                 state.votes = dict(accepted)
-                self._require(len(state.votes), self._invitation.graph.threshold)
+                self._require(len(state.votes), self._votes_needed)
             case Stage.OPEN:
                 return self._unmask(dict(accepted))
         state.stage += 1
@@ -299,6 +309,25 @@ class SummationServer:
             body=make(member).to_bytes(),
         ).to_bytes()
 
+    def _of_one_setting(self, peers: dict[int, Peer]) -> dict[int, Peer]:
+        """Those who count in the setting of most; they would not go on with the others."""
+        settings = {
+            member: Advertisement.from_bytes(peer.body).setting for member, peer in peers.items()
+        }
+        counts = Counter(settings.values())
+        self._state.setting = max(
+            counts, key=lambda setting: (counts[setting], setting), default=b""
+        )
+        for member, setting in settings.items():
+            if setting != self._state.setting:
+                self._state.refused[member] = "its run is configured otherwise."
+                del peers[member]
+        return peers
+
+    @property
+    def _votes_needed(self) -> int:
+        return self._invitation.votes_needed(len(self._state.survivors))
+
     def _roster(self, member: int) -> Roster:
         peers = [self._state.peers[other] for other in sorted(self._present_picks(member))]
         return Roster(present=self._state.present_bits, peers=peers)
@@ -318,7 +347,7 @@ class SummationServer:
     def _quorum(self, member: int) -> Quorum:
         votes = self._state.votes
         holders = sorted(self._present_picks(member) & votes.keys())
-        needed = self._invitation.graph.threshold - 1
+        needed = self._votes_needed - 1
         survivors = self._state.survivors
         return Quorum(
             votes=[Vote(holder, votes[holder]) for holder in holders[:needed]],
