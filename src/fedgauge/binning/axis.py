@@ -246,6 +246,22 @@ class Axis:
             return None
         return index
 
+    def place_any(self, scores: Floats) -> tuple[Indices, Floats]:
+        """Bin of each score whatever it is, and the score as it is counted.
+
+        A score beyond the axis counts as its end, also an infinite one; NaN as the lower end.
+        """
+        if self._lookup is None:
+            self._lookup = BinLookup(self._edges)
+        if not scores.size:
+            return np.empty(0, dtype=np.intp), scores
+        lowest, highest = scores.min(), scores.max()  # both NaN if any score is NaN
+        if not (lowest >= self.low and highest <= self.high):
+            known = np.where(np.isnan(scores), self.low, scores)
+            scores = np.clip(known, self.low, self.high)
+            highest = scores.max()
+        return self._lookup(scores, touches_top=bool(highest >= self.high)), scores
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Axis) and self.digest == other.digest
 
