@@ -310,7 +310,7 @@ def test_scores_that_are_not_numbers_are_refused_without_quoting_them(scores):
         ("4", "whole number, got str"),
         (None, "whole number, got NoneType"),
         (10**9, "1,000,000,000 bins would need 8.0 GB"),
-        (2**24 + 1, "at most 16,777,216"),
+        (2**20 + 1, "at most 1,048,576"),
     ],
 )
 def test_impossible_numbers_of_bins(make, bins, told):

@@ -18,8 +18,9 @@ from fedgauge.typing import Floats, Indices
 Kind = Literal["uniform", "logit", "edges", "values"]
 Outside = Literal["refuse", "clip"]
 
-MOST_BINS: Final = 1 << 24
+MOST_BINS: Final = 1 << 20  # 256 times what is ever needed; a plan is judged in half a second
 MOST_LOGIT_BINS: Final = 1 << 18  # each edge takes microseconds of exact arithmetic
+MOST_POINTS: Final = 1 << 18  # bins of a listed axis: each edge travels in the plan
 _BYTES_PER_COUNT: Final = 8
 
 
@@ -111,7 +112,7 @@ class Axis:
         array = _points("edges", edges)
         if len(array) < 2:
             raise AxisError("an axis needs at least two edges.")
-        _check_bins(len(array) - 1)
+        _check_points(len(array) - 1)
         _increasing(array, "sort the edges and drop repeated ones")
         spec = AxisSpec(
             "edges", len(array) - 1, _check_outside(outside), "", points=tuple(array.tolist())
@@ -128,7 +129,7 @@ class Axis:
         array = np.unique(_points("values", values))
         if len(array) < 1:
             raise AxisError("an axis needs at least one value.")
-        _check_bins(len(array))
+        _check_points(len(array))
         spec = AxisSpec(
             "values", len(array), _check_outside(outside), "", points=tuple(array.tolist())
         )
@@ -326,6 +327,13 @@ def _check_bins(bins: int) -> int:
             f"at most {MOST_BINS:,} are allowed. 4096 is a good start."
         )
     return int(bins)
+
+
+def _check_points(bins: int) -> None:
+    if bins > MOST_POINTS:
+        raise AxisError(
+            f"an axis of listed edges or values has at most {MOST_POINTS:,} bins, got {bins:,}."
+        )
 
 
 def _check_outside(outside: Outside) -> Outside:

@@ -1,8 +1,7 @@
 """The evaluation plan: a frozen, fully resolved, digestible statement of what is measured."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -14,6 +13,7 @@ from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_OF_REPORTS, Round, Terms
+from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
 from fedgauge.plan.summed import LARGEST, HistogramRound
 from fedgauge.plan.task import BinaryTask
 from fedgauge.privacy import (
@@ -76,6 +76,7 @@ class EvaluationPlan(
     rounds: tuple[HistogramRound | ReportRound, ...] = ()
 
     def __post_init__(self) -> None:
+        check_levels(self.tree)
         try:
             check_tree(self.tree, self.axis.bins)
         except AxisError as error:
@@ -316,7 +317,8 @@ class EvaluationPlan(
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read a distributed plan; its digest is that of exactly these bytes."""
-        with _plan_errors("JSON"):
+        peek(data)
+        with plan_errors("JSON"):
             plan = msgspec.json.decode(data, type=cls, dec_hook=decode_axis)
         if plan.to_bytes() != data:
             raise PlanError(
@@ -333,8 +335,11 @@ class EvaluationPlan(
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Read a plan from TOML."""
-        with _plan_errors("TOML"):
-            return msgspec.toml.decode(text, type=cls, dec_hook=decode_axis)
+        check_bytes(len(text))
+        with plan_errors("TOML"):
+            plain = msgspec.toml.decode(text)
+            peek_plain(plain, "TOML")
+            return msgspec.convert(plain, type=cls, dec_hook=decode_axis)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a ``.json`` (as distributed) or ``.toml`` file."""
@@ -356,24 +361,6 @@ class EvaluationPlan(
             raise PlanError(f"cannot read plan {path}: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise PlanError(f"{path} is not text, so it is not a TOML plan.") from None
-
-
-@contextmanager
-def _plan_errors(form: str) -> Iterator[None]:
-    """Turn decoding errors into a PlanError that names the format."""
-    try:
-        yield
-    except AxisError as error:
-        raise PlanError(str(error)) from None
-    except UnicodeDecodeError:
-        raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
-    except msgspec.MsgspecError as error:
-        reason = str(error).rstrip(".")
-        raise PlanError(f"this is not a plan in {form}: {reason}.") from None
-    except RecursionError:
-        raise PlanError(f"this is not a plan in {form}: it is nested too deeply.") from None
-    except ValueError:
-        raise PlanError(f"this is not a plan in {form}: a number in it is too long.") from None
 
 
 def require_clipping(axis: Axis) -> None:

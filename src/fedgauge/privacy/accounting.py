@@ -28,6 +28,9 @@ _CUT: Final = 1e-20  # tail mass of one law that is counted as a failure of priv
 _CUT_RATE: Final = math.log(2 / _CUT)
 _LEAST_DELTA: Final = 1e-12  # rounding in the Fourier transforms stays below 1e-14
 _WIDEST: Final = 1e8  # mean or sigma2; up to here ive() gives log-ratios to about 1e-11
+_MOST_VALUES: Final = 1 << 20  # of the laws of all levels that differ
+_MOST_STEPS: Final = 1 << 25  # of the composed loss, for each law that is composed
+_TAU_TERMS: Final = 1 << 16  # summed one by one; millions of parties would take gigabytes
 _FINENESS: Final = 1e-3  # of the deviation of the loss: all that rounding up can add to epsilon
 
 
@@ -95,8 +98,10 @@ def gaussian_tau(sigma2: float, parties: int) -> float:
     # Kairouz, Liu, Steinke 2021, on sums. Their 10 is twice 5: adding share k + 1 multiplies
     # the law by a theta function of parameter s = share k / (k + 1), which lies within
     # 1 +- 2 sum_j exp(-2 pi^2 s j^2), so log(max / min) <= 5 exp(-2 pi^2 s) once s >= 1/8.
-    k = np.arange(1, parties)
-    return float(10 * np.exp(-2 * math.pi**2 * share * k / (k + 1)).sum())
+    # Terms fall with k: beyond the first ones each is at most the last of these.
+    k = np.arange(1, min(parties, _TAU_TERMS))
+    terms = np.exp(-2 * math.pi**2 * share * k / (k + 1))
+    return float(10 * (terms.sum() + (parties - 1 - len(k)) * terms[-1]))
 
 
 def gaussian_delta(
@@ -198,11 +203,18 @@ def _composed_delta(
     noises = [(law(width), times * moves) for width, times in Counter(widths).items()]
     deviation = cap * math.sqrt(sum(times / noise.variance for noise, times in noises))
     step = _FINENESS * min(deviation, 3.0) / (len(widths) * moves)
+    if any(cap > 2 * noise.reach for noise, _ in noises):
+        return 1.0  # hardly a value of the noise is possible under both neighbours
+    _check_work(sum(2 * noise.reach for noise, _ in noises), _MOST_VALUES)
+    masses = [_two_sides(noise, cap) for noise, _ in noises]
+    with np.errstate(invalid="ignore"):
+        losses = sum(
+            times * _span(here - there)
+            for (here, there), (_, times) in zip(masses, noises, strict=True)
+        )
+    _check_work(len(noises) * losses / step, _MOST_STEPS)
     composed = []
-    for noise, times in noises:
-        k = np.arange(-noise.reach, noise.reach + 1)
-        with np.errstate(divide="ignore"):  # log 0 becomes an unbounded loss: pessimistic
-            here, there = noise.log_mass(k), noise.log_mass(k - cap)
+    for (here, there), (_, times) in zip(masses, noises, strict=True):
         upper: dict[int, float] = dict(enumerate(here.tolist()))
         upper[-1] = math.log(_CUT)  # an outcome of one side only stands for the tails
         # The law is symmetric: adding and removing have the same loss.
@@ -212,6 +224,28 @@ def _composed_delta(
         composed.append(one.self_compose(times))
     total = reduce(lambda one, other: one.compose(other), composed)
     return min(1.0, float(total.get_delta_for_epsilon(epsilon)))
+
+
+def _two_sides(noise: _Noise, cap: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Logarithms of the masses of the noise, and of the noise shifted by `cap`."""
+    k = np.arange(-noise.reach, noise.reach + 1)
+    with np.errstate(divide="ignore"):  # log 0 becomes an unbounded loss: pessimistic
+        return noise.log_mass(k), noise.log_mass(k - cap)
+
+
+def _span(losses: NDArray[np.float64]) -> float:
+    """How far finite losses lie apart."""
+    finite = losses[np.isfinite(losses)]
+    return float(np.ptp(finite)) if finite.size else 0.0
+
+
+def _check_work(amount: float, most: int) -> None:
+    """Refuse what takes more than a second or two to account for."""
+    if amount > most:
+        raise PlanError(
+            "this noise takes too long to be accounted for. Raise epsilon, lower the cap, or send "
+            "fewer levels."
+        )
 
 
 def _gaussian_variance(epsilon: float, delta: float, *, levels: int, cap: int, moves: int) -> float:

@@ -1,10 +1,13 @@
 """Who must take part before anything is released."""
 
 from numbers import Integral
+from typing import Final
 
 import msgspec
 
 from fedgauge.errors import PlanError
+
+MOST_CLIENTS: Final = 1 << 24  # four times as many as sums of the largest counts have room for
 
 
 class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,5 +33,7 @@ class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             msgspec.structs.force_setattr(self, name, int(value))
         if self.min_survivors < 1:
             raise PlanError(f"min_survivors must be at least 1, got {self.min_survivors}.")
+        if max(self.min_survivors, self.max_colluding) > MOST_CLIENTS:
+            raise PlanError(f"a cohort has at most {MOST_CLIENTS:,} clients.")
         if self.max_colluding < 0:
             raise PlanError(f"max_colluding cannot be negative, got {self.max_colluding}.")

@@ -1,7 +1,7 @@
 """Distributed differential privacy: every client adds a share of the noise to its counts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, assert_never, get_args
 
@@ -10,6 +10,7 @@ import msgspec
 from fedgauge.errors import PlanError
 from fedgauge.privacy import accounting
 from fedgauge.privacy.cohort import Cohort
+from fedgauge.privacy.laws import TOO_WIDE
 from fedgauge.privacy.models import (
     ALWAYS_UNPROTECTED,
     PROTOCOL_FAILURE,
@@ -24,7 +25,7 @@ from fedgauge.privacy.models import (
     fold,
     is_number,
 )
-from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties
+from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties, table_values
 
 Unit = Literal["example", "subject", "client"]
 Neighbours = Literal["add-remove", "replace-one"]
@@ -33,6 +34,13 @@ Neighbours = Literal["add-remove", "replace-one"]
 # noise a quarter stronger is hardly seen in them.
 SUMS_SHARE: Final = Fraction(1, 5)
 _MOST_PER_UNIT: Final = 1_000_000  # noise for more hides everything
+
+# Of all tables that a plan's levels need, one for each strength of noise: a second or two of work.
+_MOST_VALUES: Final[Mapping[Noise, int]] = {
+    "polya": 1 << 19,
+    "skellam": 1 << 17,
+    "discrete-gaussian": 1 << 16,
+}
 
 _WHOSE: Final = {
     "example": "one row of data",
@@ -249,10 +257,20 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     def laws(self, noise: LevelNoise, cohort: Cohort, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level."""
         parties, reach = honest_parties(cohort), self.level_sensitivity
+        self._check_width(noise.levels, parties)
         return [
             ShareLaw(self.noise, parameter, parties=parties, shares=shares, sensitivity=reach)
             for parameter in noise.levels
         ]
+
+    def _check_width(self, parameters: Sequence[float], parties: int) -> None:
+        """Refuse noise whose tables, one for each strength, take more than a second or two."""
+        values = sum(
+            table_values(self.noise, each, parties=parties, sensitivity=self.level_sensitivity)
+            for each in set(parameters)
+        )
+        if values > _MOST_VALUES[self.noise]:
+            raise PlanError(TOO_WIDE)
 
     def sums_law(
         self, noise: LevelNoise, steps: int, cohort: Cohort, shares: int

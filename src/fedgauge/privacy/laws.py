@@ -23,8 +23,9 @@ from fedgauge.privacy.keystream import WordSource
 BITS: Final = 128
 _PRECISION: Final = 400  # bits; leaves 2^-250 after the longest recurrences
 _TAIL_BITS: Final = 120
+TAIL_RATE: Final = _TAIL_BITS * math.log(2)  # tails are cut where exp(-TAIL_RATE) is left
 _MOST_VALUES: Final = 1 << 18
-_TOO_WIDE: Final = "the noise is too wide to be drawn exactly. Raise epsilon, or send fewer levels."
+TOO_WIDE: Final = "the noise is too wide to be drawn exactly. Raise epsilon, or send fewer levels."
 
 Draws = NDArray[np.int64]
 
@@ -68,7 +69,7 @@ class DrawTable:
 @lru_cache(maxsize=256)
 def negative_binomial(parts: Fraction, epsilon: Fraction | float) -> DrawTable:
     """NB with shape `parts` and a = exp(-epsilon): P(k) ~ Gamma(k + parts) / k! a^k."""
-    _check_width(_TAIL_BITS * math.log(2) / float(epsilon))
+    _check_width(TAIL_RATE / float(epsilon))
     with mpmath.workprec(_PRECISION):
         a, r = mpmath.exp(-_exactly(Fraction(epsilon))), _exactly(parts)
         # Masses rise from the first one, and with them its rounding, by a factor of at most 1 / it.
@@ -101,7 +102,7 @@ def _negative_binomial_steps(parts: Fraction, ratio: int, mass: int, bits: int) 
         total += mass
         cumulative.append((total + half) >> shift)
         mass = (mass * rising >> bits) // divisor
-    raise PlanError(_TOO_WIDE)
+    raise PlanError(TOO_WIDE)
 
 
 @lru_cache(maxsize=256)
@@ -119,7 +120,7 @@ def poisson(mean: Fraction) -> DrawTable:
 @lru_cache(maxsize=256)
 def discrete_laplace(epsilon: float) -> DrawTable:
     """P(k) ~ exp(-epsilon |k|)."""
-    _check_width(_TAIL_BITS * math.log(2) / epsilon)
+    _check_width(TAIL_RATE / epsilon)
     with mpmath.workprec(_PRECISION):
         a = mpmath.exp(-mpmath.mpf(epsilon))
         above = _above((1 - a) / (1 + a), 0, lambda _: a)
@@ -141,7 +142,7 @@ def discrete_gaussian(sigma2: Fraction) -> DrawTable:
 
 def _check_width(values: float) -> None:
     if values > _MOST_VALUES:
-        raise PlanError(_TOO_WIDE)
+        raise PlanError(TOO_WIDE)
 
 
 def _exactly(number: Fraction) -> Any:
@@ -171,7 +172,7 @@ def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:
         if step < 1 and masses[-1] * step / (1 - step) < tail:
             return masses
         masses.append(masses[-1] * step)
-    raise PlanError(_TOO_WIDE)
+    raise PlanError(TOO_WIDE)
 
 
 def _below(mass: Any, start: int, ratio: Callable[[int], Any], *, least: int) -> list[Any]:

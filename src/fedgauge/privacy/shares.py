@@ -1,5 +1,6 @@
 """Noise shares: what each client adds, and what the sum of shares is."""
 
+import math
 from fractions import Fraction
 from typing import Final, Literal, assert_never
 
@@ -89,6 +90,20 @@ class ShareLaw:
         for _ in range(self._repeats):
             total += self._table.draw(source, count)
         return total.reshape(shape)
+
+
+def table_values(noise: Noise, parameter: float, *, parties: int, sensitivity: int) -> float:
+    """About how many values the table of one share or of all of them has, before it is made."""
+    rate = laws.TAIL_RATE
+    match noise:
+        case "polya":
+            return rate * sensitivity / parameter
+        case "skellam":  # Bernstein's bound on both tails of a Poisson law
+            return 2 * (rate / 3 + math.sqrt(2 * rate * parameter))
+        case "discrete-gaussian":
+            return 2 * math.sqrt(2 * rate * parameter / parties)
+        case _:
+            assert_never(noise)
 
 
 def honest_parties(cohort: Cohort) -> int:

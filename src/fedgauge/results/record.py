@@ -14,6 +14,7 @@ from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.plan.sizes import peek_plain
 from fedgauge.plan.task import Contrast
 from fedgauge.privacy import LocalDP, PrivacyStatement
 from fedgauge.privacy.models import tag_of
@@ -112,6 +113,7 @@ class Record(msgspec.Struct, frozen=True):
                     f"{FORMAT!r}."
                 )
             plain = _as_now(msgspec.json.decode(data))
+            peek_plain(plain.get("plan"), "JSON")
             record = msgspec.convert(plain, type=cls, dec_hook=decode_axis)
             record._check_counts()
         except RecordError:
