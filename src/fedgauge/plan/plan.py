@@ -74,6 +74,7 @@ class EvaluationPlan(
     privacy: AnyPrivacyModel
     cohort: Cohort | None = None
     rounds: tuple[HistogramRound | ReportRound, ...] = ()
+    min_cell: int = 0
 
     def __post_init__(self) -> None:
         check_levels(self.tree)

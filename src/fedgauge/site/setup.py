@@ -93,8 +93,7 @@ def create_site(
     """
     folder = Path(folder).absolute()
     policy = policy or Policy()
-    file = SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy)
-    text = _written(file)
+    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for file in (folder / _SITE_FILE, folder / _KEY):
