@@ -304,18 +304,26 @@ class Coordinator:
         replies, _ = self._exchange.replies(server.stage, server.check)
         missing = [member for member in server.requests if member not in replies]
         if missing and not without_missing:
-            names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
-            raise ExchangeError(
-                f"round {server.stage:d} of {len(Stage)} waits for {names} to "
-                f"{VERBS[server.stage]}. `fedgauge exchange advance` again then, or go on without "
-                f"them: --without-missing ({server.needed} must stay to the end)."
-            )
+            raise ExchangeError(self._waiting(server, missing))
         outcome = server.step(replies)
         if isinstance(outcome, Sum):
             return self._finish(server, outcome)
         self._store(server)
         self._write_requests(server)
         return self._exchange.progress()
+
+    def _waiting(self, server: SummationServer, missing: list[int]) -> str:
+        names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
+        told = (
+            f"round {server.stage:d} of {len(Stage)} waits for {names} to {VERBS[server.stage]}. "
+            "`fedgauge exchange advance` again then"
+        )
+        if len(server.requests) - len(missing) < server.answers_needed:
+            return f"{told}: {server.answers_needed} of {len(server.requests)} are needed."
+        return (
+            f"{told}, or go on without them: --without-missing ({server.needed} must stay to the "
+            "end)."
+        )
 
     def abandon(self) -> None:
         """Forget the exchange; its sites learn nothing of it."""

@@ -150,6 +150,17 @@ class SummationServer:
         return self._invitation.needed
 
     @property
+    def answers_needed(self) -> int:
+        """How many members must answer in this round."""
+        match self.stage:
+            case Stage.AGREE:
+                return self._votes_needed
+            case Stage.OPEN:
+                return self._invitation.graph.threshold
+            case _:
+                return self.needed
+
+    @property
     def requests(self) -> Requests:
         """What is to be sent now, by member."""
         state, make = self._state, self._request
@@ -191,15 +202,15 @@ class SummationServer:
             case Stage.ADVERTISE:
                 state.peers = self._of_one_setting(dict(accepted))
                 state.present_bits = self._bitmap(state.peers)
-                self._require(len(state.peers))
+                self._require(len(state.peers), self.needed)
             case Stage.SHARE:
                 state.shared = dict(accepted)
                 state.sharer_bits = self._bitmap(state.shared)
-                self._require(len(state.shared))
+                self._require(len(state.shared), self.needed)
             case Stage.MASK:
                 self._add_up(accepted)
                 state.survivor_bits = self._bitmap(state.survivors)
-                self._require(len(state.survivors))
+                self._require(len(state.survivors), self.needed)
             case Stage.AGREE:
                 state.votes = dict(accepted)
                 self._require(len(state.votes), self._votes_needed)
@@ -423,8 +434,7 @@ class SummationServer:
     def _bitmap(self, members: Iterable[int]) -> bytes:
         return to_bitmap(members, len(self._invitation.members))
 
-    def _require(self, count: int, needed: int | None = None) -> None:
-        needed = self.needed if needed is None else needed
+    def _require(self, count: int, needed: int) -> None:
         if count < needed:
             raise CohortTooSmall(
                 f"{count} members answered and {needed} are needed. Wait for more, or start again "
