@@ -499,7 +499,7 @@ def test_no_other_cohort_is(local, of_plan, of_statement):
 def test_a_statement_has_the_cohort_of_its_plan(saved):
     for cohort in (None, {"min_survivors": 9, "max_colluding": 1}):
         alter(saved, lambda data, cohort=cohort: data["privacy"].update(cohort=cohort))
-        with pytest.raises(fg.RecordError, match="its cohort is not that of its plan"):
+        with pytest.raises(fg.RecordError, match=r"does not follow from its plan \(cohort\)"):
             fg.Evaluation.from_json(saved)
 
 
