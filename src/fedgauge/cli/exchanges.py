@@ -10,6 +10,7 @@ from fedgauge.cli.options import Quiet, SiteOption
 from fedgauge.cli.terminal import readable_errors, screen, with_progress
 from fedgauge.engines.exchange import Coordinator, Exchange, Progress, take_part
 from fedgauge.engines.participant import Participant
+from fedgauge.keys import key_to_text
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
@@ -167,6 +168,8 @@ def advance(
         return
     screen.print(str(outcome), markup=False)
     screen.print(f"Saved {exchange.result_path}", markup=False)
+    check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
+    screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
 
 
 @app.command()

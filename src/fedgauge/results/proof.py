@@ -117,8 +117,8 @@ class Signature:
                 return f"BROKEN: {self.reason}"
             case _:
                 if self.simulated:
-                    return "simulated"
-                return "unsigned: nothing shows whether it was edited"
+                    return "none: simulated"
+                return "none: nothing shows who made the result, or whether it was edited"
 
     @property
     def in_brief(self) -> str:
