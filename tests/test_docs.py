@@ -24,5 +24,6 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
     assert "enforced between the sites" in done.stdout
     result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
     assert result.privacy.claim == "enforced"
+    assert done.stdout.count("verified: signed by ") == 2
     assert result.clients == 3
     assert abs(result.negatives + result.positives - 6000) < 500

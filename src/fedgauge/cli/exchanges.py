@@ -12,6 +12,7 @@ from fedgauge.engines.exchange import Coordinator, Exchange, NamedRows, Progress
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
+from fedgauge.keys import key_to_text
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
@@ -189,6 +190,8 @@ def advance(
         return
     screen.print(str(outcome), markup=False)
     screen.print(f"Saved {exchange.result_path}", markup=False)
+    check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
+    screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
 
 
 @app.command()

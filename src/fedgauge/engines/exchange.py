@@ -331,8 +331,7 @@ class Coordinator:
         path.unlink(missing_ok=True)
 
     def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
-        plan = server.invitation.plan
-        result = conclude(plan, outcome, claim="enforced", estimator=Aligned())
+        result = conclude(server, outcome, key=self._site.key, estimator=Aligned())
         try:
             durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
         except OSError as error:

@@ -115,7 +115,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        It claims ``"enforced"``, or ``"simulated"`` in Flower's simulation.
+        It claims ``"enforced"`` and is signed with the site's key; in Flower's simulation it
+        claims ``"simulated"`` and is not signed.
     """
     plan.check_promise()
     named = site if site is not None else os.environ.get(SITE_VARIABLE)
@@ -126,7 +127,7 @@ def evaluate(
     members = [key for key in anchor.peers if key != anchor.key.public]
     server = SummationServer.invite(plan, members, anchor.key, model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
-    return drive(server, carrier, claim="enforced", estimator=estimator)
+    return drive(server, carrier, key=anchor.key, estimator=estimator)
 
 
 def _evaluate_simulated(
@@ -147,7 +148,7 @@ def _evaluate_simulated(
         )
     server = SummationServer.invite(plan, keys, SigningKey.generate(), model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
-    return drive(server, carrier, claim="simulated", estimator=estimator)
+    return drive(server, carrier, key=None, estimator=estimator)
 
 
 class _GridCarrier:

@@ -48,6 +48,19 @@ class Sum(NamedTuple):
     survivors: tuple[int, ...]
 
 
+class Confirmed(NamedTuple):
+    """What shows that members confirmed whose numbers are in the sum.
+
+    The invitation, who was there, shared and survived, and what each member signed about it.
+    """
+
+    invitation: bytes
+    present: bytes
+    sharers: bytes
+    survivors: bytes
+    votes: tuple[Vote, ...]
+
+
 class _Shared(msgspec.Struct, frozen=True, array_like=True):
     """What a member sent in the second round; boxes by recipient."""
 
@@ -159,6 +172,18 @@ class SummationServer:
                 return self._invitation.graph.threshold
             case _:
                 return self.needed
+
+    @property
+    def confirmed(self) -> Confirmed:
+        """What the members confirmed, once they did."""
+        state = self._state
+        return Confirmed(
+            self._invitation.data,
+            state.present_bits,
+            state.sharer_bits,
+            state.survivor_bits,
+            tuple(Vote(member, state.votes[member]) for member in sorted(state.votes)),
+        )
 
     @property
     def requests(self) -> Requests:
