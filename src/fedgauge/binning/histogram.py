@@ -324,12 +324,10 @@ class _LenientTally(_Tally):
     _reads_with = LenientLabelReader
 
     def _place(self, scores: Floats) -> tuple[Indices, Floats]:
-        index, counted = self._axis.place_any(scores)
-        if counted is not scores:
-            infinite = int(np.count_nonzero(~np.isfinite(scores)))
-            self._infinite += infinite
-            self._refused += int(np.count_nonzero(counted != scores)) - infinite
-        return index, counted
+        placed = self._axis.place_any(scores)
+        self._infinite += placed.not_finite
+        self._refused += placed.clipped
+        return placed.bins, placed.scores
 
     def noted(self) -> tuple[Counts, Counts | None, Oddities]:
         """The counts, the sums, and what was odd about the rows."""
