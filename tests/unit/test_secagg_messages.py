@@ -80,12 +80,13 @@ def test_a_bitmap_names_nobody_beyond_the_members(count):
 
 def test_an_agreement_depends_on_everything_that_was_told():
     told = {}
-    for session, *sets in itertools.product([b"s" * 32, b"t" * 32], *[[b"\x80", b"\xc0"]] * 3):
+    for session, *sets in itertools.product([b"s" * 32, b"t" * 32], *[[b"\x80", b"\xc0"]] * 4):
         told[agreement(session, *sets).told] = (session, *sets)
-    assert len(told) == 16
+    assert len(told) == 32
     assert {len(digest) for digest in told} == {32}
     # Sets of several lengths are not run together.
-    assert agreement(b"s" * 32, b"ab", b"c", b"d") != agreement(b"s" * 32, b"a", b"bc", b"d")
+    parts = (b"ab", b"c", b"d", b"e"), (b"a", b"bc", b"d", b"e")
+    assert len({agreement(b"s" * 32, *each).told for each in parts}) == 2
 
 
 def test_what_was_told_before_masking_is_no_agreement():
@@ -93,7 +94,7 @@ def test_what_was_told_before_masking_is_no_agreement():
     others = [(b"t" * 32, *parts[1:]), (parts[0], b"\x81", parts[2]), (*parts[:2], b"\xc1")]
     told = {sharing(*p).told for p in (parts, *others)}
     assert len(told) == 4
-    assert agreement(*parts, b"").told not in told
+    assert agreement(*parts, b"", b"").told not in told
     digests = b"".join(hashlib.sha256(members).digest() for members in parts[1:])
     expected = hashlib.sha256(b"fedgauge sharing\0" + parts[0] + digests).digest()
     assert sharing(*parts).told == expected

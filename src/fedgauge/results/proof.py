@@ -21,7 +21,7 @@ from fedgauge.keys import SigningKey, key_to_text, verify
 from fedgauge.protocol import EVERYONE, is_signed
 from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Invitation, Stage
-from fedgauge.secagg.graph import MOST_MEMBERS, survivors_needed
+from fedgauge.secagg.graph import MOST_MEMBERS
 from fedgauge.secagg.messages import Vote, agreement, from_bitmap
 
 State = Literal["verified", "unknown key", "unsigned", "broken"]
@@ -43,13 +43,15 @@ class Proof(msgspec.Struct, frozen=True):
     """What a result carries beside its numbers, as saved: bytes are base64.
 
     `invitation` is signed and holds the plan, the keys of members and coordinator, and the
-    session; the sets are bitmaps over its members; `votes` are what members signed about them.
+    session; the sets are bitmaps over its members; `setting` is a digest of what members counted
+    in besides, such as the config of a run; `votes` are what they signed about all that.
     """
 
     invitation: bytes
     present: bytes
     sharers: bytes
     survivors: bytes
+    setting: bytes
     votes: tuple[Vote, ...]
     signature: bytes
 
@@ -196,19 +198,18 @@ def _checked(saved: dict[str, Any], record: Record) -> Signature:
     if invitation.plan.digest != record.plan.digest:
         raise RecordError("its plan is not the one that its members were invited to")
     members = _confirmed(proof, invitation, record)
-    model: bytes = getattr(invitation, "model", b"")
     return Signature(
         "unknown key",
         key=key_to_text(invitation.coordinator),
         members=tuple(key_to_text(invitation.members[member]) for member in members),
         clients=record.clients,
-        model=model.hex() or None,
+        model=invitation.model.hex() or None,
     )
 
 
 def _confirmed(proof: Proof, invitation: Invitation, record: Record) -> list[int]:
     """The members who confirmed, if they are enough."""
-    plan, graph, count = invitation.plan, invitation.graph, len(invitation.members)
+    count = len(invitation.members)
     present, sharers, survivors = (
         from_bitmap(bits, count) for bits in (proof.present, proof.sharers, proof.survivors)
     )
@@ -216,9 +217,11 @@ def _confirmed(proof: Proof, invitation: Invitation, record: Record) -> list[int
         raise RecordError("sites are in its sum that did not take part from the start")
     if len(survivors) != record.clients:
         raise RecordError("its number of clients is not the one that its members confirmed")
-    if len(survivors) < survivors_needed(graph, plan.sum_cohort):
+    if len(survivors) < invitation.needed:
         raise RecordError("fewer sites are in its sum than its plan needs")
-    told = agreement(invitation.session, proof.present, proof.sharers, proof.survivors).to_bytes()
+    told = agreement(
+        invitation.session, proof.present, proof.sharers, proof.survivors, proof.setting
+    ).to_bytes()
     voters = [vote.member for vote in proof.votes]
     if len(set(voters)) != len(voters) or not survivors.issuperset(voters):
         raise RecordError("it is confirmed by sites that are not in its sum, or twice by one")
@@ -226,9 +229,7 @@ def _confirmed(proof: Proof, invitation: Invitation, record: Record) -> list[int
         public, session = invitation.members[vote.member], invitation.session
         if not is_signed(public, vote.signature, session, Stage.AGREE, vote.member, EVERYONE, told):
             raise RecordError("a site's confirmation is of something else")
-    # An exact sum protects its members only if none of them can be left out of the vote.
-    every = graph.is_complete and not plan.is_noisy
-    if len(voters) < (len(survivors) if every else graph.threshold):
+    if len(voters) < invitation.votes_needed(len(survivors)):
         raise RecordError("too few of its sites confirmed it")
     return sorted(voters)
 

@@ -323,7 +323,9 @@ class SummationClient:
 
     def _agreement(self, state: _State) -> Agreement:
         session = self._invitation.session
-        return agreement(session, state.present, state.sharers, state.survivors)
+        return agreement(
+            session, state.present, state.sharers, state.survivors, state.setting
+        )
 
     def _sharing(self, state: _State) -> Agreement:
         return sharing(self._invitation.session, state.present, state.sharers)

@@ -282,9 +282,11 @@ class Opening(Message, frozen=True):
     keys: list[Opened]
 
 
-def agreement(session: bytes, present: bytes, sharers: bytes, survivors: bytes) -> Agreement:
-    """What members agree on: everything they were told about who takes part."""
-    return _told(b"agreement", session, present, sharers, survivors)
+def agreement(
+    session: bytes, present: bytes, sharers: bytes, survivors: bytes, setting: bytes
+) -> Agreement:
+    """What members agree on: who takes part, as they were told, and the setting they count in."""
+    return _told(b"agreement", session, present, sharers, survivors, setting)
 
 
 def sharing(session: bytes, present: bytes, sharers: bytes) -> Agreement:
@@ -292,10 +294,10 @@ def sharing(session: bytes, present: bytes, sharers: bytes) -> Agreement:
     return _told(b"sharing", session, present, sharers)
 
 
-def _told(what: bytes, session: bytes, *sets: bytes) -> Agreement:
+def _told(what: bytes, session: bytes, *parts: bytes) -> Agreement:
     told = hashlib.sha256(b"fedgauge " + what + b"\0" + session)
-    for members in sets:
-        told.update(hashlib.sha256(members).digest())
+    for part in parts:
+        told.update(hashlib.sha256(part).digest())
     return Agreement(told=told.digest())
 
 

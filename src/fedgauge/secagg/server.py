@@ -51,13 +51,15 @@ class Sum(NamedTuple):
 class Confirmed(NamedTuple):
     """What shows that members confirmed whose numbers are in the sum.
 
-    The invitation, who was there, shared and survived, and what each member signed about it.
+    The invitation, who was there, shared and survived, the setting they counted in, and what
+    each member signed about it.
     """
 
     invitation: bytes
     present: bytes
     sharers: bytes
     survivors: bytes
+    setting: bytes
     votes: tuple[Vote, ...]
 
 
@@ -182,6 +184,7 @@ class SummationServer:
             state.present_bits,
             state.sharer_bits,
             state.survivor_bits,
+            state.setting,
             tuple(Vote(member, state.votes[member]) for member in sorted(state.votes)),
         )
 
@@ -406,7 +409,9 @@ class SummationServer:
 
     def _agreement(self) -> Agreement:
         state, session = self._state, self._invitation.session
-        return agreement(session, state.present_bits, state.sharer_bits, state.survivor_bits)
+        return agreement(
+            session, state.present_bits, state.sharer_bits, state.survivor_bits, state.setting
+        )
 
     def _add_up(self, masked: Iterable[tuple[int, tuple[words.Words, bytes]]]) -> None:
         total = np.zeros(self._length, dtype=words.word_type(self._bits))
