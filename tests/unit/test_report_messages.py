@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd import Raises
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -191,15 +192,6 @@ def test_a_foreign_file_is_refused_once():
     foreign = io.BytesIO(message_for("oue-tree") * 50)
     (only,) = ReportFormat(PLANS["oue"]).split(foreign)
     assert reason_of("oue", only) == Reason.FOREIGN
-
-
-class Raises:
-    """An object that nothing can be done with."""
-
-    def __float__(self):
-        raise RuntimeError("secret")
-
-    __eq__ = __hash__ = __str__ = __float__
 
 
 BROKEN = {
