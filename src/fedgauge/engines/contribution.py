@@ -48,7 +48,7 @@ def count_leniently(
     rows. Data that cannot be read at all count as no rows: `data` is called here, and nothing
     that it, a file or a batch raises gets out.
 
-    KeyboardInterrupt and SystemExit do: they are how whoever runs the client ends it.
+    KeyboardInterrupt does: it is how whoever runs the client ends it. A `score` that exits does not.
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
@@ -61,7 +61,7 @@ def count_leniently(
             malformed=rows.malformed,
             over_largest=_count_over_largest(plan, histogram),
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return nothing, Oddities(failure=in_short(error))
 
 

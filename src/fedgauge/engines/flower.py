@@ -80,7 +80,7 @@ def attach(app: ClientApp, score: Score) -> None:
             # For this node's operator alone: to the server a refusal looks like silence.
             logger.error("This node does not answer: %s", error)
         except Exception:
-            logger.exception("This node does not answer: its score function failed")
+            logger.exception("This node does not answer: something failed that should not")
         return Message(RecordDict({ACTION: reply}), reply_to=message)
 
 

@@ -313,7 +313,7 @@ class _Duties:
             )
         except FedgaugeError as error:
             raise _Stopped(error) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _Stopped(
                 InputError(f"the rows could not be read or scored: {type(error).__name__}.")
             ) from error
