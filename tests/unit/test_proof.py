@@ -9,12 +9,14 @@ import pytest
 from consortium import COORDINATOR
 from exchange import EXACT, NAMES, A, make_world
 from forks import fast_folder
+from scene import BOSS
 
 import fedgauge as fg
+from fedgauge.engines.network import conclude
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.results.proof import Proof, prove
 from fedgauge.results.record import Record
-from fedgauge.secagg import Confirmed
+from fedgauge.secagg import Confirmed, Stage
 from fedgauge.secagg.messages import to_bitmap
 from fedgauge.site import Policy
 
@@ -168,6 +170,18 @@ def test_a_smaller_number_of_votes_is_enough_under_noise(made, state_of):
     votes = noisy.proof.votes
     assert "confirmed by 3 of 4 sites" in state_of(noisy.signed_anew(votes=votes[1:]))
     assert "too few of its sites confirmed it" in state_of(noisy.signed_anew(votes=votes[2:]))
+
+
+def test_among_few_neighbours_a_threshold_of_votes_is_enough(sparse):
+    scene = sparse(silent={9: Stage.AGREE})
+    for duty in scene.duties:
+        duty.values = abs(duty.values)
+    outcome = scene.finish()
+    result = conclude(scene.server, outcome, key=BOSS, estimator=fg.Aligned())
+    assert result.signature.in_words.endswith("confirmed by 9 of 10 sites")
+    confirmed = scene.server.confirmed
+    too_few = result.signed(confirmed._replace(votes=confirmed.votes[:2]), BOSS)
+    assert too_few.signature.in_words == "BROKEN: too few of its sites confirmed it"
 
 
 # What is edited
