@@ -106,13 +106,14 @@ def show(
         tables = list(threshold_tables(points, result))
         if plots is not None:
             save_plots(result, plots, signature=signature)
-    if quiet:
-        return
-    screen.print(str(result), markup=False)
-    screen.print(f"signature          {signature.in_words}", markup=False)
-    for each in (table, *tables):
-        screen.print()
-        screen.print(each)
+    if not quiet:
+        screen.print(str(result), markup=False)
+        screen.print(f"signature          {signature.in_words}", markup=False)
+        for each in (table, *tables):
+            screen.print()
+            screen.print(each)
+    if signature.state == "broken":
+        fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
 
 
 def verify(
