@@ -26,6 +26,7 @@ from fedgauge.errors import (
     ProtocolError,
     RecordError,
     ReportRefused,
+    ResultWithheld,
     SiteError,
     UndefinedMetric,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "RecordError",
     "ReportRefused",
     "ReportServer",
+    "ResultWithheld",
     "RocCurve",
     "RocCurveDisplay",
     "ScoreFile",

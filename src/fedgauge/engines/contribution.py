@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
+from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
@@ -78,9 +79,10 @@ def contribution(plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSo
 
 
 def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
-    """What the sum over `clients` clients tells."""
+    """What the sum over `clients` clients tells, on wider bins where the plan hides small cells."""
     ends = np.cumsum([plan.channels * count for count in plan.final.nodes])
     *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(total, ends))
     variances = plan.noise_variances(clients)
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
-    return Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
+    released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
+    return merge_small(released, plan.min_cell, plan.sum_steps) if plan.min_cell else released

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from fedgauge.errors import UndefinedMetric
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plan import Slice
@@ -26,6 +28,7 @@ if TYPE_CHECKING:  # a result makes its record, and a record is made of a result
 def record_of(result: Evaluation) -> Record:
     """The result as plain data."""
     (slice_,) = result.plan.task.slices
+    released = result.released
     return Record(
         FORMAT,
         result.plan,
@@ -35,6 +38,7 @@ def record_of(result: Evaluation) -> Record:
         [_slice_record(result, slice_)],
         reports=result.reports,
         level=result.level,
+        axis=UNSET if released.axis == result.plan.axis else released.axis,
     )
 
 
