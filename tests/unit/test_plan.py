@@ -627,7 +627,7 @@ def test_noise_needs_no_smallest_cell():
     axis = Axis.uniform(16, outside="clip")
     with pytest.raises(PlanError, match="noise hides small cells"):
         EvaluationPlan.under(DistributedDP(1.0), axis, cohort=Cohort(3), min_cell=10)
-    with pytest.raises(PlanError, match="no cell is small"):
+    with pytest.raises(PlanError, match="noise hides small cells"):
         EvaluationPlan.under(LocalDP(1.0), axis, min_cell=10)
     plain = json.loads(EvaluationPlan.under(LocalDP(1.0), axis).to_bytes()) | {"min_cell": 10}
     with pytest.raises(PlanError, match="noise hides small cells"):

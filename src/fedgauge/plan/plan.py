@@ -29,6 +29,9 @@ from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
 
 MOST_MIN_CELL: Final = 1_000_000
+NO_SMALL_CELLS: Final = (
+    "min_cell is for exact sums: under differential privacy noise hides small cells. Leave it out."
+)
 _SMALL_GROUPS: Final = (
     "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
     "positive example or at least {0}, and no negative one or at least {0}. Whoever takes the sum "
@@ -121,10 +124,7 @@ class EvaluationPlan(
                 f"min_cell must be 0, which merges nothing, or lie between 2 and {MOST_MIN_CELL:,}."
             )
         if self.privacy.adds_noise:
-            raise PlanError(
-                "min_cell is for exact sums: under differential privacy noise hides small cells. "
-                "Leave it out."
-            )
+            raise PlanError(NO_SMALL_CELLS)
         if self.axis.bins > MOST_POINTS:
             raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
         if self.sum_steps and not math.isfinite(self.axis.high - self.axis.low):
@@ -159,7 +159,7 @@ class EvaluationPlan(
             if score_sums:
                 raise PlanError("local reports carry no score sums. Leave score_sums out.")
             if min_cell:
-                raise PlanError("local reports are noisy: no cell is small. Leave min_cell out.")
+                raise PlanError(NO_SMALL_CELLS)
             return cls.for_reports(axis, privacy, task=task, tree=tree)
         if cohort is None:
             raise PlanError(NO_COHORT)
