@@ -26,6 +26,7 @@ from fedgauge.errors import (
     ProtocolError,
     RecordError,
     ReportRefused,
+    ResultWithheld,
     SiteError,
     UndefinedMetric,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "RecordError",
     "ReportRefused",
     "ReportServer",
+    "ResultWithheld",
     "RocCurve",
     "RocCurveDisplay",
     "ScoreFile",

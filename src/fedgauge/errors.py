@@ -17,6 +17,7 @@
     │   └── ReportRefused              1  bytes that are no local report of this plan
     ├── IntakeError                    2  an intake of local reports that cannot be used
     ├── ExchangeError                  1  a step of a file exchange that cannot be taken
+    ├── ResultWithheld                 1  a result that would show a few examples
     ├── UndefinedMetric (ValueError)   2  a number that the counts do not define
     │   └── NoSignal                   2  the noise is larger than what is measured
     └── CountOverflow (OverflowError)  2  counts too large for 64 bits
@@ -101,6 +102,12 @@ class IntakeError(FedgaugeError):
 
 class ExchangeError(FedgaugeError):
     """A step of a file exchange that cannot be taken."""
+
+    exit_code = 1
+
+
+class ResultWithheld(FedgaugeError):
+    """A result that would show a few examples however its bins are merged."""
 
     exit_code = 1
 

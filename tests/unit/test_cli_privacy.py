@@ -293,17 +293,20 @@ def test_saved_plan_evaluates():
 def test_plan_states_its_defaults():
     rows = " ".join(done(run("plan", "--clients", 8, "--privacy", "sa")).split())
     assert "about 10,000 examples, 0.2 of them positive" in rows
-    assert "4,096 bins of equal width on [0, 1]" in rows
-    assert "65,536 bytes" in rows
+    assert "64 bins of equal width on [0, 1]" in rows
+    assert "Shown bins merged until each holds 0 or at least 10 " in rows
+    assert "1,024 bytes" in rows
+    assert "Shown" not in done(run("plan", "--clients", 8, "--privacy", "sa", "--min-cell", 0))
 
 
 def test_plan_options_reach_the_plan():
-    options = ["--privacy", "sa", "--max-colluding", 3, "--positive", "yes"]
+    options = ["--privacy", "sa", "--max-colluding", 3, "--positive", "yes", "--min-cell", 25]
     done(run("plan", "--clients", 8, *options, "-o", "p.json"))
     loaded = fg.EvaluationPlan.load("p.json")
     assert loaded.cohort == fg.Cohort(8, 3)
     assert loaded.task == fg.BinaryTask("yes")
     assert loaded.privacy == fg.SecureAggregation()
+    assert loaded.min_cell == 25
 
 
 @pytest.mark.parametrize(("want", "enough"), [(0.4, "yes"), (1e-5, "no")])
@@ -402,7 +405,7 @@ def test_examples_of_the_help_run(table, needs):
     table.to_parquet("s.parquet")
     examples = [*examples_of("plan"), *examples_of("explain")]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 4
+    assert len(examples) == 5
     for arguments in examples:
         told = done(run(*arguments))
         assert told

@@ -57,7 +57,7 @@ def test_what_could_not_be_finished_exits_with_1_and_what_can_be_mended_with_2()
     unfinished = {kind.__name__ for kind in ERRORS if kind.exit_code == 1}
     assert unfinished == {
         *("RecordError", "LedgerError", "ExchangeError"),
-        *("ProtocolError", "CohortTooSmall", "ReportRefused"),
+        *("ProtocolError", "CohortTooSmall", "ReportRefused", "ResultWithheld"),
     }
     assert {kind.exit_code for kind in ERRORS} == {1, 2}
 

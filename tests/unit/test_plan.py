@@ -599,3 +599,51 @@ def test_a_positive_label_may_be_a_numpy_value():
 def test_a_positive_label_is_one_value():
     with pytest.raises(PlanError, match="one label, got list"):
         BinaryTask([1])
+
+
+# Small cells
+
+
+def test_plans_that_merge_small_cells_survive_json_and_toml():
+    plan = plan_for(min_cell=10)
+    assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
+    assert EvaluationPlan.from_toml(plan.to_toml()) == plan
+    assert b'"min_cell":10' in plan.to_bytes()
+    assert plan.digest != plan_for(min_cell=11).digest
+
+
+def test_plans_that_merge_nothing_have_the_bytes_they_had():
+    assert b"min_cell" not in plan_for().to_bytes()
+    assert "min_cell" not in plan_for().to_toml()
+
+
+@pytest.mark.parametrize("least", [1, -10, 1_000_001, True, 2.0, "10", None])
+def test_smallest_cells_that_are_none(least):
+    with pytest.raises(PlanError, match="min_cell must be"):
+        plan_for(min_cell=least)
+
+
+def test_noise_needs_no_smallest_cell():
+    axis = Axis.uniform(16, outside="clip")
+    with pytest.raises(PlanError, match="noise hides small cells"):
+        EvaluationPlan.under(DistributedDP(1.0), axis, cohort=Cohort(3), min_cell=10)
+    with pytest.raises(PlanError, match="noise hides small cells"):
+        EvaluationPlan.under(LocalDP(1.0), axis, min_cell=10)
+    plain = json.loads(EvaluationPlan.under(LocalDP(1.0), axis).to_bytes()) | {"min_cell": 10}
+    with pytest.raises(PlanError, match="noise hides small cells"):
+        EvaluationPlan.from_bytes(msgspec.json.encode(plain))
+
+
+def test_merged_bins_can_be_listed_and_measured():
+    with pytest.raises(PlanError, match="at most 262,144 bins"):
+        plan_for(Axis.uniform(2**18 + 1), min_cell=2)
+    wide = Axis.from_edges([-1e308, 0.0, 1e308])
+    assert plan_for(wide, min_cell=2).min_cell == 2
+    with pytest.raises(PlanError, match="too wide for score sums"):
+        plan_for(wide, min_cell=2, score_sums=True)
+
+
+def test_a_plan_says_what_is_shown_of_small_groups():
+    words = dict(plan_for(min_cell=12).in_words())
+    assert "at least 12" in words["What is shown of small groups"]
+    assert "What is shown of small groups" not in dict(plan_for().in_words())

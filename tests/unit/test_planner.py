@@ -122,6 +122,7 @@ def test_planner_has_no_way_to_data():
             "examples",
             "positive_rate",
             "cohort",
+            "min_cell",
             "positive",
             "roc_area_error",
             "score_sums",
@@ -148,13 +149,49 @@ def test_cohort_and_positive_label_reach_the_plan():
     assert plan.task == fg.BinaryTask("yes")
 
 
-@pytest.mark.parametrize("hints", [{}, {"examples": 500}, {"positive_rate": 0.01}], ids=str)
-def test_secure_aggregation_needs_no_choice(hints):
+@pytest.mark.parametrize(
+    ("hints", "bins"),
+    [
+        ({}, 64),
+        ({"examples": 500}, 8),  # never fewer
+        ({"examples": 50_000_000}, 64),  # never more
+        ({"positive_rate": 0.1}, 32),  # 1,000 of the rarer class, 31 to a bin
+        ({"positive_rate": 0.9}, 32),
+        ({"examples": 1_000, "positive_rate": 0.5}, 16),
+    ],
+    ids=str,
+)
+def test_exact_sums_are_coarse(hints, bins):
     plan = planner.propose(privacy=fg.SecureAggregation(), clients=CLIENTS, **hints)
-    assert plan.axis == fg.Axis.uniform(4096, outside="clip")  # no site may refuse a score
-    assert plan.tree == (4096,)
+    assert plan.axis == fg.Axis.uniform(bins, outside="clip")  # no site may refuse a score
+    assert plan.tree == (bins,)
     assert plan.privacy == fg.SecureAggregation()
-    assert 0 < plan.predicted.roc_area_error < 0.01
+    assert plan.min_cell == 10
+    assert 0 < plan.predicted.roc_area_error < 0.03
+
+
+def test_the_smallest_cell_is_ones_own_choice():
+    exact = {"privacy": fg.SecureAggregation(), "clients": CLIENTS, "examples": 3_000}
+    plans = [planner.propose(**exact, min_cell=least) for least in (0, 10, 50)]
+    assert [plan.min_cell for plan in plans] == [0, 10, 50]
+    assert len({plan.axis for plan in plans}) == 1
+    errors = [plan.predicted.roc_area_error for plan in plans]
+    assert errors == sorted(errors)
+    assert errors[0] < errors[2]
+
+
+def test_a_class_too_small_to_be_shown_is_expected_to_show_nothing():
+    plan = planner.propose(
+        privacy=fg.SecureAggregation(), clients=CLIENTS, examples=40, positive_rate=0.1
+    )
+    assert plan.predicted == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("privacy", [fg.DistributedDP(1.0), fg.LocalDP(1.0)], ids=["ddp", "ldp"])
+def test_noise_has_no_smallest_cell(privacy):
+    with pytest.raises(fg.PlanError, match="noise hides small cells"):
+        planner.propose(privacy=privacy, clients=CLIENTS, min_cell=10)
+    assert planner.propose(privacy=privacy, clients=CLIENTS, min_cell=0).min_cell == 0
 
 
 BAD_HINTS = {

@@ -14,9 +14,9 @@ ConfusionMatrix CountOverflow DetCurve DetCurveDisplay DistributedDP Estimate Ev
 EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound InputError
 IntakeError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve PrGainCurve PrGainDisplay
 PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range RecordError
-ReportRefused ReportServer RocCurve RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable
-SecureAggregation Signature Site SiteError UndefinedMetric area_error encode_rows evaluate
-exact_pr_curve exact_roc_curve planner
+ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram
+ScoreSums ScoreTable SecureAggregation Signature Site SiteError UndefinedMetric area_error
+encode_rows evaluate exact_pr_curve exact_roc_curve planner
 """
 
 

@@ -226,6 +226,13 @@ def plan(
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
     score_sums: ScoreSums = False,
+    min_cell: Annotated[
+        int | None,
+        typer.Option(
+            help="Fewest examples of a class that a result shows in a bin, besides none; 0 merges "
+            r"nothing. \[default: 10 without noise]"
+        ),
+    ] = None,
     want: Annotated[
         float | None, typer.Option(help="A ROC Area Error you need: says what it takes.")
     ] = None,
@@ -241,6 +248,8 @@ def plan(
       fedgauge plan --examples 50000 --positive-rate 0.1 --clients 40 --epsilon 1 -o plan.toml
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
     """
     with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
@@ -252,7 +261,10 @@ def plan(
             "score_sums": score_sums,
         }
         chosen = with_progress(
-            quiet, lambda: fg.planner.propose(privacy=model, positive=positive, **known)
+            quiet,
+            lambda: fg.planner.propose(
+                privacy=model, positive=positive, min_cell=min_cell, **known
+            ),
         )
         needed = None
         if want is not None:
@@ -346,6 +358,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
     table.add_row("Axis", f"{axis.bins:,} bins of {widths} on [{axis.low:g}, {axis.high:g}]")
     table.add_row("Tree", tree)
+    if chosen.min_cell:
+        table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
     if predicted is not None:
         table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")
         table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected")

@@ -10,6 +10,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Oddities, in_short
+from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
@@ -48,7 +49,8 @@ def count_leniently(
     rows. Data that cannot be read at all count as no rows: `data` is called here, and nothing
     that it, a file or a batch raises gets out.
 
-    KeyboardInterrupt does: it is how whoever runs the client ends it. A `score` that exits does not.
+    KeyboardInterrupt does: it is how whoever runs the client ends it. A function that exits does
+    not.
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
@@ -114,9 +116,10 @@ def contribution(plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSo
 
 
 def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
-    """What the sum over `clients` clients tells."""
+    """What the sum over `clients` clients tells, on wider bins where the plan hides small cells."""
     ends = np.cumsum([plan.channels * count for count in plan.final.nodes])
     *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(total, ends))
     variances = plan.noise_variances(clients)
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
-    return Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
+    released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
+    return merge_small(released, plan.min_cell, plan.sum_steps) if plan.min_cell else released

@@ -54,7 +54,7 @@ class PooledCounts:
         return cls(
             released.axis,
             released.counts[list(plan.task.contrast(slice_))],
-            plan.tree,
+            plan.tree if plan.is_noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
             plan.node_variances if plan.final.sends_reports else None,
         )

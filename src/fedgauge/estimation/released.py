@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
@@ -16,15 +15,15 @@ class Released:
     Attributes
     ----------
     axis
-        The score axis of the counts.
+        The score axis of the counts: the plan's, or one with some of its bins merged.
     counts
         By channel and bin: whole numbers, or under noise least-squares estimates, which may be
         negative.
     clients
         How many clients are in the sum.
     sums
-        Score sums by channel and bin, with the noise that was added to them; None where none
-        were sent.
+        Score sums by channel and bin, with the noise that was added to them: whole numbers, or
+        fractions where bins were merged. None where none were sent.
     reports
         How many local reports there were, which is public; None where there were none.
     """
@@ -32,7 +31,7 @@ class Released:
     axis: Axis
     counts: NDArray[Any]
     clients: int
-    sums: NDArray[np.int64] | None = None
+    sums: NDArray[Any] | None = None
     reports: int | None = None
 
     @property

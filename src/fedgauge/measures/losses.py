@@ -23,6 +23,7 @@ _PARTS: Final = 8  # of a bin, in which scores are taken as evenly spread
 _NARROW: Final = 1e-3
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _STEEPEST: Final = 0.02
+_ABOVE_ONE: Final = float(np.nextafter(1.0, 2.0))  # where merged bins of known values up to 1 end
 LIKELY_OFF: Final = 0.1  # widths by which the middle of a bin's scores is typically misjudged
 
 
@@ -116,7 +117,7 @@ def entropy(rate: float) -> float:
 
 
 def _require_probabilities(axis: Axis) -> None:
-    if axis.low < 0 or axis.high > 1:
+    if axis.low < 0 or axis.high > _ABOVE_ONE:
         raise UndefinedMetric(
             f"log loss and Brier score need probabilities; this axis runs from {axis.low:g} to "
             f"{axis.high:g}. Score with probabilities, on an axis within 0 and 1."

@@ -1,14 +1,15 @@
 """The evaluation plan: a frozen, fully resolved, digestible statement of what is measured."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from fedgauge.binning.axis import Axis, AxisSpec
+from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.reported import ReportRound
@@ -26,6 +27,16 @@ from fedgauge.privacy import (
 from fedgauge.privacy.oracles import Oracle
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
+
+MOST_MIN_CELL: Final = 1_000_000
+NO_SMALL_CELLS: Final = (
+    "min_cell is for exact sums: under differential privacy noise hides small cells. Leave it out."
+)
+_SMALL_GROUPS: Final = (
+    "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
+    "positive example or at least {0}, and no negative one or at least {0}. Whoever takes the sum "
+    "sees it before that."
+)
 
 
 class Prediction(NamedTuple):
@@ -58,6 +69,9 @@ class EvaluationPlan(
         Who must take part; None for local reports, which need nobody else.
     rounds
         What each client sends, in order.
+    min_cell
+        Without noise: neighbouring bins of the sum are merged before it is shown, until each
+        holds no example or at least so many of each class. 0 merges nothing.
 
     Examples
     --------
@@ -97,6 +111,24 @@ class EvaluationPlan(
             require_clipping(self.axis)
         for sent in self.rounds:
             sent.check(self.terms)
+        self._check_min_cell()
+
+    def _check_min_cell(self) -> None:
+        least = self.min_cell
+        if isinstance(least, bool) or not isinstance(least, int):
+            raise PlanError(f"min_cell must be a whole number, got {type(least).__name__}.")
+        if least == 0:
+            return
+        if not 2 <= least <= MOST_MIN_CELL:
+            raise PlanError(
+                f"min_cell must be 0, which merges nothing, or lie between 2 and {MOST_MIN_CELL:,}."
+            )
+        if self.privacy.adds_noise:
+            raise PlanError(NO_SMALL_CELLS)
+        if self.axis.bins > MOST_POINTS:
+            raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
+        if self.sum_steps and not math.isfinite(self.axis.high - self.axis.low):
+            raise PlanError("merged bins are too wide for score sums. Narrow the axis.")
 
     @classmethod
     def under(
@@ -108,6 +140,7 @@ class EvaluationPlan(
         task: BinaryTask | None = None,
         tree: tuple[int, ...] | None = None,
         score_sums: bool = False,
+        min_cell: int = 0,
     ) -> Self:
         """A plan of the kind that a privacy model asks for: for counts, or for reports.
 
@@ -125,11 +158,19 @@ class EvaluationPlan(
                 )
             if score_sums:
                 raise PlanError("local reports carry no score sums. Leave score_sums out.")
+            if min_cell:
+                raise PlanError(NO_SMALL_CELLS)
             return cls.for_reports(axis, privacy, task=task, tree=tree)
         if cohort is None:
             raise PlanError(NO_COHORT)
         return cls.for_histogram(
-            axis, cohort, task=task, tree=tree, privacy=privacy, score_sums=score_sums
+            axis,
+            cohort,
+            task=task,
+            tree=tree,
+            privacy=privacy,
+            score_sums=score_sums,
+            min_cell=min_cell,
         )
 
     @classmethod
@@ -166,13 +207,14 @@ class EvaluationPlan(
         weights: Sequence[float] | None = None,
         largest: int = LARGEST,
         score_sums: bool = False,
+        min_cell: int = 0,
     ) -> Self:
         """A plan for one histogram, with the least noise that keeps the privacy promised.
 
         `weights` splits the budget over the levels of the tree, evenly by default. `largest`
         is the largest count of one client: a lower one halves what travels, where it and the
         noise of all clients fit 32 bits. `score_sums` adds the sums of scores within bins,
-        which take a fifth of the budget.
+        which take a fifth of the budget. `min_cell` merges bins of an exact sum.
         """
         tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
@@ -183,7 +225,7 @@ class EvaluationPlan(
         sent = HistogramRound.calibrated(
             privacy, cohort, tree, weights=weights, largest=largest, score_sums=score_sums
         )
-        plan = cls(task or BinaryTask(), axis, tree, privacy, cohort, (sent,))
+        plan = cls(task or BinaryTask(), axis, tree, privacy, cohort, (sent,), min_cell)
         plan.sums_law(shares=1)  # refused now where it cannot be drawn
         return plan
 
@@ -259,7 +301,10 @@ class EvaluationPlan(
 
     def in_words(self) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of the plan."""
-        return [paragraph for sent in self.rounds for paragraph in sent.in_words(self.terms)]
+        words = [paragraph for sent in self.rounds for paragraph in sent.in_words(self.terms)]
+        if self.min_cell:
+            words.append(("What is shown of small groups", _SMALL_GROUPS.format(self.min_cell)))
+        return words
 
     @property
     def predicted(self) -> Prediction | None:

@@ -12,13 +12,14 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.labels import Label
-from fedgauge.errors import PlanError, PrivacyWarning, UndefinedMetric
+from fedgauge.errors import PlanError, PrivacyWarning, ResultWithheld, UndefinedMetric
+from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import redraw
 from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import Prediction
+from fedgauge.plan.plan import NO_SMALL_CELLS, Prediction
 from fedgauge.plan.task import BinaryTask
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
@@ -27,7 +28,10 @@ from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
-EXACT_BINS: Final = 4096
+MIN_CELL: Final = 10
+EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoever takes it
+_FEWEST_EXACT_BINS: Final = 8
+_CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
 _REFERENCE_TREES: Final = (
     *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96, 128)),
@@ -51,8 +55,15 @@ def propose(
     cohort: Cohort | None = None,
     positive: Label | None = None,
     score_sums: bool = False,
+    min_cell: int | None = None,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
+
+    Under differential privacy the axis and tree with the least error. An exact sum protects
+    nobody from whoever takes it but by being coarse, so for secure aggregation the axis has bins
+    of equal width on [0, 1], at least 8 and at most 64, and as few as leave 30 examples of the
+    rarer class to a bin on average. Merging small cells is then rare where scores spread.
+    :func:`fedgauge.evaluate` without a plan, which has all data at hand, takes 4,096 bins.
 
     Parameters
     ----------
@@ -70,6 +81,9 @@ def propose(
     score_sums
         Whether the sums of scores within bins are sent, too. Under differential privacy the
         counts are then left with less of the budget, which the errors account for.
+    min_cell
+        Fewest examples of a class that a bin of the result holds, besides none; by default 10
+        without noise, where fewer would show. 0 merges nothing.
 
     Returns
     -------
@@ -82,9 +96,14 @@ def propose(
     cohort = None if privacy.sends_reports else cohort or Cohort(min_survivors=clients)
     task = BinaryTask(positive)
     if not privacy.adds_noise:
-        axis = Axis.uniform(EXACT_BINS, outside="clip")
-        plan = _candidate(axis, (axis.bins,), cohort, task, privacy, score_sums=score_sums)
+        least = MIN_CELL if min_cell is None else min_cell
+        axis = Axis.uniform(_exact_bins(n * min(rate, 1 - rate)), outside="clip")
+        plan = EvaluationPlan.under(
+            privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
+        )
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
+    if min_cell:
+        raise PlanError(NO_SMALL_CELLS)
     designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
     designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
     candidates = [
@@ -94,6 +113,12 @@ def propose(
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
     return best.with_prediction(predict(best, examples=n, positive_rate=rate))
+
+
+def _exact_bins(rarer: float) -> int:
+    """A power of two that leaves a bin enough examples of the rarer class, on average."""
+    filled = max(rarer / (_CELLS_PER_BIN * MIN_CELL), 1.0)
+    return min(max(1 << int(math.log2(filled)), _FEWEST_EXACT_BINS), EXACT_BINS)
 
 
 def _candidate(
@@ -259,15 +284,15 @@ def _go_on(
         counts = world.counts
         if variances:
             counts = redraw(counts, plan.tree, variances, rng, node_variances=by_node)
-        more.append(_errors(plan.axis, counts, world.truth))
+        more.append(_errors(plan, counts, world.truth))
     return _Runs(np.concatenate([runs.errors, more]), rng)
 
 
-def _errors(axis: Axis, counts: Floats, truth: Truth) -> tuple[float, float, float]:
+def _errors(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(axis, monotone(counts), Aligned())
-    except UndefinedMetric:  # nothing left of a class: as wrong as chance
+        d = estimate(*_shown(plan, counts), Aligned())
+    except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
     recall, precision = curves.pr_curve(d).path.sample(_POINTS)
@@ -276,3 +301,11 @@ def _errors(axis: Axis, counts: Floats, truth: Truth) -> tuple[float, float, flo
         float(np.abs(np.interp(AT, recall, precision) - truth.precision).mean()),
         abs(float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2)) - truth.auc),
     )
+
+
+def _shown(plan: EvaluationPlan, counts: Floats) -> tuple[Axis, Floats]:
+    """What a result shows of the counts released, and on which bins."""
+    if not plan.min_cell:
+        return plan.axis, monotone(counts)
+    kept = kept_edges(counts.astype(np.int64), plan.min_cell)
+    return merged_axis(plan.axis, kept), np.add.reduceat(counts, kept[:-1], axis=1)

@@ -342,7 +342,7 @@ class Evaluation:
     def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
         """Metrics at several thresholds; by default at up to nine edges over the axis."""
         if thresholds is None:
-            axis = self._plan.axis
+            axis = self._released.axis
             wanted = axis.low + (axis.high - axis.low) * np.arange(1, 10) / 10.0
             near = np.abs(axis.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
             thresholds = axis.thresholds[np.unique(near)].tolist()

@@ -7,8 +7,10 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
+from fedgauge.binning.axis import Axis
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.errors import FedgaugeError, RecordError
+from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
@@ -98,6 +100,7 @@ class Record(msgspec.Struct, frozen=True):
     reports: int | None = None  # local reports behind the counts; the noise depends on it
     level: float = LEVEL
     proof: Any = msgspec.UNSET  # of results between sites; results/proof.py reads it
+    axis: Axis | msgspec.UnsetType = msgspec.UNSET  # where bins were merged; else the plan's
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -133,15 +136,21 @@ class Record(msgspec.Struct, frozen=True):
 
     def released(self) -> Released:
         """What the result is made of."""
-        plan = self.plan
-        counts = np.zeros((plan.channels, plan.axis.bins), np.float64 if plan.is_noisy else int)
-        sums = np.zeros(counts.shape, dtype=np.int64) if plan.sum_steps else None
+        plan, axis = self.plan, self.released_axis
+        counts = np.zeros((plan.channels, axis.bins), np.float64 if plan.is_noisy else int)
+        whole = axis is plan.axis  # sums of merged bins are fractions
+        sums = np.zeros(counts.shape, int if whole else np.float64) if plan.sum_steps else None
         for slice_, part in zip(plan.task.slices, self.slices, strict=True):
             rows = list(plan.task.contrast(slice_))
             counts[rows] = part.counts
             if sums is not None and part.score_sums is not None:
                 sums[rows] = part.score_sums
-        return Released(plan.axis, counts, self.clients, sums, self.reports)
+        return Released(axis, counts, self.clients, sums, self.reports)
+
+    @property
+    def released_axis(self) -> Axis:
+        """The axis of the counts."""
+        return self.axis if isinstance(self.axis, Axis) else self.plan.axis
 
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
@@ -149,6 +158,10 @@ class Record(msgspec.Struct, frozen=True):
         check_level(self.level)
         if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
+        if isinstance(self.axis, Axis) and not (
+            self.plan.min_cell and is_merging(self.plan.axis, self.axis)
+        ):
+            raise RecordError("this is not a fedgauge result: its axis does not fit its plan.")
         fits = self._fits_noisy if self.plan.is_noisy else self._fits_exact
         if not all(fits(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
@@ -172,10 +185,12 @@ class Record(msgspec.Struct, frozen=True):
             )
 
     def _fits_exact(self, part: SliceRecord) -> bool:
+        axis = self.released_axis
         try:
-            return ScoreHistogram.from_counts(self.plan.axis, part.counts, channels=_ROWS).sum() > 0
+            counts = ScoreHistogram.from_counts(axis, part.counts, channels=_ROWS).counts
         except FedgaugeError:
             return False
+        return bool(counts.any()) and is_large(counts, self.plan.min_cell)
 
     def _fits_noisy(self, part: SliceRecord) -> bool:
         return self._is_table(part.counts)
@@ -187,11 +202,13 @@ class Record(msgspec.Struct, frozen=True):
         if not self._is_table(sums) or not all(abs(q) <= _MOST_SUM for row in sums for q in row):
             return False
         pairs = zip(chain(*sums), chain(*part.counts), strict=True)
-        exact = not self.plan.is_noisy
-        return not exact or all(isinstance(q, int) and 0 <= q <= steps * n for q, n in pairs)
+        if self.plan.is_noisy:
+            return True
+        whole = self.axis is msgspec.UNSET
+        return all((isinstance(q, int) or not whole) and 0 <= q <= steps * n for q, n in pairs)
 
     def _is_table(self, rows: list[list[int | float]]) -> bool:
-        bins = self.plan.axis.bins
+        bins = self.released_axis.bins
         return len(rows) == _ROWS and all(
             len(row) == bins and all(map(math.isfinite, row)) for row in rows
         )

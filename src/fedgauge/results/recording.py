@@ -49,6 +49,7 @@ def facts_of(result: Evaluation) -> Record:
         reports=result.reports,
         level=result.level,
         proof=UNSET if result.proof is None else result.proof,
+        axis=UNSET if released.axis == result.plan.axis else released.axis,
     )
 
 

@@ -67,10 +67,11 @@ def _measurement(result: Evaluation) -> str:
     axis, size = result.released.axis, result.plan.bytes_per_client
     whose = "client" if result.reports is None else "report"
     amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
-    return (
-        f"measured           {axis.bins:,} {_AXIS_WORDS[axis.kind]}, {amount} per {whose}, "
-        f"plan {result.plan.digest[:8]}"
-    )
+    bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
+    if axis != result.plan.axis:
+        merged = f"merged from {result.plan.axis.bins:,}, no count below {result.plan.min_cell}"
+        bins = f"{axis.bins:,} bins, {merged}"
+    return f"measured           {bins}, {amount} per {whose}, plan {result.plan.digest[:8]}"
 
 
 def _bytes(size: int) -> str:

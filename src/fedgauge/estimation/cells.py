@@ -1,0 +1,178 @@
+"""Small cells: neighbouring bins of an exact sum merged until no count is small.
+
+A bin with a few examples shows where the score of each of them lies. Merged bins have edges that
+all channels share, so at those that remain every rate is what it was.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.binning.axis import Axis
+from fedgauge.errors import ResultWithheld
+from fedgauge.estimation.released import Released
+from fedgauge.typing import Floats, Indices
+
+_NONE: Final = -1  # no way to cut
+_CUTS: Final = 1 << 32  # more than there are: a number of cells and a cut go in one number
+
+
+def merge_small(released: Released, least: int, sum_steps: int) -> Released:
+    """The release with as many bins as leave every count at zero, or at `least` or more.
+
+    Sums of places within bins are expressed in the wider bins, in `sum_steps` to a bin: they
+    become fractions.
+
+    Raises
+    ------
+    ResultWithheld
+        If a channel has examples, and fewer than `least` in all.
+    """
+    kept = kept_edges(released.counts, least)
+    axis = merged_axis(released.axis, kept)
+    if axis is released.axis:
+        return released
+    counts = np.add.reduceat(released.counts, kept[:-1], axis=1)
+    sums = released.sums
+    if sums is not None:
+        sums = _merged_sums(released.axis.edges, kept, released.counts, sums, sum_steps)
+    return Released(axis, counts, released.clients, sums, released.reports)
+
+
+def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:
+    """Which edges stay, the first and the last included.
+
+    As many bins that hold examples stay as can: an exact dynamic programme. Empty bins stay
+    where those beside them needed no merging. A merged bin takes the empty ones beside it
+    along, since an edge close to it would show where the last of few examples lies.
+
+    Examples
+    --------
+    >>> kept_edges(np.array([[9, 2, 1, 0, 8], [5, 0, 6, 0, 9]]), 3).tolist()
+    [0, 1, 4, 5]
+    """
+    held = np.flatnonzero(counts.any(axis=0))
+    if is_large(counts, least) or not held.size:
+        return np.arange(counts.shape[1] + 1)
+    totals = counts.sum(axis=1)
+    if not is_large(totals, least):
+        raise ResultWithheld(
+            f"the result is withheld: a class has fewer examples than its plan's smallest cell, "
+            f"{least}, so merging bins cannot hide them. Evaluate on more data, or agree on a "
+            "smaller min_cell."
+        )
+    cuts = _most_cells(counts[:, held], least)
+    return _edges_at(cuts, held, counts.shape[1])
+
+
+def is_large(counts: NDArray[np.int64], least: int) -> bool:
+    """Whether every count is zero, or at least so large."""
+    return not np.any((counts > 0) & (counts < least))
+
+
+def merged_axis(axis: Axis, kept: Indices) -> Axis:
+    """The axis with these of its edges alone; itself where all are kept.
+
+    The bins of known values become ranges from the first of their values up to the next bin's.
+    """
+    if len(kept) == axis.bins + 1:
+        return axis
+    edges = axis.edges[kept]
+    if edges[-1] == edges[-2]:  # the last of known values, alone in its bin
+        edges[-1] = np.nextafter(edges[-1], np.inf)
+    return Axis.from_edges(edges.tolist(), axis.outside)
+
+
+def is_merging(axis: Axis, merged: Axis) -> bool:
+    """Whether an axis is another one with some of its bins merged."""
+    inner = np.searchsorted(axis.thresholds, merged.thresholds)
+    kept = np.append(inner, axis.bins)
+    return bool(kept[0] == 0 and np.all(np.diff(kept) > 0)) and merged_axis(axis, kept) == merged
+
+
+def _most_cells(counts: NDArray[np.int64], least: int) -> list[int]:
+    """Where to cut bins, all of which hold examples, into the most cells without small counts.
+
+    A cell from cut i to cut j is right for a channel if it holds none of it, which is so from
+    some i on, or enough, which is so up to some i. Between the two, i is wrong. So the cuts that
+    may come before j are a few ranges, and the best of each is looked up.
+    """
+    sums = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
+    none = np.array([np.searchsorted(row, row) for row in sums]).T.tolist()
+    enough = np.array([np.searchsorted(row, row - least, "right") - 1 for row in sums]).T.tolist()
+    most, before = _LargestInRange(), [0]
+    most.append(0)
+    for j in range(1, sums.shape[1]):
+        found, right = _NONE, j - 1
+        for first, last in sorted(zip(none[j], enough[j], strict=True), reverse=True):
+            found = max(found, most.between(first, right))
+            right = min(right, last)
+        found = max(found, most.between(0, right))
+        cells, cut = divmod(found, _CUTS)
+        most.append((cells + 1) * _CUTS + j if found > _NONE else _NONE)
+        before.append(cut)
+    cuts = [counts.shape[1]]
+    while cuts[-1]:
+        cuts.append(before[cuts[-1]])
+    return cuts[::-1]
+
+
+class _LargestInRange:
+    """Numbers one after another, and the largest between any two places."""
+
+    def __init__(self) -> None:
+        # Row k holds, at every place, the largest of 2^k numbers up to there.
+        self._rows: list[list[int]] = [[]]
+
+    def append(self, number: int) -> None:
+        """One more number."""
+        self._rows[0].append(number)
+        place = len(self._rows[0]) - 1
+        width = 1
+        while 2 * width <= place + 1:
+            level = width.bit_length()
+            if level == len(self._rows):
+                self._rows.append([_NONE] * place)
+            row = self._rows[level - 1]
+            self._rows[level].append(max(row[place], row[place - width]))
+            width *= 2
+
+    def between(self, first: int, last: int) -> int:
+        """The largest from `first` to `last`; -1 where nothing lies between."""
+        if first > last:
+            return _NONE
+        level = (last - first + 1).bit_length() - 1
+        row = self._rows[level]
+        return max(row[last], row[first + (1 << level) - 1])
+
+
+def _edges_at(cuts: list[int], held: Indices, bins: int) -> Indices:
+    """The edges that cuts between the bins that hold examples stand for."""
+    # Of the empty bins before each cell, all edges stay if the cells on both sides are bins as
+    # they were; else one, as far as can be from a cell that was merged.
+    first, last = held[cuts[:-1]], held[np.array(cuts[1:]) - 1]
+    single = [True, *(first == last).tolist(), True]
+    low, high = [0, *(last + 1).tolist()], [*first.tolist(), bins]
+    gaps = zip(low, high, single[:-1], single[1:], strict=True)
+    return np.concatenate([_gap(*gap) for gap in gaps])
+
+
+def _gap(low: int, high: int, single_below: bool, single_above: bool) -> Indices:
+    """The edges that stay among those from `low` to `high`, between which bins are empty."""
+    if single_below and single_above:
+        return np.arange(low, high + 1)
+    if single_below:
+        return np.array([low])
+    return np.array([high if single_above else (low + high) // 2])
+
+
+def _merged_sums(
+    edges: Floats, kept: Indices, counts: NDArray[np.int64], sums: NDArray[np.int64], steps: int
+) -> Floats:
+    """Sums of places within merged bins, from those within their parts."""
+    owner = np.repeat(np.arange(len(kept) - 1), np.diff(kept))
+    lower, width = edges[kept[:-1]][owner], np.diff(edges[kept])[owner]
+    moved = counts * ((edges[:-1] - lower) / width * steps) + sums * (np.diff(edges) / width)
+    merged = np.add.reduceat(moved, kept[:-1], axis=1)
+    return np.clip(merged, 0.0, steps * np.add.reduceat(counts, kept[:-1], axis=1))
