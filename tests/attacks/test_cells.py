@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 import pytest
-from attacks import Attacker, exact_plan, exact_policy
 from commands import run
+from hostile import Attacker, exact_plan, exact_policy
 from rows import draw_rows
 
 import fedgauge as fg
@@ -77,8 +77,9 @@ def test_thresholds_do_not_show_a_single_row(folder):
     )
     result = attack.ask(exact_plan(3, bins=128)).result
     assert result is not None
-    found = np.array([result.at_threshold(edge).tp for edge in np.linspace(0, 1, 129)[:-1]])
-    assert alone(np.abs(np.diff([*found, 0]))) == 0
+    edges = np.linspace(0, 1, 129)[:-1]
+    shares = [result.at_threshold(edge).recall.value for edge in edges]
+    assert alone(np.rint(-np.diff([*shares, 0.0]) * result.positives)) == 0
 
 
 def test_a_small_total_is_not_told(folder):
@@ -97,5 +98,6 @@ def test_a_small_total_is_not_told(folder):
 def test_a_coarse_simulation_stays_exact():
     """The control: in one process nothing is hidden, and nothing is merged unless asked for."""
     labels, scores = draw_rows(100)
-    result = fg.evaluate({"a": (labels, scores)}, bins=64)
-    assert result.at_threshold(0.5).tp == int(np.sum(labels[scores >= 0.5]))
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(64))
+    assert result.at_threshold(0.5).recall.value == labels[scores >= 0.5].sum() / labels.sum()
+    assert alone(result.record.slices[0].counts) > 0

@@ -6,7 +6,7 @@ every week. It chooses nothing but the day. It learns the bin and the label of w
 
 import numpy as np
 import pytest
-from attacks import VICTIM, Attacker, exact_plan, exact_policy, own_counts
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, own_counts
 from rows import draw_client
 
 PLAN = exact_plan(4)

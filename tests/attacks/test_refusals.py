@@ -6,7 +6,7 @@ on without those who do not answer. What it must not learn is the histogram of o
 
 import numpy as np
 import pytest
-from attacks import VICTIM, Attacker, exact_plan, exact_policy
+from hostile import VICTIM, Attacker, exact_plan, exact_policy
 from rows import draw_client
 
 from fedgauge.secagg import Stage

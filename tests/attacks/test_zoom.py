@@ -7,7 +7,7 @@ floats are.
 
 import numpy as np
 import pytest
-from attacks import VICTIM, Attacker, exact_plan, exact_policy
+from hostile import VICTIM, Attacker, exact_plan, exact_policy
 from rows import draw_client
 
 import fedgauge as fg

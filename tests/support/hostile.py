@@ -4,7 +4,7 @@ What a site must allow so that an attack can be tried at all stands here, in one
 """
 
 import shutil
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 from consortium import COORDINATOR, Consortium
@@ -52,13 +52,14 @@ def invite(plan, members, key, arrays=None):
     return SummationServer.invite(plan, members, key)
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     """What came of one evaluation: the opened numbers, the result, who refused what and when."""
 
     members: tuple[str, ...]
     total: np.ndarray | None = None
     result: fg.Evaluation | None = None
-    refusals: dict[str, tuple[Stage, fg.FedgaugeError]] = {}
+    refusals: dict[str, tuple[Stage, fg.FedgaugeError]] = field(default_factory=dict)
 
     @property
     def counts(self):
