@@ -200,6 +200,23 @@ def test_a_signature_is_not_moved_to_another_result(results, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["exact", "noisy"])
+def test_nothing_is_added_to_a_signed_result(results, tmp_path, kind):
+    """Fields that this version does not know are not read, but people and other programs do."""
+    record = copy.deepcopy(results[kind])
+    record["privacy"]["approved_by"] = "the ethics board"
+    assert told(save(tmp_path, record)) in ("refused", "broken")
+
+
+def test_no_field_comes_twice(results, tmp_path):
+    """Of two fields with one name some programs read the first and some the last."""
+    text = json.dumps(results["exact"])
+    path = tmp_path / "edited.json"
+    path.write_text(text.replace('"clients": 3', '"clients": 30, "clients": 3', 1))
+    assert path.read_text() != text
+    assert told(path) in ("refused", "broken")
+
+
+@pytest.mark.parametrize("kind", ["exact", "noisy"])
 def test_a_result_between_sites_can_be_checked(results, tmp_path, kind):
     """The control: as it was made, somebody stands for it."""
     assert told(save(tmp_path, results[kind])) in ("verified", "unknown key")

@@ -171,3 +171,16 @@ def test_a_plan_of_many_levels_is_not_read(tmp_path):
     path.write_bytes(many_levels())
     with limited(), pytest.raises(fg.PlanError):
         fg.EvaluationPlan.load(path).statement("enforced")
+
+
+@pytest.mark.parametrize("plan", [many_levels, many_bins], ids=lambda plan: plan.__name__)
+def test_a_costly_plan_in_a_result_is_refused(tmp_path, plan):
+    """A reader opens a result that came by mail; the plan is inside."""
+    result = fg.evaluate({"a": draw_client(50, seed=1)}, axis=fg.Axis.uniform(8))
+    record = msgspec.json.decode(result.record.to_json())
+    record["plan"] = msgspec.json.decode(plan())
+    record["privacy"]["cohort"] = record["plan"]["cohort"]
+    path = tmp_path / "result.json"
+    path.write_bytes(msgspec.json.encode(record))
+    with limited(), pytest.raises(fg.FedgaugeError):
+        str(fg.Evaluation.from_json(path))

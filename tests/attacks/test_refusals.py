@@ -68,6 +68,24 @@ def test_sums_that_nobody_sees_together_do_not_show_a_site(folder, size):
     assert_hidden(attack)
 
 
+def test_sums_begun_at_once_do_not_show_a_site(folder):
+    """The same three sums in parallel: all are joined before the first is submitted.
+
+    A guard that looks at sums that are over sees none of them.
+    """
+    attack = attacker(folder, 6)
+    groups = [VICTIM, *sites(1, 2, 3)], [VICTIM, *sites(4, 5, 6)], None
+    attack.ask_together([(exact_plan(len(group or range(7))), group) for group in groups])
+    assert_hidden(attack)
+
+
+def test_two_sums_that_differ_by_one_site_begun_at_once(folder):
+    """All seven, and all but the victim: the sites that are in both must see it."""
+    attack = attacker(folder, 6)
+    attack.ask_together([(exact_plan(7), None), (exact_plan(6), sites(1, 2, 3, 4, 5, 6))])
+    assert_hidden(attack)
+
+
 def test_the_same_sites_again_are_not_refused(folder):
     """The control: a roster that stays the same shows nothing new, and is not an attack."""
     attack = attacker(folder, 3)

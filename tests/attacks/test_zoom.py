@@ -109,6 +109,13 @@ def test_exact_sums_on_a_dataset_are_few(folder):
     assert opened <= MOST_SUMS
 
 
+def test_exact_sums_begun_at_once_are_few(folder):
+    """All joined before the first is submitted: what is under way counts."""
+    attack = attacker(folder)
+    answers = attack.ask_together([(exact_plan(4), None)] * 6)
+    assert sum(answer.total is not None for answer in answers) <= MOST_SUMS
+
+
 def test_another_coordinator_does_not_start_the_count_anew(folder):
     """Two approved coordinators, or one under two names, who tell each other what they got."""
     attack = attacker(folder)

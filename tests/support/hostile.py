@@ -4,7 +4,7 @@ What a site must allow so that an attack can be tried at all stands here, in one
 """
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from consortium import COORDINATOR, Consortium
@@ -83,45 +83,32 @@ class Attacker:
     def __init__(self, folder, clients, *, policy=None):
         self.folder, self.clients = folder, dict(clients)
         self.sites = Consortium.make(folder / "sites", list(clients), policy=policy)
-        self.answers = []
+        self.sessions = []
 
     def ask(self, plan, members=None, *, silent=None):
         """Evaluate over some members, some of whom are not asked from a stage on."""
-        members = tuple(members or self.clients)
-        run = self.folder / f"run-{len(self.answers)}"
-        self.sites.start(run, plan, invited=list(members))
-        answer = self._play(run, members, silent or {})
-        self.answers.append(answer)
-        return answer
+        return self.ask_together([(plan, members)], silent=silent)[0]
 
-    def _play(self, run, members, silent):
-        refusals, total, outcome = {}, None, None
+    def ask_together(self, questions, *, silent=None):
+        """Several evaluations at once: in all of them a round ends before the next begins."""
+        begun = [self.begin(plan, members, silent=silent) for plan, members in questions]
         for stage in Stage:
-            for name in members:
-                if name in refusals or stage >= silent.get(name, len(Stage) + 1):
-                    continue
-                try:
-                    self.sites.answer(run, name, stage, self.clients[name])
-                except fg.FedgaugeError as error:
-                    refusals[name] = (stage, error)
-            try:
-                if stage == Stage.OPEN:
-                    total = self._opened(run)
-                outcome = self.sites.advance(run, without_missing=True)
-            except fg.FedgaugeError:
-                return Answer(members, total, None, refusals)
-        return Answer(members, total, outcome, refusals)
+            for session in begun:
+                session.play(stage)
+        return [session.answer for session in begun]
 
-    def _opened(self, run):
-        """The sum as the coordinator has it, before anything is done to what others read."""
-        exchange, site = self.sites.exchange(run), self.sites.site(COORDINATOR)
-        session = exchange.invitation().session.hex()[:32]
-        state = (site.folder / "sessions" / f"{session}.server").read_bytes()
-        server = SummationServer.from_bytes(state, site.key)
-        replies, _ = exchange.replies(server.stage, server.check)
-        outcome = server.step(replies)
-        assert isinstance(outcome, Sum)
-        return outcome.total
+    def begin(self, plan, members=None, *, silent=None):
+        """Invite some members."""
+        members = tuple(members or self.clients)
+        run = self.folder / f"run-{len(self.sessions)}"
+        self.sites.start(run, plan, invited=list(members))
+        self.sessions.append(Session(self, run, members, silent or {}))
+        return self.sessions[-1]
+
+    @property
+    def answers(self):
+        """What came of all evaluations."""
+        return [session.answer for session in self.sessions]
 
     def second_coordinator(self):
         """From now on ask in the name of another coordinator that all sites approve."""
@@ -146,6 +133,55 @@ class Attacker:
     def entries(self, name=VICTIM):
         """The kinds of entries in a site's ledger."""
         return self.sites.entries(name)
+
+
+class Session:
+    """One evaluation by files, round by round."""
+
+    def __init__(self, attacker, run, members, silent):
+        self._sites, self._clients = attacker.sites, attacker.clients
+        self._run, self._silent = run, silent
+        self._stopped = False
+        self.answer = Answer(members)
+
+    def play(self, *stages):
+        """Ask all members in some rounds, all rounds by default, and go on without the missing."""
+        for stage in stages or Stage:
+            for name in self.answer.members:
+                self._ask(name, stage)
+            if not self._stopped:
+                self._advance(stage)
+        return self.answer
+
+    def _ask(self, name, stage):
+        refused = name in self.answer.refusals or stage >= self._silent.get(name, len(Stage) + 1)
+        if self._stopped or refused:
+            return
+        try:
+            self._sites.answer(self._run, name, stage, self._clients[name])
+        except fg.FedgaugeError as error:
+            self.answer.refusals[name] = (stage, error)
+
+    def _advance(self, stage):
+        try:
+            total = self._opened() if stage == Stage.OPEN else None
+            outcome = self._sites.advance(self._run, without_missing=True)
+        except fg.FedgaugeError:
+            self._stopped = True
+            return
+        if stage == Stage.OPEN:
+            self.answer = replace(self.answer, total=total, result=outcome)
+
+    def _opened(self):
+        """The sum as the coordinator has it, before anything is done to what others read."""
+        exchange, site = self._sites.exchange(self._run), self._sites.site(COORDINATOR)
+        session = exchange.invitation().session.hex()[:32]
+        state = (site.folder / "sessions" / f"{session}.server").read_bytes()
+        server = SummationServer.from_bytes(state, site.key)
+        replies, _ = exchange.replies(server.stage, server.check)
+        outcome = server.step(replies)
+        assert isinstance(outcome, Sum)
+        return outcome.total
 
 
 def solved(answers, names, name):
