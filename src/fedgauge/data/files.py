@@ -79,11 +79,13 @@ class ScoreFile:
         """
         with located(str(self)):
             table = self._open(self._columns.all, lambda: None)
-            for name in self._columns.all[1:]:
+            score, *others = self._columns.all
+            for name in others:
                 if pa.types.is_nested(table.schema.field(name).type):
                     raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
-            score = self._columns.score
-            for batch in itertools.islice(table.batches, 1):
+            kind = table.schema.field(score).type
+            _lenient_scores(pa.array([], kind), score)
+            for batch in itertools.islice(table.batches, 1 if _is_text(kind) else 0):
                 numbers = _lenient_scores(batch[score], score)
                 if batch[score].null_count < len(batch) and np.all(np.isnan(numbers)):
                     raise InputError(_not_numbers(score))
@@ -178,11 +180,17 @@ def _lenient_scores(column: pa.Array, name: str) -> Floats:
         # Unsafe: a whole number that floats cannot tell from the next one is near enough.
         numbers = column.cast(kind).cast(pa.float64(), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not _is_text(kind):
             raise InputError(_not_numbers(name)) from None
         return floats_of(read_leniently(name, column))
     floats: Floats = numbers.to_numpy(zero_copy_only=False)
     return floats
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 class _Table:
@@ -302,6 +310,8 @@ def _open_csv(path: Path, columns: Sequence[str], delimiter: str, skip: Skip) ->
     except (pa.ArrowInvalid, OSError) as error:
         if "Empty CSV" in str(error):
             raise InputError("there are no examples below the header. Export it again.") from None
+        if columns and skip is None:
+            _open_csv(path, (), delimiter, None)  # complains if it is not for the score
         # Arrow's own message can quote a row.
         raise InputError(_bad_csv(columns)) from None
 
@@ -322,7 +332,7 @@ class _Utf8Rows(io.RawIOBase):
 
     def __init__(self, source: pa.NativeFile) -> None:
         self._source = source
-        self._in_rows = False
+        self._in_rows = self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._waiting = b""
 
@@ -330,15 +340,18 @@ class _Utf8Rows(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        ended = False
-        while not (self._waiting or ended):
+        # Filled up to the size: Arrow takes a first block without a newline for no table.
+        while not self._ended and len(self._waiting) < size:
             chunk = self._source.read(size)
-            ended = not chunk
-            self._waiting = self._mend(chunk)
+            self._ended = not chunk
+            self._waiting += self._mend(chunk)
         given, self._waiting = self._waiting[:size], self._waiting[size:]
         return given
 
     def _mend(self, chunk: bytes) -> bytes:
+        if not (chunk or self._in_rows):
+            self._in_rows = True
+            return b"\n"  # without which a header alone is no table
         header = b""
         if chunk and not self._in_rows:
             head, newline, rest = chunk.partition(b"\n")
