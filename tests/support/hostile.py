@@ -8,21 +8,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from consortium import COORDINATOR, Consortium
+from flwr.app import RecordDict
 
 import fedgauge as fg
+from fedgauge.engines.flower import digest_records
 from fedgauge.keys import key_to_text
 from fedgauge.plan.task import BinaryTask
 from fedgauge.secagg import Stage, Sum, SummationServer
 from fedgauge.site import Policy, add_trust, create_site
+from fedgauge.site.policy import MODELS
 
 VICTIM = "victim"
 
 
 def exact_policy(**options):
     """A site whose operator allows exact sums, and what else is asked for."""
-    # Limits that sites do not know yet are left out: then nothing holds an attacker to them.
-    known = {name: value for name, value in options.items() if name in Policy.__struct_fields__}
-    return Policy(**known)
+    return Policy(**({"models": MODELS} | options))
 
 
 def exact_plan(members, axis=None, *, bins=8, positive=None, **options):
@@ -31,7 +32,7 @@ def exact_plan(members, axis=None, *, bins=8, positive=None, **options):
         axis or fg.Axis.uniform(bins, outside="clip"),
         fg.Cohort(members, 1),
         task=BinaryTask(positive),
-        **options,
+        **({"min_cell": 10} | options),
     )
 
 
@@ -48,8 +49,8 @@ def noisy_plan(members, epsilon=1.0, *, bins=8, positive=None, privacy=None, **o
 
 def invite(plan, members, key, arrays=None):
     """A hostile server's invitation to score with a model."""
-    del arrays  # the invitation says nothing of the model
-    return SummationServer.invite(plan, members, key)
+    content = RecordDict({} if arrays is None else {"arrays": arrays})
+    return SummationServer.invite(plan, members, key, model=digest_records(content))
 
 
 @dataclass(frozen=True)

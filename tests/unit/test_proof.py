@@ -10,6 +10,7 @@ from consortium import COORDINATOR
 from exchange import EXACT, NAMES, A, make_world
 from forks import fast_folder
 from scene import BOSS
+from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.engines.network import conclude
@@ -18,7 +19,6 @@ from fedgauge.results.proof import Proof, prove
 from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Stage
 from fedgauge.secagg.messages import to_bitmap
-from fedgauge.site import Policy
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "results"
 NOISY = fg.EvaluationPlan.for_histogram(
@@ -64,7 +64,7 @@ class Signed:
 
 
 def make_signed(folder, plan, *, times=1):
-    world = make_world(folder, NAMES, plan, Policy(score_sums=True))
+    world = make_world(folder, NAMES, plan, open_policy(score_sums=True))
     return [Signed(world, plan) for _ in range(times)]
 
 
