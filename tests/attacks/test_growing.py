@@ -141,7 +141,7 @@ def test_a_new_name_does_not_hide_that_one_patient_came(folder):
     before = attack.clients[VICTIM]
     first = attack.ask(PLAN)
     attack.clients[VICTIM] = added(*before)
-    rename(attack, VICTIM, "stroke-2026-b")
+    attack.rename(VICTIM, "stroke-2026-b")
     second = attack.ask(PLAN)
     told = own_counts(PLAN, added(*before)) - own_counts(PLAN, before)
     assert second.total is None or not np.array_equal(second.counts - first.counts, told)
@@ -168,7 +168,7 @@ def test_new_patients_do_not_show_one_by_one(folder):
     plan = exact_plan(4, bins=64)
     first = attack.ask(plan).result
     attack.clients[VICTIM] = tuple(np.concatenate(columns) for columns in zip(*before, strict=True))
-    rename(attack, VICTIM, "stroke-2026-b")
+    attack.rename(VICTIM, "stroke-2026-b")
     second = attack.ask(plan).result
     assert first is not None
     if second is not None:
@@ -180,9 +180,3 @@ def cells_between(result, edges=np.linspace(0, 1, 65)):  # noqa: B008
     """Positives at and above each edge, where a result tells it exactly."""
     shares = [result.at_threshold(edge).recall.value for edge in edges[:-1]]
     return np.rint(-np.diff([*shares, 0.0]) * result.positives)
-
-
-def rename(attack, name, dataset):
-    """What an operator does who gives the data a new name."""
-    path = attack.sites.site_file(name)
-    path.write_text(path.read_text().replace('dataset = "stroke-2026"', f'dataset = "{dataset}"'))

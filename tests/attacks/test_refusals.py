@@ -86,6 +86,20 @@ def test_two_sums_that_differ_by_one_site_begun_at_once(folder):
     assert_hidden(attack)
 
 
+def test_a_new_name_for_the_same_rows_does_not_change_the_roster(folder):
+    """Operators who are told that another roster needs data of another name give it one.
+
+    The rows are the same, so the sums can be combined as before.
+    """
+    attack = attacker(folder, 6)
+    groups = [VICTIM, *sites(1, 2, 3)], [VICTIM, *sites(4, 5, 6)], list(attack.clients)
+    for number, group in enumerate(groups):
+        for name in attack.clients:
+            attack.rename(name, f"stroke-{number}")
+        attack.ask(exact_plan(len(group)), group)
+    assert_hidden(attack)
+
+
 def test_the_same_sites_again_are_not_refused(folder):
     """The control: a roster that stays the same shows nothing new, and is not an attack."""
     attack = attacker(folder, 3)

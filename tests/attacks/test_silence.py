@@ -15,6 +15,7 @@ import pytest
 from commands import run as command
 from conformance import ExchangeEngine, FlowerEngine
 from consortium import COORDINATOR, Consortium
+from counts import counts_of
 from exchange import NAMES, A, make_world
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -345,6 +346,23 @@ def test_clean_rows_of_any_kind_give_the_same_messages(engine):
     expected = messages(engine, small_counts(), clean())
     for rows in (clean(seed=51), with_positives(0), with_positives(ROWS), draw_client(3, seed=1)):
         assert messages(engine, small_counts(), rows) == expected
+
+
+FEW = sorted(COUNTABLE_KINDS.keys() - {"all NaN", "above largest"})
+
+
+@pytest.mark.filterwarnings("ignore:epsilon 30 protects nobody")
+@pytest.mark.parametrize("kind", FEW)
+def test_three_broken_rows_move_three_rows(engine, kind):
+    """What noise hides is one row: a row that cannot be counted must not move all others.
+
+    Of epsilon 30 no noise is left, so that the counts themselves show.
+    """
+    plan = noisy_plan(4, 30.0)
+    clients = {VICTIM: clean(), **OTHERS}
+    expected = counts_of(engine.run(plan, clients))
+    broken = counts_of(engine.run(plan, clients | {VICTIM: COUNTABLE_KINDS[kind](*clean())}))
+    assert np.abs(expected - broken).sum() <= 2 * 3 + 0.5
 
 
 CELLS = {
