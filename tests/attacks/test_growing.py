@@ -6,6 +6,8 @@ every week. It chooses nothing but the day. It learns the bin and the label of w
 
 import numpy as np
 import pytest
+from conformance import ENGINES
+from counts import counts_of
 from hostile import VICTIM, Attacker, exact_plan, exact_policy, own_counts
 from rows import draw_client
 
@@ -96,6 +98,20 @@ def test_two_exact_sums_do_not_differ_by_one_patient(folder, change):
     told = own_counts(PLAN, change(*before)) - own_counts(PLAN, before)
     assert np.any(told)  # there is something to be learnt
     assert second.total is None or not np.array_equal(second.counts - first.counts, told)
+
+
+@pytest.mark.parametrize("kind", ["exchange", "flower"])
+def test_a_patient_who_came_does_not_show_in_any_engine(folder, monkeypatch, kind):
+    """Also where the site learns of its rows only when it scores them."""
+    engine = ENGINES[kind](folder, monkeypatch)
+    clients = {VICTIM: draw_client(300, seed=5)}
+    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
+    first = counts_of(engine.run(PLAN, clients))
+    try:
+        second = engine.run(PLAN, clients | {VICTIM: added(*clients[VICTIM])})
+    except fg.FedgaugeError:
+        return
+    assert np.array_equal(counts_of(second), first)
 
 
 def test_ids_that_were_not_given_before_do_not_hide_a_patient(folder):

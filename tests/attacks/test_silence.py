@@ -19,7 +19,7 @@ from counts import counts_of
 from exchange import NAMES, A, make_world
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
-from hostile import VICTIM, invite, noisy_plan
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, invite, noisy_plan
 from rows import draw_client
 from standin import StandInGrid
 
@@ -147,6 +147,16 @@ def test_a_node_is_asked_once_in_a_session(folder):
     for weight in weights:
         nodes.ask(100, requests[100], weight)
     assert scored.count(200) <= 1
+
+
+def test_silence_in_an_exact_sum_is_counted(folder):
+    """There a site has to stop, since zeros would be bare; so it stops few times only."""
+    clients = {VICTIM: scores_like(np.nan)(*clean()), **OTHERS}
+    attack = Attacker(folder, clients, policy=exact_policy())
+    answers = [attack.ask(exact_plan(5)) for _ in range(5)]
+    joined = [a for a in answers if a.refusals.get(VICTIM, (Stage.OPEN,))[0] > Stage.ADVERTISE]
+    assert len(joined) <= 3
+    assert attack.entries().count("commit") == len(joined)
 
 
 # A label that is none of the data's
