@@ -136,6 +136,14 @@ def test_weights_that_give_nan_do_not_find_the_largest_value(folder):
     assert low == high
 
 
+def test_one_question_does_not_tell_which_side_of_a_bound_a_node_is_on(folder):
+    """The model that all agreed on gives NaN at one hospital and not at another."""
+    low, high = (
+        question_by_question(folder / str(highest), highest, [2.0]) for highest in (1.314, 2.372)
+    )
+    assert low == high
+
+
 def test_a_node_is_asked_once_in_a_session(folder):
     """A failed attempt to score is an attempt: `score` is not called again with other weights."""
     nodes = Nodes(folder, np.linspace(0, 2.372, 200))
