@@ -6,6 +6,8 @@ every week. It chooses nothing but the day. It learns the bin and the label of w
 
 import numpy as np
 import pytest
+from conformance import ENGINES
+from counts import counts_of
 from hostile import VICTIM, Attacker, exact_plan, exact_policy, own_counts
 from rows import draw_client
 
@@ -98,6 +100,20 @@ def test_two_exact_sums_do_not_differ_by_one_patient(folder, change):
     assert second.total is None or not np.array_equal(second.counts - first.counts, told)
 
 
+@pytest.mark.parametrize("kind", ["exchange", "flower"])
+def test_a_patient_who_came_does_not_show_in_any_engine(folder, monkeypatch, kind):
+    """Also where the site learns of its rows only when it scores them."""
+    engine = ENGINES[kind](folder, monkeypatch)
+    clients = {VICTIM: draw_client(300, seed=5)}
+    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
+    first = counts_of(engine.run(PLAN, clients))
+    try:
+        second = engine.run(PLAN, clients | {VICTIM: added(*clients[VICTIM])})
+    except fg.FedgaugeError:
+        return
+    assert np.array_equal(counts_of(second), first)
+
+
 def test_ids_that_were_not_given_before_do_not_hide_a_patient(folder):
     """The second time the operator names the column of subjects: another kind of digest."""
     attack = attacker(folder)
@@ -141,7 +157,7 @@ def test_a_new_name_does_not_hide_that_one_patient_came(folder):
     before = attack.clients[VICTIM]
     first = attack.ask(PLAN)
     attack.clients[VICTIM] = added(*before)
-    rename(attack, VICTIM, "stroke-2026-b")
+    attack.rename(VICTIM, "stroke-2026-b")
     second = attack.ask(PLAN)
     told = own_counts(PLAN, added(*before)) - own_counts(PLAN, before)
     assert second.total is None or not np.array_equal(second.counts - first.counts, told)
@@ -168,7 +184,7 @@ def test_new_patients_do_not_show_one_by_one(folder):
     plan = exact_plan(4, bins=64)
     first = attack.ask(plan).result
     attack.clients[VICTIM] = tuple(np.concatenate(columns) for columns in zip(*before, strict=True))
-    rename(attack, VICTIM, "stroke-2026-b")
+    attack.rename(VICTIM, "stroke-2026-b")
     second = attack.ask(plan).result
     assert first is not None
     if second is not None:
@@ -180,9 +196,3 @@ def cells_between(result, edges=np.linspace(0, 1, 65)):  # noqa: B008
     """Positives at and above each edge, where a result tells it exactly."""
     shares = [result.at_threshold(edge).recall.value for edge in edges[:-1]]
     return np.rint(-np.diff([*shares, 0.0]) * result.positives)
-
-
-def rename(attack, name, dataset):
-    """What an operator does who gives the data a new name."""
-    path = attack.sites.site_file(name)
-    path.write_text(path.read_text().replace('dataset = "stroke-2026"', f'dataset = "{dataset}"'))

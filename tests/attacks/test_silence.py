@@ -15,10 +15,11 @@ import pytest
 from commands import run as command
 from conformance import ExchangeEngine, FlowerEngine
 from consortium import COORDINATOR, Consortium
+from counts import counts_of
 from exchange import NAMES, A, make_world
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
-from hostile import VICTIM, invite, noisy_plan
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, invite, noisy_plan
 from rows import draw_client
 from standin import StandInGrid
 
@@ -135,6 +136,14 @@ def test_weights_that_give_nan_do_not_find_the_largest_value(folder):
     assert low == high
 
 
+def test_one_question_does_not_tell_which_side_of_a_bound_a_node_is_on(folder):
+    """The model that all agreed on gives NaN at one hospital and not at another."""
+    low, high = (
+        question_by_question(folder / str(highest), highest, [2.0]) for highest in (1.314, 2.372)
+    )
+    assert low == high
+
+
 def test_a_node_is_asked_once_in_a_session(folder):
     """A failed attempt to score is an attempt: `score` is not called again with other weights."""
     nodes = Nodes(folder, np.linspace(0, 2.372, 200))
@@ -146,6 +155,16 @@ def test_a_node_is_asked_once_in_a_session(folder):
     for weight in weights:
         nodes.ask(100, requests[100], weight)
     assert scored.count(200) <= 1
+
+
+def test_silence_in_an_exact_sum_is_counted(folder):
+    """There a site has to stop, since zeros would be bare; so it stops few times only."""
+    clients = {VICTIM: scores_like(np.nan)(*clean()), **OTHERS}
+    attack = Attacker(folder, clients, policy=exact_policy())
+    answers = [attack.ask(exact_plan(5)) for _ in range(5)]
+    joined = [a for a in answers if a.refusals.get(VICTIM, (Stage.OPEN,))[0] > Stage.ADVERTISE]
+    assert len(joined) <= 3
+    assert attack.entries().count("commit") == len(joined)
 
 
 # A label that is none of the data's
@@ -345,6 +364,23 @@ def test_clean_rows_of_any_kind_give_the_same_messages(engine):
     expected = messages(engine, small_counts(), clean())
     for rows in (clean(seed=51), with_positives(0), with_positives(ROWS), draw_client(3, seed=1)):
         assert messages(engine, small_counts(), rows) == expected
+
+
+FEW = sorted(COUNTABLE_KINDS.keys() - {"all NaN", "above largest"})
+
+
+@pytest.mark.filterwarnings("ignore:epsilon 30 protects nobody")
+@pytest.mark.parametrize("kind", FEW)
+def test_three_broken_rows_move_three_rows(engine, kind):
+    """What noise hides is one row: a row that cannot be counted must not move all others.
+
+    Of epsilon 30 no noise is left, so that the counts themselves show.
+    """
+    plan = noisy_plan(4, 30.0)
+    clients = {VICTIM: clean(), **OTHERS}
+    expected = counts_of(engine.run(plan, clients))
+    broken = counts_of(engine.run(plan, clients | {VICTIM: COUNTABLE_KINDS[kind](*clean())}))
+    assert np.abs(expected - broken).sum() <= 2 * 3 + 0.5
 
 
 CELLS = {

@@ -3,6 +3,7 @@
 What a site must allow so that an attack can be tried at all stands here, in one place each.
 """
 
+import re
 import shutil
 from dataclasses import dataclass, field, replace
 
@@ -110,6 +111,11 @@ class Attacker:
     def answers(self):
         """What came of all evaluations."""
         return [session.answer for session in self.sessions]
+
+    def rename(self, name, dataset):
+        """A site's operator gives its data a new name."""
+        path = self.sites.site_file(name)
+        path.write_text(re.sub(r'dataset = "[^"]*"', f'dataset = "{dataset}"', path.read_text()))
 
     def second_coordinator(self):
         """From now on ask in the name of another coordinator that all sites approve."""
