@@ -16,6 +16,7 @@ from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
 from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg import messages as messages_module
+from fedgauge.secagg.crypto import AgreementKey
 from fedgauge.secagg.graph import Graph, choose_graph, picks
 from fedgauge.secagg.messages import (
     Advertisement,
@@ -25,6 +26,7 @@ from fedgauge.secagg.messages import (
     Opening,
     Quorum,
     Roster,
+    SealedOpening,
     Shares,
     Survivors,
     Vote,
@@ -35,7 +37,7 @@ KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(12)), key=l
 BOSS = SigningKey.from_bytes(b"c" * 32)
 STRANGER = SigningKey.from_bytes(b"s" * 32)
 REQUESTS = {2: Roster, 3: Inbox, 4: Survivors, 5: Quorum}
-REPLIES = {1: Advertisement, 2: Shares, 3: Masked, 4: Agreement, 5: Opening}
+REPLIES = {1: Advertisement, 2: Shares, 3: Masked, 4: Agreement}
 VICTIM = 2
 # Public keys with which everybody agrees on the same secret: 0, 1, a point of order 8, p - 1.
 LOW_ORDER = [
@@ -64,6 +66,7 @@ class Scene:
             )
             for member, (key, duty) in enumerate(zip(KEYS[:members], self.duties, strict=True))
         ]
+        self.box_keys = [AgreementKey(self.secrets(m)["box_key"]) for m in range(members)]
         self.replied = {}  # by stage
         self.silent = dict(silent)  # member: the stage from which on it says nothing
 
@@ -122,11 +125,21 @@ class Scene:
         stage = self.server.stage
         to = EVERYONE if stage in (Stage.ADVERTISE, Stage.AGREE) else COORDINATOR
         place = {"stage": stage, "session": self.session, "recipient": to} | place
+        if isinstance(body, Opening):
+            body = SealedOpening.of(body, self.invitation, member, self.box_keys[member])
         return sealed(KEYS[member], member, body, **place)
+
+    def opening(self, reply):
+        """What a member opens, as the coordinator reads it."""
+        sender = Envelope.from_bytes(reply).sender
+        return opening_in(reply, self.invitation, self.box_keys[sender].public)
 
     def said(self, member):
         """The body of what a member replied to the request that is due."""
-        envelope = Envelope.from_bytes(self.answers()[member])
+        reply = self.answers()[member]
+        envelope = Envelope.from_bytes(reply)
+        if envelope.stage == Stage.OPEN:
+            return self.opening(reply)
         return REPLIES[envelope.stage].from_bytes(envelope.body)
 
     def vote(self, member):
@@ -153,6 +166,13 @@ class Scene:
 
     def picked(self, member):
         return set(picks(self.secrets(member)["seed"], member, self.invitation.graph).tolist())
+
+
+def opening_in(reply, invitation, box, key=BOSS):
+    """What a reply opens; `box` is the public box key of its sender."""
+    envelope = Envelope.from_bytes(reply)
+    body = SealedOpening.from_bytes(envelope.body)
+    return body.opened(invitation, envelope.sender, box, key)
 
 
 def sealed(key, sender, body, *, stage, session, recipient):

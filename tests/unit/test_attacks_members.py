@@ -65,9 +65,7 @@ def test_nothing_secret_is_kept_after_opening():
     shares = {share for pair in before["held"].values() for share in pair}
     assert len(shares) == 12
     assert all(secret in state for secret in (*keys, *shares))
-    opening = Opening.from_bytes(
-        Envelope.from_bytes(scene.clients[0].receive(scene.server.requests[0])).body
-    )
+    opening = scene.opening(scene.clients[0].receive(scene.server.requests[0]))
     told = {part.share for part in (*opening.masks, *opening.keys)}
     state = scene.clients[0].to_bytes()
     assert told < shares
@@ -208,7 +206,7 @@ def test_a_junk_box_is_refused(junk, place):
     }[junk]
     boxes = [*inbox.boxes[:place], Box(box.member, sealed_box), *inbox.boxes[place + 1 :]]
     lie = scene.request(VICTIM, changed(inbox, boxes=boxes))
-    refuses(scene.clients[VICTIM], lie, "not made for this member by its sender")
+    refuses(scene.clients[VICTIM], lie, "not made for whom it came to")
     assert scene.duties[VICTIM].asked == 0
     scene.finish()
 

@@ -146,10 +146,7 @@ def test_a_single_input_stays_hidden_after_the_sum_is_opened(late):
     if late:
         scene.silent[VICTIM] = Stage.MASK
     scene.until(Stage.OPEN)
-    openings = {
-        m: Opening.from_bytes(Envelope.from_bytes(reply).body)
-        for m, reply in scene.answers().items()
-    }
+    openings = {m: scene.opening(reply) for m, reply in scene.answers().items()}
     threshold = scene.invitation.graph.threshold
 
     def recovered(kind, member):

@@ -48,7 +48,7 @@ def test_nobody_opens_both_secrets_of_one_member():
     """Shares of the own mask for survivors, of the key for those who dropped out."""
     scene = Scene(silent={5: Stage.MASK}).until(Stage.OPEN)
     for reply in scene.answers().values():
-        opening = Opening.from_bytes(Envelope.from_bytes(reply).body)
+        opening = scene.opening(reply)
         assert [part.member for part in opening.masks] == [0, 1, 2, 3, 4]
         assert [part.member for part in opening.keys] == [5]
     scene.finish()

@@ -248,8 +248,11 @@ def test_show_says_who_signed(signed, result_file, saved):
 
     key = key_to_text(signed.keys[COORDINATOR])
     site = ["--site", signed.site_file(A)]
-    assert line(saved) == "none: simulated"
-    assert line(result_file) == f"signed by {key}, key not checked; confirmed by 3 of 3 sites"
+    assert line(saved) == "unsigned: simulated"
+    assert (
+        line(result_file)
+        == f"signed by an unknown key: {key}, not checked; confirmed by 3 of 3 sites"
+    )
     for options in (site, [*site, "--level", 0.8]):
         verified = "verified: signed by consortium, confirmed by 3 of 3 sites"
         assert line(result_file, *options) == verified

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from duties import Giving
+from scene import opening_in
 from sites import open_policy
 
 from fedgauge import Axis
@@ -19,7 +20,7 @@ from fedgauge.secagg.graph import (
     choose_graph,
     picks,
 )
-from fedgauge.secagg.messages import Advertisement, Opening
+from fedgauge.secagg.messages import Advertisement
 from fedgauge.site import create_site
 from fedgauge.site.entries import Roster
 
@@ -55,7 +56,11 @@ class TwoStories:
         self.refused = {}
         replies = [client.receive(invitation.data) for client in self.clients]
         self.replies = [dict(enumerate(replies))] * 2
-        seeds = [Advertisement.from_bytes(Envelope.from_bytes(r).body).seed for r in replies]
+        said = [Advertisement.from_bytes(Envelope.from_bytes(r).body) for r in replies]
+        seeds = [advertised.seed for advertised in said]
+        self.opening = lambda reply, member: opening_in(
+            reply, invitation, said[member].box_key, boss
+        )
         self.picked = [
             set(picks(seed, member, self.GRAPH).tolist()) for member, seed in enumerate(seeds)
         ]
@@ -96,7 +101,7 @@ class TwoStories:
         """By member, the holders who opened its own mask, and those who opened its key."""
         masks, keys = {}, {}
         for holder, reply in filter(all, self.replies[0].items() | self.replies[1].items()):
-            opening = Opening.from_bytes(Envelope.from_bytes(reply).body)
+            opening = self.opening(reply, holder)
             for part in opening.masks:
                 masks.setdefault(part.member, set()).add(holder)
             for part in opening.keys:

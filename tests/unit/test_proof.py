@@ -278,7 +278,7 @@ def test_stored_numbers_that_the_counts_do_not_give(exact, read, change):
 def test_a_metric_that_an_older_version_did_not_have_is_no_edit(exact, state_of):
     plain = exact.plain
     del plain["slices"][0]["metrics"]["brier_score"]
-    assert "key not checked" in state_of(plain)
+    assert "not checked" in state_of(plain)
 
 
 def test_what_a_copied_proof_is_worth(made, state_of):
@@ -465,7 +465,7 @@ def test_malformed_proofs_are_broken_though_signed(exact, read, parts):
 def test_proofs_that_are_too_large_are_not_looked_into(exact, state_of, monkeypatch, name):
     limit = {"invitation": "_MOST_INVITATION", "votes": "MOST_MEMBERS"}[name]
     size = len(getattr(exact.proof, name))
-    for most, told in ((size, "key not checked"), (size - 1, "BROKEN: its proof is too large")):
+    for most, told in ((size, "not checked"), (size - 1, "BROKEN: its proof is too large")):
         monkeypatch.setattr(f"fedgauge.results.proof.{limit}", most)
         assert told in state_of(exact.text)
 
@@ -485,7 +485,7 @@ def test_simulated_results_are_unsigned(tmp_path):
     for each in (result, fg.Evaluation.from_json(tmp_path / "r.json")):
         assert (each.signature.state, each.signature.simulated) == ("unsigned", True)
         assert (each.signature.in_words, each.signature.in_brief) == (
-            "none: simulated",
+            "unsigned: simulated",
             "simulated",
         )
 
@@ -496,7 +496,7 @@ def test_what_is_said_to_be_enforced_is_not_verified_by_that(tmp_path, read):
     plain["privacy"]["claim"] = "enforced"
     signature = read(plain).signature
     assert signature.state == "unsigned"
-    assert signature.in_words.startswith("none: nothing shows who made the result")
+    assert signature.in_words.startswith("unsigned: nothing shows who made the result")
 
 
 @pytest.mark.parametrize("name", ["enforced", "intake"])

@@ -12,7 +12,8 @@ class Oddities:
     Under noise a row that cannot be counted as it is must not silence a client, for silence would
     tell of the row. Such a row has a stated place: a score that is missing or no number in the
     first bin, one beyond the axis in the bin at that end, a label that is missing or not the
-    positive one among the negatives. Rows without the id of a subject are one subject's together.
+    positive one among the negatives. Rows without the id of a subject, where privacy is a subject's,
+    are left out: nobody could say whose they are.
 
     Parameters
     ----------
@@ -62,9 +63,7 @@ class Oddities:
             ),
             f"{self.other_labels:,} {of} labels are neither the positive label nor one other: "
             "counted as negative.": self.other_labels,
-            f"{self.no_subject:,} rows have no subject id: counted as one subject.": (
-                self.no_subject
-            ),
+            f"{self.no_subject:,} rows have no subject id: left out.": (self.no_subject),
             f"{self.malformed:,} rows have too few or too many fields: left out.": self.malformed,
             f"{self.over_largest:,} counts are above the plan's largest: cut down to it.": (
                 self.over_largest

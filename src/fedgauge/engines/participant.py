@@ -287,10 +287,21 @@ class _Duties:
                 "what came to score with is not what the invitation names, so other members may "
                 "have got something else. Nothing was scored."
             )
+        self._judge_again()
         ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
         ledger.commit(invitation.session)
         histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
         return contribution(plan, histogram, Keystream())
+
+    def _judge_again(self) -> None:
+        """The site file may have changed since this site joined."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        self._site.judge(
+            self.invitation.plan,
+            members=self.invitation.members,
+            coordinator=self.invitation.coordinator,
+            of_model=self._delivery is not None,
+        )
 
     def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows under noise, whatever they are."""
@@ -322,6 +333,7 @@ class _Duties:
     def agree(self, survivors: Sequence[bytes]) -> None:
         """The differencing guard, recorded before this site's word is given."""
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        self._judge_again()
         self._site.ledger.record_survivors(
             self.invitation.session,
             survivors,

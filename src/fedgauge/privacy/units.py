@@ -69,7 +69,11 @@ class UnitLimiter:
 
 
 class LenientLimiter(UnitLimiter):
-    """The same for one client whose ids may be anything; rows without one are one subject's."""
+    """The same for one client whose ids may be anything; rows without one are left out.
+
+    As one subject together they would not do: whose row of theirs counts would depend on the
+    others, and one of them would move two counts.
+    """
 
     def __init__(self, cap: UnitCap | None) -> None:
         super().__init__(cap)
@@ -79,12 +83,16 @@ class LenientLimiter(UnitLimiter):
         del clients  # there is but one
         assert batch.subjects is not None  # noqa: S101  (checked before)
         codes, ids = distinct(batch.subjects)
-        self.no_subject += int(np.count_nonzero(codes < 0))
         numbers: dict[str | None, int] = {}
         # Ids that are spelled alike are one; code -1, of those that are missing, reads the last.
         spelled = [*map(_spell_any, ids), None]
         by_code = [numbers.setdefault(word, len(numbers)) for word in spelled]
         return np.array(by_code).take(codes), list(numbers)
+
+    def _first_rows(self, codes: NDArray[Any], keys: list[Any], cap: int) -> NDArray[np.bool_]:
+        named = np.array([key is not None for key in keys], dtype=bool)[codes]
+        self.no_subject += int(np.count_nonzero(~named))
+        return super()._first_rows(codes, keys, cap) & named
 
 
 def _spell_any(identifier: Any) -> str | None:

@@ -113,14 +113,14 @@ class Signature:
             case "verified":
                 return f"verified: signed by {self.name or self.key}, {confirmed}"
             case "unknown key":
-                whose = "not a key that was named" if self.compared else "key not checked"
-                return f"signed by {self.key}, {whose}; {confirmed}"
+                whose = "not one that was named" if self.compared else "not checked"
+                return f"signed by an unknown key: {self.key}, {whose}; {confirmed}"
             case "broken":
                 return f"BROKEN: {self.reason}"
             case _:
                 if self.simulated:
-                    return "none: simulated"
-                return "none: nothing shows who made the result, or whether it was edited"
+                    return "unsigned: simulated"
+                return "unsigned: nothing shows who made the result, or whether it was edited"
 
     @property
     def in_brief(self) -> str:
@@ -158,7 +158,7 @@ def examine(saved: bytes, record: Record) -> Signature:
     if record.proof is msgspec.UNSET:
         return Signature("unsigned", simulated=simulated)
     try:
-        return _checked(msgspec.json.decode(saved), record)
+        return _checked(json.loads(saved, object_pairs_hook=_once_each), record)
     except RecordError as error:
         return Signature("broken", str(error), simulated=simulated)
     except (msgspec.MsgspecError, FedgaugeError, ValueError, OverflowError, RecursionError):
@@ -242,6 +242,14 @@ def _covered(saved: dict[str, Any]) -> bytes:
     # The standard library's numbers look the same in every version of Python.
     text = json.dumps(_plain(facts), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return _SIGNED_AS + text.encode("ascii")
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of an object, refused where one comes twice: programs differ on which counts."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise RecordError("a field comes twice in it")
+    return fields
 
 
 def _without(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

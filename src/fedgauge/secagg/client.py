@@ -27,6 +27,7 @@ from fedgauge.secagg.messages import (
     Peer,
     Quorum,
     Roster,
+    SealedOpening,
     Shares,
     Stage,
     Survivors,
@@ -280,16 +281,19 @@ class SummationClient:
         state.survivors = request.survivors
         return self._agreement(state)
 
-    def _open(self, quorum: Quorum, state: _State) -> Opening:
+    def _open(self, quorum: Quorum, state: _State) -> SealedOpening:
         survivors, sharers = self._members(state.survivors), self._members(state.sharers)
         self._check_votes(quorum, self._picked(state) & survivors, state)
         self._check_sharing(quorum, state.held.keys() & survivors - {self._me}, state)
         masks = [Opened(m, s[0]) for m, s in sorted(state.held.items()) if m in survivors]
         keys = [Opened(m, s[1]) for m, s in sorted(state.held.items()) if m in sharers - survivors]
+        opening = Opening(masks=masks, keys=keys)
+        box_key = crypto.AgreementKey(state.box_key)
+        sealed = SealedOpening.of(opening, self._invitation, self._me, box_key)
         # Nothing below is needed again: what was not told now can never be told.
         state.mask_key = state.box_key = state.own_mask = b""
         state.held.clear()
-        return Opening(masks=masks, keys=keys)
+        return sealed
 
     def _check_votes(self, quorum: Quorum, holders: frozenset[int], state: _State) -> None:
         """Holders of this member's shares, enough of them, were told the same."""
@@ -323,9 +327,7 @@ class SummationClient:
 
     def _agreement(self, state: _State) -> Agreement:
         session = self._invitation.session
-        return agreement(
-            session, state.present, state.sharers, state.survivors, state.setting
-        )
+        return agreement(session, state.present, state.sharers, state.survivors, state.setting)
 
     def _sharing(self, state: _State) -> Agreement:
         return sharing(self._invitation.session, state.present, state.sharers)

@@ -83,7 +83,9 @@ def unseal(key: bytes, box: bytes, about: bytes) -> bytes:
     try:
         return AESGCM(key).decrypt(box[:_NONCE_BYTES], box[_NONCE_BYTES:], about)
     except (InvalidTag, ValueError):
-        raise ProtocolError("a box of shares was not made for this member by its sender.") from None
+        raise ProtocolError(
+            "a box of shares was not made for whom it came to, by its sender."
+        ) from None
 
 
 def commitment(secret: bytes, session: bytes) -> bytes:

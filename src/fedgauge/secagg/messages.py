@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Iterable
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message, session_id
-from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey
+from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey, derive, seal, unseal
 from fedgauge.secagg.graph import (
     MOST_MEMBERS,
     Graph,
@@ -61,6 +61,7 @@ class Terms(Message, frozen=True):
     degree: int
     threshold: int
     model: bytes
+    box: bytes
 
 
 class Invitation:
@@ -77,7 +78,8 @@ class Invitation:
         envelope = Envelope.from_bytes(data)
         terms = Terms.from_bytes(envelope.body)
         members = terms.members
-        if any(len(key) != KEY_BYTES for key in (*members, terms.coordinator, terms.run)):
+        keys = (*members, terms.coordinator, terms.run, terms.box)
+        if any(len(key) != KEY_BYTES for key in keys):
             raise ProtocolError("an invitation holds keys of a wrong length.")
         if members != sorted(set(members)) or len(members) > MOST_MEMBERS:
             raise ProtocolError("the members of an invitation must be sorted and distinct.")
@@ -87,6 +89,8 @@ class Invitation:
         self.members = members
         self.coordinator = terms.coordinator
         self.model = terms.model
+        self.run = terms.run
+        self.box = terms.box
         self.graph = Graph(len(members), terms.degree, terms.threshold)
         self.session = session_id(envelope.body)
         self._terms = terms
@@ -158,6 +162,7 @@ class Invitation:
             degree=graph.degree,
             threshold=graph.threshold,
             model=model,
+            box=box_key(key, run).public,
         )
         body = terms.to_bytes()
         envelope = Envelope.sealed(
@@ -276,10 +281,43 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Opening(Message, frozen=True):
-    """The shares that take the masks off the sum."""
+    """The shares that take the masks off the sum; they travel in a :class:`SealedOpening`."""
 
     masks: list[Opened]
     keys: list[Opened]
+
+
+class SealedOpening(Message, frozen=True):
+    """An opening that the coordinator alone can read.
+
+    Whoever else sees all messages, a member included, learns what is published of the sum.
+    """
+
+    sealed: bytes
+
+    @classmethod
+    def of(cls, opening: Opening, invitation: Invitation, member: int, mine: AgreementKey) -> Self:
+        """Seal what a member opens, with its own key and the coordinator's."""
+        key, about = _opening_key(invitation.session, member, mine.agree(invitation.box))
+        return cls(sealed=seal(key, opening.to_bytes(), about))
+
+    def opened(
+        self, invitation: Invitation, member: int, theirs: bytes, key: SigningKey
+    ) -> Opening:
+        """What it holds, by the coordinator's signing key and the member's public box key."""
+        secret = box_key(key, invitation.run).agree(theirs)
+        sealed_with, about = _opening_key(invitation.session, member, secret)
+        return Opening.from_bytes(unseal(sealed_with, self.sealed, about))
+
+
+def box_key(key: SigningKey, run: bytes) -> AgreementKey:
+    """What members seal their openings with, of one run and one coordinator."""
+    return AgreementKey(key.derive(b"openings " + run))
+
+
+def _opening_key(session: bytes, member: int, secret: bytes) -> tuple[bytes, bytes]:
+    about = b"opening %d" % member
+    return derive(secret, session=session, purpose=about), session + about
 
 
 def agreement(

@@ -28,6 +28,7 @@ from fedgauge.secagg.messages import (
     Peer,
     Quorum,
     Roster,
+    SealedOpening,
     Shares,
     Stage,
     Survivors,
@@ -300,7 +301,11 @@ class SummationServer:
                     raise ProtocolError("a member agrees to something else.")
                 return envelope.signature
             case _:
-                return self._checked_opening(member, Opening.from_bytes(body))
+                theirs = self._advertised(member).box_key
+                opening = SealedOpening.from_bytes(body).opened(
+                    self._invitation, member, theirs, self._key
+                )
+                return self._checked_opening(member, opening)
 
     def _checked_shares(self, member: int, shares: Shares) -> _Shared:
         boxes = {box.member: box.sealed for box in shares.boxes}

@@ -163,6 +163,11 @@ def check_data(
                 f"difference of the sums would show what changed. {_new_name(rules)}"
             )
     for other in elsewhere:
+        if data.fits(other):
+            raise PlanRefused(
+                "these rows have had exact sums under another name, and a new name does not make "
+                "them new data. Go back to that name, or run with noise."
+            )
         if data.labels != other.labels and abs(data.rows - other.rows) < rules.min_new_rows:
             raise PlanRefused(
                 "another dataset of this site that had exact sums has nearly as many rows. If one "
