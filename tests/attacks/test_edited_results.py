@@ -40,7 +40,7 @@ def told(path):
     shown = run("show", path)
     if shown.exit_code:
         return "refused"
-    said = [standing for standing in STANDINGS if standing in shown.stdout]
+    said = [standing for standing in STANDINGS if standing in shown.stdout.lower()]
     return said[0] if said else "nothing"
 
 

@@ -14,7 +14,6 @@ from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage, crypto
 from fedgauge.secagg.messages import (
     Masked,
-    Opening,
 )
 from fedgauge.secagg.shamir import join, share_from_bytes
 

@@ -21,7 +21,6 @@ from fedgauge.protocol import EVERYONE, Envelope
 from fedgauge.secagg import Stage
 from fedgauge.secagg.messages import (
     Masked,
-    Opening,
     Quorum,
     Survivors,
     Vote,

@@ -92,7 +92,8 @@ class LenientLimiter(UnitLimiter):
     def _first_rows(self, codes: NDArray[Any], keys: list[Any], cap: int) -> NDArray[np.bool_]:
         named = np.array([key is not None for key in keys], dtype=bool)[codes]
         self.no_subject += int(np.count_nonzero(~named))
-        return super()._first_rows(codes, keys, cap) & named
+        within: NDArray[np.bool_] = super()._first_rows(codes, keys, cap) & named
+        return within
 
 
 def _spell_any(identifier: Any) -> str | None:
