@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, brier_score_loss, log_loss, roc_auc_score
-from tests.support.strategies import ON_GRID, labelled
+from strategies import ON_GRID, labelled
 
 import fedgauge as fg
 from fedgauge.engines.simulation import simulate
