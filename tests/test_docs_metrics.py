@@ -4,7 +4,7 @@ import doctest
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -21,11 +21,13 @@ BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 PLAIN = (
     fg.EvaluationPlan,
     fg.PrivacyStatement,
+    fg.Signature,
     fg.Evaluation,
     Estimator,
     Record,
     PooledCounts,
     Released,
+    Any,  # its proof, as plain data
     int,
     float,
     type(None),

@@ -62,6 +62,7 @@ from fedgauge.privacy import (
 from fedgauge.reports.intake import ReportServer
 from fedgauge.reports.messages import encode_rows
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.results.proof import Signature
 from fedgauge.site import Site
 
 __version__ = "0.1.0"
@@ -118,6 +119,7 @@ __all__ = [
     "ScoreSums",
     "ScoreTable",
     "SecureAggregation",
+    "Signature",
     "Site",
     "SiteError",
     "UndefinedMetric",

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hmac
 import os
 from pathlib import Path
 from typing import Final, Self
@@ -86,6 +87,10 @@ class SigningKey:
     def public(self) -> bytes:
         """The public key, 32 bytes."""
         return self._public
+
+    def derive(self, purpose: bytes) -> bytes:
+        """Secret bytes for another purpose, which say nothing about the key."""
+        return hmac.digest(self._private.private_bytes_raw(), b"fedgauge " + purpose, "sha256")
 
     def sign(self, message: bytes) -> bytes:
         """The signature of a message, 64 bytes."""

@@ -10,7 +10,7 @@ import msgspec
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, verify
 
-VERSION: Final = 1
+VERSION: Final = 2
 COORDINATOR: Final = -1
 EVERYONE: Final = -2
 MOST_BYTES: Final = 1 << 28  # of one message: a masked input of 33 million 64-bit counts

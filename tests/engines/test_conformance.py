@@ -65,6 +65,19 @@ def test_a_class_too_small_to_be_shown_is_withheld(engine):
         engine.run(plan, clients)
 
 
+@pytest.mark.parametrize("plan", [exact_plan(), noisy_plan(1.0)], ids=["exact", "noisy"])
+def test_what_sites_enforced_is_signed_by_the_coordinator(engine, plan, tmp_path):
+    result = engine.run(plan, CLIENTS, silent={"site-4": Stage.MASK})
+    result.to_json(tmp_path / "result.json")
+    for each in (result, fg.Evaluation.from_json(tmp_path / "result.json")):
+        signature = each.signature.by({engine.key.public: "the coordinator"})
+        if engine.claim == "simulated":
+            assert (signature.state, signature.simulated) == ("unsigned", True)
+        else:
+            assert signature.state == "verified"
+            assert signature.in_words.endswith("confirmed by 4 of 4 sites")
+
+
 def test_labels_of_text(engine):
     plan = exact_plan(task=fg.BinaryTask(positive="ill"))
     words = {

@@ -88,7 +88,12 @@ def test_a_whole_evaluation_by_commands(world, commands):
     round_of("reveal", B, C)
     told = step(COORDINATOR, "advance")
     result = fg.Evaluation.from_json(world.run / "result.json")
-    assert told.out == f"{result}\nSaved {world.run / 'result.json'}\n"
+    saved, key = world.run / "result.json", key_to_text(world.keys[COORDINATOR])
+    check = ["verify", str(saved), "--key", key]
+    told_to_check = f"Signed. Readers check it:\n  fedgauge {' '.join(check)}\n"
+    assert told.out == f"{result}\nSaved {saved}\n{told_to_check}"
+    (checked,) = commands({"arguments": check})
+    assert checked.out.startswith(f"verified: signed by {key}, confirmed by 3 of 3 sites\n")
     assert_right(result, world, [A, B, C])
     assert result.clients == 3
     late = [step(D, "submit"), step(COORDINATOR, "advance"), step(A, "status")]

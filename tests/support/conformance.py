@@ -16,6 +16,7 @@ from counts import counts_of, pooled_counts
 from flwr.app import ConfigRecord, Message
 from flwr.clientapp import ClientApp
 from rows import draw_clients
+from sites import open_policy
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
@@ -28,7 +29,7 @@ from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
-from fedgauge.site import Policy, Site
+from fedgauge.site import Site
 
 # Who, in which round, what was sent: what arrives instead; None when it is lost.
 Courier = Callable[[str, Stage, bytes], bytes | None]
@@ -120,7 +121,8 @@ class _Duties:
     def __init__(self, plan, name, data, source):
         self.plan, self.name, self.data, self.source = plan, name, data, source
 
-    def contribution(self):
+    def contribution(self, sharers):
+        del sharers
         with fg.errors.located(f"client {self.name!r}"):
             return contribution(self.plan, count_rows(self.plan, self.data), self.source)
 
@@ -161,7 +163,7 @@ class ExchangeEngine:
 
     claim = "enforced"
     one_process = False
-    policy = Policy(max_epsilon=50.0, budget_epsilon=500.0, rows_per_bin=1, score_sums=True)
+    policy = open_policy(max_epsilon=50.0, budget_epsilon=500.0, rows_per_bin=1, score_sums=True)
 
     def __init__(self, folder, monkeypatch, *, seed=None):
         self._folder = folder

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from sites import open_policy
+
 from fedgauge.engines.exchange import Coordinator, Exchange, take_part
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
@@ -23,7 +25,11 @@ class Consortium:
         """Make the sites, each of which trusts all others."""
         made = [create_site(folder / COORDINATOR, name=COORDINATOR, dataset="none")]
         for name in names:
-            made.append(create_site(folder / name, name=name, dataset=dataset, policy=policy))
+            made.append(
+                create_site(
+                    folder / name, name=name, dataset=dataset, policy=policy or open_policy()
+                )
+            )
         trust = {
             site.name: f'name = "{site.name}"\nkey = "{key_to_text(site.key.public)}"\n'
             for site in made

@@ -6,13 +6,25 @@ import pytest
 
 from fedgauge.errors import LedgerError
 from fedgauge.site import Account, Cost, Ledger
+from fedgauge.site.entries import Roster
+from fedgauge.site.exact import ExactRules, ExactSum
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)
+RULES = ExactRules(1000, exact_dropouts=True, min_cohort=3, min_new_rows=0, min_bin_width=0.0)
 
 
 def session(number):
     return number.to_bytes(32, "big")
+
+
+def exact_sum(sites, needed=3, **known):
+    """An exact sum to which sites are invited that are named by letters."""
+    return ExactSum(Roster(frozenset(key(site) for site in sites), needed), (), **known)
+
+
+def key(letter):
+    return letter.encode() * 32
 
 
 def open_ledger(folder, **options):
@@ -22,6 +34,8 @@ def open_ledger(folder, **options):
 def reserve(ledger, number, cost, account=EXAMPLES, limit=LIMIT, **options):
     if not isinstance(cost, Cost):
         cost = Cost(cost, 0.0)
+    if cost.is_exact_sum:
+        options = {"exact": exact_sum("abcdefgh"), "rules": RULES} | options
     ledger.reserve(session(number), account, cost, default_limit=limit, **options)
 
 
@@ -46,7 +60,9 @@ def every_call_fails(ledger, match):
         lambda: ledger.commit(session(1)),
         lambda: ledger.release(session(1)),
         lambda: ledger.status(session(1)),
-        lambda: ledger.record_survivors(session(1), survivors, min_cohort=3),
+        lambda: ledger.record_survivors(session(1), survivors, rules=RULES),
+        lambda: ledger.record_sent(session(1)),
+        lambda: ledger.is_sent(session(1)),
         lambda: ledger.set_limit(EXAMPLES, LIMIT),
         ledger.balances,
         ledger.entries,

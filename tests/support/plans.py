@@ -24,6 +24,11 @@ def small_plan(cohort=Cohort(4, 1), bins=2, largest=1000):  # noqa: B008
     return plan_for(None, None, cohort, bins=bins, outside="refuse", largest=largest)
 
 
+def small_noisy_plan(bins=2):
+    """As `small_plan`, with noise: a sum that is opened without everybody's vote."""
+    return plan_for(DistributedDP(1.0), None, Cohort(4, 1), bins=bins, largest=1000)
+
+
 def report_plan(privacy, tree, bins=None):
     """A plan for local reports."""
     axis = Axis.uniform(bins or math.prod(tree), outside="clip")

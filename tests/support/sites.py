@@ -2,10 +2,25 @@
 
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site import Policy, add_trust, create_site
+from fedgauge.site.policy import MODELS
 
 PEERS = {name: SigningKey.from_bytes(bytes([number]) * 32) for number, name in enumerate("bcdef")}
 BOSS = SigningKey.from_bytes(b"\x77" * 32)
 STRANGER = SigningKey.from_bytes(b"\x99" * 32)
+
+
+def open_policy(**limits):
+    """A policy that leaves exact sums as open as can be: for tests of something else."""
+    opened = {
+        "models": MODELS,
+        "exact_sums": 1000,
+        "min_bin_width": 0.0,
+        "min_cell": 0,
+        "exact_dropouts": True,
+        "exact_of_models": True,
+        "min_new_rows": 0,
+    }
+    return Policy(**(opened | limits))
 
 
 def text_of(key):
@@ -13,7 +28,7 @@ def text_of(key):
 
 
 def make_site(folder, *, peers="bcdef", **policy):
-    site = create_site(folder, name="hospital-a", dataset="stroke", policy=Policy(**policy))
+    site = create_site(folder, name="hospital-a", dataset="stroke", policy=open_policy(**policy))
     for name in peers:
         add_trust(site.path, "peer", name, text_of(PEERS[name]))
     return add_trust(site.path, "coordinator", "consortium", text_of(BOSS))

@@ -1,8 +1,9 @@
 """Ledgers to test, and scenes of few neighbours to attack."""
 
 import pytest
+import scene
 from ledgers import EXAMPLES, LIMIT, open_ledger, spend
-from scene import sparse_scenes
+from plans import small_noisy_plan, small_plan
 
 
 @pytest.fixture
@@ -21,4 +22,10 @@ def used(ledger):
 
 @pytest.fixture
 def sparse(monkeypatch):
-    return sparse_scenes(monkeypatch)
+    return scene.sparse_scenes(monkeypatch)
+
+
+@pytest.fixture(params=[small_plan, small_noisy_plan], ids=["exact", "noisy"])
+def both_kinds(request, monkeypatch):
+    """Scenes of an exact sum, which everybody must vote for, and of one with noise."""
+    monkeypatch.setattr(scene, "small_plan", request.param)

@@ -18,13 +18,16 @@ from scene import (
 )
 
 from fedgauge.protocol import EVERYONE, Envelope, session_id
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Stage, SummationServer
 from fedgauge.secagg.graph import Graph
 from fedgauge.secagg.messages import (
     Advertisement,
     Peer,
+    Roster,
     Terms,
 )
+
+pytestmark = pytest.mark.usefixtures("both_kinds")
 
 # Different stories for different members
 
@@ -79,12 +82,41 @@ def test_a_session_depends_on_each_part():
         "coordinator": b"C" * 32,
         "degree": 4,
         "threshold": 5,
+        "model": b"m" * 32,
     }
     assert others.keys() == set(terms.__struct_fields__)
     sessions = {
         session_id(changed(terms, **{field: new}).to_bytes()) for field, new in others.items()
     }
     assert len(sessions | {scene.session}) == 1 + len(others)
+
+
+# Different settings
+
+
+def test_members_refuse_a_peer_in_another_setting():
+    """Whose run is configured otherwise counts something else, whatever the server says."""
+    scene = Scene(settings={5: b"o" * 32}).until(Stage.SHARE, refused={5})
+    one = scene.clients[5].receive(scene.invitation.data)
+    envelope = Envelope.from_bytes(one)
+    roster = scene.asked(VICTIM)
+    peers = [*roster.peers, Peer(5, envelope.body, envelope.signature)]
+    lie = scene.request(VICTIM, Roster(present=scene.bitmap(*range(6)), peers=peers))
+    refuses(scene.clients[VICTIM], lie, "configured otherwise")
+
+
+@pytest.mark.parametrize("odd", [{0}, {5}, {2, 4}])
+def test_a_server_goes_on_with_the_setting_of_most(odd):
+    scene = Scene(settings=dict.fromkeys(odd, b"o" * 32)).until(Stage.SHARE, refused=odd)
+    assert scene.server.requests.keys() == set(range(6)) - odd
+    assert {scene.server.refused[m] for m in odd} == {"its run is configured otherwise."}
+
+
+def test_a_setting_outlives_a_restart():
+    scene = Scene(settings={5: b"o" * 32}).until(Stage.SHARE, refused={5})
+    scene.clients[VICTIM] = scene.restored(VICTIM)
+    scene.server = SummationServer.from_bytes(scene.server.to_bytes(), BOSS)
+    assert scene.until(Stage.MASK, refused={5}).finish(refused={5}).survivors == (0, 1, 2, 3, 4)
 
 
 # Swapped public keys

@@ -27,6 +27,8 @@ from fedgauge.secagg.messages import (
     Vote,
 )
 
+pytestmark = pytest.mark.usefixtures("both_kinds")
+
 # Alive to some, dead to others
 
 
@@ -79,9 +81,13 @@ def opened(scene, machines, survivors, same, other):
 
 
 def test_different_survivors_for_different_members_open_at_most_one_sum():
-    """Every way to tell the five honest members one of two lists, with a colluder for both."""
+    """Every way to tell the five honest members one of two lists, with a colluder for both.
+
+    An exact sum opens only where everybody in it was told the same.
+    """
     scene = Scene().until(Stage.AGREE)
     lists = (range(6), (0, 1, 3, 4, 5))  # with the victim and without it
+    needed = (3, 3) if scene.plan.is_noisy else (5, 4)  # besides the colluder
     splits = 0
     for size in range(6):
         for second in itertools.combinations((0, 1, 3, 4), size):
@@ -97,8 +103,8 @@ def test_different_survivors_for_different_members_open_at_most_one_sum():
             )
             splits += 1
             assert not (results[0] and results[1])
-            assert bool(results[0]) == (len(told[0]) >= 3)
-            assert bool(results[1]) == (len(told[1]) >= 3)
+            assert bool(results[0]) == (len(told[0]) >= needed[0])
+            assert bool(results[1]) == (len(told[1]) >= needed[1])
     assert splits == 16
 
 
@@ -106,16 +112,40 @@ def test_votes_for_another_list_do_not_count():
     """Half the members are told one list, half another: nobody opens."""
     scene = Scene().until(Stage.AGREE)
     groups = [((0, 1, 2, 3, 4, 5), (0, 1, 2)), ((0, 1, 3, 4, 5), (3, 4, 5))]
-    (ones, first), (others, second) = (votes(scene, *group) for group in groups)
-    for member, machine in (ones | others).items():
+    (ones, first), (twos, second) = (votes(scene, *group) for group in groups)
+    for member, machine in (ones | twos).items():
         same, different = (first, second) if member in first else (second, first)
-        sharing = scene.sharing(member, groups[member not in first][0])
-        mixed = [Vote(m, s) for m, s in sorted((same | different).items()) if m not in (member, 2)]
+        survivors = groups[member not in first][0]
+        sharing = scene.sharing(member, survivors)
+        others = {*survivors} - {member}
+        mixed = [Vote(m, s) for m, s in sorted((same | different).items()) if m in others]
         lie = scene.request(member, Quorum(votes=mixed, sharing=sharing), stage=Stage.OPEN)
         refuses(machine, lie, "did not vote for the same survivors")
-        honest = [Vote(m, s) for m, s in sorted(same.items()) if m not in (member, 2)]
+        honest = [Vote(m, s) for m, s in sorted(same.items()) if m in others]
         lie = scene.request(member, Quorum(votes=honest, sharing=sharing), stage=Stage.OPEN)
         refuses(machine, lie, "holders agree", CohortTooSmall)
+
+
+def test_an_exact_sum_needs_the_vote_of_everybody_in_it():
+    """One member that refuses stops it, however many others vote; noise protects without that."""
+    scene = Scene(silent={5: Stage.MASK, VICTIM: Stage.AGREE}).until(Stage.AGREE)
+    before = scene.server.to_bytes()
+    if scene.plan.is_noisy:
+        assert scene.finish().survivors == (0, 1, 2, 3, 4)
+        return
+    with pytest.raises(CohortTooSmall, match="4 members answered and 5 are needed"):
+        scene.server.step(scene.answers())
+    assert scene.server.to_bytes() == before
+    # Nor does a member open when the server goes on all the same.
+    replies = scene.answers()
+    for member, reply in replies.items():
+        given = {m: Envelope.from_bytes(r).signature for m, r in replies.items() if m != member}
+        body = Quorum(
+            votes=[Vote(m, s) for m, s in given.items()], sharing=scene.sharing(member, range(5))
+        )
+        lie = scene.request(member, body, stage=Stage.OPEN)
+        refuses(scene.clients[member], lie, "4 holders agree .* 5 are needed", CohortTooSmall)
+        assert reply
 
 
 @pytest.mark.parametrize("about", ["present", "sharers"])

@@ -201,7 +201,7 @@ def test_same_stem_with_another_ending():
         ("empty.csv", b"", "Export it again"),
         ("text.parquet", b"y,p\n0,SECRET123\n", "Export it again"),
         ("score.csv", b"y,p\n0,SECRET123\n", "Check which column holds the score"),
-        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "Export it again"),
+        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "same number of columns in every row"),
         ("other.txt", b"y,p\n0,SECRET123\n", "use .csv, .tsv or .parquet"),
         ("latin.csv", "y,p,größe\n0,0.1,1\n".encode("latin-1"), "UTF-8"),
     ],

@@ -120,6 +120,22 @@ def test_a_cut_and_a_foreign_file_are_refused_and_counted(plan, folder):
 
 
 @with_plan
+def test_broken_rows_are_reported_and_told(folder):
+    encode_all()
+    clean = (folder / "a.csv").read_text().splitlines()
+    (folder / "odd.csv").write_text("\n".join([*clean[:-2], "7,0.5", "1,SECRET123"]) + "\n")
+    done = run("encode", "plan.toml", "odd.csv", *COLUMNS, "-o", "odd.fgr", "--quiet")
+    assert done.exit_code == 0
+    assert (folder / "odd.fgr").stat().st_size == (folder / "a.fgr").stat().st_size
+    assert done.stderr.splitlines() == [
+        f"fedgauge: warning: 1 of {ROWS:,} scores are missing, infinite or no numbers: counted in "
+        "an end bin.",
+        f"fedgauge: warning: 1 of {ROWS:,} labels are neither the positive label nor one other: "
+        "counted as negative.",
+    ]
+
+
+@with_plan
 def test_reports_are_not_made_twice():
     encode_all()
     told = complaint(run("encode", "plan.toml", "a.csv", *COLUMNS, "-o", "a.fgr"), code=1)

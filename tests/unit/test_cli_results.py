@@ -2,16 +2,23 @@
 
 import json
 import re
+import shutil
 from functools import partial
+from pathlib import Path
 
 import commands
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import complaint
+from consortium import COORDINATOR
+from exchange import EXACT, NAMES, A, make_world
 from sklearn.metrics import precision_score, recall_score
 
 import fedgauge as fg
+from fedgauge.keys import key_to_text
+from fedgauge.site import create_site
 
 run = partial(commands.run, columns=80)
 
@@ -132,6 +139,153 @@ def test_wrong_requests_are_told_in_one_line(options, code, remedy):
     assert result.stderr.startswith("fedgauge: ")
     assert result.stderr.count("\n") == 1
     assert remedy in result.stderr
+
+
+# Who signed it
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """Sites, and a result between them."""
+    world = make_world(tmp_path_factory.mktemp("sites"), NAMES[:3], EXACT)
+    world.start(world.run, EXACT)
+    world.finish()
+    return world
+
+
+@pytest.fixture
+def result_file(signed, folder):
+    return Path(shutil.copy(signed.run / "result.json", folder / "result.json"))
+
+
+def edit(path, **fields):
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | fields))
+
+
+@pytest.mark.parametrize("name", [COORDINATOR, A])
+def test_verify_by_a_site_file(signed, result_file, name):
+    told = run("verify", result_file, "--site", signed.site_file(name))
+    assert told.exit_code == 0
+    assert told.stdout.splitlines() == [
+        "verified: signed by consortium, confirmed by 3 of 3 sites",
+        f"sites    {', '.join(NAMES[:3])}",
+        f"key      {key_to_text(signed.keys[COORDINATOR])}",
+        f"plan     {EXACT.digest}",
+    ]
+    assert run("verify", result_file, "--site", signed.site_file(name), "-q").stdout == ""
+
+
+def test_verify_by_a_key(signed, result_file):
+    key, other = key_to_text(signed.keys[COORDINATOR]), key_to_text(signed.keys[A])
+    told = run("verify", result_file, "--key", other, "--key", key)
+    assert told.exit_code == 0
+    assert told.stdout.startswith(f"verified: signed by {key}, confirmed by 3 of 3 sites\n")
+
+
+def test_verify_says_which_sites_a_site_file_does_not_name(signed, result_file, folder):
+    mine = create_site(folder / "mine", name="mine", dataset="none")
+    trust = '\n[[{}]]\nname = "{}"\nkey = "{}"\n'
+    known = [("coordinators", "boss", COORDINATOR), ("peers", "first", A)]
+    blocks = [trust.format(kind, name, key_to_text(signed.keys[of])) for kind, name, of in known]
+    mine.path.write_text(mine.path.read_text() + "".join(blocks))
+    told = run("verify", result_file, "--site", mine.path).stdout
+    assert "signed by boss" in told
+    assert "sites    first, 2 that site.toml does not name\n" in told
+
+
+NOT_BASE64 = "ed25519:short"
+UNKNOWN = key_to_text(bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("edits", "options", "code", "meaning", "remedy"),
+    [
+        ({"clients": 4}, [], 1, "is BROKEN: it was changed after", "Get the file again"),
+        ({"proof": 3}, [], 1, "is BROKEN: its proof cannot", "Get the file again"),
+        ({"proof": None}, [], 1, "is not signed: anybody can", "from its coordinator"),
+        ({}, [], 1, "is signed by ed25519:", "(--site), or the coordinator's key (--key)"),
+        ({}, ["--key", UNKNOWN], 1, "none of the keys that you know", "Ask the coordinator"),
+        ({}, ["--key", NOT_BASE64], 2, "a public key is", "`fedgauge site show`"),
+        ({}, ["--site", "no.toml"], 2, "there is no site file", "Name yours with --site"),
+        ({"format": "x"}, [], 1, "has format 'x'", "reads"),
+    ],
+    ids=[
+        "edited",
+        "no proof",
+        "unsigned",
+        "no key",
+        "other key",
+        "no key text",
+        "no site",
+        "format",
+    ],
+)
+def test_what_is_not_verified(result_file, edits, options, code, meaning, remedy):
+    edit(result_file, **edits)
+    told = complaint(run("verify", result_file, *options), code)
+    assert meaning in told
+    assert remedy in told
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("missing.json", "cannot read missing.json: there is no such file. Name the JSON file"),
+        (".", "cannot read .: it is a folder. Name the JSON file"),
+        ("scores.parquet", "scores.parquet: this is not a fedgauge result"),
+        ("r.json", "r.json is simulated: no sites took part"),
+    ],
+)
+@pytest.mark.usefixtures("saved")
+def test_verify_names_the_file(name, meaning):
+    assert meaning in complaint(run("verify", name), 1)
+
+
+def test_show_says_who_signed(signed, result_file, saved):
+    def line(path, *options):
+        (told,) = re.findall(r"^signature +(.*)$", run("show", path, *options).stdout, re.M)
+        return told
+
+    key = key_to_text(signed.keys[COORDINATOR])
+    site = ["--site", signed.site_file(A)]
+    assert line(saved) == "none: simulated"
+    assert line(result_file) == f"signed by {key}, key not checked; confirmed by 3 of 3 sites"
+    for options in (site, [*site, "--level", 0.8]):
+        verified = "verified: signed by consortium, confirmed by 3 of 3 sites"
+        assert line(result_file, *options) == verified
+    assert line(result_file, "--key", UNKNOWN).startswith(f"signed by {key}, not a key that was")
+    edit(result_file, clients=4)
+    assert line(result_file, *site) == "BROKEN: it was changed after it was signed"
+
+
+def test_plots_say_who_signed(signed, result_file, saved, monkeypatch):
+    feet = []
+
+    def look(figure, *_, **__):
+        (foot,) = [text for text in figure.texts if text.get_text()]
+        feet.append((foot.get_text(), foot.get_color()))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", look)
+    calm, alarm = "#666666", "#b00020"
+    run("show", saved, "--plots", "p")
+    run("show", result_file, "--plots", "p", "--site", signed.site_file(A))
+    run("show", result_file, "--plots", "p")
+    edit(result_file, clients=4)
+    run("show", result_file, "--plots", "p")
+    edit(result_file, proof=None)
+    run("show", result_file, "--plots", "p")
+    key = key_to_text(signed.keys[COORDINATOR])
+    assert (
+        feet[::2]
+        == feet[1::2]
+        == [
+            ("simulated", calm),
+            ("verified: signed by consortium", calm),
+            (f"signed by {key[:16]}..., key not checked", calm),
+            ("BROKEN: it was changed after it was signed", alarm),
+            ("unsigned", calm),
+        ]
+    )
 
 
 def test_a_precision_out_of_reach_names_the_highest():

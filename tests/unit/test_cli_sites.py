@@ -2,6 +2,7 @@
 
 import commands
 import pytest
+from ledgers import spend
 
 import fedgauge as fg
 from fedgauge.keys import SigningKey, key_to_text
@@ -20,6 +21,12 @@ def site(tmp_path):
     return tmp_path / "a" / "site.toml"
 
 
+def row_of(title, table):
+    """What a table of two columns says of something."""
+    (line,) = [line for line in table.splitlines() if line.startswith(title)]
+    return line.removeprefix(title).strip()
+
+
 def key():
     return key_to_text(SigningKey.generate().public)
 
@@ -28,7 +35,39 @@ def test_init_says_what_to_tell_the_partners(tmp_path):
     told = run("site", "init", "--name", "a", "--dataset", "d", tmp_path / "new")
     made = fg.Site.from_toml(tmp_path / "new" / "site.toml")
     assert f"fedgauge site trust a {key_to_text(made.key.public)}" in told
-    assert made.policy.models == ("distributed-dp", "local-dp", "secure-aggregation")
+    assert made.policy.models == ("distributed-dp", "local-dp")
+
+
+def test_exact_sums_are_allowed_by_name_only(tmp_path):
+    """Not by a list of models, from which they could slip in with the rest."""
+    init = ["site", "init", "--name", "a", "--dataset", "d"]
+    told = run(*init, "--allow", "sa", "--allow", "ddp", tmp_path / "new", code=2)
+    assert "--allow-exact" in told
+    assert not (tmp_path / "new").exists()
+    run(*init, "--allow-exact", tmp_path / "all", "-q")
+    policy = fg.Site.from_toml(tmp_path / "all" / "site.toml").policy
+    assert policy.models == ("distributed-dp", "local-dp", "secure-aggregation")
+    run(*init, "--allow", "ddp", "--allow", "sa", "--allow-exact", tmp_path / "some", "-q")
+    policy = fg.Site.from_toml(tmp_path / "some" / "site.toml").policy
+    assert policy.models == ("distributed-dp", "secure-aggregation")
+
+
+def test_init_takes_the_labels_that_plans_may_call_positive(site, tmp_path):
+    assert fg.Site.from_toml(site).policy.labels == ("1",)
+    init = ["site", "init", "--name", "a", "--dataset", "d"]
+    run(*init, "--positive", "yes", "--positive", "maybe", tmp_path / "new", "-q")
+    made = tmp_path / "new" / "site.toml"
+    assert fg.Site.from_toml(made).policy.labels == ("yes", "maybe")
+    assert row_of("Positive labels", run("site", "show", "--site", made)) == "yes, maybe"
+
+
+def test_show_says_what_becomes_of_exact_sums(site, tmp_path):
+    assert row_of("Exact sums", run("site", "show", "--site", site)) == "refused"
+    new = ["--name", "a", "--dataset", "d", "--allow-exact", tmp_path / "new"]
+    run("site", "init", *new, "-q")
+    told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
+    for text in ("3 on a dataset", "not of models", "all sites invited", "at least 10 examples"):
+        assert text in " ".join(told.split())
 
 
 def test_init_takes_limits(tmp_path):
@@ -41,12 +80,10 @@ def test_init_takes_limits(tmp_path):
 
 
 def test_score_sums_are_refused_unless_allowed(site, tmp_path):
-    assert "Score sums" in run("site", "show", "--site", site)
-    assert "refused" in run("site", "show", "--site", site)
+    assert row_of("Score sums", run("site", "show", "--site", site)) == "refused"
     run("site", "init", "--name", "a", "--dataset", "d", "--score-sums", tmp_path / "new", "-q")
     told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
-    assert "allowed" in told
-    assert "refused" not in told
+    assert row_of("Score sums", told) == "allowed"
 
 
 def test_init_overwrites_nothing(site):
@@ -105,9 +142,7 @@ def test_the_ledger_shows_what_is_spent_reserved_and_left(site):
 
 def test_the_ledger_shows_exact_sums(site):
     ledger = fg.Site.from_toml(site).ledger
-    sums = Account("stroke-2026", "-", "-")
-    ledger.reserve(b"1" * 32, sums, Cost(float("inf"), 0.0), default_limit=Cost(10, 1e-5))
-    ledger.commit(b"1" * 32)
+    spend(ledger, 1, Cost(float("inf"), 0.0), Account("stroke-2026", "-", "-"))
     told = run("ledger", "show", "--entries", "--site", site)
     assert "none: exact sums" in told
     assert "exact sum" in told

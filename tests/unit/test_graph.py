@@ -358,7 +358,7 @@ def test_fewer_members_than_must_survive_are_refused():
         choose_graph(4, Cohort(5, 1))
 
 
-@pytest.mark.parametrize("colluding", [5, 6, 10**30])
+@pytest.mark.parametrize("colluding", [5, 6, 2**24])
 def test_nothing_protects_from_everybody(colluding):
     check_members(5, Cohort(3, 4))
     with pytest.raises(PlanError, match="all members may collude"):

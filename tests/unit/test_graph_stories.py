@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from duties import Giving
+from sites import open_policy
 
 from fedgauge import Axis
 from fedgauge.engines.participant import _Duties
@@ -20,6 +21,7 @@ from fedgauge.secagg.graph import (
 )
 from fedgauge.secagg.messages import Advertisement, Opening
 from fedgauge.site import create_site
+from fedgauge.site.entries import Roster
 
 # What the argument rests on: two stories are worth no more than one
 
@@ -179,7 +181,7 @@ def test_named_survivors_are_proof_only_where_everybody_is_checked(tmp_path, n, 
     the same list twice, a member who came only once is the difference.
     """
     boss = SigningKey.from_bytes(b"c" * 32)
-    site = create_site(tmp_path, name="a", dataset="stroke")
+    site = create_site(tmp_path, name="a", dataset="stroke", policy=open_policy())
     numbers = (i.to_bytes(32, "big") for i in range(n - 1))
     members = [site.key.public, *(SigningKey.from_bytes(number).public for number in numbers)]
     plan = EvaluationPlan.for_histogram(Axis.uniform(2), Cohort(20, 1))
@@ -188,9 +190,14 @@ def test_named_survivors_are_proof_only_where_everybody_is_checked(tmp_path, n, 
 
     def confirm(run, survivors):
         invitation = Invitation.made(plan, members, boss, run, graph)
-        duties = _Duties(site, invitation.session, None)
+        duties = _Duties(site, None, None, print)
         duties.invitation = invitation
-        site.reserve(invitation.session, plan)
+        site.reserve(
+            invitation.session,
+            plan,
+            roster=Roster(frozenset(members), invitation.needed),
+            certain=graph.is_complete,
+        )
         site.ledger.commit(invitation.session)
         duties.agree(survivors)
 
@@ -199,7 +206,7 @@ def test_named_survivors_are_proof_only_where_everybody_is_checked(tmp_path, n, 
     if graph.is_complete:
         confirm(b"2" * 32, second)
     else:
-        with pytest.raises(PlanRefused):
+        with pytest.raises(PlanRefused, match="cannot be certain who is in the sum"):
             confirm(b"2" * 32, second)
 
 

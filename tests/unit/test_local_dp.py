@@ -268,12 +268,82 @@ def test_reports_are_charged_for_each_row(site, tmp_path):
         assert spent(site) == {account: 0.5 * number}
 
 
-def test_reports_that_are_not_made_are_not_charged(site, tmp_path):
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(([0, 1], [[0.1, 0.2]]), id="lengths"),
+        pytest.param(([0, 1], np.zeros((2, 2))), id="shape"),
+        pytest.param(([0, 1], np.zeros(2, dtype="M8[s]")), id="type"),
+        pytest.param(7, id="no rows"),
+    ],
+)
+def test_data_that_are_no_rows_are_refused_before_they_are_paid_for(site, tmp_path, data):
     plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
     with pytest.raises(fg.InputError):
-        write_reports(plan, ([0, 3], [0.1, 0.2]), tmp_path / "a.fgr", site=site)
-    assert set(spent(site).values()) <= {0.0}
+        write_reports(plan, data, tmp_path / "a.fgr", site=site)
+    assert spent(site) == {}
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_file_without_numbers_is_refused_before_it_is_paid_for(site, tmp_path):
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
+    path = tmp_path / "rows.csv"
+    path.write_text("y,name\n0,Ann\n1,Bob\n")
+    data = fg.ScoreFile(path, label="y", score="name")
+    with pytest.raises(fg.InputError, match="not numbers"):
+        write_reports(plan, data, tmp_path / "a.fgr", site=site)
+    assert spent(site) == {}
+
+
+def test_broken_rows_stop_no_report(site, tmp_path):
+    """Whether one is broken, and how, is no matter of the file's size or of the charge."""
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
+    told = []
+    clean, broken = tmp_path / "clean.fgr", tmp_path / "broken.fgr"
+    write_reports(plan, ([0, 1], [0.1, 0.2]), clean, site=site, tell=told.append)
+    assert told == []
+    write_reports(plan, ([0, 3], [0.1, math.nan]), broken, site=site, tell=told.append)
+    assert clean.stat().st_size == broken.stat().st_size
+    assert list(spent(site).values()) == [1.0]
+    assert [sentence[:6] for sentence in told] == ["1 of 2"] * 2
+
+
+def test_the_budget_is_spent_before_rows_are_read(site, tmp_path):
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
+    seen, told = [], []
+
+    def chunks():
+        seen.extend(spent(site).values())
+        yield [0, 1], [0.1, 0.2]
+        raise OSError("the disk says 0.987654321")
+
+    path = tmp_path / "a.fgr"
+    write_reports(plan, chunks, path, site=site, tell=told.append)
+    assert seen == [0.5]
+    assert told == [
+        "rows were reported only as far as they could be read: reading the rows ended in OSError."
+    ]
+    with fg.ReportServer(plan) as server, path.open("rb") as file:
+        assert server.accept_all(server.form.split(file)).accepted == 2
+
+
+def test_an_interrupted_report_costs_budget_and_leaves_no_file(site, tmp_path):
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
+
+    def chunks():
+        yield [0, 1], [0.1, 0.2]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_reports(plan, chunks, tmp_path / "a.fgr", site=site)
+    assert list(spent(site).values()) == [0.5]
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_no_rows_make_an_empty_file(tmp_path):
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
+    write_reports(plan, ([], []), tmp_path / "a.fgr")
+    assert (tmp_path / "a.fgr").read_bytes() == b""
 
 
 @pytest.mark.parametrize(

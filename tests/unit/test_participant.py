@@ -1,6 +1,7 @@
 """What a site adds to the protocol: its word on the survivors."""
 
 import pytest
+from sites import open_policy
 
 from fedgauge.binning.axis import Axis
 from fedgauge.engines.participant import _Duties
@@ -11,22 +12,29 @@ from fedgauge.privacy import Cohort
 from fedgauge.secagg import Invitation
 from fedgauge.secagg.graph import choose_graph
 from fedgauge.site import create_site
+from fedgauge.site.entries import Roster
+
+
+def new_keys(count):
+    return [SigningKey.generate().public for _ in range(count)]
 
 
 @pytest.mark.parametrize(("colluding", "shown"), [(1, False), (2, True)])
 def test_colluders_know_their_own_part_of_a_difference(tmp_path, colluding, shown):
     """Sums over V and x, and over V and two colluders: their difference is x to these two."""
-    site = create_site(tmp_path, name="a", dataset="stroke")
-    others = [SigningKey.generate().public for _ in range(9)]
-    members = [site.key.public, *others]
+    site = create_site(tmp_path, name="a", dataset="stroke", policy=open_policy())
+    members = [site.key.public, *new_keys(9)]
     plan = EvaluationPlan.for_histogram(Axis.uniform(2, outside="clip"), Cohort(5, colluding))
-    boss, graph = SigningKey.generate(), choose_graph(len(members), plan.cohort)
+    boss = SigningKey.generate()
 
     def confirm(run, survivors):
-        duties = _Duties(site, run, None)
-        duties.invitation = Invitation.made(plan, members, boss, run, graph)
-        site.reserve(run, plan)
-        site.ledger.commit(run)
+        invited = [*survivors, *new_keys(6)]  # the six never come
+        graph = choose_graph(len(invited), plan.cohort)
+        duties = _Duties(site, None, None, print)
+        duties.invitation = invitation = Invitation.made(plan, invited, boss, run, graph)
+        roster = Roster(frozenset(invited), invitation.needed)
+        site.reserve(invitation.session, plan, roster=roster)
+        site.ledger.commit(invitation.session)
         duties.agree(survivors)
 
     confirm(b"1" * 32, members[:8])

@@ -15,8 +15,8 @@ EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay Histog
 IntakeError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve PrGainCurve PrGainDisplay
 PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range RecordError
 ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram
-ScoreSums ScoreTable SecureAggregation Site SiteError UndefinedMetric area_error encode_rows
-evaluate exact_pr_curve exact_roc_curve planner
+ScoreSums ScoreTable SecureAggregation Signature Site SiteError UndefinedMetric area_error
+encode_rows evaluate exact_pr_curve exact_roc_curve planner
 """
 
 

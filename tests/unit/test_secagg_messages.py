@@ -13,7 +13,7 @@ from fedgauge import Axis
 from fedgauge.errors import PlanError, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import Cohort
+from fedgauge.privacy import Cohort, DistributedDP
 from fedgauge.protocol import (
     COORDINATOR,
     EVERYONE,
@@ -80,12 +80,13 @@ def test_a_bitmap_names_nobody_beyond_the_members(count):
 
 def test_an_agreement_depends_on_everything_that_was_told():
     told = {}
-    for session, *sets in itertools.product([b"s" * 32, b"t" * 32], *[[b"\x80", b"\xc0"]] * 3):
+    for session, *sets in itertools.product([b"s" * 32, b"t" * 32], *[[b"\x80", b"\xc0"]] * 4):
         told[agreement(session, *sets).told] = (session, *sets)
-    assert len(told) == 16
+    assert len(told) == 32
     assert {len(digest) for digest in told} == {32}
     # Sets of several lengths are not run together.
-    assert agreement(b"s" * 32, b"ab", b"c", b"d") != agreement(b"s" * 32, b"a", b"bc", b"d")
+    parts = (b"ab", b"c", b"d", b"e"), (b"a", b"bc", b"d", b"e")
+    assert len({agreement(b"s" * 32, *each).told for each in parts}) == 2
 
 
 def test_what_was_told_before_masking_is_no_agreement():
@@ -93,7 +94,7 @@ def test_what_was_told_before_masking_is_no_agreement():
     others = [(b"t" * 32, *parts[1:]), (parts[0], b"\x81", parts[2]), (*parts[:2], b"\xc1")]
     told = {sharing(*p).told for p in (parts, *others)}
     assert len(told) == 4
-    assert agreement(*parts, b"").told not in told
+    assert agreement(*parts, b"", b"").told not in told
     digests = b"".join(hashlib.sha256(members).digest() for members in parts[1:])
     expected = hashlib.sha256(b"fedgauge sharing\0" + parts[0] + digests).digest()
     assert sharing(*parts).told == expected
@@ -103,7 +104,7 @@ def test_what_was_told_before_masking_is_no_agreement():
 
 
 def advertised(**fields):
-    keys = {"mask_key": OTHER.public, "box_key": KEY.public, "seed": b"s" * 16}
+    keys = {"mask_key": OTHER.public, "box_key": KEY.public, "seed": b"s" * 16, "setting": b""}
     return Advertisement(**keys | fields)
 
 
@@ -122,6 +123,13 @@ def test_an_advertisement_with_a_useless_key_is_refused(field, key):
 def test_an_advertisement_with_a_seed_of_another_length_is_refused(length):
     with pytest.raises(ProtocolError, match="seed"):
         advertised(seed=bytes(length)).check()
+
+
+@pytest.mark.parametrize("length", [1, 31, 33, 64])
+def test_an_advertised_setting_is_a_digest_or_nothing(length):
+    advertised(setting=b"d" * 32).check()
+    with pytest.raises(ProtocolError, match="setting"):
+        advertised(setting=bytes(length)).check()
 
 
 # Invitations
@@ -155,12 +163,34 @@ def test_an_invitation_says_what_it_invites_to():
     assert arrived.session == INVITATION.session
     assert arrived.data == INVITATION.data
     assert arrived.bits == 64
+    assert arrived.model == b""
+    named = Invitation.made(PLAN, MEMBERS, KEY, b"r" * 32, GRAPH, model=b"m" * 32)
+    assert Invitation(named.data).model == b"m" * 32
     assert Invitation(proposed(TERMS)).data == INVITATION.data
 
 
 def test_an_invitation_sorts_its_members_and_takes_each_once():
     shuffled = [*reversed(MEMBERS), MEMBERS[2]]
     assert Invitation.made(PLAN, shuffled, KEY, b"r" * 32, GRAPH).data == INVITATION.data
+
+
+def test_who_must_vote():
+    """Everybody, on an exact sum in which all know each other; else as many as open secrets."""
+    noisy = EvaluationPlan.for_histogram(
+        Axis.uniform(4, outside="clip"), Cohort(3, 1), privacy=DistributedDP(1.0)
+    )
+    exact, other = (Invitation.made(p, MEMBERS, KEY, b"r" * 32, GRAPH) for p in (PLAN, noisy))
+    assert exact.is_unanimous
+    assert [exact.votes_needed(survivors) for survivors in (4, 5)] == [4, 5]
+    assert not other.is_unanimous
+    assert [other.votes_needed(survivors) for survivors in (4, 5)] == [4, 4]
+    many = [SigningKey.from_bytes(i.to_bytes(32, "big")).public for i in range(201)]
+    plan = EvaluationPlan.for_histogram(Axis.uniform(4), Cohort(20, 1))
+    for count in (200, 201):
+        graph = choose_graph(count, plan.cohort)
+        sparse = Invitation.made(plan, many[:count], KEY, b"r" * 32, graph)
+        assert sparse.is_unanimous == (count == 200)
+        assert sparse.votes_needed(180) == (180 if count == 200 else graph.threshold)
 
 
 def test_short_words_where_the_plan_allows_them():
@@ -204,6 +234,7 @@ def test_an_invitation_that_is_not_signed_in_its_place_is_refused(data):
         {"coordinator": OTHER.public},
         {"degree": 3},
         {"threshold": 5},
+        {"model": b"m" * 32},
     ],
     ids=lambda fields: next(iter(fields)),
 )
@@ -230,6 +261,9 @@ def test_terms_that_are_altered_on_the_way_are_refused(fields):
         ({"run": b"r" * 31}, "wrong length"),
         ({"run": b"r" * 64}, "wrong length"),
         ({"coordinator": KEY.public[:-1]}, "wrong length"),
+        ({"model": b"m"}, "wrong length"),
+        ({"model": b"m" * 31}, "wrong length"),
+        ({"model": b"m" * 33}, "wrong length"),
     ],
 )
 def test_terms_of_a_wrong_form_are_refused_though_signed(fields, match):
@@ -284,9 +318,10 @@ def test_a_higher_threshold_protects_as_well():
         TERMS.plan.replace(b'"min_survivors":3', b'"min_survivors":6'),
         TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":5'),
         TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":1,"more":1'),
+        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":1180591620717411303424'),
         b"\xff" + TERMS.plan,
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_a_plan_that_cannot_be_or_does_not_fit_is_refused(plan):
     assert plan != TERMS.plan
@@ -326,8 +361,9 @@ def test_a_plan_is_not_read_before_it_is_asked_for(monkeypatch):
         Invitation.made(PLAN, MEMBERS[1:], KEY, b"r" * 32, Graph(4, 3, 3)),
         Invitation.made(PLAN, MEMBERS, OTHER, b"r" * 32, GRAPH),
         Invitation.made(PLAN, MEMBERS, KEY, b"r" * 32, Graph(5, 4, 5)),
+        Invitation.made(PLAN, MEMBERS, KEY, b"r" * 32, GRAPH, model=b"m" * 32),
     ],
-    ids=["plan", "run", "members", "coordinator", "threshold"],
+    ids=["plan", "run", "members", "coordinator", "threshold", "model"],
 )
 def test_every_invitation_has_a_session_of_its_own(other):
     assert other.session != INVITATION.session

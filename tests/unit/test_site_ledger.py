@@ -6,10 +6,12 @@ from functools import partial
 
 import ledgers
 import pytest
-from ledgers import EXAMPLES, session
+from ledgers import EXAMPLES, RULES, session
 
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site import Account, Balance, Cost
+from fedgauge.site.entries import Roster
+from fedgauge.site.exact import ExactSum
 
 SUBJECTS = Account("stroke", "subject", "add-remove")
 OTHER = Account("heart", "example", "add-remove")
@@ -22,6 +24,11 @@ spend = partial(ledgers.spend, limit=LIMIT)
 
 def sites(*numbers):
     return [session(1000 + number) for number in numbers]
+
+
+def over(*numbers):
+    """An exact sum over all these sites, or over none."""
+    return ExactSum(Roster(frozenset(sites(*numbers)), len({*numbers})), ())
 
 
 # What fits
@@ -160,7 +167,7 @@ def test_unknown_sessions_are_refused(ledger, step):
     with pytest.raises(LedgerError, match="not in the ledger"):
         getattr(ledger, step)(session(1))
     with pytest.raises(LedgerError, match="not in the ledger"):
-        ledger.record_survivors(session(1), sites(1, 2, 3), min_cohort=3)
+        ledger.record_survivors(session(1), sites(1, 2, 3), rules=RULES)
 
 
 @pytest.mark.parametrize("bad", [b"", bytes(31), bytes(33), "0" * 32])
@@ -177,7 +184,7 @@ def test_a_session_id_is_32_bytes(ledger, bad):
 
 def test_exact_sums_meet_no_limit(ledger):
     for number in range(3):
-        spend(ledger, number, EXACT, SUMS, limit=Cost(0.0, 0.0))
+        spend(ledger, number, EXACT, SUMS, limit=Cost(0.0, 0.0), exact=over(1, 2, 3))
     assert ledger.balances() == [Balance(SUMS, None, EXACT, Cost(0.0, 0.0))]
 
 
@@ -222,19 +229,23 @@ def test_mixing_does_not_lift_the_limit(ledger):
 
 
 def survive(ledger, number, *survivors, cost=EXACT, account=SUMS, min_cohort=3):
-    spend(ledger, number, cost, account, mix_exact=True)
-    ledger.record_survivors(session(number), sites(*survivors), min_cohort=min_cohort)
+    """Take part in a sum to which others were invited who never came."""
+    rules = RULES._replace(min_cohort=min_cohort)
+    invited = over(*survivors, *range(100 * number, 100 * number + 6))
+    spend(ledger, number, cost, account, mix_exact=True, exact=invited, rules=rules)
+    ledger.record_survivors(session(number), sites(*survivors), rules=rules)
 
 
-def test_the_difference_of_two_exact_sums_hides_its_sites(ledger):
+@pytest.mark.parametrize(
+    "near", [(1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 7), (1, 2, 3, 4)]
+)
+def test_the_difference_of_two_exact_sums_hides_its_sites(ledger, near):
     survive(ledger, 1, 1, 2, 3, 4, 5, 6)
     survive(ledger, 2, 1, 2, 3, 4, 5, 6)  # the same sites
     survive(ledger, 3, 1, 2, 3)  # three fewer
     survive(ledger, 4, 1, 2, 3, 7, 8, 9, 10, 11, 12)  # six more; with the first, nine apart
-    near = [(1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 7), (1, 2, 3, 4)]
-    for number, others in enumerate(near, start=5):
-        with pytest.raises(PlanRefused, match=r"sum over [12] sites?: .*at least 3"):
-            survive(ledger, number, *others)
+    with pytest.raises(PlanRefused, match=r"sum over [12] sites?: .*at least 3"):
+        survive(ledger, 5, *near)
 
 
 def test_every_earlier_sum_is_looked_at(ledger):
@@ -258,16 +269,19 @@ def test_a_refused_set_is_not_recorded_and_stays_spent(ledger):
         survive(ledger, 2, 1, 2, 3)
     assert ledger.status(session(2)) == "committed"
     assert [entry.session for entry in ledger.entries() if entry.survivors] == [session(1)]
-    ledger.record_survivors(session(2), sites(1, 2, 3, 4), min_cohort=3)
+    ledger.record_survivors(session(2), sites(1, 2, 3, 4), rules=RULES)
 
 
 def test_the_minimum_is_the_sites_own(ledger):
     survive(ledger, 1, *range(10), min_cohort=5)
+    survive(ledger, 2, *range(5), min_cohort=5)
     with pytest.raises(PlanRefused, match="sum over 4 sites:"):
-        survive(ledger, 2, *range(6), min_cohort=5)
+        survive(ledger, 3, *range(5), *range(10, 14), min_cohort=5)
+
+
+def test_the_least_sum_is_the_sites_own(ledger):
     with pytest.raises(PlanRefused, match="over 4 sites"):
         survive(ledger, 3, *range(20, 24), min_cohort=5)
-    survive(ledger, 4, *range(5), min_cohort=5)
 
 
 def test_a_site_named_twice_counts_once(ledger):
@@ -286,28 +300,28 @@ def test_other_datasets_and_noisy_sums_do_not_matter(ledger):
 
 def test_survivors_are_recorded_once(ledger):
     survive(ledger, 1, 1, 2, 3)
-    ledger.record_survivors(session(1), sites(3, 2, 1), min_cohort=3)
+    ledger.record_survivors(session(1), sites(3, 2, 1), rules=RULES)
     with pytest.raises(LedgerError, match="other survivors"):
-        ledger.record_survivors(session(1), sites(11, 12, 13), min_cohort=3)
+        ledger.record_survivors(session(1), sites(11, 12, 13), rules=RULES)
     survive(ledger, 2, 1, 2, 3, cost=Cost(0.1, 0.0), account=EXAMPLES)
     with pytest.raises(LedgerError, match="other survivors"):
-        ledger.record_survivors(session(2), sites(1, 2), min_cohort=3)
+        ledger.record_survivors(session(2), sites(1, 2), rules=RULES)
     assert len(ledger.entries()) == 6
 
 
 def test_survivors_of_what_did_not_leave_are_refused(ledger):
     reserve(ledger, 1, EXACT, SUMS)
     with pytest.raises(LedgerError, match="has to be committed"):
-        ledger.record_survivors(session(1), sites(1, 2, 3), min_cohort=3)
+        ledger.record_survivors(session(1), sites(1, 2, 3), rules=RULES)
     ledger.release(session(1))
     with pytest.raises(LedgerError, match="has to be committed"):
-        ledger.record_survivors(session(1), sites(1, 2, 3), min_cohort=3)
+        ledger.record_survivors(session(1), sites(1, 2, 3), rules=RULES)
 
 
 def test_survivors_are_public_keys(ledger):
     spend(ledger, 1, EXACT, SUMS)
     with pytest.raises(LedgerError, match="32 bytes"):
-        ledger.record_survivors(session(1), [b"a", b"b", b"c"], min_cohort=3)
+        ledger.record_survivors(session(1), [b"a", b"b", b"c"], rules=RULES)
 
 
 # Values
@@ -340,6 +354,7 @@ def test_entries_tell_everything(ledger):
     assert (limit.kind, limit.account, limit.cost) == ("limit", SUMS, Cost(3.0, 1e-7))
     assert (reserved.kind, reserved.session) == ("reserve", session(1))
     assert (reserved.account, reserved.cost) == (SUMS, EXACT)
+    assert reserved.roster == Roster(frozenset(sites(1, 2, 3, *range(100, 106))), 9)
     assert (committed.kind, committed.session, committed.cost) == ("commit", session(1), None)
     assert recorded.survivors == frozenset(sites(1, 2, 3))
 

@@ -9,11 +9,13 @@ from sites import BOSS, PEERS, STRANGER, edit, make_site
 
 from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
 from fedgauge.engines.contribution import contribution, count_rows
-from fedgauge.errors import BudgetExceeded, PlanRefused
+from fedgauge.errors import BudgetExceeded, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.privacy import DistributedDP, SecureAggregation
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.site import Account, Cost, Site
+from fedgauge.site import Account, Cost, Policy, Site
+from fedgauge.site.entries import Roster
+from fedgauge.site.exact import ExactRules
 
 CLIPPED = Axis.uniform(64, outside="clip")
 
@@ -153,7 +155,7 @@ def test_a_site_may_allow_no_delta(tmp_path):
 @pytest.mark.parametrize("privacy", [SecureAggregation(), DistributedDP(0.5)], ids=str)
 def test_the_finest_axis(site, privacy):
     judge(site, plan_for(privacy, axis=Axis.uniform(4096, outside="clip")))
-    with pytest.raises(PlanRefused, match="4097 bins, this site allows 4096"):
+    with pytest.raises(PlanRefused, match="4,097 bins, this site allows 4,096"):
         judge(site, plan_for(privacy, axis=Axis.uniform(4097, outside="clip")))
 
 
@@ -252,6 +254,79 @@ def test_judging_writes_nothing(site):
     assert sorted(os.listdir(site.folder)) == before
 
 
+# What a coordinator may choose of an exact sum
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [(("1",), None), (("1",), 1), (("1",), "1"), (("yes", "maybe"), "maybe"), (("2",), 2)],
+)
+def test_a_label_that_a_plan_may_call_positive(tmp_path, labels, positive):
+    site = make_site(tmp_path, labels=labels)
+    for privacy in (DistributedDP(0.5), SecureAggregation()):
+        judge(site, plan_for(privacy, task=BinaryTask(positive=positive)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"), [(("1",), 7), (("1",), "yes"), (("yes",), None), ((), 1)]
+)
+def test_another_label_is_refused(tmp_path, labels, positive):
+    """Which labels a site has would show in whether it falls silent."""
+    site = make_site(tmp_path, labels=labels)
+    for privacy in (DistributedDP(0.5), SecureAggregation()):
+        with pytest.raises(PlanRefused, match=r"the positive label.*\(labels\)"):
+            judge(site, plan_for(privacy, task=BinaryTask(positive=positive)))
+
+
+def test_an_exact_sum_of_a_model_that_is_sent_needs_leave(site, tmp_path):
+    closed = make_site(tmp_path / "closed", exact_of_models=False)
+    exact = plan_for(SecureAggregation())
+    judge(closed, exact)
+    judge(closed, of_model=True)
+    judge(site, exact, of_model=True)
+    with pytest.raises(PlanRefused, match="exact_of_models"):
+        judge(closed, exact, of_model=True)
+
+
+def test_a_result_shows_no_small_cells(tmp_path):
+    site = make_site(tmp_path, min_cell=10)
+    exact = plan_for(SecureAggregation())
+    enough, few = (msgspec.structs.replace(exact, min_cell=cell) for cell in (10, 9))
+    judge(site, enough)
+    judge(site)  # with noise there is nothing to merge
+    with pytest.raises(PlanRefused, match=r"fewer than 10 .*\(min_cell\)"):
+        judge(site, few)
+
+
+def test_the_rules_of_exact_sums_are_the_sites(tmp_path):
+    strict = make_site(tmp_path / "strict", **msgspec.structs.asdict(Policy()))
+    plan = plan_for(SecureAggregation())
+    assert strict.rules(plan) == ExactRules(3, False, 3, 100, 1 / 128)
+    more = plan_for(SecureAggregation(), cohort=Cohort(5, 3))
+    assert strict.rules(more).min_cohort == 5  # two honest sites at least
+    allowed = make_site(tmp_path / "allowed", min_bin_width=0.1, axes=(plan.axis.digest,))
+    assert allowed.rules(plan).min_bin_width == 0.0
+    other = plan_for(SecureAggregation(), axis=Axis.uniform(32, outside="clip"))
+    assert allowed.rules(other).min_bin_width == 0.1
+
+
+def test_a_new_site_wants_noise():
+    assert Policy().models == ("distributed-dp", "local-dp")
+    assert not Policy().allows_exact
+    assert Policy(models=("secure-aggregation",)).allows_exact
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"exact_sums": -1}, {"min_cell": -1}, {"min_new_rows": -1}, {"min_bin_width": -0.1},
+     {"min_bin_width": math.inf}, {"min_bin_width": math.nan}],
+    ids=str,
+)  # fmt: skip
+def test_limits_of_exact_sums_are_numbers_that_limit(limits):
+    with pytest.raises(SiteError, match=next(iter(limits))):
+        Policy(**limits)
+
+
 # Accounts, costs and the ledger
 
 
@@ -285,11 +360,12 @@ def test_a_plan_is_reserved_under_the_policy(tmp_path):
     site.reserve(bytes([1] * 32), plan_for(DistributedDP(0.5)))
     with pytest.raises(BudgetExceeded, match="limit epsilon 1,"):
         site.reserve(bytes([2] * 32), plan_for(DistributedDP(0.5)))
+    roster = Roster(frozenset(members(site)), 4)
     with pytest.raises(BudgetExceeded, match="mix_exact"):
-        site.reserve(bytes([2] * 32), plan_for(SecureAggregation()))
+        site.reserve(bytes([2] * 32), plan_for(SecureAggregation()), roster=roster)
     mixing = make_site(tmp_path / "mixing", mix_exact=True)
     mixing.reserve(bytes(32), plan_for(DistributedDP(0.5)))
-    mixing.reserve(bytes([1] * 32), plan_for(SecureAggregation()))
+    mixing.reserve(bytes([1] * 32), plan_for(SecureAggregation()), roster=roster)
 
 
 def test_the_ledger_is_where_the_file_says_and_its_head_beside_the_key(tmp_path):

@@ -5,7 +5,7 @@ import math
 import reprlib
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import mpmath
 import msgspec
@@ -35,6 +35,15 @@ class AxisSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: float | None = None
     limit: float | None = None
     points: tuple[float, ...] | None = None
+
+
+class Placed(NamedTuple):
+    """Bins of scores, the scores as they count there, and how many had to be moved."""
+
+    bins: Indices
+    scores: Floats
+    not_finite: int = 0
+    clipped: int = 0
 
 
 class Axis:
@@ -246,6 +255,25 @@ class Axis:
         if self.separates_all and np.any(self._edges[index] != scores):
             return None
         return index
+
+    def place_any(self, scores: Floats) -> Placed:
+        """Bin of each score whatever it is.
+
+        A score beyond the axis counts as its end, also an infinite one; NaN as the lower end.
+        """
+        if self._lookup is None:
+            self._lookup = BinLookup(self._edges)
+        if not scores.size:
+            return Placed(np.empty(0, dtype=np.intp), scores)
+        lowest, highest = scores.min(), scores.max()  # both NaN if any score is NaN
+        if lowest >= self.low and highest <= self.high:
+            return Placed(self._lookup(scores, touches_top=bool(highest >= self.high)), scores)
+        inside = np.clip(np.where(np.isnan(scores), self.low, scores), self.low, self.high)
+        not_finite = int(np.count_nonzero(~np.isfinite(scores)))
+        moved = int(np.count_nonzero(inside != scores))
+        return Placed(
+            self._lookup(inside, touches_top=True), inside, not_finite, moved - not_finite
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Axis) and self.digest == other.digest

@@ -4,14 +4,15 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.examples import Examples
-from fedgauge.data.labels import Label, LabelReader
+from fedgauge.data.labels import Label, LabelReader, LenientLabelReader
+from fedgauge.data.oddities import Oddities
 from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError
 from fedgauge.typing import Floats, Indices
 
@@ -132,6 +133,20 @@ class ScoreHistogram:
             tally.count(examples)
         self._add(*tally.checked(may_be_empty=may_be_empty))
 
+    def update_leniently(
+        self, batches: Iterable[Examples], *, positive: Label | None = None
+    ) -> Oddities:
+        """Count every row of one client, whatever it holds, and say what was odd.
+
+        Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
+        """
+        tally = _LenientTally(self._axis, self.channels, positive, self._sum_steps)
+        for examples in batches:
+            tally.count(examples)
+        counts, sums, oddities = tally.noted()
+        self._add(counts, sums)
+        return oddities
+
     def _add(self, counts: Counts, sums: Counts | None) -> None:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
         # the rounding of this floating-point sum. A sum is at most its count times the steps.
@@ -209,10 +224,12 @@ class ScoreHistogram:
 class _Tally:
     """Counts of one client's rows so far, and of the rows that cannot be counted."""
 
+    _reads_with: ClassVar[type[LabelReader]] = LabelReader
+
     def __init__(self, axis: Axis, channels: int, positive: Label | None, sum_steps: int) -> None:
         self._axis = axis
         self._positive = positive
-        self._reader = LabelReader(positive)
+        self._reader = self._reads_with(positive)
         self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
         self._sum_steps = sum_steps
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
@@ -226,7 +243,8 @@ class _Tally:
             return
         # Without a positive label to watch for, rows can be read in any order.
         channels = len(self._counts)
-        tallies = [_Tally(self._axis, channels, None, self._sum_steps) for _ in range(workers)]
+        make = type(self)
+        tallies = [make(self._axis, channels, None, self._sum_steps) for _ in range(workers)]
         spans = examples.split(-(-len(examples) // workers))
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(_Tally._count_here, tallies, spans))
@@ -238,18 +256,26 @@ class _Tally:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
             labels = self._reader(batch.labels)
-            index = self._axis.place(batch.y_score)
-            if index is None:
-                self._infinite += int(np.count_nonzero(~np.isfinite(batch.y_score)))
-                self._refused += self._axis.count_refused(batch.y_score)
+            placed = self._place(batch.y_score)
+            if placed is None:
                 continue
-            places = None if self._sums is None else self._places(batch.y_score, index)
+            index, scores = placed
+            places = None if self._sums is None else self._places(scores, index)
             index += np.multiply(labels, self._axis.bins, dtype=np.intp)
             self._counts += np.bincount(index, minlength=self._counts.size).reshape(shape)
             if self._sums is not None:
                 # Whole numbers in floats, exact: a batch has at most 2^25 rows.
                 sums = np.bincount(index, places, minlength=self._counts.size).reshape(shape)
                 self._sums += sums.astype(np.int64)
+
+    def _place(self, scores: Floats) -> tuple[Indices, Floats] | None:
+        """Bin of each score, and the scores; None if one has none, and that is noted."""
+        index = self._axis.place(scores)
+        if index is not None:
+            return index, scores
+        self._infinite += int(np.count_nonzero(~np.isfinite(scores)))
+        self._refused += self._axis.count_refused(scores)
+        return None
 
     def _places(self, scores: Floats, index: Indices) -> Floats:
         """Where each score lies within its bin, in whole steps."""
@@ -290,6 +316,29 @@ class _Tally:
         if reader.unusable:
             raise InputError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
         return self._counts, self._sums
+
+
+class _LenientTally(_Tally):
+    """The same of rows that all count."""
+
+    _reads_with = LenientLabelReader
+
+    def _place(self, scores: Floats) -> tuple[Indices, Floats]:
+        placed = self._axis.place_any(scores)
+        self._infinite += placed.not_finite
+        self._refused += placed.clipped
+        return placed.bins, placed.scores
+
+    def noted(self) -> tuple[Counts, Counts | None, Oddities]:
+        """The counts, the sums, and what was odd about the rows."""
+        oddities = Oddities(
+            rows=self._rows,
+            not_finite=self._infinite,
+            clipped=self._refused,
+            missing_labels=self._reader.missing,
+            other_labels=self._reader.unusable,
+        )
+        return self._counts, self._sums, oddities
 
 
 def check_tree(tree: Sequence[int], bins: int) -> None:

@@ -199,6 +199,7 @@ def evaluate(
 
 
 app.command()(results.show)
+app.command()(results.verify)
 
 
 @app.command()

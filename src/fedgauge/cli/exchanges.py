@@ -7,9 +7,12 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.options import Quiet, SiteOption
-from fedgauge.cli.terminal import readable_errors, screen, with_progress
-from fedgauge.engines.exchange import Coordinator, Exchange, Progress, take_part
+from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.engines.exchange import Coordinator, Exchange, NamedRows, Progress, take_part
+from fedgauge.engines.exchange import join as join_with
+from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
+from fedgauge.keys import key_to_text
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
@@ -20,6 +23,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
+Subject = Annotated[
+    str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
+]
+_FILE = "CSV, TSV (also .gz) or Parquet of scores."
 _HERE = Path("site.toml")
 
 
@@ -62,17 +69,26 @@ def start(
 
 
 @app.command()
-def join(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
-    """Site, round 1: judge the plan, set the budget aside, send fresh keys.
+def join(
+    run: Run,
+    file: Annotated[Path, typer.Argument(help=_FILE)],
+    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    subject: Subject = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
 
     Example:
 
-      fedgauge exchange join /shared/run-1 --site hospital-a/site.toml
+      fedgauge exchange join /shared/run-1 scores.csv --label y --score p
     """
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        path = take_part(exchange, site, Stage.ADVERTISE)
+        rows = _rows(file, label, score, subject)
+        path = with_progress(quiet, lambda: join_with(exchange, site, rows))
         plan = exchange.invitation().plan
     if not quiet:
         screen.print(explain(plan), markup=False)
@@ -93,27 +109,34 @@ def share(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None
 @app.command()
 def submit(
     run: Run,
-    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of scores.")],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
-    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
-    subject: Annotated[
-        str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
+    file: Annotated[
+        Path | None, typer.Argument(help=f"{_FILE} [default: as named at join]")
     ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the true label, as at join.")] = None,
+    score: Annotated[str | None, typer.Option(help="Column of the score, as at join.")] = None,
+    subject: Subject = None,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
     """Site, round 3: count the scores, add noise and masks, send the masked counts.
 
+    The rows are those named at join. The budget is spent before they are read.
+
     Example:
 
-      fedgauge exchange submit /shared/run-1 scores.csv --label y --score p
+      fedgauge exchange submit /shared/run-1 --site hospital-a/site.toml
     """
     with readable_errors():
+        rows = None
+        if file is not None:
+            if label is None or score is None:
+                raise fg.InputError("a file needs --label and --score too, or leave it out.")
+            rows = _rows(file, label, score, subject)
+        elif (label, score, subject) != (None, None, None):
+            raise fg.InputError("columns are named at join. Leave them out, or name the file too.")
         site = Site.from_toml(site_file)
-        data = fg.ScoreFile(file, label=label, score=score, subject=subject)
-        path = with_progress(
-            quiet, lambda: take_part(Exchange(run, site), site, Stage.MASK, lambda: data)
-        )
+        exchange = Exchange(run, site)
+        path = with_progress(quiet, lambda: submit_rows(exchange, site, rows, tell=warn))
     if not quiet:
         screen.print(f"Submitted: {path}", markup=False)
 
@@ -167,6 +190,8 @@ def advance(
         return
     screen.print(str(outcome), markup=False)
     screen.print(f"Saved {exchange.result_path}", markup=False)
+    check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
+    screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
 
 
 @app.command()
@@ -199,6 +224,10 @@ def abandon(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> No
         Participant(site).abandon(session)
     if not quiet:
         screen.print(f"Abandoned the evaluation in {run}", markup=False)
+
+
+def _rows(file: Path, label: str, score: str, subject: str | None) -> NamedRows:
+    return NamedRows(str(file.absolute()), label, score, subject)
 
 
 def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:

@@ -16,7 +16,7 @@ from fedgauge.cli.options import (
     Quiet,
     make_clients,
 )
-from fedgauge.cli.terminal import readable_errors, screen, with_progress
+from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
 from fedgauge.engines.reporting import result_of, write_reports
@@ -49,7 +49,7 @@ def encode(
         loaded = fg.EvaluationPlan.load(plan)
         rows = fg.ScoreFile(file, label=label, score=score)
         trusted = None if site is None else fg.Site.from_toml(site)
-        with_progress(quiet, lambda: write_reports(loaded, rows, out, site=trusted))
+        with_progress(quiet, lambda: write_reports(loaded, rows, out, site=trusted, tell=warn))
     if not quiet:
         charged = "" if site is not None else ", charged to no ledger (--site)"
         screen.print(

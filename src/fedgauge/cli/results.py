@@ -1,4 +1,4 @@
-"""Results on the terminal: the verdict, all metrics, and what happens at thresholds."""
+"""Results on the terminal: the verdict, all metrics, thresholds, and who signed them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,10 +9,12 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli.options import Quiet
-from fedgauge.cli.terminal import readable_errors, screen
+from fedgauge.cli.terminal import fail, readable_errors, screen
+from fedgauge.keys import key_from_text, key_to_text
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots import save_plots
+from fedgauge.site import Site
 
 At = Annotated[
     list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")
@@ -29,6 +31,15 @@ AtPrecision = Annotated[
 ]
 AtLevel = Annotated[
     float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
+]
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Option("--key", help="Public key of a coordinator you know; may be repeated."),
+]
+KnownTo = Annotated[
+    Path | None,
+    typer.Option("--site", help="Your site file: the keys of its coordinators, and its own."),
 ]
 
 _COLUMNS = 2  # thresholds side by side
@@ -70,31 +81,116 @@ def show(
     plots: Annotated[
         Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
     ] = None,
+    key: Keys = None,
+    site_file: KnownTo = None,
     quiet: Quiet = False,
 ) -> None:
-    """Print a saved result: the verdict, all metrics, and those at thresholds.
+    """Print a saved result: the verdict, who signed it, all metrics, and those at thresholds.
 
     Examples:
 
       fedgauge show r.json
 
+      fedgauge show r.json --site site.toml
+
       fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
     """
     with readable_errors():
         result = fg.Evaluation.from_json(path)
+        site = None if site_file is None else Site.from_toml(site_file)
+        signature = result.signature.by(_known(key, site))
         if level is not None:
             result = result.at_level(level)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         table = metrics_table(result)
         tables = list(threshold_tables(points, result))
         if plots is not None:
-            save_plots(result, plots)
+            save_plots(result, plots, signature=signature)
+    if not quiet:
+        screen.print(str(result), markup=False)
+        screen.print(f"signature          {signature.in_words}", markup=False)
+        for each in (table, *tables):
+            screen.print()
+            screen.print(each)
+    if signature.state == "broken":
+        fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
+    key: Keys = None,
+    site_file: KnownTo = None,
+    quiet: Quiet = False,
+) -> None:
+    """Check that a result is what a coordinator you know signed and its sites confirmed.
+
+    Ends with 0 only then; with 1 when it was edited, is unsigned or signed by another key.
+
+    Examples:
+
+      fedgauge verify result.json --site site.toml
+
+      fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVs
+    """
+    with readable_errors():
+        site = None if site_file is None else Site.from_toml(site_file)
+        known = _known(key, site)
+        result = fg.Evaluation.from_json(path)
+        signature = result.signature.by(known)
+    if signature.state != "verified":
+        fail(f"{path} {_unverified(signature)}", 1)
     if quiet:
         return
-    screen.print(str(result), markup=False)
-    for each in (table, *tables):
-        screen.print()
-        screen.print(each)
+    screen.print(signature.in_words, markup=False)
+    if site is not None:
+        screen.print(f"sites    {_named(signature.members, site)}", markup=False)
+    screen.print(f"key      {signature.key}", markup=False)
+    screen.print(f"plan     {result.plan.digest}", markup=False)
+    if signature.model is not None:
+        screen.print(f"model    {signature.model}", markup=False)
+
+
+def _known(keys: Sequence[str] | None, site: Site | None) -> dict[bytes, str]:
+    """Keys that were named, and those that a site file names."""
+    known = {key_from_text(text): "" for text in keys or ()}
+    if site is not None:
+        known |= {site.key.public: site.name, **site.coordinators}
+    return known
+
+
+def _named(members: Sequence[str], site: Site) -> str:
+    """Who confirmed, by the names in a site file: a coordinator could make up others."""
+    peers = {key_to_text(key): name for key, name in site.peers.items()}
+    named = sorted(peers[member] for member in members if member in peers)
+    strangers = len(members) - len(named)
+    return ", ".join(
+        [*named, *([f"{strangers:,} that {site.path.name} does not name"] if strangers else [])]
+    )
+
+
+def _unverified(signature: fg.Signature) -> str:
+    """What it means that a result is not verified, and what to do."""
+    if signature.state == "broken":
+        return (
+            f"is BROKEN: {signature.reason}. Do not use its numbers. Get the file again from its "
+            "coordinator."
+        )
+    if signature.simulated:
+        return "is simulated: no sites took part that could have signed or confirmed it."
+    if signature.state == "unsigned":
+        return (
+            "is not signed: anybody can have made or edited it. Results between sites are signed; "
+            "get the file from its coordinator. Those of local reports are not."
+        )
+    if signature.compared:
+        return (
+            f"is signed by {signature.key}, which is none of the keys that you know. Ask the "
+            "coordinator for its key, over a channel on which you know it."
+        )
+    return (
+        f"is signed by {signature.key}, but you did not say whose key you expect. Name your site "
+        "file (--site), or the coordinator's key (--key), as it told you."
+    )
 
 
 def metrics_table(result: fg.Evaluation) -> Table:

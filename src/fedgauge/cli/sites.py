@@ -9,8 +9,19 @@ from rich.table import Table
 
 from fedgauge.cli.options import Model, NeighbourKind, Quiet, SiteOption, UnitKind
 from fedgauge.cli.terminal import readable_errors, screen
+from fedgauge.errors import SiteError
 from fedgauge.keys import key_to_text
-from fedgauge.site import Account, Cost, Entry, Policy, Site, add_trust, create_site
+from fedgauge.site import (
+    Account,
+    Cost,
+    Entry,
+    Policy,
+    Site,
+    add_trust,
+    create_site,
+    migrate_site,
+    name_dataset,
+)
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
@@ -22,7 +33,16 @@ def init(
     dataset: Annotated[str, typer.Option(help="Name of the data its privacy budget is about.")],
     folder: Annotated[Path, typer.Argument(help="Where site.toml and site.key go.")] = Path(),
     models: Annotated[
-        list[Model] | None, typer.Option("--allow", help="Privacy models allowed. [default: all]")
+        list[Model] | None,
+        typer.Option("--allow", help=r"Privacy models allowed. \[default: those with noise]"),
+    ] = None,
+    allow_exact: Annotated[
+        bool,
+        typer.Option("--allow-exact", help="Also sums without noise; the file says what follows."),
+    ] = False,
+    positive: Annotated[
+        list[str] | None,
+        typer.Option(help=r"A label that plans may call positive; again for more. \[default: 1]"),
     ] = None,
     min_cohort: Annotated[int, typer.Option(help="Fewest sites in a sum.")] = 3,
     max_epsilon: Annotated[float, typer.Option(help="Most that one evaluation may cost.")] = 1.0,
@@ -35,13 +55,16 @@ def init(
 ) -> None:
     """Make a site: a private key that never leaves, and a file of what it allows.
 
-    Example:
+    Examples:
 
       fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
+
+      fedgauge site init --name hospital-a --dataset stroke-2026 --positive yes --allow-exact
     """
     with readable_errors():
         policy = Policy(
-            models=tuple(sorted(model.tag for model in models or Model)),
+            models=_allowed(models, allow_exact=allow_exact),
+            labels=tuple(positive or Policy().labels),
             min_cohort=min_cohort,
             max_epsilon=max_epsilon,
             max_bins=max_bins,
@@ -54,6 +77,52 @@ def init(
     screen.print(f"Made {site.path} and {site.key_path}", markup=False)
     screen.print("Tell your partners this key, so that they can check who told them:")
     screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}", markup=False)
+
+
+@site_app.command("migrate")
+def migrate(
+    allow_exact: Annotated[
+        bool, typer.Option("--allow-exact", help="Allow sums without noise, as before.")
+    ] = False,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Write the site file of an earlier version anew. The old one is kept beside it.
+
+    Earlier versions allowed exact sums unless told not to; now they must be asked for. The
+    ledger stays as it is.
+
+    Example:
+
+      fedgauge site migrate --site hospital-a/site.toml
+    """
+    with readable_errors():
+        aside = migrate_site(site_file, allow_exact=allow_exact)
+    if not quiet:
+        exact = "allowed" if allow_exact else "not allowed (--allow-exact)"
+        screen.print(f"Wrote {site_file} anew; the old one is {aside}", markup=False)
+        screen.print(f"Exact sums are {exact}. Read it through.", markup=False)
+
+
+@site_app.command("dataset")
+def dataset(
+    name: Annotated[str, typer.Argument(help="A name that was never used here.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Give the site's data a new name, once they are new data.
+
+    Budgets and exact sums are counted by name, so the new one starts with none. Do not use it
+    to get around a budget: whoever compares the results sees through both.
+
+    Example:
+
+      fedgauge site dataset stroke-2026-week-2 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = name_dataset(site_file, name)
+    if not quiet:
+        screen.print(f"The data of {site.name} are now {site.dataset}", markup=False)
 
 
 @site_app.command("show")
@@ -163,6 +232,13 @@ def set_limit(
         )
 
 
+def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:
+    chosen = set(models or set(Model) - {Model.SA})
+    if Model.SA in chosen and not allow_exact:
+        raise SiteError("sums without noise are allowed by --allow-exact. Add it, or drop sa.")
+    return tuple(sorted(model.tag for model in chosen | ({Model.SA} if allow_exact else set())))
+
+
 def _site_table(site: Site) -> Table:
     table = Table(show_header=False, box=None, pad_edge=False)
     policy = site.policy
@@ -177,6 +253,8 @@ def _site_table(site: Site) -> Table:
     )
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
+    table.add_row("Positive labels", ", ".join(policy.labels) or "none")
+    table.add_row("Exact sums", _exact(policy))
     for title, parties in (("Peer", site.peers), ("Coordinator", site.coordinators)):
         for key, name in parties.items():
             if key != site.key.public or title == "Coordinator":
@@ -184,6 +262,19 @@ def _site_table(site: Site) -> Table:
     if not site.coordinators:
         table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
     return table
+
+
+def _exact(policy: Policy) -> str:
+    if not policy.allows_exact:
+        return "refused"
+    models = (
+        "of scores and of models sent" if policy.exact_of_models else "of scores, not of models"
+    )
+    sites = "some sites" if policy.exact_dropouts else "all sites invited"
+    return (
+        f"{policy.exact_sums} on a dataset, {models}, over {sites}; bins at least "
+        f"{policy.min_bin_width:g} wide, with none or at least {policy.min_cell} examples"
+    )
 
 
 def _entry(entry: Entry) -> str:

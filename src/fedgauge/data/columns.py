@@ -7,10 +7,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedgauge.errors import InputError
+from fedgauge.typing import Floats
 
 Column: TypeAlias = NDArray[Any] | pa.DictionaryArray
 Rows = slice | NDArray[np.bool_] | NDArray[np.intp]
 _TEXT: Final = (pa.string(), pa.large_string())
+_PLAIN: Final = frozenset({bool, int, float, str})  # values that one memo entry can stand for
+_KINDS: Final = {bool: "b", int: "iu", float: "f"}
 
 
 def read_column(name: str, values: Any) -> Column:
@@ -27,6 +30,68 @@ def read_column(name: str, values: Any) -> Column:
         raise InputError(f"{name} has masked rows. Drop them: array.compressed().")
     if not isinstance(values, np.ndarray):
         values = _from_frame(name, values)
+    return _flat(name, values)
+
+
+def read_leniently(name: str, values: Any) -> Column:
+    """The values as a flat array in which no row changes what another one holds.
+
+    Masked rows are None; a list whose values are of several kinds stays a list of objects, where
+    :func:`read_column` would refuse it or turn all of them into one kind. Only what is no flat
+    column at all is refused.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        masked, values = np.ma.getmaskarray(values), np.asarray(values)
+        if masked.any():
+            values = values.astype(object)
+            values[masked] = None
+    if not isinstance(values, np.ndarray | list | tuple | pa.Array | pa.ChunkedArray):
+        values = _from_frame(name, values, leniently=True)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return _from_arrow_leniently(values)
+    if isinstance(values, list | tuple):
+        return _from_list(values)
+    return _flat(name, values)
+
+
+def floats_of(column: Column) -> Floats:
+    """The numbers of a column, NaN where there is none: text that spells one counts as one."""
+    if isinstance(column, pa.DictionaryArray):
+        codes, words = distinct(column)
+        return np.array([*map(_number, words), np.nan]).take(codes)
+    if column.dtype.kind in "fiub":
+        with np.errstate(all="ignore"):
+            return column.astype(np.float64, copy=False)
+    if column.dtype.kind in "OUS":
+        return np.fromiter(map(_number, column.tolist()), np.float64, len(column))
+    raise InputError("y_score holds values that are not numbers. Convert the column to floats.")
+
+
+def distinct(column: Column) -> tuple[NDArray[Any], list[Any]]:
+    """Codes of a column's values, -1 where one is missing, and the values by code.
+
+    Nothing that one row holds changes what another row's code stands for.
+    """
+    if not isinstance(column, pa.DictionaryArray) and not _is_of_one_kind(column):
+        return _number_objects(column.tolist())
+    try:
+        encoded = coded(column)
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return codes, _words(encoded.dictionary)
+    except Exception:  # whatever Arrow cannot hold: the other rows must not suffer
+        return _number_objects(to_numpy(column).tolist())
+
+
+def _words(dictionary: pa.Array) -> list[Any]:
+    try:
+        words: list[Any] = dictionary.to_pylist()
+        return words
+    except UnicodeDecodeError:
+        octets = dictionary.cast(pa.large_binary()).to_pylist()
+        return [word.decode(errors="surrogateescape") for word in octets]
+
+
+def _flat(name: str, values: Any) -> NDArray[Any]:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):
@@ -37,6 +102,53 @@ def read_column(name: str, values: Any) -> Column:
             "and one score for each example. Pass the column of the positive class."
         )
     return array
+
+
+def _from_list(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    kinds = set(map(type, values))
+    expected = _KINDS.get(kinds.pop(), "") if len(kinds) == 1 else ""
+    if expected:
+        array = np.asarray(values)
+        if array.dtype.kind in expected:  # large whole numbers can come out as floats, all of them
+            return array
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def _is_of_one_kind(column: NDArray[Any]) -> bool:
+    """Whether Arrow holds the values as they are; of several kinds it makes one."""
+    if column.dtype.kind != "O":
+        return True
+    kinds = set(map(type, column)) - {type(None)}
+    return len(kinds) <= 1 and kinds <= _PLAIN
+
+
+def _number_objects(values: list[Any]) -> tuple[NDArray[Any], list[Any]]:
+    numbers: dict[Any, int] = {}
+    kept: list[Any] = []
+    codes = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        if type(value) in _PLAIN and value == value:
+            code = numbers.setdefault((type(value), value), len(kept))
+        else:  # objects of other classes may claim to equal one another: each has its own code
+            code = -1 if _is_missing(value) else len(kept)
+        if code == len(kept):
+            kept.append(value)
+        codes[row] = code
+    return codes, kept
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or not pa.scalar(value, from_pandas=True).is_valid
+    except Exception:  # no value that Arrow knows, so not one that is missing
+        return False
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except Exception:  # an object can raise anything
+        return np.nan
 
 
 def _from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
@@ -55,13 +167,25 @@ def _from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
     return array
 
 
-def _from_frame(name: str, values: Any) -> Any:
+def _from_arrow_leniently(values: pa.Array | pa.ChunkedArray) -> Column:
+    kind = values.type
+    # In NumPy one missing row would make floats of all of them, and the same one of long ids.
+    if pa.types.is_decimal(kind) or (pa.types.is_integer(kind) and values.null_count):
+        values = values.cast(pa.string())
+    return _from_arrow(values)
+
+
+def _from_frame(name: str, values: Any, *, leniently: bool = False) -> Any:
     import narwhals as nw  # here, for arrays and files do without
 
     native = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame | nw.LazyFrame):
         raise InputError(f"{name} is a table; pass one column of it.")
-    return native.to_numpy() if isinstance(native, nw.Series) else values
+    if not isinstance(native, nw.Series):
+        return values
+    if leniently and native.dtype.is_integer() and native.null_count():
+        return native.to_arrow()
+    return native.to_numpy()
 
 
 def pick(column: Column, rows: Rows) -> Column:

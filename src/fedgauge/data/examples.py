@@ -8,7 +8,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, Rows, pick, read_column, to_numpy
+from fedgauge.data.columns import (
+    Column,
+    Rows,
+    floats_of,
+    pick,
+    read_column,
+    read_leniently,
+    to_numpy,
+)
 from fedgauge.errors import InputError
 from fedgauge.typing import Floats
 
@@ -41,13 +49,23 @@ class Examples:
         labels = read_column("y_true", y_true)
         scores = to_numpy(read_column("y_score", y_score))
         subjects = None if subject is None else read_column("subject", subject)
-        for name, column in (("y_true", labels), ("subject", subjects)):
-            if column is not None and len(column) != len(scores):
-                raise InputError(
-                    f"{name} has {len(column):,} rows and y_score {len(scores):,}. "
-                    "Each example needs one of both."
-                )
+        _check_lengths(labels, scores, subjects)
         self._set(labels, _floats(scores), subjects)
+
+    @classmethod
+    def leniently(cls, y_true: Any, y_score: Any, *, subject: Any = None) -> "Examples":
+        """The same of rows that may hold anything; a score that is no number is NaN.
+
+        What is refused concerns columns as a whole: their number, lengths, shape and type. What
+        one row holds decides about that row alone.
+        """
+        labels = read_leniently("y_true", y_true)
+        scores = floats_of(read_leniently("y_score", y_score))
+        subjects = None if subject is None else read_leniently("subject", subject)
+        _check_lengths(labels, scores, subjects)
+        examples = object.__new__(cls)
+        examples._set(labels, scores, subjects)
+        return examples
 
     def _set(self, labels: Column, scores: Floats, subjects: Column | None) -> None:
         object.__setattr__(self, "labels", labels)
@@ -83,13 +101,22 @@ class Examples:
         return part
 
 
+def _check_lengths(labels: Column, scores: NDArray[Any], subjects: Column | None) -> None:
+    for name, column in (("y_true", labels), ("subject", subjects)):
+        if column is not None and len(column) != len(scores):
+            raise InputError(
+                f"{name} has {len(column):,} rows and y_score {len(scores):,}. "
+                "Each example needs one of both."
+            )
+
+
 Pair = tuple[Any, Any]
 Stream = Callable[[], Iterable["Pair | Examples"]]
 Data = Pair | Examples | Stream
 
 
-def read_batches(data: Data) -> Iterator[Examples]:
-    """One client's data as batches, whatever form it came in."""
+def read_batches(data: Data, make: Callable[[Any, Any], Examples] = Examples) -> Iterator[Examples]:
+    """One client's data as batches, whatever form it came in; `make` reads each pair."""
     if isinstance(data, Examples):
         yield data
     elif callable(data):
@@ -100,19 +127,19 @@ def read_batches(data: Data) -> Iterator[Examples]:
                 "chunks, each (y_true, y_score) or Examples."
             )
         for chunk in chunks:
-            yield chunk if isinstance(chunk, Examples) else _from_pair(chunk)
+            yield chunk if isinstance(chunk, Examples) else make(*_pair(chunk))
     else:
-        yield _from_pair(data)
+        yield make(*_pair(data))
 
 
-def _from_pair(pair: Any) -> Examples:
+def _pair(pair: Any) -> Pair:
     if not isinstance(pair, tuple) or len(pair) != 2:
         size = f" of {len(pair)}" if isinstance(pair, Sized) else ""
         raise InputError(
             f"expected (y_true, y_score), Examples, or a function returning such pairs, "
             f"got {type(pair).__name__}{size}."
         )
-    return Examples(*pair)
+    return pair
 
 
 def _floats(scores: NDArray[Any]) -> Floats:

@@ -1,5 +1,8 @@
 """Score tables on disk: CSV and Parquet files read in batches, never whole."""
 
+import codecs
+import io
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,8 +13,10 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from fedgauge.data.columns import floats_of, read_leniently
 from fedgauge.data.examples import Examples
 from fedgauge.errors import InputError, located
+from fedgauge.typing import Floats
 
 _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
@@ -52,8 +57,38 @@ class ScoreFile:
 
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch."""
-        for batch in self._open(self._columns.all).batches:
+        for batch in self._open(self._columns.all, None).batches:
             yield self._columns.examples(batch)
+
+    def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
+        """The examples, whatever a row holds: where it holds no number its score is NaN.
+
+        A row of a text file with too few or too many fields is left out, and `skip` called. What
+        concerns the file as a whole is still refused: that it breaks off, a quote that is never
+        closed, a line longer than a megabyte.
+        """
+        for batch in self._open(self._columns.all, skip).batches:
+            yield self._columns.lenient_examples(batch)
+
+    def check(self) -> None:
+        """Refuse columns whose type is not that of a label, a score or an id.
+
+        Reads the types that the file states or, of text, its first rows. Some rows without a
+        number are no matter of type, and for a site to stop at them would tell of them: only
+        where no score of the first rows is a number is it the wrong column.
+        """
+        with located(str(self)):
+            table = self._open(self._columns.all, lambda: None)
+            score, *others = self._columns.all
+            for name in others:
+                if pa.types.is_nested(table.schema.field(name).type):
+                    raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
+            kind = table.schema.field(score).type
+            _lenient_scores(pa.array([], kind), score)
+            for batch in itertools.islice(table.batches, 1 if _is_text(kind) else 0):
+                numbers = _lenient_scores(batch[score], score)
+                if batch[score].null_count < len(batch) and np.all(np.isnan(numbers)):
+                    raise InputError(_not_numbers(score))
 
 
 class ScoreTable:
@@ -89,7 +124,7 @@ class ScoreTable:
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
         for opener in self._open.values():
-            for batch in opener(self._wanted).batches:
+            for batch in opener(self._wanted, None).batches:
                 yield self._names(batch[self._client]), self._columns.examples(batch)
 
     def _names(self, column: pa.Array) -> NDArray[Any]:
@@ -129,6 +164,34 @@ class _Columns(NamedTuple):
             batch[self.label], scores, subject=batch[self.subject] if self.subject else None
         )
 
+    def lenient_examples(self, batch: pa.RecordBatch) -> Examples:
+        """The same of rows that may hold anything."""
+        return Examples.leniently(
+            batch[self.label],
+            _lenient_scores(batch[self.score], self.score),
+            subject=batch[self.subject] if self.subject else None,
+        )
+
+
+def _lenient_scores(column: pa.Array, name: str) -> Floats:
+    """The scores, NaN where there is no number; only a type that has none is refused."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    try:
+        # Unsafe: a whole number that floats cannot tell from the next one is near enough.
+        numbers = column.cast(kind).cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not _is_text(kind):
+            raise InputError(_not_numbers(name)) from None
+        return floats_of(read_leniently(name, column))
+    floats: Floats = numbers.to_numpy(zero_copy_only=False)
+    return floats
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
 
 class _Table:
     """An open file: its schema, and its batches."""
@@ -138,7 +201,9 @@ class _Table:
         self.batches = batches
 
 
-Opener = Callable[[Sequence[str]], _Table]
+# Called when a malformed row is left out; None where such a row is an error.
+Skip = Callable[[], None] | None
+Opener = Callable[[Sequence[str], Skip], _Table]
 
 
 def _checked_opener(path: Path, columns: Sequence[str]) -> Opener:
@@ -149,7 +214,8 @@ def _checked_opener(path: Path, columns: Sequence[str]) -> Opener:
     with located(str(path)):
         opener = _opener(path)
         try:
-            present = opener(()).schema.names
+            # Rows may be malformed; whether that matters is for who reads them to say.
+            present = opener((), lambda: None).schema.names
         except UnicodeDecodeError:
             raise InputError(_bad_csv(())) from None
         _check_columns(columns, present)
@@ -172,7 +238,7 @@ def _opener(path: Path) -> Opener:
     if ending in _PARQUET:
         if not is_parquet:
             raise InputError("this is not a Parquet file, whatever its name says. Export it again.")
-        return lambda columns: _open_parquet(path, columns)
+        return lambda columns, _: _open_parquet(path, columns)
     if ending in _DELIMITERS:
         if is_parquet:
             raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
@@ -180,7 +246,7 @@ def _opener(path: Path) -> Opener:
             raise InputError("this is a gzip file. Rename it to end in .gz.")
         if suffixes[-1] == ".gz" and not _starts_with(path, b"\x1f\x8b"):
             raise InputError("this is not a gzip file, whatever its name says. Export it again.")
-        return lambda columns: _open_csv(path, columns, _DELIMITERS[ending])
+        return lambda columns, skip: _open_csv(path, columns, _DELIMITERS[ending], skip)
     raise InputError(
         f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv or .parquet."
     )
@@ -220,23 +286,32 @@ def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
     return _Table(file.schema_arrow, batches())
 
 
-def _open_csv(path: Path, columns: Sequence[str], delimiter: str) -> _Table:
+def _open_csv(path: Path, columns: Sequence[str], delimiter: str, skip: Skip) -> _Table:
     # Text for every column but the score: a label's kind must not depend on the first block.
     score, *rest = columns or (None,)
-    types = dict.fromkeys(rest, _WORDS) | ({score: pa.float64()} if score else {})
+    number = pa.string() if skip else pa.float64()  # as text, one that is none spoils no other
+    types = dict.fromkeys(rest, _WORDS) | ({score: number} if score else {})
+    parse_options = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    if skip:
+        parse_options.invalid_row_handler = _skipping(skip)
     try:
         compression = "gzip" if path.suffix.lower() == ".gz" else None
+        stream = pa.input_stream(path, compression=compression)
         reader = pa.csv.open_csv(
-            pa.input_stream(path, compression=compression),
+            _Utf8Rows(stream) if skip else stream,
             read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            parse_options=parse_options,
             convert_options=pa.csv.ConvertOptions(
-                include_columns=list(columns), column_types=types, strings_can_be_null=True
+                include_columns=list(columns),
+                column_types=types,
+                strings_can_be_null=True,
             ),
         )
     except (pa.ArrowInvalid, OSError) as error:
         if "Empty CSV" in str(error):
             raise InputError("there are no examples below the header. Export it again.") from None
+        if columns and skip is None:
+            _open_csv(path, (), delimiter, None)  # complains if it is not for the score
         # Arrow's own message can quote a row.
         raise InputError(_bad_csv(columns)) from None
 
@@ -247,6 +322,52 @@ def _open_csv(path: Path, columns: Sequence[str], delimiter: str) -> _Table:
             raise InputError(_bad_csv(columns)) from None
 
     return _Table(reader.schema, batches())
+
+
+class _Utf8Rows(io.RawIOBase):
+    r"""The bytes of a text file; those of its rows that are not UTF-8 are spelled out (``\\xfc``).
+
+    Arrow gives up a file for one such byte. The header stays as it is, to be refused.
+    """
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._source = source
+        self._in_rows = self._ended = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        # Filled up to the size: Arrow takes a first block without a newline for no table.
+        while not self._ended and len(self._waiting) < size:
+            chunk = self._source.read(size)
+            self._ended = not chunk
+            self._waiting += self._mend(chunk)
+        given, self._waiting = self._waiting[:size], self._waiting[size:]
+        return given
+
+    def _mend(self, chunk: bytes) -> bytes:
+        if not (chunk or self._in_rows):
+            self._in_rows = True
+            return b"\n"  # without which a header alone is no table
+        header = b""
+        if chunk and not self._in_rows:
+            head, newline, rest = chunk.partition(b"\n")
+            header, chunk, self._in_rows = head + newline, rest, bool(newline)
+        if not chunk.isascii() or self._decoder.getstate()[0]:
+            chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
+        return header + chunk if header else chunk
+
+
+def _skipping(skip: Callable[[], None]) -> Callable[[Any], str]:
+    def handle(row: Any) -> str:
+        del row
+        skip()
+        return "skip"
+
+    return handle
 
 
 def _bad_csv(columns: Sequence[str]) -> str:

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, coded
+from fedgauge.data.columns import Column, coded, distinct
 from fedgauge.errors import InputError
 
 Label = bool | int | float | str
+Meaning = float | str | None  # NaN where a label is missing, None where it means nothing
 
 
 class LabelReader:
@@ -31,7 +32,7 @@ class LabelReader:
     classes: ClassVar[int] = 2
 
     def __init__(self, positive: Label | None) -> None:
-        self._positive = None if positive is None else _meaning(positive)
+        self._positive = None if positive is None else meaning(positive)
         self._negative: float | str | None = None
         self.missing = 0
         self.unusable = 0
@@ -50,15 +51,30 @@ class LabelReader:
         return self._read_any(labels)
 
     def _read_any(self, labels: Column) -> NDArray[Any]:
-        codes, meanings = _encode(labels)
+        codes, meanings = self._encode(labels)
         self.missing += int(np.count_nonzero(codes < 0))
         judged = np.array([*map(self._judge, meanings), 0], dtype=np.int8)
         read = judged.take(codes)  # a missing label, code -1, reads the 0 at the end
         self.unusable += int(np.count_nonzero(read < 0))
         return np.maximum(read, 0, out=read)
 
-    def _judge(self, meaning: float | str) -> int:
+    def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
+        """Codes of the labels (-1 where missing) and the meaning of each code."""
+        try:
+            encoded = coded(labels)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            # The reason would quote a label.
+            raise InputError(
+                "y_true mixes kinds of values, or holds none usable as labels."
+            ) from None
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        values = encoded.dictionary.to_pylist()
+        return _drop_missing(codes, [math.nan if v is None else meaning(v) for v in values])
+
+    def _judge(self, meaning: Meaning) -> int:
         """1 for positive, 0 for negative, -1 for a label that is neither."""
+        if meaning is None:
+            return -1
         if meaning != meaning:  # missing, and counted as such
             return 0
         if self._positive is None:
@@ -76,21 +92,34 @@ class LabelReader:
         return "are a third value beside the positive label and one other. Recode them"
 
 
-def _encode(labels: Column) -> tuple[NDArray[Any], list[float | str]]:
-    """Codes of the labels (-1 where missing) and the meaning of each code."""
-    try:
-        encoded = coded(labels)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        # The reason would quote a label.
-        raise InputError("y_true mixes kinds of values, or holds none usable as labels.") from None
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    values = encoded.dictionary.to_pylist()
-    meanings = [math.nan if value is None else _meaning(value) for value in values]
+class LenientLabelReader(LabelReader):
+    """Reads any labels at all: one that is not positive is negative, a missing one too.
+
+    It counts what :class:`LabelReader` would complain of. Which label it saw first decides how
+    many it calls a third value, never how a row is read.
+    """
+
+    def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
+        codes, values = distinct(labels)
+        return _drop_missing(codes, [_meaning_if_any(value) for value in values])
+
+
+def _drop_missing(
+    codes: NDArray[Any], meanings: list[Meaning]
+) -> tuple[NDArray[Any], list[Meaning]]:
     missing = [code for code, meaning in enumerate(meanings) if meaning != meaning]
     return np.where(np.isin(codes, missing), -1, codes) if missing else codes, meanings
 
 
-def _meaning(label: Any) -> float | str:
+def _meaning_if_any(label: Any) -> Meaning:
+    try:
+        return math.nan if label is None else meaning(label)
+    except Exception:  # an object can raise anything
+        return None
+
+
+def meaning(label: Any) -> float | str:
+    """What a label stands for: a number, or the text itself where it spells none."""
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, str):

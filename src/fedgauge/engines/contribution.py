@@ -1,18 +1,21 @@
 """One way from a client's rows to the numbers it adds, and from the sum to what is released."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
+from fedgauge.data.lenient import LenientRows
+from fedgauge.data.oddities import Oddities, in_short
 from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import WordSource
-from fedgauge.privacy.units import limit_rows
+from fedgauge.privacy.units import LenientLimiter, limit_rows
 from fedgauge.secagg.words import check_size
 
 Numbers = NDArray[np.int64]
@@ -34,6 +37,40 @@ def count_batches(
     histogram = plan.histogram()
     histogram.update_batches(batches, positive=plan.task.positive, may_be_empty=may_be_empty)
     return histogram
+
+
+def count_leniently(
+    plan: EvaluationPlan, data: Callable[[], Data]
+) -> tuple[ScoreHistogram, Oddities]:
+    """One client's histogram whatever its rows hold, and what was odd about them.
+
+    Between sites under noise nothing about rows may silence a client. Each row counts in one
+    place, which that row alone decides (:class:`Oddities`), so the sensitivity is that of clean
+    rows. Data that cannot be read at all count as no rows: `data` is called here, and nothing
+    that it, a file or a batch raises gets out.
+
+    KeyboardInterrupt does: it is how whoever runs the client ends it. A function that exits does
+    not.
+    """
+    nothing, histogram = plan.histogram(), plan.histogram()
+    try:
+        rows = LenientRows(data())
+        limiter = LenientLimiter(plan.privacy.unit_cap)
+        oddities = histogram.update_leniently(limiter.limit(rows), positive=plan.task.positive)
+        return histogram, replace(
+            oddities,
+            no_subject=limiter.no_subject,
+            malformed=rows.malformed,
+            over_largest=_count_over_largest(plan, histogram),
+        )
+    except (Exception, SystemExit) as error:
+        return nothing, Oddities(failure=in_short(error))
+
+
+def _count_over_largest(plan: EvaluationPlan, histogram: ScoreHistogram) -> int:
+    """How many counts, at all levels sent, `to_numbers` cuts down."""
+    sent = histogram.levels(plan.tree)[-len(plan.final.nodes) :]
+    return sum(int(np.count_nonzero(level > plan.summed.largest)) for level in sent)
 
 
 def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from fedgauge.data.examples import Data
+from fedgauge.data.files import ScoreFile
 from fedgauge.engines.network import conclude
 from fedgauge.engines.participant import Participant
-from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, SiteError
+from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
@@ -208,6 +211,63 @@ class Exchange:
                 yield path, data, envelope
 
 
+class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a site's rows are, as its operator named them when joining."""
+
+    path: str
+    label: str
+    score: str
+    subject: str | None = None
+
+    def file(self) -> ScoreFile:
+        """The file, if it and its columns are there."""
+        return ScoreFile(self.path, label=self.label, score=self.score, subject=self.subject)
+
+    def check(self, plan: EvaluationPlan) -> None:
+        """Refuse, before anything is spent, a file that cannot be counted under a plan."""
+        self.file().check()
+        cap = plan.privacy.unit_cap
+        if cap is not None and cap.unit == "subject" and self.subject is None:
+            raise InputError(
+                "the plan protects subjects, so each row needs the id of its subject. Name its "
+                "column with --subject."
+            )
+
+
+def join(exchange: Exchange, site: Site, rows: NamedRows) -> Path:
+    """Answer the first round, and remember which rows it is about; the file that was written."""
+    invitation = exchange.invitation()
+    participant = Participant(site, rows.file, check=rows.check)
+    reply = participant.answer(invitation.data)
+    participant.remember(invitation.session, msgspec.json.encode(rows))
+    return exchange.write_reply(Stage.ADVERTISE, reply)
+
+
+def submit(
+    exchange: Exchange,
+    site: Site,
+    rows: NamedRows | None = None,
+    *,
+    tell: Callable[[str], None],
+) -> Path:
+    """Answer the third round with the rows named at the first; the file that was written.
+
+    `rows` may say again which they are; others are refused.
+    """
+    invitation = exchange.invitation()
+    request = exchange.request_to_me(invitation, Stage.MASK)
+    note = Participant(site).recall(invitation.session)
+    named = msgspec.json.decode(note, type=NamedRows)
+    if rows not in (None, named):
+        raise ExchangeError(
+            f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
+            "submits that. To evaluate other rows, abandon this evaluation and join a new one."
+        )
+    named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
+    reply = Participant(site, named.file, tell=tell).answer(request)
+    return exchange.write_reply(Stage.MASK, reply)
+
+
 def take_part(
     exchange: Exchange, site: Site, stage: Stage, data: Callable[[], Data] | None = None
 ) -> Path:
@@ -244,12 +304,7 @@ class Coordinator:
         replies, _ = self._exchange.replies(server.stage, server.check)
         missing = [member for member in server.requests if member not in replies]
         if missing and not without_missing:
-            names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
-            raise ExchangeError(
-                f"round {server.stage:d} of {len(Stage)} waits for {names} to "
-                f"{VERBS[server.stage]}. `fedgauge exchange advance` again then, or go on without "
-                f"them: --without-missing ({server.needed} must stay to the end)."
-            )
+            raise ExchangeError(self._waiting(server, missing))
         outcome = server.step(replies)
         if isinstance(outcome, Sum):
             return self._finish(server, outcome)
@@ -257,14 +312,26 @@ class Coordinator:
         self._write_requests(server)
         return self._exchange.progress()
 
+    def _waiting(self, server: SummationServer, missing: list[int]) -> str:
+        names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
+        told = (
+            f"round {server.stage:d} of {len(Stage)} waits for {names} to {VERBS[server.stage]}. "
+            "`fedgauge exchange advance` again then"
+        )
+        if len(server.requests) - len(missing) < server.answers_needed:
+            return f"{told}: {server.answers_needed} of {len(server.requests)} are needed."
+        return (
+            f"{told}, or go on without them: --without-missing ({server.needed} must stay to the "
+            "end)."
+        )
+
     def abandon(self) -> None:
         """Forget the exchange; its sites learn nothing of it."""
         path = self._path(self._exchange.invitation().session)
         path.unlink(missing_ok=True)
 
     def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
-        plan = server.invitation.plan
-        result = conclude(plan, outcome, claim="enforced", estimator=Aligned())
+        result = conclude(server, outcome, key=self._site.key, estimator=Aligned())
         try:
             durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
         except OSError as error:

@@ -5,6 +5,7 @@ rounds of fedgauge's own secure summation over Flower messages. Only keys, seale
 masked integers leave a node. Flower's SecAgg+ is not used.
 """
 
+import hashlib
 import logging
 import os
 import sys
@@ -13,9 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from fedgauge.data.examples import Data
 from fedgauge.engines.network import drive
-from fedgauge.engines.participant import Participant, SimulatedParticipant
+from fedgauge.engines.participant import Delivery, Participant, SimulatedParticipant
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey
@@ -26,7 +29,7 @@ from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Site
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
 except ImportError:  # pragma: no cover
@@ -55,7 +58,8 @@ def attach(app: ClientApp, score: Score) -> None:
     score
         ``score(message, context)`` returns ``(y_true, y_score)`` of this node's examples for
         the model in ``message.content["arrays"]``. It is called once in an evaluation, after
-        the node's site file allowed the plan.
+        the node's site file allowed the plan and the budget was spent. It treats rows one by
+        one: where it fails, the node adds noise and no counts, and says so in its log.
 
     Notes
     -----
@@ -76,7 +80,7 @@ def attach(app: ClientApp, score: Score) -> None:
             # For this node's operator alone: to the server a refusal looks like silence.
             logger.error("This node does not answer: %s", error)
         except Exception:
-            logger.exception("This node does not answer: its score function failed")
+            logger.exception("This node does not answer: something failed that should not")
         return Message(RecordDict({ACTION: reply}), reply_to=message)
 
 
@@ -111,7 +115,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        It claims ``"enforced"``, or ``"simulated"`` in Flower's simulation.
+        It claims ``"enforced"`` and is signed with the site's key; in Flower's simulation it
+        claims ``"simulated"`` and is not signed.
     """
     plan.check_promise()
     named = site if site is not None else os.environ.get(SITE_VARIABLE)
@@ -120,9 +125,9 @@ def evaluate(
         return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
     anchor = named if isinstance(named, Site) else Site.from_toml(named)
     members = [key for key in anchor.peers if key != anchor.key.public]
-    server = SummationServer.invite(plan, members, anchor.key)
+    server = SummationServer.invite(plan, members, anchor.key, model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
-    return drive(server, carrier, claim="enforced", estimator=estimator)
+    return drive(server, carrier, key=anchor.key, estimator=estimator)
 
 
 def _evaluate_simulated(
@@ -141,9 +146,9 @@ def _evaluate_simulated(
             f"{len(keys)} nodes without a site file answered and {needed} are needed. Nodes that "
             f"have one want a coordinator: pass site=, or set {SITE_VARIABLE}."
         )
-    server = SummationServer.invite(plan, keys, SigningKey.generate())
+    server = SummationServer.invite(plan, keys, SigningKey.generate(), model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
-    return drive(server, carrier, claim="simulated", estimator=estimator)
+    return drive(server, carrier, key=None, estimator=estimator)
 
 
 class _GridCarrier:
@@ -196,13 +201,17 @@ def _participant(
     message: Message, context: Context, score: Score
 ) -> Participant | SimulatedParticipant:
     """Whoever answers for this node."""
+    # The score function sees what the digest is of, and nothing that differs between nodes.
+    brought = _brought(message.content)
+    delivery = Delivery(digest_records(brought), _setting_of(context))
 
     def data() -> Data:
-        return score(message, context)
+        return score(_message_of(brought, message), context)
 
     path = context.node_config.get(SITE_OPTION)
     if path is not None:
-        return Participant(Site.from_toml(str(path)), data)
+        site = Site.from_toml(str(path))
+        return Participant(site, data, delivery=delivery, tell=logger.warning)
     if not _is_simulation():
         raise SiteError(
             "this node has no site file, so nothing says whom it trusts. Make one with `fedgauge "
@@ -211,6 +220,51 @@ def _participant(
     if ACTION not in context.state:
         context.state[ACTION] = ConfigRecord()
     return SimulatedParticipant(context.state[ACTION], data)
+
+
+def _brought(content: RecordDict) -> RecordDict:
+    """What a message brings to score with: all of it but fedgauge's own record."""
+    return RecordDict({name: record for name, record in content.items() if name != ACTION})
+
+
+def _message_of(content: RecordDict, message: Message) -> Message:
+    """A message for the score function, without what a server could mark it with."""
+    told = message.metadata
+    return Message(content, told.dst_node_id, told.message_type)
+
+
+def _model_of(arrays: ArrayRecord | None) -> bytes:
+    return digest_records(RecordDict({} if arrays is None else {_ARRAYS: arrays}))
+
+
+def digest_records(content: RecordDict) -> bytes:
+    """SHA-256 of records: of all names, types, shapes and bytes, in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one, other = (RecordDict({"arrays": ArrayRecord([np.full(2, x)])}) for x in (0.0, -0.0))
+    >>> digest_records(one) == digest_records(other)
+    False
+    """
+    plain = [
+        (name, type(record).__name__, [(key, _plain(record[key])) for key in record])
+        for name, record in sorted(content.items())
+    ]
+    return hashlib.sha256(b"fedgauge records\0" + msgspec.msgpack.encode(plain)).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Array):
+        data = hashlib.sha256(value.data).digest()  # arrays can be long
+        return (value.dtype, list(value.shape), value.stype, data)
+    return value
+
+
+def _setting_of(context: Context) -> bytes:
+    """What all nodes of a run have in common besides what they are sent."""
+    plain = (context.run_id, sorted(context.run_config.items()))
+    return hashlib.sha256(b"fedgauge run\0" + msgspec.msgpack.encode(plain)).digest()
 
 
 def _is_simulation() -> bool:

@@ -5,8 +5,7 @@ from typing import Protocol
 
 from fedgauge.engines.contribution import release
 from fedgauge.estimation.distribution import Estimator
-from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import Claim
+from fedgauge.keys import SigningKey
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, Sum, SummationServer
 
@@ -19,18 +18,24 @@ class Carrier(Protocol):
 
 
 def drive(
-    server: SummationServer, carrier: Carrier, *, claim: Claim, estimator: Estimator
+    server: SummationServer, carrier: Carrier, *, key: SigningKey | None, estimator: Estimator
 ) -> Evaluation:
-    """All rounds of a summation; who falls silent is a dropout."""
+    """All rounds of a summation; who falls silent is a dropout. `key` as for :func:`conclude`."""
     outcome = server.step(carrier.carry(server.stage, server.requests))
     while not isinstance(outcome, Sum):
         outcome = server.step(carrier.carry(server.stage, outcome))
-    return conclude(server.invitation.plan, outcome, claim=claim, estimator=estimator)
+    return conclude(server, outcome, key=key, estimator=estimator)
 
 
 def conclude(
-    plan: EvaluationPlan, outcome: Sum, *, claim: Claim, estimator: Estimator
+    server: SummationServer, outcome: Sum, *, key: SigningKey | None, estimator: Estimator
 ) -> Evaluation:
-    """What an opened sum says."""
+    """What an opened sum says, signed with the coordinator's `key`.
+
+    Without one the members were simulated: nothing is claimed, and nothing signed.
+    """
+    plan = server.invitation.plan
+    statement = plan.statement("simulated" if key is None else "enforced")
     released = release(plan, outcome.total, len(outcome.survivors))
-    return Evaluation(plan, plan.statement(claim), released, estimator=estimator)
+    result = Evaluation(plan, statement, released, estimator=estimator)
+    return result if key is None else result.signed(server.confirmed, key)

@@ -8,23 +8,47 @@ import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Data
-from fedgauge.engines.contribution import contribution, count_rows
-from fedgauge.errors import ExchangeError, PlanRefused, SiteError
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
+from fedgauge.engines.contribution import contribution, count_leniently, count_rows
+from fedgauge.errors import (
+    ExchangeError,
+    FedgaugeError,
+    InputError,
+    PlanRefused,
+    ProtocolError,
+    SiteError,
+)
 from fedgauge.keys import SigningKey
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.sizes import peek
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.secagg.crypto import KEY_BYTES
+from fedgauge.secagg.words import check_size
 from fedgauge.site import Site
+from fedgauge.site.entries import Roster
 from fedgauge.storage import durable
 
 _KEY: Final = "key"
+_NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
+
+
+class Delivery(NamedTuple):
+    """What comes along with a request where a model travels, by digests.
+
+    `model` is all that this message brings to score with; `setting` the config of the run.
+    """
+
+    model: bytes
+    setting: bytes
 
 
 class Participant:
@@ -35,18 +59,38 @@ class Participant:
     site
         The site's trust anchor.
     data
-        The site's data, or a function that finds it; asked for once per session, after the
-        plan was judged.
+        A function that finds the site's data; asked for once in a session, after the plan was
+        judged and the budget spent. Before an exact sum of scores that the site has, also at join.
+    check
+        Asked at join, before anything is reserved: refuses data that cannot be read under the
+        plan, by what is known without reading rows.
+    delivery
+        What the request brings to score with; None where the site's data hold the scores.
+    tell
+        Told, in sentences, what the site's operator should know of the rows.
 
     Notes
     -----
     What fails here is for the site's operator. To the server a site that refuses looks like
-    one that fell silent: a refusal that depends on data would be a leak.
+    one that fell silent. Refusals come before the budget is spent and depend on no row: under
+    noise nothing about rows stops a site any more. An exact sum stops where rows cannot be
+    counted, for zeros in it would be bare; that silence is one bit about the data.
     """
 
-    def __init__(self, site: Site, data: Callable[[], Data] | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        data: Callable[[], Data] | None = None,
+        *,
+        check: Callable[[EvaluationPlan], None] = lambda _: None,
+        delivery: Delivery | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._site = site
         self._data = data
+        self._check = check
+        self._delivery = delivery
+        self._tell = tell
 
     def answer(self, request: bytes) -> bytes:
         """The reply to a request, stored before it is given; the same one if asked again."""
@@ -57,12 +101,16 @@ class Participant:
         with self._alone():
             client = self.session(envelope.session)
             if client.stage < Stage.MASK:
-                _require_reserved(self._site, envelope.session)
-            reply = client.receive(request)
-            # Stored first, spent next, sent last: a crash in between repeats no noise.
+                _require_unsent(self._site, envelope.session)
+            try:
+                reply = client.receive(request)
+            except _Stopped as stopped:
+                self.forget(envelope.session)  # no second attempt
+                raise stopped.reason from None
+            # Stored first, recorded as sent next, sent last: a crash repeats no noise.
             self._store(client)
             if client.stage == Stage.MASK:
-                self._site.ledger.commit(envelope.session)
+                self._site.ledger.record_sent(envelope.session)
             return reply
 
     def session(self, session: bytes) -> SummationClient:
@@ -70,12 +118,10 @@ class Participant:
         try:
             state = self._path(session).read_bytes()
         except FileNotFoundError:
-            raise ExchangeError(
-                "this site did not join that evaluation, or has ended it. Join it first."
-            ) from None
+            raise ExchangeError(_NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
-        duties = _Duties(self._site, session, self._data)
+        duties = _Duties(self._site, self._data, self._delivery, self._tell)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation = client.invitation
         return client
@@ -87,13 +133,29 @@ class Participant:
                 self._site.ledger.release(session)
             self.forget(session)
 
+    def remember(self, session: bytes, note: bytes) -> None:
+        """Keep a note beside the state of a session that this site joined."""
+        try:
+            durable.replace(self._path(session, "note"), note)
+        except OSError as error:
+            raise SiteError(f"cannot store a note on a session: {error.strerror}.") from None
+
+    def recall(self, session: bytes) -> bytes:
+        """The note on a session."""
+        try:
+            return self._path(session, "note").read_bytes()
+        except FileNotFoundError:
+            raise ExchangeError(_NOT_JOINED) from None
+        except OSError as error:
+            raise SiteError(f"cannot read a note on a session: {error.strerror}.") from None
+
     def forget(self, session: bytes) -> None:
         """Delete what is remembered of a session."""
-        path = self._path(session)
-        durable.remove_leftovers(path)
-        with suppress(FileNotFoundError):
-            path.unlink()
-            durable.sync_folder(path.parent)
+        for path in (self._path(session), self._path(session, "note")):
+            durable.remove_leftovers(path)
+            with suppress(FileNotFoundError):
+                path.unlink()
+                durable.sync_folder(path.parent)
 
     def _join(self, request: bytes) -> bytes:
         invitation = Invitation(request)
@@ -105,17 +167,52 @@ class Participant:
                 "the coordinator is not approved here. If it should be, add its key with "
                 "`fedgauge site trust --coordinator`."
             )
+        self._site.judge_bins(peek(invitation.plan_bytes).bins)  # before anything is built
+        self._check_delivery(invitation)
+        plan = invitation.plan
         self._site.judge(
-            invitation.plan, members=invitation.members, coordinator=invitation.coordinator
+            plan,
+            members=invitation.members,
+            coordinator=invitation.coordinator,
+            of_model=self._delivery is not None,
         )
+        self._check(plan)
+        data = None if plan.is_noisy else self._fingerprint()
         with self._alone():
             if self._path(invitation.session).exists():
                 return self.session(invitation.session).receive(request)
-            self._site.reserve(invitation.session, invitation.plan)
-            duties = _Duties(self._site, invitation.session, self._data)
-            client = SummationClient.join(invitation, self._site.key, duties)
+            self._site.reserve(
+                invitation.session,
+                plan,
+                roster=Roster(frozenset(invitation.members), invitation.needed),
+                certain=invitation.graph.is_complete,
+                data=data,
+            )
+            duties = _Duties(self._site, self._data, self._delivery, self._tell)
+            setting = b"" if self._delivery is None else self._delivery.setting
+            client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
             return client.receive(request)
+
+    def _check_delivery(self, invitation: Invitation) -> None:
+        """Refuse a model that nobody will bring, or one that nobody signed."""
+        if (self._delivery is None) == bool(invitation.model):
+            raise PlanRefused(
+                "the invitation and the way it came do not fit: a model that is sent needs its "
+                "digest in the invitation, and scores that a site has need none. Use the same "
+                "version of fedgauge, and the same engine, everywhere."
+            )
+
+    def _fingerprint(self) -> Fingerprint | None:
+        """Of the rows of an exact sum, where no model is needed to have them."""
+        if self._delivery is not None:
+            return None
+        if self._data is None:
+            raise ExchangeError("the plan is for an exact sum: name the data when joining.")
+        taken = Fingerprinter(self._site.fingerprint_key)
+        for batch in read_batches(self._data()):
+            taken.add(batch)
+        return taken.fingerprint()
 
     def _store(self, client: SummationClient) -> None:
         path = self._path(client.invitation.session)
@@ -137,45 +234,98 @@ class Participant:
                 raise SiteError(f"cannot use {sessions}: {error.strerror}.") from None
             yield  # outside: what fails meanwhile, such as reading data, is not the folder's fault
 
-    def _path(self, session: bytes) -> Path:
-        return self._site.folder / "sessions" / f"{session.hex()[:32]}.client"
+    def _path(self, session: bytes, kind: str = "client") -> Path:
+        return self._site.folder / "sessions" / f"{session.hex()[:32]}.{kind}"
 
 
-def _require_reserved(site: Site, session: bytes) -> None:
+def _require_unsent(site: Site, session: bytes) -> None:
     """Refuse to go on from an old copy of a session: it would add new noise under old masks."""
-    if site.ledger.status(session) != "reserved":
+    status = site.ledger.status(session)
+    if status not in ("reserved", "committed") or site.ledger.is_sent(session):
         raise ExchangeError(
             "this site's numbers already left in that evaluation, or its budget was given "
             "back. A new attempt needs a new invitation."
         )
 
 
+class _Stopped(Exception):
+    """Rows that an exact sum cannot count: the session ends here."""
+
+    def __init__(self, reason: FedgaugeError) -> None:
+        self.reason = reason
+
+
 class _Duties:
     """What the protocol asks of a site: its numbers once, and its word on the survivors."""
 
-    def __init__(self, site: Site, session: bytes, data: Callable[[], Data] | None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        data: Callable[[], Data] | None,
+        delivery: Delivery | None,
+        tell: Callable[[str], None],
+    ) -> None:
         self._site = site
-        self._session = session
         self._data = data
+        self._delivery = delivery
+        self._tell = tell
         self.invitation: Invitation | None = None
 
-    def contribution(self) -> NDArray[np.int64]:
-        """Counts and fresh noise, unless some already left in this session."""
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
+        """Counts and fresh noise, unless some already left in this session.
+
+        The budget is spent before rows are read or a model is called: what they turn out to be
+        no longer changes what it costs.
+        """
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        _require_reserved(self._site, self._session)
+        invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
+        _require_unsent(self._site, invitation.session)
         if self._data is None:
             raise ExchangeError("it is time to submit, and no data was named.")
-        plan = self.invitation.plan
-        return contribution(plan, count_rows(plan, self._data()), Keystream())
+        if self._delivery is not None and self._delivery.model != invitation.model:
+            raise ProtocolError(
+                "what came to score with is not what the invitation names, so other members may "
+                "have got something else. Nothing was scored."
+            )
+        ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
+        ledger.commit(invitation.session)
+        histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
+        return contribution(plan, histogram, Keystream())
+
+    def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
+        """The rows under noise, whatever they are."""
+        assert self._data is not None  # noqa: S101  (checked before)
+        histogram, oddities = count_leniently(plan, self._data)
+        for sentence in oddities.in_words:
+            self._tell(sentence)
+        return histogram
+
+    def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
+        """The rows of an exact sum, if all can be counted and none changed."""
+        assert self._data is not None and self.invitation is not None  # noqa: S101, PT018
+        taken = Fingerprinter(self._site.fingerprint_key, with_scores=self._delivery is None)
+        try:
+            data = self._data()
+            histogram = count_rows(plan, lambda: taken.watch(read_batches(data)))
+            check_size(histogram.counts, plan.summed.largest)
+            self._site.ledger.record_data(
+                self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
+            )
+        except FedgaugeError as error:
+            raise _Stopped(error) from None
+        except (Exception, SystemExit) as error:
+            raise _Stopped(
+                InputError(f"the rows could not be read or scored: {type(error).__name__}.")
+            ) from error
+        return histogram
 
     def agree(self, survivors: Sequence[bytes]) -> None:
-        """The differencing guard: two honest sites, at least, in whatever exact sums show."""
+        """The differencing guard, recorded before this site's word is given."""
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        cohort = self.invitation.plan.sum_cohort
         self._site.ledger.record_survivors(
-            self._session,
+            self.invitation.session,
             survivors,
-            min_cohort=max(self._site.policy.min_cohort, cohort.max_colluding + 2),
+            rules=self._site.rules(self.invitation.plan),
             certain=self.invitation.graph.is_complete,
         )
 
@@ -222,8 +372,9 @@ class _SimulatedDuties:
         self._data = data
         self.invitation: Invitation | None = None
 
-    def contribution(self) -> NDArray[np.int64]:
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Counts and fresh noise."""
+        del sharers
         assert self.invitation is not None  # noqa: S101  (set before anything is received)
         plan = self.invitation.plan
         return contribution(plan, count_rows(plan, self._data()), Keystream())

@@ -1,7 +1,9 @@
 """Local reports to a result: from a server's intake, or from data that is reported here."""
 
+import logging
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +11,9 @@ import numpy as np
 
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data
+from fedgauge.data.files import ScoreFile
+from fedgauge.data.lenient import LenientRows
+from fedgauge.data.oddities import in_short
 from fedgauge.errors import RecordError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
@@ -17,22 +22,43 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.reports.intake import ReportServer
-from fedgauge.reports.messages import encode_rows
+from fedgauge.reports.messages import ReportFormat, encode_rows
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.typing import Floats
 
+_LOG: Final = logging.getLogger("fedgauge")
 _AT_ONCE: Final = 65_536  # rows reported together
 
 
 def write_reports(
-    plan: EvaluationPlan, data: Data, path: str | Path, *, site: Site | None = None
+    plan: EvaluationPlan,
+    data: Data,
+    path: str | Path,
+    *,
+    site: Site | None = None,
+    tell: Callable[[str], None] = _LOG.warning,
 ) -> None:
     """Write a file with a report for each row of one client, to be handed to the server.
 
-    With a site file the plan is judged by it and its epsilon charged to the ledger, before the
-    file is there: a crash may cost budget but never leaves reports that nobody paid for.
+    With a site file the plan is judged by it and its epsilon charged to the ledger before a row
+    is read. From then on nothing about the rows stops the file: what was odd is told to the
+    operator. A crash may cost budget but never leaves reports that nobody paid for. Data without
+    rows make an empty file: how many reports a site sends is public.
+
+    Parameters
+    ----------
+    plan
+        A plan for local reports.
+    data
+        The client's data, as for :func:`fedgauge.evaluate`.
+    path
+        The file to write.
+    site
+        The site's trust anchor; without it nothing is charged.
+    tell
+        Takes what was odd about the rows, in words, for the operator alone.
     """
     target = Path(path).absolute()
     if target.exists():
@@ -40,29 +66,50 @@ def write_reports(
             f"{path} exists. Send those reports again if they were lost: new ones of the same "
             "rows cost privacy again."
         )
-    session = os.urandom(32)
     if site is not None:
         site.judge_reports(plan)
-        site.reserve(session, plan)
+    ReportFormat(plan)  # refuses a plan that breaks its promise, before anything is paid for
+    data = _checked(data)
+    told: list[str] = []
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
-            file.writelines(encode_rows(plan, data))
+            if site is not None:
+                session = os.urandom(32)
+                site.reserve(session, plan)
+                site.ledger.commit(session)
+            file.writelines(_as_far_as_read(encode_rows(plan, data, tell=told.append), told))
             file.flush()
             os.fsync(file.fileno())
+        os.replace(temporary, target)
     except BaseException as error:
         if temporary is not None:
             os.unlink(temporary)
-        if site is not None:
-            site.ledger.release(session)
         if isinstance(error, OSError):
             raise RecordError(f"cannot write {path}: {error.strerror}.") from None
         raise
-    if site is not None:
-        site.ledger.commit(session)
-    os.replace(temporary, target)
     durable.sync_folder(target.parent)
+    for sentence in told:
+        tell(sentence)
+
+
+def _checked(data: Data) -> Data:
+    """The data, unless they can be refused as a whole before anything is paid for."""
+    if isinstance(data, ScoreFile):
+        data.check()
+    if callable(data):
+        return data
+    (examples,) = LenientRows(data)
+    return examples
+
+
+def _as_far_as_read(messages: Iterator[bytes], told: list[str]) -> Iterator[bytes]:
+    """The messages up to where the data break off, if they do, and then that is told."""
+    try:
+        yield from messages
+    except Exception as error:
+        told.append(f"rows were reported only as far as they could be read: {in_short(error)}")
 
 
 def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Evaluation:

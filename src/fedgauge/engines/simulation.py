@@ -267,8 +267,9 @@ class _Member:
         self._data = data
         self._source = source
 
-    def contribution(self) -> NDArray[np.int64]:
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Its counts and its share of the noise."""
+        del sharers
         with located(f"client {self._name!r}"):
             # As in a plain sum: who holds all data may be told that some is missing.
             may_be_empty = self._plan.privacy.adds_noise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -12,6 +13,7 @@ from fedgauge.errors import RecordError, UndefinedMetric
 from fedgauge.estimation.piecewise import ParametricCurve
 from fedgauge.measures.kinds import PR, ROC, CurveKind
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.results.proof import Signature
 
 if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
     from matplotlib.axes import Axes
@@ -20,6 +22,9 @@ if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that 
 _POOLED = "#0b5394"
 _EXACT = "#e69138"
 _OTHER = "#b7b7b7"
+_QUIET = "#666666"
+_ALARM = "#b00020"
+_FOOT_WIDTH = 80  # characters in a line
 _POINTS = 8  # drawn on each piece of a curve
 
 
@@ -42,14 +47,21 @@ def save_plots(
     *,
     roc: Sequence[Overlay] = (),
     pr: Sequence[Overlay] = (),
+    signature: Signature | None = None,
 ) -> list[Path]:
-    """Draw the curves of a result into ``roc.png`` and ``pr.png``; returns their paths."""
+    """Draw the curves of a result into ``roc.png`` and ``pr.png``; returns their paths.
+
+    Below them stands whether the result is signed: `signature`, if it was compared with known
+    keys, else that of the result.
+    """
     try:
         figures = {"roc.png": _draw_roc(result, roc), "pr.png": _draw_pr(result, pr)}
     except UndefinedMetric:
         raise UndefinedMetric(
             "this result has no curves to draw: a class has no examples, or noise hides it."
         ) from None
+    for figure in figures.values():
+        _foot(figure, signature or result.signature)
     return [_save(figure, Path(folder) / name) for name, figure in figures.items()]
 
 
@@ -105,6 +117,12 @@ def _overlay(axes: Axes, overlays: Sequence[Overlay]) -> None:
 def _legend(figure: Figure, axes: Axes, where: Literal["lower right", "best"]) -> Figure:
     axes.legend(loc=where, frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
     return figure
+
+
+def _foot(figure: Figure, signature: Signature) -> None:
+    text = "\n".join(textwrap.wrap(signature.in_brief, _FOOT_WIDTH))
+    look = {"color": _ALARM, "weight": "bold"} if signature.state == "broken" else {"color": _QUIET}
+    figure.supxlabel(text, x=0.99, ha="right", fontsize=7.5, **look)
 
 
 def _save(figure: Figure, path: Path) -> Path:

@@ -8,9 +8,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedgauge.data.columns import distinct
 from fedgauge.data.examples import Examples
 from fedgauge.errors import InputError
 from fedgauge.privacy.models import UnitCap
+
+Units = tuple[NDArray[Any], list[Any]]  # a number for each row's unit, and what it stands for
 
 
 def limit_rows(batches: Iterable[Examples], cap: UnitCap | None) -> Iterator[Examples]:
@@ -19,10 +22,7 @@ def limit_rows(batches: Iterable[Examples], cap: UnitCap | None) -> Iterator[Exa
     The first rows of a unit count. Which rows stay depends on that unit's rows alone, so one
     unit's presence changes nothing for the others.
     """
-    limiter = UnitLimiter(cap)
-    for batch in batches:
-        kept = limiter.within_cap(batch, "")
-        yield batch if kept is None else batch.select(kept)
+    return UnitLimiter(cap).limit(batches)
 
 
 class UnitLimiter:
@@ -30,7 +30,13 @@ class UnitLimiter:
 
     def __init__(self, cap: UnitCap | None) -> None:
         self._cap = cap
-        self._seen: Counter[tuple[str, Any]] = Counter()
+        self._seen: Counter[Any] = Counter()
+
+    def limit(self, batches: Iterable[Examples]) -> Iterator[Examples]:
+        """The batches of one client, without the rows beyond the cap."""
+        for batch in batches:
+            kept = self.within_cap(batch, "")
+            yield batch if kept is None else batch.select(kept)
 
     def within_cap(self, batch: Examples, clients: str | NDArray[Any]) -> NDArray[np.bool_] | None:
         """Which rows of the batch still count, None for all; `clients` names whose they are."""
@@ -43,11 +49,13 @@ class UnitLimiter:
                 "Examples(y_true, y_score, subject=...)."
             )
         names = np.full(len(batch), clients) if isinstance(clients, str) else clients
-        columns = [names] if cap.unit == "client" else [names, batch.subject]
-        return self._first_rows(columns, cap.rows)
+        units = _number_units([names]) if cap.unit == "client" else self._subjects(batch, names)
+        return self._first_rows(*units, cap.rows)
 
-    def _first_rows(self, columns: list[Any], cap: int) -> NDArray[np.bool_]:
-        codes, keys = _number_units(columns)
+    def _subjects(self, batch: Examples, clients: NDArray[Any]) -> Units:
+        return _number_units([clients, batch.subject])
+
+    def _first_rows(self, codes: NDArray[Any], keys: list[Any], cap: int) -> NDArray[np.bool_]:
         before = np.array([self._seen[key] for key in keys], dtype=np.int64)
         # Rank of each row among the rows of its unit in this batch.
         order = np.argsort(codes, kind="stable")
@@ -56,10 +64,37 @@ class UnitLimiter:
         rank = np.empty(len(codes), dtype=np.int64)
         rank[order] = np.arange(len(codes)) - starts[codes[order]]
         self._seen.update(dict(zip(keys, counts.tolist(), strict=True)))
-        return rank + before[codes] < cap
+        within: NDArray[np.bool_] = rank + before[codes] < cap
+        return within
 
 
-def _number_units(columns: list[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+class LenientLimiter(UnitLimiter):
+    """The same for one client whose ids may be anything; rows without one are one subject's."""
+
+    def __init__(self, cap: UnitCap | None) -> None:
+        super().__init__(cap)
+        self.no_subject = 0
+
+    def _subjects(self, batch: Examples, clients: NDArray[Any]) -> Units:
+        del clients  # there is but one
+        assert batch.subjects is not None  # noqa: S101  (checked before)
+        codes, ids = distinct(batch.subjects)
+        self.no_subject += int(np.count_nonzero(codes < 0))
+        numbers: dict[str | None, int] = {}
+        # Ids that are spelled alike are one; code -1, of those that are missing, reads the last.
+        spelled = [*map(_spell_any, ids), None]
+        by_code = [numbers.setdefault(word, len(numbers)) for word in spelled]
+        return np.array(by_code).take(codes), list(numbers)
+
+
+def _spell_any(identifier: Any) -> str | None:
+    try:
+        return _spell(identifier)
+    except Exception:  # an object can raise anything
+        return None
+
+
+def _number_units(columns: list[Any]) -> Units:
     """A number for each row's unit, and what each number stands for."""
     codes = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:

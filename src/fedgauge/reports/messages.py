@@ -12,19 +12,22 @@ A message holds reports of one plan, one or many::
 Its length follows from the header, so messages in a file need nothing between them.
 """
 
+import logging
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Data, read_batches
-from fedgauge.data.labels import LabelReader
-from fedgauge.errors import InputError, ReportRefused
+from fedgauge.data.examples import Data, Examples
+from fedgauge.data.labels import LenientLabelReader
+from fedgauge.data.lenient import LenientRows
+from fedgauge.data.oddities import Oddities
+from fedgauge.errors import ReportRefused
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream, WordSource
 from fedgauge.privacy.oracles import Cells, Payloads
@@ -37,10 +40,7 @@ _MAGIC: Final = b"FGR"
 _VERSION: Final = 1
 _DIGEST_BYTES: Final = 16
 _CHECK_BYTES: Final = 4
-_CHANGED: Final = (
-    "the data changed between two readings. Pass arrays, a file, or a function that returns the "
-    "same chunks each time; send none of these reports."
-)
+_LOG: Final = logging.getLogger("fedgauge")
 
 
 class Reason(StrEnum):
@@ -154,14 +154,23 @@ class ReportFormat:
 
 
 def encode_rows(
-    plan: EvaluationPlan, data: Data, *, source: WordSource | None = None
+    plan: EvaluationPlan,
+    data: Data,
+    *,
+    source: WordSource | None = None,
+    tell: Callable[[str], None] = _LOG.warning,
 ) -> Iterator[bytes]:
-    """Messages with one report for each row of a client's data.
+    """Messages with one report for each row of a client's data, whatever the row holds.
 
-    All rows are checked before the first is reported, so data is read twice. Rows stay in
-    order: a report is private even from who knows which row it is of. Each call makes new
-    reports and costs the plan's epsilon again: keep the messages, and send the same ones again
-    where one may be lost.
+    A row that is broken counts in a stated place, since a refusal would tell of it: a score that
+    is missing or no number in the first bin, one beyond the axis in the bin at that end, a label
+    that is missing or not the positive one among the negatives. So the number and sizes of
+    messages depend on the number of rows alone, which is public. Data that break off are reported
+    as far as they go, and then raise.
+
+    Rows stay in order: a report is private even from who knows which row it is of. Each call
+    makes new reports and costs the plan's epsilon again: keep the messages, and send the same
+    ones again where one may be lost.
 
     Parameters
     ----------
@@ -171,6 +180,9 @@ def encode_rows(
         The client's data, as for :func:`fedgauge.evaluate`.
     source
         Randomness; anything but a :class:`Keystream`, the default, is for simulations.
+    tell
+        Takes what was odd about the rows, in words, after the last message; for whoever holds
+        the rows alone. By default it is logged.
 
     Examples
     --------
@@ -180,39 +192,67 @@ def encode_rows(
     [92]
     """
     form = ReportFormat(plan)
-    checked = plan.histogram()
-    checked.update_batches(read_batches(data), positive=plan.task.positive, may_be_empty=True)
     source = source if source is not None else Keystream()
-    left = checked.sum()
-    for leaves in _leaf_cells(plan, data, form.most_reports):
-        left -= len(leaves)
+    rows = _LeafCells(plan, data)
+    for leaves in rows.read(form.most_reports):
         yield form.write(
             [
                 LevelReports(_new_ids(len(payloads)), payloads)
                 for payloads in randomise(form.oracles, leaves, source)
             ]
         )
-    if left:
-        raise InputError(_CHANGED)
+    for sentence in rows.oddities.in_words:
+        tell(sentence)
 
 
-def _leaf_cells(plan: EvaluationPlan, data: Data, rows: int) -> Iterator[Cells]:
-    """The cell of every row at the finest level, `rows` at a time, of rows that were checked."""
-    # As many each time, whatever the batches: those of a text file end where the lengths of its
-    # rows say, so the sizes of messages would tell of rows.
-    reader = LabelReader(plan.task.positive)
-    waiting = np.empty(0, dtype=np.intp)
-    for examples in read_batches(data):
-        for batch in examples.split(rows):
-            labels = np.multiply(reader(batch.labels), plan.axis.bins, dtype=np.intp)
-            waiting = np.append(waiting, plan.axis.index(batch.y_score) + labels)
-            if len(waiting) >= rows:
-                yield waiting[:rows]
-                waiting = waiting[rows:]
-    if reader.missing or reader.unusable:
-        raise InputError(_CHANGED)
-    if len(waiting):
-        yield waiting
+class _LeafCells:
+    """The cell of every row at the finest level, and what was odd about the rows."""
+
+    def __init__(self, plan: EvaluationPlan, data: Data) -> None:
+        self._axis = plan.axis
+        self._rows = LenientRows(data)
+        self._labels = LenientLabelReader(plan.task.positive)
+        self._counted = self._not_finite = self._clipped = 0
+
+    def read(self, rows: int) -> Iterator[Cells]:
+        """The cells, `rows` at a time."""
+        # As many each time, whatever the batches: those of a text file end where the lengths of
+        # its rows say, so the sizes of messages would tell of rows.
+        waiting = np.empty(0, dtype=np.intp)
+        try:
+            for examples in self._rows:
+                for batch in examples.split(rows):
+                    waiting = np.append(waiting, self._cells(batch))
+                    if len(waiting) >= rows:
+                        yield waiting[:rows]
+                        waiting = waiting[rows:]
+        except Exception:
+            if len(waiting):
+                yield waiting
+            raise
+        if len(waiting):
+            yield waiting
+
+    def _cells(self, batch: Examples) -> Cells:
+        placed = self._axis.place_any(batch.y_score)
+        self._not_finite += placed.not_finite
+        self._clipped += placed.clipped
+        self._counted += len(batch)
+        labels = self._labels(batch.labels)
+        cells: Cells = placed.bins + np.multiply(labels, self._axis.bins, dtype=np.intp)
+        return cells
+
+    @property
+    def oddities(self) -> Oddities:
+        """What was odd about the rows so far."""
+        return Oddities(
+            rows=self._counted,
+            not_finite=self._not_finite,
+            clipped=self._clipped,
+            missing_labels=self._labels.missing,
+            other_labels=self._labels.unusable,
+            malformed=self._rows.malformed,
+        )
 
 
 def _new_ids(count: int) -> NDArray[np.uint8]:

@@ -3,14 +3,17 @@
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from fedgauge.errors import NoSignal, located
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
+from fedgauge.keys import SigningKey
 from fedgauge.measures import estimates
 from fedgauge.measures.bands import Band, BandKind
 from fedgauge.measures.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
@@ -22,9 +25,11 @@ from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, choose
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import PrivacyStatement
+from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
-from fedgauge.results.recording import record_of
+from fedgauge.results.recording import facts_of, record_of
 from fedgauge.results.verdict import counted, verdict
+from fedgauge.secagg import Confirmed
 from fedgauge.storage.whole import read_whole, write_whole
 
 
@@ -43,6 +48,7 @@ class Evaluation:
         *,
         estimator: Estimator,
         level: float = LEVEL,
+        proof: Any = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
@@ -51,6 +57,9 @@ class Evaluation:
         self._pooled = PooledCounts.of(plan, released, self._slice)
         self._estimator = estimator
         self._level = check_level(level)
+        self._proof = proof
+        self._saved: bytes | None = None  # what it was read from
+        self._origin = self  # what it is another reading of
 
     @property
     def plan(self) -> EvaluationPlan:
@@ -93,6 +102,41 @@ class Evaluation:
         return self._level
 
     @property
+    def proof(self) -> Any:
+        """What shows who made the result, as plain data; None where nothing does."""
+        return self._proof
+
+    @property
+    def signature(self) -> Signature:
+        """Whether the result is what its coordinator signed and its members confirmed.
+
+        Whose key signed it is left open: ``result.signature.by({key: name})`` compares it with
+        keys that you know.
+        """
+        return self._origin._examined
+
+    @cached_property
+    def _examined(self) -> Signature:
+        facts = facts_of(self)
+        signature = examine(self._saved or facts.to_json(), facts)
+        if signature.state != "unknown key" or self._saved is None:
+            return signature
+        if not follows(self._saved, self.record):
+            return signature.as_broken("its metrics or curves are not those of its counts")
+        return signature
+
+    def signed(self, confirmed: Confirmed, key: SigningKey) -> "Evaluation":
+        """The same result with a proof: what members confirmed, and the coordinator's signature."""
+        return Evaluation(
+            self._plan,
+            self._privacy,
+            self._released,
+            estimator=self._estimator,
+            level=self._level,
+            proof=prove(facts_of(self), confirmed, key),
+        )
+
+    @property
     def negatives(self) -> int:
         """Number of negative examples; an estimate under differential privacy."""
         return max(0, round(float(self._pooled.released[0].sum())))
@@ -111,9 +155,16 @@ class Evaluation:
         return self._again(self._estimator, level)
 
     def _again(self, estimator: Estimator, level: float) -> "Evaluation":
-        return Evaluation(
-            self._plan, self._privacy, self._released, estimator=estimator, level=level
+        result = Evaluation(
+            self._plan,
+            self._privacy,
+            self._released,
+            estimator=estimator,
+            level=level,
+            proof=self._proof,
         )
+        result._origin = self._origin
+        return result
 
     @cached_property
     def _signal(self) -> PooledCounts:
@@ -313,13 +364,16 @@ class Evaluation:
         data = read_whole(path)
         with located(str(path)):
             record = Record.from_json(data)
-        return cls(
+        result = cls(
             record.plan,
             record.privacy,
             record.released(),
             estimator=record.estimator,
             level=record.level,
+            proof=None if record.proof is UNSET else record.proof,
         )
+        result._saved = data
+        return result
 
     def __str__(self) -> str:
         return verdict(self)

@@ -99,6 +99,7 @@ class Record(msgspec.Struct, frozen=True):
     slices: list[SliceRecord]
     reports: int | None = None  # local reports behind the counts; the noise depends on it
     level: float = LEVEL
+    proof: Any = msgspec.UNSET  # of results between sites; results/proof.py reads it
     axis: Axis | msgspec.UnsetType = msgspec.UNSET  # where bins were merged; else the plan's
 
     def to_json(self) -> bytes:
@@ -119,6 +120,7 @@ class Record(msgspec.Struct, frozen=True):
             peek_plain(plain.get("plan"), "JSON")
             record = msgspec.convert(plain, type=cls, dec_hook=decode_axis)
             record._check_counts()
+            record._check_statement()
         except RecordError:
             raise
         except (msgspec.MsgspecError, FedgaugeError) as error:
@@ -152,8 +154,6 @@ class Record(msgspec.Struct, frozen=True):
     def _check_counts(self) -> None:
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
-        if self.privacy.cohort != self.plan.cohort:
-            raise RecordError("this is not a fedgauge result: its cohort is not that of its plan.")
         check_level(self.level)
         if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
@@ -166,6 +166,22 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
         if not all(self._sums_fit(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
+
+    def _check_statement(self) -> None:
+        """Refuse a claim about privacy that the plan does not make."""
+        stated, due = self.privacy, self.plan.statement(self.privacy.claim)
+        changed = [
+            name for name in _STATED if not _is_due(getattr(stated, name), getattr(due, name))
+        ]
+        # Hints come first, what the privacy model makes public last.
+        if stated.public_inputs[::-1][: len(due.public_inputs)] != due.public_inputs[::-1]:
+            changed.append("public_inputs")
+        if changed:
+            raise RecordError(
+                "this is not a fedgauge result: what it says about privacy does not follow from "
+                f"its plan ({', '.join(changed)}), so it was edited. Get it again from where it "
+                "was made."
+            )
 
     def _fits_exact(self, part: SliceRecord) -> bool:
         axis = self.released_axis
@@ -193,6 +209,22 @@ class Record(msgspec.Struct, frozen=True):
         return len(rows) == _ROWS and all(
             len(row) == bins and all(map(math.isfinite, row)) for row in rows
         )
+
+
+_STATED: Final = tuple(
+    name for name in PrivacyStatement.__struct_fields__ if name not in ("public_inputs", "claim")
+)
+
+
+def _is_due(stated: Any, due: Any) -> bool:
+    """Whether a part of a statement is what it should be.
+
+    Delta has a numerical part, about 1e-30, that follows the length of a table which another
+    version of SciPy may round differently. A claim of a protocol adds 1e-12 and is told apart.
+    """
+    if isinstance(stated, float) and isinstance(due, float):
+        return math.isclose(stated, due, rel_tol=1e-9, abs_tol=1e-15)
+    return bool(stated == due)
 
 
 class _Header(msgspec.Struct):

@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from fedgauge.errors import UndefinedMetric
 from fedgauge.measures.metric import metrics_of
-from fedgauge.plan import Slice
 from fedgauge.results.record import (
     FORMAT,
     CurvesRecord,
@@ -25,41 +25,50 @@ if TYPE_CHECKING:  # a result makes its record, and a record is made of a result
     from fedgauge.results.evaluation import Evaluation
 
 
-def record_of(result: Evaluation) -> Record:
-    """The result as plain data."""
+def facts_of(result: Evaluation) -> Record:
+    """What was released, as plain data, without what follows from it."""
     (slice_,) = result.plan.task.slices
-    released = result.released
+    rows, released = list(result.plan.task.contrast(slice_)), result.released
+    part = SliceRecord(
+        model=slice_.model,
+        group=slice_.group,
+        label=slice_.label,
+        counts=released.counts[rows].tolist(),
+        variances=None,
+        metrics={},
+        curves=CurvesRecord(),
+        score_sums=None if released.sums is None else released.sums[rows].tolist(),
+    )
     return Record(
         FORMAT,
         result.plan,
         result.privacy,
         result.estimator,
         result.clients,
-        [_slice_record(result, slice_)],
+        [part],
         reports=result.reports,
         level=result.level,
+        proof=UNSET if result.proof is None else result.proof,
         axis=UNSET if released.axis == result.plan.axis else released.axis,
     )
 
 
-def _slice_record(result: Evaluation, slice_: Slice) -> SliceRecord:
-    rows = list(result.plan.task.contrast(slice_))
-    released, pooled = result.released, result.pooled
+def record_of(result: Evaluation) -> Record:
+    """The result as plain data."""
+    facts = facts_of(result)
+    (part,) = facts.slices
+    return replace(facts, slices=[_with_derived(part, result)])
+
+
+def _with_derived(part: SliceRecord, result: Evaluation) -> SliceRecord:
     metrics: dict[str, MetricRecord] = {}
     for row in metrics_of(type(result)):
         if row.recorded:
             with suppress(UndefinedMetric):
                 metrics[row.name] = MetricRecord.of(getattr(result, row.name))
-    return SliceRecord(
-        model=slice_.model,
-        group=slice_.group,
-        label=slice_.label,
-        counts=released.counts[rows].tolist(),
-        variances=pooled.leaf_variances.tolist() if pooled.noisy else None,
-        metrics=metrics,
-        curves=_curves_record(result),
-        score_sums=None if released.sums is None else released.sums[rows].tolist(),
-    )
+    pooled = result.pooled
+    variances = pooled.leaf_variances.tolist() if pooled.noisy else None
+    return replace(part, variances=variances, metrics=metrics, curves=_curves_record(result))
 
 
 def _curves_record(result: Evaluation) -> CurvesRecord:

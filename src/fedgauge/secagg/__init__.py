@@ -2,9 +2,10 @@
 
 from fedgauge.secagg.client import Duties, SummationClient
 from fedgauge.secagg.messages import Invitation, Stage
-from fedgauge.secagg.server import Sum, SummationServer
+from fedgauge.secagg.server import Confirmed, Sum, SummationServer
 
 __all__ = [
+    "Confirmed",
     "Duties",
     "Invitation",
     "Stage",

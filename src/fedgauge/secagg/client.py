@@ -13,7 +13,7 @@ from fedgauge.errors import CohortTooSmall, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, is_signed
 from fedgauge.secagg import crypto, shamir, words
-from fedgauge.secagg.graph import picks, survivors_needed
+from fedgauge.secagg.graph import picks
 from fedgauge.secagg.messages import (
     SEED_BYTES,
     Advertisement,
@@ -40,8 +40,11 @@ from fedgauge.secagg.messages import (
 class Duties(Protocol):
     """What a summation asks of whoever takes part in it."""
 
-    def contribution(self) -> NDArray[np.int64]:
-        """The values to be added, noise included; asked for once."""
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
+        """The values to be added, noise included; asked for once.
+
+        Told with whom they are masked, before anything is counted; raises to refuse.
+        """
 
     def agree(self, survivors: Sequence[bytes]) -> None:
         """Told who is in the sum, before this member votes to open it; raises to refuse."""
@@ -63,6 +66,7 @@ class _State(msgspec.Struct):
     mask_key: bytes = b""
     box_key: bytes = b""
     seed: bytes = b""
+    setting: bytes = b""
     own_mask: bytes = b""
     present: bytes = b""
     sharers: bytes = b""
@@ -91,8 +95,13 @@ class SummationClient:
         self._me = invitation.members.index(key.public)
 
     @classmethod
-    def join(cls, invitation: Invitation, key: SigningKey, duties: Duties) -> "SummationClient":
-        """Accept an invitation with fresh keys; :meth:`receive` gives the answer to it."""
+    def join(
+        cls, invitation: Invitation, key: SigningKey, duties: Duties, *, setting: bytes = b""
+    ) -> "SummationClient":
+        """Accept an invitation with fresh keys; :meth:`receive` gives the answer to it.
+
+        `setting` is what all members must have in common besides the invitation.
+        """
         if key.public not in invitation.members:
             raise ProtocolError("this site is not among the invited.")
         _ = invitation.plan  # refused where its graph protects too little
@@ -102,12 +111,14 @@ class SummationClient:
             mask_key=os.urandom(crypto.KEY_BYTES),
             box_key=os.urandom(crypto.KEY_BYTES),
             seed=os.urandom(SEED_BYTES),
+            setting=setting,
         )
         client = cls(invitation, key, duties, state)
         advertisement = Advertisement(
             mask_key=crypto.AgreementKey(state.mask_key).public,
             box_key=crypto.AgreementKey(state.box_key).public,
             seed=state.seed,
+            setting=setting,
         )
         reply = client._sealed(Stage.ADVERTISE, EVERYONE, advertisement.to_bytes())
         state.answered[_digest(invitation.data)] = reply
@@ -187,6 +198,7 @@ class SummationClient:
     def _share(self, roster: Roster, state: _State) -> Shares:
         present = self._members(roster.present)
         self._require_me(present)
+        self._require_enough(len(present))
         mine = self._picked(state) & present
         self._require_holders(len(mine) + 1)
         self._meet(roster.peers, mine, state)
@@ -215,6 +227,7 @@ class SummationClient:
         if not sharers <= self._members(state.present):
             raise ProtocolError("members are said to have shared who were said to be absent.")
         self._require_me(sharers)
+        self._require_enough(len(sharers))
         mine = self._picked(state) & sharers
         self._require_holders(len(mine) + 1)
         theirs = {box.member for box in inbox.boxes}
@@ -246,7 +259,9 @@ class SummationClient:
                 total, mask_key, state.peers[member].mask, self._me, member, session, bits
             )
         # Last, when nothing that others sent can fail any more: it is asked for once.
-        values = self._duties.contribution()
+        members = self._invitation.members
+        sharers = sorted(self._members(state.sharers))
+        values = self._duties.contribution([members[member] for member in sharers])
         if values.shape != (plan.numbers,):
             raise ProtocolError(
                 f"the contribution has {values.size:,} numbers, the plan asks for {plan.numbers:,}."
@@ -258,11 +273,7 @@ class SummationClient:
         self._require_me(survivors)
         if not survivors <= self._members(state.sharers):
             raise ProtocolError("members are said to survive who were said not to have shared.")
-        needed = survivors_needed(self._invitation.graph, self._invitation.plan.sum_cohort)
-        if len(survivors) < needed:
-            raise CohortTooSmall(
-                f"{len(survivors)} members are left and {needed} are needed; nothing is opened."
-            )
+        self._require_enough(len(survivors))
         self._require_holders(len(self._picked(state) & survivors) + 1)
         members = self._invitation.members
         self._duties.agree([members[member] for member in sorted(survivors)])
@@ -282,7 +293,8 @@ class SummationClient:
 
     def _check_votes(self, quorum: Quorum, holders: frozenset[int], state: _State) -> None:
         """Holders of this member's shares, enough of them, were told the same."""
-        needed = self._invitation.graph.threshold - 1  # the own vote is one
+        # The own vote is one. Where all must vote, all are holders.
+        needed = self._invitation.votes_needed(len(self._members(state.survivors))) - 1
         voters = [vote.member for vote in quorum.votes]
         if len(set(voters)) != len(voters) or not holders.issuperset(voters):
             raise ProtocolError("a vote comes twice or from a member that does not count.")
@@ -311,7 +323,9 @@ class SummationClient:
 
     def _agreement(self, state: _State) -> Agreement:
         session = self._invitation.session
-        return agreement(session, state.present, state.sharers, state.survivors)
+        return agreement(
+            session, state.present, state.sharers, state.survivors, state.setting
+        )
 
     def _sharing(self, state: _State) -> Agreement:
         return sharing(self._invitation.session, state.present, state.sharers)
@@ -333,6 +347,11 @@ class SummationClient:
             ):
                 raise ProtocolError("a member's keys are not signed by that member.")
             keys = Advertisement.from_bytes(peer.body)
+            if keys.setting != state.setting:
+                raise ProtocolError(
+                    "a member's run is configured otherwise than this one's, so their sum would "
+                    "mix different things."
+                )
             state.peers[peer.member] = _Keys(keys.mask_key, keys.box_key)
 
     def _box(
@@ -354,6 +373,13 @@ class SummationClient:
         if count < threshold:
             raise CohortTooSmall(
                 f"{count} holders of this site's shares are left and {threshold} are needed."
+            )
+
+    def _require_enough(self, count: int) -> None:
+        needed = self._invitation.needed
+        if count < needed:
+            raise CohortTooSmall(
+                f"{count} members are left and {needed} are needed; nothing is opened."
             )
 
     def _require_me(self, members: frozenset[int]) -> None:

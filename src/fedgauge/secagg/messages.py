@@ -27,11 +27,18 @@ from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message, session_id
 from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey
-from fedgauge.secagg.graph import MOST_MEMBERS, Graph, check_members, is_safe
+from fedgauge.secagg.graph import (
+    MOST_MEMBERS,
+    Graph,
+    check_members,
+    is_safe,
+    survivors_needed,
+)
 from fedgauge.secagg.words import word_bits
 
 RUN_BYTES: Final = 32
 SEED_BYTES: Final = 16
+DIGEST_BYTES: Final = 32
 
 
 class Stage(IntEnum):
@@ -53,10 +60,14 @@ class Terms(Message, frozen=True):
     coordinator: bytes
     degree: int
     threshold: int
+    model: bytes
 
 
 class Invitation:
     """An invitation whose form and signature are checked.
+
+    `model` is the digest of what the coordinator sends to be scored with; empty where no model
+    travels. Like all that is proposed, it is part of the session that everybody signs.
 
     Who the coordinator is must be judged before :attr:`plan` is read: only a plan from a
     coordinator one trusts is worth the work of reading it.
@@ -70,9 +81,12 @@ class Invitation:
             raise ProtocolError("an invitation holds keys of a wrong length.")
         if members != sorted(set(members)) or len(members) > MOST_MEMBERS:
             raise ProtocolError("the members of an invitation must be sorted and distinct.")
+        if len(terms.model) not in (0, DIGEST_BYTES):
+            raise ProtocolError("an invitation names its model by a digest of a wrong length.")
         self.data = data
         self.members = members
         self.coordinator = terms.coordinator
+        self.model = terms.model
         self.graph = Graph(len(members), terms.degree, terms.threshold)
         self.session = session_id(envelope.body)
         self._terms = terms
@@ -97,6 +111,29 @@ class Invitation:
         return plan
 
     @property
+    def plan_bytes(self) -> bytes:
+        """The plan as it was sent: its sizes can be judged before it is read."""
+        return self._terms.plan
+
+    @property
+    def is_unanimous(self) -> bool:
+        """Whether a sum is opened with the vote of everybody in it, or not at all.
+
+        Without noise one sum too many can lay a member bare, so each can stop it. Where members
+        know their neighbours only, nobody could tell that all have voted.
+        """
+        return self.graph.is_complete and not self.plan.is_noisy
+
+    @property
+    def needed(self) -> int:
+        """Fewest members that may be in the sum."""
+        return survivors_needed(self.graph, self.plan.sum_cohort)
+
+    def votes_needed(self, survivors: int) -> int:
+        """How many members must have been told of the same survivors."""
+        return survivors if self.is_unanimous else self.graph.threshold
+
+    @property
     def bits(self) -> int:
         """Width of the words that are summed."""
         return word_bits(len(self.members), self.plan.most_per_count)
@@ -109,6 +146,8 @@ class Invitation:
         key: SigningKey,
         run: bytes,
         graph: Graph,
+        *,
+        model: bytes = b"",
     ) -> "Invitation":
         """A new invitation, signed by the coordinator."""
         terms = Terms(
@@ -118,6 +157,7 @@ class Invitation:
             coordinator=key.public,
             degree=graph.degree,
             threshold=graph.threshold,
+            model=model,
         )
         body = terms.to_bytes()
         envelope = Envelope.sealed(
@@ -132,16 +172,24 @@ class Invitation:
 
 
 class Advertisement(Message, frozen=True):
-    """Fresh keys of one member, and the seed of its picks."""
+    """Fresh keys of one member, the seed of its picks, and the setting it counts in.
+
+    `setting` is a digest of whatever besides the invitation decides what the member's numbers
+    are, such as the config of a run; empty where nothing does. Members go on only with those
+    who signed the same.
+    """
 
     mask_key: bytes
     box_key: bytes
     seed: bytes
+    setting: bytes
 
     def check(self) -> None:
         """Refuse keys that nobody can agree on a secret with."""
         if len(self.seed) != SEED_BYTES:
             raise ProtocolError("a seed has the wrong length.")
+        if len(self.setting) not in (0, DIGEST_BYTES):
+            raise ProtocolError("a setting is a digest of a wrong length.")
         for key in (self.mask_key, self.box_key):
             AgreementKey(bytes(KEY_BYTES)).agree(key)
 
@@ -234,9 +282,11 @@ class Opening(Message, frozen=True):
     keys: list[Opened]
 
 
-def agreement(session: bytes, present: bytes, sharers: bytes, survivors: bytes) -> Agreement:
-    """What members agree on: everything they were told about who takes part."""
-    return _told(b"agreement", session, present, sharers, survivors)
+def agreement(
+    session: bytes, present: bytes, sharers: bytes, survivors: bytes, setting: bytes
+) -> Agreement:
+    """What members agree on: who takes part, as they were told, and the setting they count in."""
+    return _told(b"agreement", session, present, sharers, survivors, setting)
 
 
 def sharing(session: bytes, present: bytes, sharers: bytes) -> Agreement:
@@ -244,10 +294,10 @@ def sharing(session: bytes, present: bytes, sharers: bytes) -> Agreement:
     return _told(b"sharing", session, present, sharers)
 
 
-def _told(what: bytes, session: bytes, *sets: bytes) -> Agreement:
+def _told(what: bytes, session: bytes, *parts: bytes) -> Agreement:
     told = hashlib.sha256(b"fedgauge " + what + b"\0" + session)
-    for members in sets:
-        told.update(hashlib.sha256(members).digest())
+    for part in parts:
+        told.update(hashlib.sha256(part).digest())
     return Agreement(told=told.digest())
 
 

@@ -1,6 +1,7 @@
 """The coordinator's side of a secure summation: it forwards, adds up, and opens one sum."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
 from fedgauge.secagg import crypto, shamir, words
 from fedgauge.secagg.client import apply_pair_mask
-from fedgauge.secagg.graph import choose_graph, picks, survivors_needed
+from fedgauge.secagg.graph import choose_graph, picks
 from fedgauge.secagg.messages import (
     RUN_BYTES,
     Advertisement,
@@ -47,6 +48,21 @@ class Sum(NamedTuple):
     survivors: tuple[int, ...]
 
 
+class Confirmed(NamedTuple):
+    """What shows that members confirmed whose numbers are in the sum.
+
+    The invitation, who was there, shared and survived, the setting they counted in, and what
+    each member signed about it.
+    """
+
+    invitation: bytes
+    present: bytes
+    sharers: bytes
+    survivors: bytes
+    setting: bytes
+    votes: tuple[Vote, ...]
+
+
 class _Shared(msgspec.Struct, frozen=True, array_like=True):
     """What a member sent in the second round; boxes by recipient."""
 
@@ -62,6 +78,7 @@ class _State(msgspec.Struct):
     peers: dict[int, Peer] = {}
     shared: dict[int, _Shared] = {}
     survivors: dict[int, bytes] = {}  # with what each signed about who shared
+    setting: bytes = b""  # what the members' runs have in common
     present_bits: bytes = b""
     sharer_bits: bytes = b""
     survivor_bits: bytes = b""
@@ -95,13 +112,21 @@ class SummationServer:
 
     @classmethod
     def invite(
-        cls, plan: EvaluationPlan, members: Iterable[bytes], key: SigningKey
+        cls,
+        plan: EvaluationPlan,
+        members: Iterable[bytes],
+        key: SigningKey,
+        *,
+        model: bytes = b"",
     ) -> "SummationServer":
-        """A new attempt with a fresh run id, for the members with these public keys."""
+        """A new attempt with a fresh run id, for the members with these public keys.
+
+        `model` is the digest of what they will be sent to score with; empty where nothing is.
+        """
         ordered = sorted(set(members))
         words.word_bits(len(ordered), plan.most_per_count)  # refuses sums that do not fit
         graph = choose_graph(len(ordered), plan.sum_cohort)
-        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph)
+        invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph, model=model)
         return cls(invitation, key)
 
     @classmethod
@@ -137,7 +162,31 @@ class SummationServer:
     @property
     def needed(self) -> int:
         """How many members must stay to the end."""
-        return survivors_needed(self._invitation.graph, self._invitation.plan.sum_cohort)
+        return self._invitation.needed
+
+    @property
+    def answers_needed(self) -> int:
+        """How many members must answer in this round."""
+        match self.stage:
+            case Stage.AGREE:
+                return self._votes_needed
+            case Stage.OPEN:
+                return self._invitation.graph.threshold
+            case _:
+                return self.needed
+
+    @property
+    def confirmed(self) -> Confirmed:
+        """What the members confirmed, once they did."""
+        state = self._state
+        return Confirmed(
+            self._invitation.data,
+            state.present_bits,
+            state.sharer_bits,
+            state.survivor_bits,
+            state.setting,
+            tuple(Vote(member, state.votes[member]) for member in sorted(state.votes)),
+        )
 
     @property
     def requests(self) -> Requests:
@@ -179,20 +228,20 @@ class SummationServer:
         state, accepted = self._state, self._accepted(replies)
         match self.stage:
             case Stage.ADVERTISE:
-                state.peers = dict(accepted)
+                state.peers = self._of_one_setting(dict(accepted))
                 state.present_bits = self._bitmap(state.peers)
-                self._require(len(state.peers))
+                self._require(len(state.peers), self.needed)
             case Stage.SHARE:
                 state.shared = dict(accepted)
                 state.sharer_bits = self._bitmap(state.shared)
-                self._require(len(state.shared))
+                self._require(len(state.shared), self.needed)
             case Stage.MASK:
                 self._add_up(accepted)
                 state.survivor_bits = self._bitmap(state.survivors)
-                self._require(len(state.survivors))
+                self._require(len(state.survivors), self.needed)
             case Stage.AGREE:
                 state.votes = dict(accepted)
-                self._require(len(state.votes), self._invitation.graph.threshold)
+                self._require(len(state.votes), self._votes_needed)
             case Stage.OPEN:
                 return self._unmask(dict(accepted))
         state.stage += 1
@@ -299,6 +348,25 @@ class SummationServer:
             body=make(member).to_bytes(),
         ).to_bytes()
 
+    def _of_one_setting(self, peers: dict[int, Peer]) -> dict[int, Peer]:
+        """Those who count in the setting of most; they would not go on with the others."""
+        settings = {
+            member: Advertisement.from_bytes(peer.body).setting for member, peer in peers.items()
+        }
+        counts = Counter(settings.values())
+        self._state.setting = max(
+            counts, key=lambda setting: (counts[setting], setting), default=b""
+        )
+        for member, setting in settings.items():
+            if setting != self._state.setting:
+                self._state.refused[member] = "its run is configured otherwise."
+                del peers[member]
+        return peers
+
+    @property
+    def _votes_needed(self) -> int:
+        return self._invitation.votes_needed(len(self._state.survivors))
+
     def _roster(self, member: int) -> Roster:
         peers = [self._state.peers[other] for other in sorted(self._present_picks(member))]
         return Roster(present=self._state.present_bits, peers=peers)
@@ -318,7 +386,7 @@ class SummationServer:
     def _quorum(self, member: int) -> Quorum:
         votes = self._state.votes
         holders = sorted(self._present_picks(member) & votes.keys())
-        needed = self._invitation.graph.threshold - 1
+        needed = self._votes_needed - 1
         survivors = self._state.survivors
         return Quorum(
             votes=[Vote(holder, votes[holder]) for holder in holders[:needed]],
@@ -341,7 +409,9 @@ class SummationServer:
 
     def _agreement(self) -> Agreement:
         state, session = self._state, self._invitation.session
-        return agreement(session, state.present_bits, state.sharer_bits, state.survivor_bits)
+        return agreement(
+            session, state.present_bits, state.sharer_bits, state.survivor_bits, state.setting
+        )
 
     def _add_up(self, masked: Iterable[tuple[int, tuple[words.Words, bytes]]]) -> None:
         total = np.zeros(self._length, dtype=words.word_type(self._bits))
@@ -394,8 +464,7 @@ class SummationServer:
     def _bitmap(self, members: Iterable[int]) -> bytes:
         return to_bitmap(members, len(self._invitation.members))
 
-    def _require(self, count: int, needed: int | None = None) -> None:
-        needed = self.needed if needed is None else needed
+    def _require(self, count: int, needed: int) -> None:
         if count < needed:
             raise CohortTooSmall(
                 f"{count} members answered and {needed} are needed. Wait for more, or start again "

@@ -4,7 +4,7 @@ from fedgauge.site.anchor import Site
 from fedgauge.site.entries import Account, Balance, Cost, Entry
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import Policy
-from fedgauge.site.setup import add_trust, create_site
+from fedgauge.site.setup import add_trust, create_site, migrate_site, name_dataset
 
 __all__ = [
     "Account",
@@ -16,4 +16,6 @@ __all__ = [
     "Site",
     "add_trust",
     "create_site",
+    "migrate_site",
+    "name_dataset",
 ]

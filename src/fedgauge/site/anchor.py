@@ -8,10 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
+from fedgauge.data.fingerprint import Fingerprint
+from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.site.entries import Account, Cost
+from fedgauge.site.entries import Account, Cost, Roster
+from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
     LEAST_COHORT,
@@ -93,6 +96,11 @@ class Site:
         )
 
     @property
+    def fingerprint_key(self) -> bytes:
+        """What fingerprints of this site's rows are taken with; secret."""
+        return self.key.derive(b"fingerprint")
+
+    @property
     def folder(self) -> Path:
         """Where the site file is."""
         return self.path.parent
@@ -103,7 +111,14 @@ class Site:
         head = self.key_path.with_name(f"{self.key_path.name}.head")
         return Ledger(self.ledger_path, head=head)
 
-    def judge(self, plan: EvaluationPlan, *, members: Sequence[bytes], coordinator: bytes) -> None:
+    def judge(
+        self,
+        plan: EvaluationPlan,
+        *,
+        members: Sequence[bytes],
+        coordinator: bytes,
+        of_model: bool = False,
+    ) -> None:
         """Refuse a plan outside the site file; reads no data.
 
         Parameters
@@ -114,6 +129,8 @@ class Site:
             Public keys of all sites invited.
         coordinator
             Public key of who started the evaluation.
+        of_model
+            Whether the coordinator sends the model that makes the scores.
 
         Raises
         ------
@@ -134,12 +151,15 @@ class Site:
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
         self._judge_silence(plan)
+        self._judge_label(plan)
         if plan.sum_steps and not self.policy.score_sums:
             raise PlanRefused(
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
                 "tell more of bins with few examples than counts do."
             )
-        self._judge_bins(plan)
+        self.judge_bins(plan.axis.bins)
+        if not plan.privacy.adds_noise:
+            self._judge_exact(plan, of_model=of_model)
         _judge_promise(plan)
 
     def judge_reports(self, plan: EvaluationPlan) -> None:
@@ -150,14 +170,39 @@ class Site:
         if not plan.privacy.sends_reports:
             raise PlanRefused("the plan is not for local reports but for a sum over sites.")
         self._judge_privacy(plan)
-        self._judge_bins(plan)
+        self._judge_label(plan)
+        self.judge_bins(plan.axis.bins)
         _judge_promise(plan)
 
-    def _judge_bins(self, plan: EvaluationPlan) -> None:
-        if plan.axis.bins > self.policy.max_bins:
+    def judge_bins(self, bins: int) -> None:
+        """Refuse an axis finer than the site file allows, which can be told before it is made."""
+        if bins > self.policy.max_bins:
             raise PlanRefused(
-                f"the plan's axis has {plan.axis.bins} bins, this site allows "
-                f"{self.policy.max_bins} (max_bins)."
+                f"the plan's axis has {bins:,} bins, this site allows {self.policy.max_bins:,} "
+                "(max_bins)."
+            )
+
+    def _judge_label(self, plan: EvaluationPlan) -> None:
+        positive = 1 if plan.task.positive is None else plan.task.positive
+        if meaning(positive) not in map(meaning, self.policy.labels):
+            raise PlanRefused(
+                f"the plan calls {positive!r} the positive label, which is not among those allowed "
+                f"here: {', '.join(self.policy.labels) or 'none'} (labels)."
+            )
+
+    def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
+        """Refuse exact sums by which whoever chooses the plan or the model could single out."""
+        policy = self.policy
+        if of_model and not policy.exact_of_models:
+            raise PlanRefused(
+                "the plan asks for an exact sum of a model that the coordinator sends, which can "
+                "be made so that the sum shows one patient. This site wants noise: "
+                "DistributedDP (exact_of_models)."
+            )
+        if plan.min_cell < policy.min_cell:
+            raise PlanRefused(
+                f"the plan's result may show fewer than {policy.min_cell} examples in a bin "
+                f"(min_cell). Plan with min_cell = {policy.min_cell}."
             )
 
     def _judge_members(self, members: Sequence[bytes]) -> None:
@@ -245,14 +290,50 @@ class Site:
             return Cost(math.inf, 0.0)
         return Cost(stated.epsilon, stated.delta)
 
-    def reserve(self, session: bytes, plan: EvaluationPlan) -> None:
-        """Set the plan's cost aside in the ledger, under this site's policy."""
+    def rules(self, plan: EvaluationPlan) -> ExactRules:
+        """What this site allows of exact sums under a plan."""
+        policy = self.policy
+        colluding = 0 if plan.cohort is None else plan.cohort.max_colluding
+        # Two honest sites, at least, in whatever exact sums show.
+        return ExactRules(
+            policy.exact_sums,
+            policy.exact_dropouts,
+            max(policy.min_cohort, colluding + 2),
+            policy.min_new_rows,
+            0.0 if plan.axis.digest in policy.axes else policy.min_bin_width,
+        )
+
+    def reserve(
+        self,
+        session: bytes,
+        plan: EvaluationPlan,
+        *,
+        roster: Roster | None = None,
+        certain: bool = True,
+        data: Fingerprint | None = None,
+    ) -> None:
+        """Set the plan's cost aside in the ledger, under this site's policy.
+
+        Parameters
+        ----------
+        session
+            The session's id.
+        plan
+            What is to be measured.
+        roster, certain
+            Of a sum: who is invited, and whether all of them see each other.
+        data
+            Of an exact sum: the rows, where they are known before it begins.
+        """
+        edges = tuple(plan.axis.edges[1:-1].tolist())  # scores outside are in the end bins
         self.ledger.reserve(
             session,
             self.account(plan),
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
+            exact=ExactSum(roster, edges, certain, data=data, axis=plan.axis.digest),
+            rules=self.rules(plan),
         )
 
 

@@ -8,10 +8,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
 
-Kind = Literal["reserve", "commit", "release", "survivors", "limit"]
+Kind = Literal["reserve", "commit", "sent", "release", "data", "survivors", "limit"]
 
 
 class Account(msgspec.Struct, frozen=True, order=True):
@@ -82,6 +83,13 @@ class Balance(NamedTuple):
     reserved: Cost
 
 
+class Roster(NamedTuple):
+    """Who may be in a sum: the sites invited, and how many of them it needs at least."""
+
+    sites: frozenset[bytes]
+    needed: int
+
+
 class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
@@ -96,6 +104,9 @@ class Entry(NamedTuple):
     cost: Cost | None = None
     survivors: frozenset[bytes] | None = None
     certain: bool = True
+    roster: Roster | None = None
+    edges: tuple[float, ...] = ()
+    data: Fingerprint | None = None
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,6 +120,10 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     delta: float | None = None
     survivors: tuple[str, ...] | None = None
     certain: bool = True
+    roster: tuple[str, ...] | None = None
+    needed: int | None = None
+    edges: tuple[float, ...] = ()
+    data: Fingerprint | None = None
 
 
 def encode(
@@ -119,6 +134,9 @@ def encode(
     cost: Cost | None = None,
     survivors: frozenset[bytes] | None = None,
     certain: bool = True,
+    roster: Roster | None = None,
+    edges: tuple[float, ...] = (),
+    data: Fingerprint | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
     line = _Line(
@@ -128,10 +146,18 @@ def encode(
         account=account,
         epsilon=None if cost is None else "inf" if cost.is_exact_sum else cost.epsilon,
         delta=None if cost is None else cost.delta,
-        survivors=None if survivors is None else tuple(map(key_to_text, sorted(survivors))),
+        survivors=None if survivors is None else _keys(survivors),
         certain=certain,
+        roster=None if roster is None else _keys(roster.sites),
+        needed=None if roster is None else roster.needed,
+        edges=edges,
+        data=data,
     )
     return msgspec.json.encode(line).decode()
+
+
+def _keys(sites: frozenset[bytes]) -> tuple[str, ...]:
+    return tuple(map(key_to_text, sorted(sites)))
 
 
 def decode(number: int, text: str) -> Entry:
@@ -141,7 +167,9 @@ def decode(number: int, text: str) -> Entry:
         cost = None
         if line.epsilon is not None and line.delta is not None:
             cost = Cost(math.inf if line.epsilon == "inf" else line.epsilon, line.delta)
-        survivors = line.survivors
+        survivors, roster = line.survivors, None
+        if line.roster is not None and line.needed is not None:
+            roster = Roster(frozenset(map(key_from_text, line.roster)), line.needed)
         return Entry(
             number=number,
             time=datetime.fromisoformat(line.time),
@@ -151,6 +179,9 @@ def decode(number: int, text: str) -> Entry:
             cost=cost,
             survivors=None if survivors is None else frozenset(map(key_from_text, survivors)),
             certain=line.certain,
+            roster=roster,
+            edges=line.edges,
+            data=line.data,
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
         raise LedgerError(

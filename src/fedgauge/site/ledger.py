@@ -6,10 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self
 
+from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site.chain import Chain, Pages
-from fedgauge.site.differencing import fewest_shown
-from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
+from fedgauge.site.entries import Account, Balance, Cost, Entry, Roster, decode, encode
+from fedgauge.site.exact import ExactRules, ExactSum, check_data, check_join, check_vote
 from fedgauge.storage.durable import WAIT_SECONDS
 
 Status = Literal["reserved", "committed", "released"]
@@ -23,8 +24,19 @@ class Spend(NamedTuple):
     account: Account
     cost: Cost
     status: Status = "reserved"
-    survivors: frozenset[bytes] | None = None
+    sent: bool = False
+    roster: Roster | None = None
     certain: bool = True
+    edges: tuple[float, ...] = ()
+    data: Fingerprint | None = None
+    survivors: frozenset[bytes] | None = None
+
+    @property
+    def exact(self) -> ExactSum | None:
+        """What is known of the sum, where it has no noise."""
+        if not self.cost.is_exact_sum:
+            return None
+        return ExactSum(self.roster, self.edges, self.certain, self.survivors, self.data)
 
     @property
     def is_open(self) -> bool:
@@ -54,11 +66,22 @@ class Books(NamedTuple):
             case Entry(kind="reserve", account=Account() as account, cost=Cost() as cost) if (
                 entry.session and not spend
             ):
-                self.spends[entry.session] = Spend(account, cost)
+                self.spends[entry.session] = Spend(
+                    account,
+                    cost,
+                    roster=entry.roster,
+                    certain=entry.certain,
+                    edges=entry.edges,
+                    data=entry.data,
+                )
             case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="committed")
             case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="released")
+            case Entry(kind="sent", session=bytes() as session) if spend and not spend.is_open:
+                self.spends[session] = spend._replace(sent=True)
+            case Entry(kind="data", session=bytes() as session) if spend:
+                self.spends[session] = spend._replace(data=entry.data)
             case Entry(kind="survivors", session=bytes() as session) if spend:
                 self.spends[session] = spend._replace(
                     survivors=entry.survivors, certain=entry.certain
@@ -74,14 +97,22 @@ class Books(NamedTuple):
             if spend.account == account and spend.status in statuses
         ]
 
-    def exact_sums(self, dataset: str) -> list[Spend]:
-        """Exact sums on a dataset whose survivors are recorded."""
+    def exact_sums(self, dataset: str, *, besides: bytes = b"") -> list[ExactSum]:
+        """Exact sums on a dataset, those under way included, besides that of one session."""
         return [
-            spend
+            spend.exact
+            for session, spend in self.spends.items()
+            if spend.exact and spend.account.dataset == dataset
+            if spend.status != "released" and session != besides
+        ]
+
+    def exact_data_elsewhere(self, dataset: str) -> list[Fingerprint]:
+        """What the rows were of exact sums on other datasets."""
+        return [
+            spend.data
             for spend in self.spends.values()
-            if spend.survivors is not None
-            and spend.cost.is_exact_sum
-            and spend.account.dataset == dataset
+            if spend.exact and spend.data and spend.account.dataset != dataset
+            if spend.status != "released"
         ]
 
     def kinds_of_release(self, dataset: str) -> set[bool]:
@@ -96,8 +127,8 @@ class Books(NamedTuple):
 class Ledger:
     """What a site's data may cost in privacy, has cost, and is about to.
 
-    A session is reserved before the site takes part, committed when its contribution is
-    stored to be sent, and released only if it never left. Costs on one account (dataset,
+    A session is reserved before the site takes part, committed before its rows are read, and
+    released only if they never were. Costs on one account (dataset,
     unit, neighbours) add up: basic composition, which holds for plans chosen one after
     another, each knowing the results before. Every call checks the whole ledger, and what a
     call returns from has reached the disk.
@@ -141,6 +172,8 @@ class Ledger:
         *,
         default_limit: Cost,
         mix_exact: bool = False,
+        exact: ExactSum | None = None,
+        rules: ExactRules | None = None,
     ) -> None:
         """Set a cost aside for a session, or refuse it.
 
@@ -160,6 +193,9 @@ class Ledger:
             The limit of an account that has none of its own.
         mix_exact
             Allow exact sums and differential privacy on one dataset.
+        exact, rules
+            Of an exact sum: who is invited and, where they are known by now, the rows; and what
+            the site allows.
         """
         _check_session(session)
         _check_limit(default_limit)
@@ -176,10 +212,28 @@ class Ledger:
                 _check_mix(books, account, cost)
             if not cost.is_exact_sum:
                 _check_budget(books, account, cost, books.limits.get(account, default_limit))
-            pages.append(encode("reserve", session=session, account=account, cost=cost))
+                pages.append(encode("reserve", session=session, account=account, cost=cost))
+                return
+            if exact is None or rules is None:
+                raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
+            check_join(books.exact_sums(account.dataset), exact, rules)
+            if exact.data is not None:
+                _check_data(books, account.dataset, exact.data, rules)
+            pages.append(
+                encode(
+                    "reserve",
+                    session=session,
+                    account=account,
+                    cost=cost,
+                    roster=exact.roster,
+                    certain=exact.certain,
+                    edges=exact.edges,
+                    data=exact.data,
+                )
+            )
 
     def commit(self, session: bytes) -> None:
-        """Spend what a session reserved, before its contribution leaves; again: no change."""
+        """Spend what a session reserved, before its rows are read; again: no change."""
         with self._open() as (pages, books):
             spend = _known(books, session)
             if spend.status == "released":
@@ -209,15 +263,50 @@ class Ledger:
             spend = books.spends.get(session)
         return None if spend is None else spend.status
 
+    def record_sent(self, session: bytes) -> None:
+        """Record that a session's contribution is about to leave; again: no change.
+
+        From then on the session makes no other one.
+        """
+        with self._open() as (pages, books):
+            spend = _committed(books, session)
+            if not spend.sent:
+                pages.append(encode("sent", session=session))
+
+    def is_sent(self, session: bytes) -> bool:
+        """Whether a session's contribution left, or may have."""
+        with self._open() as (_, books):
+            return _known(books, session).sent
+
+    def record_data(self, session: bytes, data: Fingerprint, *, rules: ExactRules) -> None:
+        """Record what rows an exact sum is about to be on, or refuse them."""
+        with self._open() as (pages, books):
+            spend = _known(books, session)
+            if spend.data is None:
+                _check_data(books, spend.account.dataset, data, rules, besides=session)
+                pages.append(encode("data", session=session, data=data))
+            elif not data.fits(spend.data):
+                raise PlanRefused(
+                    "the rows changed since this site joined the exact sum. Put the data back as "
+                    "they were, or abandon the evaluation."
+                )
+
+    def check_sites(self, session: bytes, sites: Iterable[bytes], *, rules: ExactRules) -> None:
+        """Refuse an exact sum of which these sites are left, before anything is counted."""
+        with self._open() as (_, books):
+            spend = _known(books, session)
+            if spend.exact is not None:
+                earlier = books.exact_sums(spend.account.dataset, besides=session)
+                check_vote(earlier, spend.exact, frozenset(sites), rules)
+
     def record_survivors(
-        self, session: bytes, survivors: Iterable[bytes], *, min_cohort: int, certain: bool = True
+        self, session: bytes, survivors: Iterable[bytes], *, rules: ExactRules, certain: bool = True
     ) -> None:
         """Record whose sum a session is about to reveal, or refuse it.
 
-        Exact sums over several sets of sites can be added and subtracted. So no combination of
-        this one with earlier ones on the dataset may be left with fewer than `min_cohort`
-        sites: else PlanRefused. Recording the same set again changes nothing. Noisy sums are
-        recorded without that check.
+        Exact sums over several sets of sites can be added and subtracted, so they are judged
+        together with earlier ones on the dataset (:mod:`fedgauge.site.exact`). Recording the same
+        set again changes nothing. Noisy sums are recorded without that.
 
         Parameters
         ----------
@@ -225,8 +314,8 @@ class Ledger:
             A committed session.
         survivors
             Public keys of the sites in the sum.
-        min_cohort
-            Fewest sites that an exact sum may be over, also as a combination.
+        rules
+            What the site allows.
         certain
             Whether the sum is proved to be over exactly these sites. Where members check their
             neighbours only, a coordinator can name some who are not in it: such a sum must be
@@ -236,12 +325,7 @@ class Ledger:
         if any(len(key) != _ID_BYTES for key in chosen):
             raise LedgerError(f"survivors are given by their public keys, {_ID_BYTES} bytes each.")
         with self._open() as (pages, books):
-            spend = _known(books, session)
-            if spend.status != "committed":
-                raise LedgerError(
-                    f"session {_short(session)} is {spend.status}: it has to be committed before "
-                    "its survivors are recorded."
-                )
+            spend = _committed(books, session)
             if spend.survivors is not None:
                 if spend.survivors != chosen:
                     raise LedgerError(
@@ -249,11 +333,9 @@ class Ledger:
                         "session reveals one sum: a new attempt needs a new session."
                     )
                 return
-            if spend.cost.is_exact_sum:
-                _check_size(chosen, min_cohort)
-                _check_combinations(
-                    books.exact_sums(spend.account.dataset), chosen, min_cohort, certain=certain
-                )
+            if spend.exact is not None:
+                earlier = books.exact_sums(spend.account.dataset, besides=session)
+                check_vote(earlier, spend.exact, chosen, rules)
             pages.append(encode("survivors", session=session, survivors=chosen, certain=certain))
 
     def set_limit(self, account: Account, limit: Cost) -> None:
@@ -275,6 +357,11 @@ class Ledger:
             )
             for account in sorted(accounts)
         ]
+
+    def accounts(self) -> set[Account]:
+        """All accounts that something was spent on, or that have a limit."""
+        with self._open() as (_, books):
+            return {spend.account for spend in books.spends.values()} | set(books.limits)
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
@@ -309,6 +396,16 @@ def _known(books: Books, session: bytes) -> Spend:
         raise LedgerError(
             f"session {_short(session)} is not in the ledger. Reserve its budget first."
         ) from None
+
+
+def _committed(books: Books, session: bytes) -> Spend:
+    spend = _known(books, session)
+    if spend.status != "committed":
+        raise LedgerError(
+            f"session {_short(session)} is {spend.status}: it has to be committed before anything "
+            "else is recorded of it."
+        )
+    return spend
 
 
 def _short(session: bytes) -> str:
@@ -346,41 +443,11 @@ def _check_budget(books: Books, account: Account, cost: Cost, limit: Cost) -> No
         )
 
 
-def _check_size(survivors: frozenset[bytes], min_cohort: int) -> None:
-    if len(survivors) < min_cohort:
-        raise PlanRefused(
-            f"the sum would be over {len(survivors)} sites, and this site wants at least "
-            f"{min_cohort}. Start again with more sites."
-        )
-
-
-def _check_combinations(
-    sums: Sequence[Spend], survivors: frozenset[bytes], min_cohort: int, *, certain: bool
+def _check_data(
+    books: Books, dataset: str, data: Fingerprint, rules: ExactRules, *, besides: bytes = b""
 ) -> None:
-    """Refuse a sum that, with earlier ones, would show too few sites."""
-    if sums and not (certain and all(spend.certain for spend in sums)):
-        raise PlanRefused(
-            "this dataset has had an exact sum already, and in a large evaluation a site cannot "
-            "be certain who is in the sum, so it cannot be told what the two show together. Run "
-            "with noise."
-        )
-    earlier = {spend.survivors for spend in sums if spend.survivors is not None}
-    if survivors in earlier:  # shows nothing that was not shown
-        return
-    fewest = fewest_shown([*earlier, survivors])
-    if fewest is None:
-        raise PlanRefused(
-            "the exact sums on this dataset are over so many different sets of sites that it "
-            "cannot be told what they show together. Run again with the same sites as before, "
-            "or with noise."
-        )
-    if fewest < min_cohort:
-        shown = f"{fewest} site{'' if fewest == 1 else 's'}"
-        raise PlanRefused(
-            f"this sum, with earlier ones on this dataset, would show the sum over {shown}: this "
-            f"site wants at least {min_cohort}. Run again with the same sites as before, or "
-            "with noise."
-        )
+    earlier = books.exact_sums(dataset, besides=besides)
+    check_data(data, earlier, books.exact_data_elsewhere(dataset), rules)
 
 
 def _total(costs: Sequence[Cost]) -> Cost:

@@ -4,23 +4,27 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
 from fedgauge.errors import SiteError
 from fedgauge.keys import key_from_text
-from fedgauge.privacy import AnyPrivacyModel
+from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.entries import Cost
 
 LEAST_COHORT: Final = 3
+FORMAT: Final = 2
+_FIRST_FORMAT: Final = 1  # which did not say so
 
 # Names become parts of file names: no separators, nothing hidden, no "..".
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 MODELS: Final = tuple(sorted(map(tag_of, get_args(AnyPrivacyModel))))
+EXACT: Final = tag_of(SecureAggregation)
+WITH_NOISE: Final = tuple(model for model in MODELS if model != EXACT)
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,7 +33,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Parameters
     ----------
     models
-        Privacy models that plans may use.
+        Privacy models that plans may use; by default those with noise.
+    labels
+        Labels that a plan may call positive, as they are spelled in the data.
     min_cohort
         Fewest sites in a sum, at least 3; also the fewest that two exact sums may differ by.
     max_epsilon, max_delta
@@ -46,9 +52,27 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Most that all plans on an account may cost, unless the ledger sets another limit.
     mix_exact
         Whether exact sums and differential privacy may meet on one dataset.
+    exact_sums
+        Most exact sums on one dataset, where `models` allows any.
+    min_bin_width
+        Least width of a bin in an exact sum, in units of the score.
+    axes
+        Digests of axes that exact sums may use whatever their widths.
+    min_cell
+        Fewest examples that the result of an exact sum may show in a bin, besides none.
+    exact_dropouts
+        Whether exact sums may leave out sites that fell silent. Sums over different sites can be
+        subtracted from each other: what a site sees of that is checked, not what it is left
+        out of.
+    exact_of_models
+        Whether exact sums may be of a model that the coordinator sends. Who chooses the model can
+        single out a patient by it.
+    min_new_rows
+        Rows by which another dataset must differ from one that had exact sums.
     """
 
-    models: tuple[str, ...] = MODELS
+    models: tuple[str, ...] = WITH_NOISE
+    labels: tuple[str, ...] = ("1",)
     min_cohort: int = LEAST_COHORT
     max_epsilon: float = 1.0
     max_delta: float = 1e-6
@@ -58,6 +82,13 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     budget_epsilon: float = 10.0
     budget_delta: float = 1e-5
     mix_exact: bool = False
+    exact_sums: int = 3
+    min_bin_width: float = 1 / 128
+    axes: tuple[str, ...] = ()
+    min_cell: int = 10
+    exact_dropouts: bool = False
+    exact_of_models: bool = False
+    min_new_rows: int = 100
 
     def __post_init__(self) -> None:
         for model in self.models:
@@ -71,6 +102,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in ("max_bins", "rows_per_bin"):
             if getattr(self, name) < 1:
                 raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("exact_sums", "min_cell", "min_new_rows"):
+            if getattr(self, name) < 0:
+                raise SiteError(f"{name} must be 0 or more, got {getattr(self, name)}.")
+        if not 0 <= self.min_bin_width < math.inf:
+            raise SiteError(f"min_bin_width must be 0 or more, got {self.min_bin_width!r}.")
         for name in ("max_epsilon", "budget_epsilon"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SiteError(f"{name} must be a positive number, got {getattr(self, name)!r}.")
@@ -79,6 +115,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 raise SiteError(
                     f"{name} must be 0 or more and below 1, got {getattr(self, name)!r}."
                 )
+
+    @property
+    def allows_exact(self) -> bool:
+        """Whether plans without noise are allowed."""
+        return EXACT in self.models
 
     @property
     def default_limit(self) -> Cost:
@@ -105,6 +146,7 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site file as written."""
 
+    format: int
     name: str
     dataset: str
     key: str
@@ -121,12 +163,28 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise SiteError(f"{name} must be the path of a file.")
 
     @classmethod
-    def from_text(cls, text: str) -> "SiteFile":
-        """Read and check a site file; SiteError says what is wrong where."""
+    def from_text(cls, text: str, *, any_format: bool = False) -> "SiteFile":
+        """Read and check a site file; SiteError says what is wrong where.
+
+        Files of earlier versions are refused unless `any_format`: their policy left open what
+        must be said now.
+        """
         try:
-            return msgspec.toml.decode(text, type=cls)
+            plain = {"format": _FIRST_FORMAT} | msgspec.toml.decode(text, type=dict[str, Any])
+            if plain["format"] == _FIRST_FORMAT and not any_format:
+                raise SiteError(
+                    "it was made by an earlier version, which allowed exact sums unless told not "
+                    "to. `fedgauge site migrate --site FILE` writes it anew."
+                )
+            file = msgspec.convert(plain, type=cls)
         except msgspec.MsgspecError as error:
             raise SiteError(str(error)) from None
+        if file.format not in (_FIRST_FORMAT, FORMAT):
+            raise SiteError(
+                f"it has format {file.format}, and this fedgauge reads {FORMAT}. Use the latest "
+                "version."
+            )
+        return file
 
 
 def read_site_file(path: Path) -> str:

@@ -1,42 +1,66 @@
 """Making a site, and adding to whom it trusts."""
 
+import re
 import stat
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from fedgauge.errors import SiteError
+from fedgauge.errors import SiteError, located
 from fedgauge.keys import SigningKey
 from fedgauge.site.anchor import Site
-from fedgauge.site.policy import Party, Policy, SiteFile, read_site_file
+from fedgauge.site.policy import (
+    EXACT,
+    FORMAT,
+    Party,
+    Policy,
+    SiteFile,
+    check_name,
+    read_site_file,
+)
 from fedgauge.storage import durable
 
 _SITE_FILE: Final = "site.toml"
 _KEY: Final = "site.key"
 _LEDGER: Final = "ledger.sqlite"
+_DATASET: Final = re.compile(r"^dataset\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE)
 _TABLES: Final = {"peer": "peers", "coordinator": "coordinators"}
 
 _TEMPLATE: Final = """\
 # A fedgauge site: whom it trusts and what it allows. A plan outside this is refused before any
 # data is read. Keep site.key and site.key.head private, and never put back old copies.
 
-name = "{name}"
-dataset = "{dataset}"  # what budgets are about; give new data a new name
-key = "{key}"  # relative to this file
-ledger = "{ledger}"  # relative to this file; on a local disk
+format = {format}
+name = {name}
+dataset = {dataset}  # what budgets are about; give new data a new name
+key = {key}  # relative to this file
+ledger = {ledger}  # relative to this file; on a local disk
 
 [policy]
-models = [{models}]  # privacy models that plans may use
+models = {models}  # privacy models that plans may use
+labels = {labels}  # labels that a plan may call positive
 min_cohort = {min_cohort}  # fewest sites in a sum; never below 3
-max_epsilon = {max_epsilon!r}  # of one plan
-max_delta = {max_delta!r}
+max_epsilon = {max_epsilon}  # of one plan
+max_delta = {max_delta}
 max_bins = {max_bins}  # finest axis
 rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
-score_sums = {sums}  # true: plans may sum up the scores within bins, which tell more of small bins
-budget_epsilon = {budget_epsilon!r}  # of all plans together, unless the ledger sets a limit
-budget_delta = {budget_delta!r}
-mix_exact = {mix}  # true: exact sums and differential privacy may meet on this dataset
+score_sums = {score_sums}  # true: plans may sum up the scores within bins; tells more of small bins
+budget_epsilon = {budget_epsilon}  # of all plans together, unless the ledger sets a limit
+budget_delta = {budget_delta}
+mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on this dataset
+
+# Exact sums, where models hold "{exact}". They have no noise: whoever chooses the
+# plan sees how many patients of all sites together lie in each bin, one patient in a bin
+# included, and several sums can be subtracted from each other. What follows keeps that within
+# bounds; noise keeps it out.
+exact_sums = {exact_sums}  # most of them on one dataset
+min_bin_width = {min_bin_width}  # of scores; also between edges of different sums
+axes = {axes}  # digests of axes that may be finer
+min_cell = {min_cell}  # fewest examples that a result shows in a bin, besides none
+exact_dropouts = {exact_dropouts}  # true: sums may leave out sites that fell silent
+exact_of_models = {exact_of_models}  # true: also of models that a coordinator sends (Flower)
+min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 
 # [[coordinators]] may start an evaluation; [[peers]] are the other sites. Each has a name and
 # a key. Compare keys over the phone, or in person: whoever holds one is trusted.
@@ -69,18 +93,7 @@ def create_site(
     """
     folder = Path(folder).absolute()
     policy = policy or Policy()
-    SiteFile(name, dataset, _KEY, _LEDGER, policy)  # the names must be safe to write
-    text = _TEMPLATE.format(
-        name=name,
-        dataset=dataset,
-        key=_KEY,
-        ledger=_LEDGER,
-        models=", ".join(f'"{model}"' for model in policy.models),
-        sums="true" if policy.score_sums else "false",
-        mix="true" if policy.mix_exact else "false",
-        **{key: value for key, value in msgspec.structs.asdict(policy).items() if key != "models"},
-    )
-    SiteFile.from_text(text)
+    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for file in (folder / _SITE_FILE, folder / _KEY):
@@ -92,6 +105,77 @@ def create_site(
     except OSError as error:
         raise SiteError(f"cannot make a site in {folder}: {error.strerror}.") from None
     return Site.from_toml(folder / _SITE_FILE)
+
+
+def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
+    """Write a site file of an earlier version anew; the old one is kept beside it.
+
+    Earlier versions allowed exact sums unless told not to, so they are allowed now only when
+    that is said again. Ledgers need no migration.
+
+    Parameters
+    ----------
+    path
+        The site file.
+    allow_exact
+        Allow secure aggregation without noise.
+
+    Returns
+    -------
+    Path
+        Where the old file is.
+    """
+    path = Path(path).absolute()
+    before = read_site_file(path)
+    with located(f"site file {path}"):
+        old = SiteFile.from_text(before, any_format=True)
+    if old.format == FORMAT:
+        raise SiteError(f"site file {path} is of this version. Nothing was changed.")
+    kept = {*old.policy.models} - {EXACT} | ({EXACT} if allow_exact else set())
+    policy = msgspec.structs.replace(old.policy, models=tuple(sorted(kept)))
+    text = _written(msgspec.structs.replace(old, format=FORMAT, policy=policy))
+    Site.from_text(text, path)
+    target, aside = path.resolve(), path.with_name(f"{path.name}.old")
+    try:
+        durable.write_new(aside, before.encode())
+        durable.replace(target, text.encode(), mode=stat.S_IMODE(target.stat().st_mode))
+    except FileExistsError:
+        raise SiteError(f"{aside} exists. Move it away, so that it is not lost.") from None
+    except OSError as error:
+        raise SiteError(f"cannot write site file {path}: {error.strerror}.") from None
+    return aside
+
+
+def name_dataset(path: str | Path, name: str) -> Site:
+    """Give a site's data a new name, keeping the file's comments.
+
+    Budgets are kept by name: the new one starts with none of it spent. So it is for data that
+    are new, not for old ones whose budget is used up.
+
+    Parameters
+    ----------
+    path
+        The site file.
+    name
+        The new name.
+
+    Returns
+    -------
+    Site
+        The site as it is now.
+    """
+    path = Path(path).absolute()
+    before = read_site_file(path)
+    old = Site.from_text(before, path)
+    check_name("dataset", name)
+    if any(account.dataset == name for account in old.ledger.accounts()):
+        raise SiteError(
+            f"dataset {name!r} is in the ledger already. Choose a name that was never used."
+        )
+    text, changed = _DATASET.subn(f'dataset = "{name}"', before, count=1)
+    if not changed:
+        raise SiteError(f"site file {path} has no line that begins with dataset. Edit it by hand.")
+    return _rewritten(path, text)
 
 
 def add_trust(
@@ -120,8 +204,38 @@ def add_trust(
     path = Path(path).absolute()
     party = Party(name, key_text)
     before = read_site_file(path)
-    block = f'\n[[{_TABLES[kind]}]]\nname = "{party.name}"\nkey = "{party.key}"\n'
-    text = before + ("" if before.endswith("\n") else "\n") + block
+    block = _block(_TABLES[kind], party)
+    return _rewritten(path, before + ("" if before.endswith("\n") else "\n") + block)
+
+
+def _written(file: SiteFile) -> str:
+    """A site file as text, with comments."""
+    fields = {
+        field: _toml(getattr(file, field))
+        for field in ("format", "name", "dataset", "key", "ledger")
+    }
+    fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
+    text = _TEMPLATE.format(exact=EXACT, **fields)
+    for table, parties in (("coordinators", file.coordinators), ("peers", file.peers)):
+        text += "".join(_block(table, party) for party in parties)
+    if SiteFile.from_text(text) != file:
+        raise SiteError("the site file holds names that cannot be written. Choose plainer ones.")
+    return text
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it, lists on one line."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return msgspec.toml.encode({"v": value}).decode().removeprefix("v = ").rstrip("\n")
+
+
+def _block(table: str, party: Party) -> str:
+    return f'\n[[{table}]]\nname = "{party.name}"\nkey = "{party.key}"\n'
+
+
+def _rewritten(path: Path, text: str) -> Site:
+    """The site after its file was replaced; nothing is written when it would not be valid."""
     site = Site.from_text(text, path)
     target = path.resolve()  # through a link, to the file it names
     try:

@@ -41,5 +41,11 @@ def read_whole(path: str | Path) -> bytes:
     """The bytes of a saved result."""
     try:
         return Path(path).read_bytes()
+    except (FileNotFoundError, IsADirectoryError) as error:
+        what = "it is a folder" if isinstance(error, IsADirectoryError) else "there is no such file"
+        raise RecordError(
+            f"cannot read {path}: {what}. Name the JSON file of a result, such as `fedgauge "
+            "evaluate --json` and `fedgauge exchange advance` save."
+        ) from None
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}.") from None

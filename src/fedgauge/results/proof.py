@@ -1,0 +1,272 @@
+"""Who signed a result, what its members confirmed, and whether it was edited since.
+
+A result between sites carries a proof. The coordinator signs what was released: everything in the
+saved result but the estimator, the level, and the metrics, curves and variances that follow from
+the counts. These may change, as when intervals of another level are asked for, and are compared
+with what the counts give. The proof also holds the signed invitation and the members' signatures
+under who took part, so that it shows what they agreed to. The counts rest on the coordinator's
+word: nobody else ever sees a sum in the making.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Self
+
+import msgspec
+
+from fedgauge.errors import FedgaugeError, RecordError
+from fedgauge.keys import SigningKey, key_to_text, verify
+from fedgauge.protocol import EVERYONE, is_signed
+from fedgauge.results.record import Record
+from fedgauge.secagg import Confirmed, Invitation, Stage
+from fedgauge.secagg.graph import MOST_MEMBERS
+from fedgauge.secagg.messages import Vote, agreement, from_bitmap
+
+State = Literal["verified", "unknown key", "unsigned", "broken"]
+
+_SIGNED_AS: Final = b"fedgauge result\0"  # no message of a protocol begins like this
+_MOST_INVITATION: Final = 1 << 24  # bytes: keys of 20,000 members and a plan need far less
+_DERIVED: Final = ("estimator", "level")
+_DERIVED_OF_SLICE: Final = ("variances", "metrics", "curves")
+# Libraries round differently from version to version; a smaller edit changes nothing.
+_RELATIVE: Final = 1e-6
+_ABSOLUTE: Final = 1e-9
+_SHORT_KEY: Final = 16  # characters that tell keys apart in a picture
+
+_CHANGED: Final = "it was changed after it was signed"
+_UNREADABLE: Final = "its proof cannot be read"
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What a result carries beside its numbers, as saved: bytes are base64.
+
+    `invitation` is signed and holds the plan, the keys of members and coordinator, and the
+    session; the sets are bitmaps over its members; `setting` is a digest of what members counted
+    in besides, such as the config of a run; `votes` are what they signed about all that.
+    """
+
+    invitation: bytes
+    present: bytes
+    sharers: bytes
+    survivors: bytes
+    setting: bytes
+    votes: tuple[Vote, ...]
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Whether a result is what its coordinator signed and its members confirmed.
+
+    Attributes
+    ----------
+    state
+        ``"verified"``: signed by a key that was named to :meth:`by`. ``"unknown key"``: all fits
+        together, but whose key it is was not checked. ``"unsigned"``: nothing shows whether it
+        was edited. ``"broken"``: it is not what was signed.
+    reason
+        Why it is broken.
+    key, name
+        The coordinator's public key, and its name where known.
+    members
+        Public keys of the sites that confirmed who is in the sum.
+    clients
+        How many sites are in the sum.
+    model
+        Digest of the model that was sent to be evaluated, where one was.
+    simulated
+        Whether the result itself says that no protocol ran.
+    compared
+        Whether the key was compared with named ones.
+    """
+
+    state: State
+    reason: str = ""
+    key: str | None = None
+    name: str | None = None
+    members: tuple[str, ...] = ()
+    clients: int = 0
+    model: str | None = None
+    simulated: bool = False
+    compared: bool = False
+
+    def by(self, known: Mapping[bytes, str]) -> Self:
+        """Verified if it was signed by one of these public keys, given with their names."""
+        names = {key_to_text(key): name for key, name in known.items()}
+        if self.state != "unknown key" or not names:
+            return self
+        if self.key in names:
+            return replace(self, state="verified", name=names[self.key], compared=True)
+        return replace(self, compared=True)
+
+    def as_broken(self, reason: str) -> Self:
+        """The same, once something turned out not to fit."""
+        return replace(self, state="broken", reason=reason)
+
+    @property
+    def in_words(self) -> str:
+        """The state in one line."""
+        confirmed = f"confirmed by {len(self.members):,} of {self.clients:,} sites"
+        match self.state:
+            case "verified":
+                return f"verified: signed by {self.name or self.key}, {confirmed}"
+            case "unknown key":
+                whose = "not a key that was named" if self.compared else "key not checked"
+                return f"signed by {self.key}, {whose}; {confirmed}"
+            case "broken":
+                return f"BROKEN: {self.reason}"
+            case _:
+                if self.simulated:
+                    return "none: simulated"
+                return "none: nothing shows who made the result, or whether it was edited"
+
+    @property
+    def in_brief(self) -> str:
+        """The state in a few words, for a picture."""
+        match self.state:
+            case "verified":
+                return f"verified: signed by {self.name or self._short_key}"
+            case "unknown key":
+                whose = "unknown key" if self.compared else "key not checked"
+                return f"signed by {self._short_key}, {whose}"
+            case "broken":
+                return self.in_words
+            case _:
+                return "simulated" if self.simulated else "unsigned"
+
+    @property
+    def _short_key(self) -> str:
+        return f"{(self.key or '')[:_SHORT_KEY]}..."
+
+
+def prove(record: Record, confirmed: Confirmed, key: SigningKey) -> dict[str, Any]:
+    """The proof of a result, as plain data, signed with the coordinator's key."""
+    proof = msgspec.json.decode(msgspec.json.encode(Proof(*confirmed, signature=b"")))
+    unsigned = msgspec.structs.replace(record, proof=proof)
+    signature = key.sign(_covered(msgspec.json.decode(unsigned.to_json())))
+    return {**proof, "signature": msgspec.to_builtins(signature)}
+
+
+def examine(saved: bytes, record: Record) -> Signature:
+    """Whether a saved result, read as `record`, is what was signed and confirmed.
+
+    It is read as saved: what this version does not know is signed, too.
+    """
+    simulated = record.privacy.claim == "simulated"
+    if record.proof is msgspec.UNSET:
+        return Signature("unsigned", simulated=simulated)
+    try:
+        return _checked(msgspec.json.decode(saved), record)
+    except RecordError as error:
+        return Signature("broken", str(error), simulated=simulated)
+    except (msgspec.MsgspecError, FedgaugeError, ValueError, OverflowError, RecursionError):
+        return Signature("broken", _UNREADABLE, simulated=simulated)
+
+
+def follows(saved: bytes, record: Record) -> bool:
+    """Whether metrics, curves and variances, as saved, are those of a record made anew.
+
+    A saved result may lack some that this version has, but has none that it lacks.
+    """
+    stored = msgspec.json.decode(saved)["slices"]
+    again = msgspec.json.decode(record.to_json())["slices"]
+    for old, new in zip(stored, again, strict=True):
+        for part in ("metrics", "curves"):
+            for name, value in old[part].items():
+                if name not in new[part] or not (value is None or _same(value, new[part][name])):
+                    return False
+        if not _same(old.get("variances"), new.get("variances")):
+            return False
+    return True
+
+
+def _checked(saved: dict[str, Any], record: Record) -> Signature:
+    """The signature of a result in which everything fits; RecordError says what does not."""
+    proof = msgspec.convert(record.proof, Proof)
+    if len(proof.invitation) > _MOST_INVITATION or len(proof.votes) > MOST_MEMBERS:
+        raise RecordError("its proof is too large")
+    invitation = Invitation(proof.invitation)
+    # Base64 has several texts for the same bytes, and this one is covered by no signature.
+    if record.proof["signature"] != msgspec.to_builtins(proof.signature):
+        raise RecordError(_CHANGED)
+    if not verify(invitation.coordinator, _covered(saved), proof.signature):
+        raise RecordError(_CHANGED)
+    if record.privacy.claim != "enforced":
+        raise RecordError("it says simulated, but only results between sites are signed")
+    if invitation.plan.digest != record.plan.digest:
+        raise RecordError("its plan is not the one that its members were invited to")
+    members = _confirmed(proof, invitation, record)
+    return Signature(
+        "unknown key",
+        key=key_to_text(invitation.coordinator),
+        members=tuple(key_to_text(invitation.members[member]) for member in members),
+        clients=record.clients,
+        model=invitation.model.hex() or None,
+    )
+
+
+def _confirmed(proof: Proof, invitation: Invitation, record: Record) -> list[int]:
+    """The members who confirmed, if they are enough."""
+    count = len(invitation.members)
+    present, sharers, survivors = (
+        from_bitmap(bits, count) for bits in (proof.present, proof.sharers, proof.survivors)
+    )
+    if not survivors <= sharers <= present:
+        raise RecordError("sites are in its sum that did not take part from the start")
+    if len(survivors) != record.clients:
+        raise RecordError("its number of clients is not the one that its members confirmed")
+    if len(survivors) < invitation.needed:
+        raise RecordError("fewer sites are in its sum than its plan needs")
+    told = agreement(
+        invitation.session, proof.present, proof.sharers, proof.survivors, proof.setting
+    ).to_bytes()
+    voters = [vote.member for vote in proof.votes]
+    if len(set(voters)) != len(voters) or not survivors.issuperset(voters):
+        raise RecordError("it is confirmed by sites that are not in its sum, or twice by one")
+    for vote in proof.votes:
+        public, session = invitation.members[vote.member], invitation.session
+        if not is_signed(public, vote.signature, session, Stage.AGREE, vote.member, EVERYONE, told):
+            raise RecordError("a site's confirmation is of something else")
+    if len(voters) < invitation.votes_needed(len(survivors)):
+        raise RecordError("too few of its sites confirmed it")
+    return sorted(voters)
+
+
+def _covered(saved: dict[str, Any]) -> bytes:
+    """What the coordinator signs: the saved result without what follows from it."""
+    facts = _without(saved, _DERIVED)
+    facts["slices"] = [_without(part, _DERIVED_OF_SLICE) for part in saved["slices"]]
+    facts["proof"] = _without(saved["proof"], ("signature",))
+    # The standard library's numbers look the same in every version of Python.
+    text = json.dumps(_plain(facts), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _SIGNED_AS + text.encode("ascii")
+
+
+def _without(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _plain(value: Any) -> Any:
+    """The same data with one form for equal numbers: some programs write 1.0 as 1."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether plain data is the same, numbers up to rounding; what is not there is None."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(_same(old.get(name), new.get(name)) for name in old.keys() | new.keys())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if _is_number(old) and _is_number(new):
+        return math.isclose(old, new, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    return bool(old == new)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,192 @@
+"""When a site takes part in one more exact sum on its data.
+
+A sum without noise hides a site among others and a patient among others, once. More of them can
+be subtracted from each other: sums over other sites, on other rows, or on finer and finer bins.
+So they are few, over the same sites and on the same rows, unless the site says otherwise.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import combinations, pairwise, product
+from typing import Final, NamedTuple
+
+from fedgauge.data.fingerprint import Fingerprint
+from fedgauge.errors import PlanRefused
+from fedgauge.site.differencing import fewest_shown
+from fedgauge.site.entries import Roster
+
+_MOST_STORIES: Final = 200  # ways in which unknown sums may have come out; each is looked at
+
+_UNKNOWN: Final = (
+    "the exact sums on this dataset are, or may be, over so many different sets of sites that it "
+    "cannot be told what they show together. Run again with the same sites, or with noise."
+)
+
+Sites = frozenset[bytes]
+
+
+class ExactRules(NamedTuple):
+    """What a site allows; the fields are those of its policy.
+
+    `min_cohort` is also the fewest sites that sums may show together.
+    """
+
+    exact_sums: int
+    exact_dropouts: bool
+    min_cohort: int
+    min_new_rows: int
+    min_bin_width: float
+
+
+class ExactSum(NamedTuple):
+    """One exact sum that a site took part in, or is about to.
+
+    `edges` are those between its bins, `axis` is the digest of its axis while it is asked for.
+    `roster` is None where an earlier version of fedgauge did not record it, `survivors` where this
+    site was never asked about them. `certain` says whether all members see each other, so that a
+    sum is over exactly the survivors.
+    """
+
+    roster: Roster | None
+    edges: tuple[float, ...]
+    certain: bool = True
+    survivors: Sites | None = None
+    data: Fingerprint | None = None
+    axis: str = ""
+
+    def stories(self) -> list[Sites]:
+        """Every set of sites that the sum can be over; empty where that is not known."""
+        if self.survivors is not None:
+            return [self.survivors]
+        if self.roster is None:
+            return []
+        sites, needed = self.roster
+        sizes = range(needed, len(sites) + 1)
+        if sum(math.comb(len(sites), size) for size in sizes) > _MOST_STORIES:
+            return []
+        return [frozenset(some) for size in sizes for some in combinations(sorted(sites), size)]
+
+
+def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) -> None:
+    """Refuse to join an exact sum that this site will not, or may not, see through."""
+    roster, certain = asked.roster, asked.certain
+    assert roster is not None  # noqa: S101  (only sums of earlier versions have none)
+    if len(earlier) >= rules.exact_sums:
+        raise PlanRefused(
+            f"this dataset has had {len(earlier)} exact sums, or is about to, and this site "
+            f"allows {rules.exact_sums} (exact_sums): each shows a little more. Run with noise, or "
+            "abandon those that were joined and never submitted."
+        )
+    if any(each.roster is None for each in earlier):
+        raise PlanRefused(
+            "exact sums on this dataset were made by an earlier version of fedgauge, which did not "
+            f"keep who was invited and what the rows were. {_new_name(rules)}"
+        )
+    if earlier and not (certain and all(each.certain for each in earlier)):
+        raise PlanRefused(
+            "this dataset has had an exact sum already, and in a large evaluation a site cannot "
+            "be certain who is in the sum, so it cannot be told what the two show together. Run "
+            "with noise."
+        )
+    if certain and not rules.exact_dropouts and roster.needed < len(roster.sites):
+        raise PlanRefused(
+            f"the plan opens an exact sum over {roster.needed} of {len(roster.sites)} sites, and "
+            "sums over different sites can be subtracted from each other. This site wants all of "
+            f"them (exact_dropouts): plan with min_survivors = {len(roster.sites)}."
+        )
+    _check_edges(asked, earlier, rules.min_bin_width)
+    check_sites(earlier, roster.sites, rules)
+
+
+def _check_edges(asked: ExactSum, earlier: Iterable[ExactSum], width: float) -> None:
+    """Refuse edges so close that patients between them are few, be it of several sums."""
+    edges = sorted({edge for each in (asked, *earlier) for edge in each.edges})
+    # Edges of equal bins are not equally far apart in floats.
+    if any(b - a < width * (1 - 1e-9) for a, b in pairwise(edges)):
+        raise PlanRefused(
+            "edges between bins, of this plan or of it and earlier exact sums on this dataset, "
+            f"are closer than {width:g} (min_bin_width), and close edges single out patients. "
+            "Plan with the same axis as before, with fewer bins, or with noise; or allow this axis "
+            f'in the site file: axes = ["{asked.axis}"].'
+        )
+
+
+def check_sites(earlier: Iterable[ExactSum], sites: Sites, rules: ExactRules) -> None:
+    """Refuse an exact sum over these sites that, with earlier ones, shows too few of them."""
+    if len(sites) < rules.min_cohort:
+        raise PlanRefused(
+            f"the sum would be over {len(sites)} sites, and this site wants at least "
+            f"{rules.min_cohort}. Start again with more sites."
+        )
+    # The same sites again show nothing that was not shown.
+    others = [stories for each in earlier if (stories := each.stories()) != [sites]]
+    if not others:
+        return
+    if not rules.exact_dropouts:
+        raise PlanRefused(
+            "earlier exact sums on this dataset were over other sites, or may have been, and this "
+            "site allows one roster (exact_dropouts). Run again with the same sites, or with noise."
+        )
+    if math.prod(map(len, others)) not in range(1, _MOST_STORIES + 1):
+        raise PlanRefused(_UNKNOWN)
+    for story in product(*others):
+        _check_story([*story, sites], rules.min_cohort)
+
+
+def check_vote(
+    earlier: Iterable[ExactSum], asked: ExactSum, survivors: Sites, rules: ExactRules
+) -> None:
+    """Refuse to open an exact sum over survivors that this site did not agree to at join."""
+    everybody = asked.roster is not None and survivors == asked.roster.sites
+    if asked.certain and not rules.exact_dropouts and not everybody:
+        raise PlanRefused(
+            "sites dropped out of this exact sum, and this site wants all that were invited in it "
+            "(exact_dropouts). Start again with the sites that are there, or with noise."
+        )
+    check_sites(earlier, survivors, rules)
+
+
+def check_data(
+    data: Fingerprint,
+    earlier: Iterable[ExactSum],
+    elsewhere: Iterable[Fingerprint],
+    rules: ExactRules,
+) -> None:
+    """Refuse an exact sum on rows that differ from those of earlier sums by a few.
+
+    `earlier` are sums on the same dataset, `elsewhere` the data of sums on other datasets.
+    """
+    for each in earlier:
+        if each.data is not None and not data.fits(each.data):
+            raise PlanRefused(
+                "the rows are not those of the earlier exact sums on this dataset, and the "
+                f"difference of the sums would show what changed. {_new_name(rules)}"
+            )
+    for other in elsewhere:
+        if data.labels != other.labels and abs(data.rows - other.rows) < rules.min_new_rows:
+            raise PlanRefused(
+                "another dataset of this site that had exact sums has nearly as many rows. If one "
+                "is the other with a few rows added, the difference of the sums would show them: "
+                f"wait for {rules.min_new_rows:,} new rows, or run with noise. If they have "
+                "nothing to do with each other, lower min_new_rows in the site file."
+            )
+
+
+def _new_name(rules: ExactRules) -> str:
+    return (
+        f"Where at least {rules.min_new_rows:,} rows are new, or all scores are, name the data "
+        "anew with `fedgauge site dataset NAME`; else run with noise."
+    )
+
+
+def _check_story(sets: Sequence[Sites], min_cohort: int) -> None:
+    fewest = fewest_shown(sets)
+    if fewest is None:
+        raise PlanRefused(_UNKNOWN)
+    if fewest < min_cohort:
+        shown = f"{fewest} site{'' if fewest == 1 else 's'}"
+        raise PlanRefused(
+            "this sum, with earlier ones on this dataset, would or could show the sum over "
+            f"{shown}: this site wants at least {min_cohort}. Run again with the same sites as "
+            "before, or with noise."
+        )

@@ -1,0 +1,103 @@
+"""Small cells: a reader of an exact result finds people who are alone in their bin and class.
+
+The reader has `result.json` and nothing else. It chooses nothing: it looks for ones.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from commands import run
+from hostile import Attacker, exact_plan, exact_policy
+from rows import draw_rows
+
+import fedgauge as fg
+
+MIN_CELL = 10
+
+
+@pytest.fixture
+def published(folder):
+    """What readers get of three sites of 2,000 rows, planned as the documentation says."""
+    path = folder / "plan.json"
+    hints = ["--clients", 3, "--examples", 6000, "--positive-rate", 0.3]
+    assert run("plan", *hints, "--privacy", "sa", "-o", path, "--quiet").exit_code == 0
+    attack = Attacker(
+        folder,
+        {f"site-{i}": draw_rows(2000, seed=i, rate=0.3) for i in range(3)},
+        policy=exact_policy(),
+    )
+    answer = attack.ask(fg.EvaluationPlan.load(path))
+    assert answer.result is not None
+    return json.loads((folder / "run-0" / "result.json").read_text())
+
+
+def alone(counts):
+    """The share of rows that are in cells with too few others."""
+    counts = np.asarray(counts)
+    return counts[(counts > 0) & (counts < MIN_CELL)].sum() / counts.sum()
+
+
+def test_counts_in_a_result_hide_in_a_crowd(published):
+    """Every class by bin has nobody in it or at least ten."""
+    (part,) = published["slices"]
+    negatives, positives = part["counts"]
+    assert alone(negatives) == 0
+    assert alone(positives) == 0
+
+
+def test_curves_in_a_result_hide_in_a_crowd(published):
+    """The knots of the curve times the number of a class are counts again."""
+    (part,) = published["slices"]
+    for rates, counts in zip(("fpr", "tpr"), part["counts"], strict=True):
+        steps = np.diff(part["curves"]["roc"][rates]) * sum(counts)
+        assert alone(np.rint(np.abs(steps))) == 0
+
+
+def test_score_sums_in_a_result_hide_in_a_crowd(folder):
+    """Of a cell with one person the score sum is that person's score."""
+    attack = Attacker(
+        folder,
+        {f"site-{i}": draw_rows(200, seed=i, rate=0.1) for i in range(3)},
+        policy=exact_policy(score_sums=True),
+    )
+    answer = attack.ask(exact_plan(3, bins=64, score_sums=True))
+    assert answer.result is not None
+    (part,) = json.loads((folder / "run-0" / "result.json").read_text())["slices"]
+    assert np.shape(part["counts"]) == np.shape(part["score_sums"])
+    assert alone(part["counts"]) == 0
+
+
+def test_thresholds_do_not_show_a_single_row(folder):
+    """As people look: metrics at an edge and at the next. Their difference is a cell."""
+    attack = Attacker(
+        folder,
+        {f"site-{i}": draw_rows(100, seed=i, rate=0.3) for i in range(3)},
+        policy=exact_policy(),
+    )
+    result = attack.ask(exact_plan(3, bins=128)).result
+    assert result is not None
+    edges = np.linspace(0, 1, 129)[:-1]
+    shares = [result.at_threshold(edge).recall.value for edge in edges]
+    assert alone(np.rint(-np.diff([*shares, 0.0]) * result.positives)) == 0
+
+
+def test_a_small_total_is_not_told(folder):
+    """Three sites with four positives in all: merging has nothing left to merge with."""
+    clients = {f"site-{i}": draw_rows(100, seed=i, rate=0.0) for i in range(3)}
+    labels, scores = clients["site-0"]
+    clients["site-0"] = (np.where(np.arange(100) < 4, 1, labels), scores)
+    attack = Attacker(folder, clients, policy=exact_policy())
+    attack.ask(exact_plan(3))
+    path = folder / "run-0" / "result.json"
+    if path.exists():
+        (part,) = json.loads(path.read_text())["slices"]
+        assert sum(part["counts"][1]) == 0 or sum(part["counts"][1]) >= MIN_CELL
+
+
+def test_a_coarse_simulation_stays_exact():
+    """The control: in one process nothing is hidden, and nothing is merged unless asked for."""
+    labels, scores = draw_rows(100)
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(64))
+    assert result.at_threshold(0.5).recall.value == labels[scores >= 0.5].sum() / labels.sum()
+    assert alone(result.record.slices[0].counts) > 0

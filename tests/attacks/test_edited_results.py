@@ -1,0 +1,240 @@
+"""Results that were edited: what a reader is told of numbers and promises that nobody stands for.
+
+The attacker passes a result on, and edits it first: it makes a simulation look enforced, adds
+an epsilon, changes counts. A reader runs `fedgauge show`. It must refuse, or say that the
+result is broken, or that nobody signed it.
+"""
+
+import copy
+import json
+
+import pytest
+from commands import run
+from hostile import Attacker, exact_plan, exact_policy, noisy_plan
+from rows import draw_rows
+
+import fedgauge as fg
+
+STANDINGS = ("verified", "unknown key", "unsigned", "broken")
+CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(3)}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Results as they were made: between sites, exact and noisy, and in one process."""
+    folder = tmp_path_factory.mktemp("results")
+    policy = exact_policy(mix_exact=True)
+    attack = Attacker(folder, CLIENTS, policy=policy)
+    attack.ask(exact_plan(3))
+    attack.ask(noisy_plan(3))
+    made = {
+        kind: json.loads((folder / f"run-{i}" / "result.json").read_text())
+        for i, kind in enumerate(("exact", "noisy"))
+    }
+    fg.evaluate(CLIENTS, exact_plan(3)).to_json(folder / "simulated.json")
+    return made | {"simulated": json.loads((folder / "simulated.json").read_text())}
+
+
+def told(path):
+    """What `show` says of who stands for a result; "refused" where it shows nothing."""
+    shown = run("show", path)
+    if shown.exit_code:
+        return "refused"
+    said = [standing for standing in STANDINGS if standing in shown.stdout]
+    return said[0] if said else "nothing"
+
+
+def save(folder, record):
+    path = folder / "edited.json"
+    path.write_text(json.dumps(record))
+    return path
+
+
+def counts_changed(record):
+    record["slices"][0]["counts"][1][0] += 100
+
+
+def clients_changed(record):
+    record["clients"] = 30
+
+
+def epsilon_added(record):
+    record["privacy"] |= {
+        "epsilon": 0.1,
+        "delta": 0.0,
+        "unit": "example",
+        "neighbours": "add-remove",
+    }
+
+
+def model_renamed(record):
+    record["privacy"]["model"] = "distributed-dp"
+
+
+def metrics_changed(record):
+    record["slices"][0]["metrics"]["roc_auc"]["value"] = 0.99
+
+
+def curve_changed(record):
+    record["slices"][0]["curves"]["roc"]["tpr"][1] = 0.5
+
+
+def level_changed(record):
+    record["level"] = 0.5
+
+
+def estimator_changed(record):
+    record["estimator"] = {"name": "quantile", "points": 16}
+
+
+def plan_changed(record):
+    record["plan"]["task"]["positive"] = "dead"
+
+
+def inputs_added(record):
+    record["privacy"]["public_inputs"] = ["examples=100"]
+
+
+def epsilon_lowered(record):
+    record["privacy"]["epsilon"] = 0.01
+
+
+def neighbours_changed(record):
+    record["privacy"]["neighbours"] = "replace-one"
+
+
+def unit_changed(record):
+    record["privacy"]["unit"] = "client"
+
+
+def noise_hidden(record):
+    """A noisy result that says it is an exact one."""
+    record["privacy"] |= {"epsilon": None, "delta": None, "unit": None, "neighbours": None}
+
+
+def signature_removed(record):
+    """Whatever was added to a result so that it can be checked."""
+    known = {"format", "plan", "privacy", "estimator", "clients", "slices", "reports", "level"}
+    for name in set(record) - known:
+        del record[name]
+
+
+IN_ALL = [
+    counts_changed,
+    clients_changed,
+    level_changed,
+    metrics_changed,
+    curve_changed,
+    plan_changed,
+    inputs_added,
+    signature_removed,
+]
+EDITS = [
+    *(("exact", edit) for edit in [*IN_ALL, epsilon_added, model_renamed]),
+    *(
+        ("noisy", edit)
+        for edit in [*IN_ALL, epsilon_lowered, neighbours_changed, unit_changed, noise_hidden]
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"), EDITS, ids=[f"{kind}-{edit.__name__}" for kind, edit in EDITS]
+)
+def test_an_edited_result_is_not_shown_as_enforced(results, tmp_path, kind, edit):
+    record = copy.deepcopy(results[kind])
+    edit(record)
+    standing = told(save(tmp_path, record))
+    assert standing in ("refused", "broken", "unsigned")
+    assert standing != "unsigned" or edit is signature_removed
+
+
+def enforced(record):
+    record["privacy"]["claim"] = "enforced"
+
+
+def enforced_with_epsilon(record):
+    enforced(record)
+    epsilon_added(record)
+
+
+@pytest.mark.parametrize("edit", [enforced, enforced_with_epsilon], ids=lambda e: e.__name__)
+def test_a_simulation_does_not_become_enforced(results, tmp_path, edit):
+    """One word in a JSON file."""
+    record = copy.deepcopy(results["simulated"])
+    edit(record)
+    assert told(save(tmp_path, record)) in ("refused", "broken", "unsigned")
+
+
+STATEMENTS = [
+    ("exact", epsilon_added),
+    ("exact", model_renamed),
+    ("simulated", epsilon_added),
+    ("simulated", model_renamed),
+    ("noisy", epsilon_lowered),
+    ("noisy", neighbours_changed),
+    ("noisy", unit_changed),
+    ("noisy", noise_hidden),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"), STATEMENTS, ids=[f"{kind}-{edit.__name__}" for kind, edit in STATEMENTS]
+)
+def test_a_statement_that_the_plan_does_not_make_is_refused(results, tmp_path, kind, edit):
+    """Nobody's key is needed to see it: the plan is in the result."""
+    record = copy.deepcopy(results[kind])
+    edit(record)
+    with pytest.raises(fg.FedgaugeError):
+        fg.Evaluation.from_json(save(tmp_path, record))
+
+
+def test_a_signature_is_not_moved_to_another_result(results, tmp_path):
+    """The coordinator's signature under one result says nothing of another of its results."""
+    record = copy.deepcopy(results["exact"])
+    other = results["noisy"]
+    for name in set(other) - {"format", "plan", "privacy", "estimator", "clients", "slices"}:
+        record[name] = copy.deepcopy(other[name])
+    record["slices"][0]["counts"][1][0] += 100
+    assert told(save(tmp_path, record)) in ("refused", "broken")
+
+
+@pytest.mark.parametrize("kind", ["exact", "noisy"])
+def test_nothing_is_added_to_a_signed_result(results, tmp_path, kind):
+    """Fields that this version does not know are not read, but people and other programs do."""
+    record = copy.deepcopy(results[kind])
+    record["privacy"]["approved_by"] = "the ethics board"
+    assert told(save(tmp_path, record)) in ("refused", "broken")
+
+
+def test_no_field_comes_twice(results, tmp_path):
+    """Of two fields with one name some programs read the first and some the last."""
+    text = json.dumps(results["exact"])
+    path = tmp_path / "edited.json"
+    path.write_text(text.replace('"clients": 3', '"clients": 30, "clients": 3', 1))
+    assert path.read_text() != text
+    assert told(path) in ("refused", "broken")
+
+
+@pytest.mark.parametrize("kind", ["exact", "noisy"])
+def test_a_result_between_sites_can_be_checked(results, tmp_path, kind):
+    """The control: as it was made, somebody stands for it."""
+    assert told(save(tmp_path, results[kind])) in ("verified", "unknown key")
+
+
+def test_pictures_say_what_stands_behind_them(results, tmp_path, monkeypatch):
+    """A figure travels further than its file: its footer says so, too."""
+    from matplotlib.figure import Figure
+
+    record = copy.deepcopy(results["exact"])
+    counts_changed(record)
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    if run("show", save(tmp_path, record), "--plots", tmp_path / "plots").exit_code == 0:
+        texts = [text.get_text() for figure in figures for text in figure.findobj(match=_is_text)]
+        assert figures
+        assert any("broken" in text for text in texts)
+
+
+def _is_text(artist):
+    return hasattr(artist, "get_text")

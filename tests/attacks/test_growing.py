@@ -1,0 +1,198 @@
+"""Data that changes between two exact sums: their difference is what changed.
+
+The attacker is a reader, or a coordinator that asks for the same exact sum over the same sites
+every week. It chooses nothing but the day. It learns the bin and the label of whoever came.
+"""
+
+import numpy as np
+import pytest
+from conformance import ENGINES
+from counts import counts_of
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, own_counts
+from rows import draw_client
+
+import fedgauge as fg
+from fedgauge.secagg import Stage
+
+PLAN = exact_plan(4)
+PATIENT = (1, 0.83)
+
+
+def attacker(folder):
+    clients = {VICTIM: draw_client(300, seed=5)}
+    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
+    return Attacker(folder, clients, policy=exact_policy())
+
+
+def added(labels, scores):
+    return np.append(labels, PATIENT[0]), np.append(scores, PATIENT[1])
+
+
+def removed(labels, scores):
+    return labels[1:], scores[1:]
+
+
+def relabelled(labels, scores):
+    return np.append(1 - labels[:1], labels[1:]), scores
+
+
+def rescored(labels, scores):
+    return labels, np.append((scores[:1] + 0.5) % 1, scores[1:])
+
+
+def replaced(labels, scores):
+    return added(*removed(labels, scores))
+
+
+def added_twice(labels, scores):
+    """Two rows alike: digests of rows that are combined by exclusive or would cancel."""
+    return added(*added(labels, scores))
+
+
+def labels_exchanged(labels, scores):
+    """Two patients' labels change places: the labels as such, and the scores, stay what they were.
+
+    A digest of each column by itself does not see it.
+    """
+    first, second = np.flatnonzero(labels)[0], np.flatnonzero(labels == 0)[-1]
+    changed = labels.copy()
+    changed[[first, second]] = changed[[second, first]]
+    return changed, scores
+
+
+def added_with_subjects(labels, scores):
+    """A row more, and now with ids of patients."""
+    labels, scores = added(labels, scores)
+    return fg.Examples(labels, scores, subject=np.arange(len(labels)))
+
+
+def reordered(labels, scores):
+    return labels[::-1], scores[::-1]
+
+
+def unchanged(labels, scores):
+    return labels, scores
+
+
+def in_chunks(labels, scores):
+    """The same rows, as a file that is read in parts gives them."""
+    return lambda: ((labels[i : i + 7], scores[i : i + 7]) for i in range(0, len(labels), 7))
+
+
+def spelled_otherwise(labels, scores):
+    return labels.astype(bool), scores.tolist()
+
+
+CHANGES = [added, removed, relabelled, rescored, replaced, added_twice, labels_exchanged]
+SAME = [unchanged, reordered, in_chunks, spelled_otherwise]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_two_exact_sums_do_not_differ_by_one_patient(folder, change):
+    """The same sites twice; one site's data changed by one row, under the same name."""
+    attack = attacker(folder)
+    before = attack.clients[VICTIM]
+    first = attack.ask(PLAN)
+    attack.clients[VICTIM] = change(*before)
+    second = attack.ask(PLAN)
+    told = own_counts(PLAN, change(*before)) - own_counts(PLAN, before)
+    assert np.any(told)  # there is something to be learnt
+    assert second.total is None or not np.array_equal(second.counts - first.counts, told)
+
+
+@pytest.mark.parametrize("kind", ["exchange", "flower"])
+def test_a_patient_who_came_does_not_show_in_any_engine(folder, monkeypatch, kind):
+    """Also where the site learns of its rows only when it scores them."""
+    engine = ENGINES[kind](folder, monkeypatch)
+    clients = {VICTIM: draw_client(300, seed=5)}
+    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
+    first = counts_of(engine.run(PLAN, clients))
+    try:
+        second = engine.run(PLAN, clients | {VICTIM: added(*clients[VICTIM])})
+    except fg.FedgaugeError:
+        return
+    assert np.array_equal(counts_of(second), first)
+
+
+def test_ids_that_were_not_given_before_do_not_hide_a_patient(folder):
+    """The second time the operator names the column of subjects: another kind of digest."""
+    attack = attacker(folder)
+    first = attack.ask(PLAN)
+    attack.clients[VICTIM] = added_with_subjects(*attack.clients[VICTIM])
+    assert_same_or_stopped(first, attack.ask(PLAN))
+
+
+def test_data_that_changes_after_joining_is_noticed(folder):
+    """Two sums are joined on the same data; a patient comes before the second is submitted."""
+    attack = attacker(folder)
+    sessions = [attack.begin(PLAN) for _ in range(2)]
+    for session in sessions:
+        session.play(Stage.ADVERTISE, Stage.SHARE)
+    first = sessions[0].play(Stage.MASK, Stage.AGREE, Stage.OPEN)
+    attack.clients[VICTIM] = added(*attack.clients[VICTIM])
+    assert_same_or_stopped(first, sessions[1].play(Stage.MASK, Stage.AGREE, Stage.OPEN))
+
+
+def assert_same_or_stopped(first, second):
+    assert second.total is None or np.array_equal(first.total, second.total)
+
+
+def test_a_patient_is_not_laid_bare(folder):
+    """As it would be read: one cell of two results differs, by one. It is the patient's."""
+    attack = attacker(folder)
+    first = attack.ask(PLAN)
+    attack.clients[VICTIM] = added(*attack.clients[VICTIM])
+    second = attack.ask(PLAN)
+    cells = [] if second.total is None else np.argwhere(second.counts != first.counts).tolist()
+    label, score = PATIENT
+    assert [label, int(PLAN.axis.index([score])[0])] not in cells
+
+
+def test_a_new_name_does_not_hide_that_one_patient_came(folder):
+    """A careless operator: it is told that grown data needs a new name, and gives it one.
+
+    The old rows are the same, so the difference of the sums is the one new row all the same.
+    """
+    attack = attacker(folder)
+    before = attack.clients[VICTIM]
+    first = attack.ask(PLAN)
+    attack.clients[VICTIM] = added(*before)
+    attack.rename(VICTIM, "stroke-2026-b")
+    second = attack.ask(PLAN)
+    told = own_counts(PLAN, added(*before)) - own_counts(PLAN, before)
+    assert second.total is None or not np.array_equal(second.counts - first.counts, told)
+
+
+@pytest.mark.parametrize("change", SAME, ids=lambda change: change.__name__)
+def test_the_same_rows_are_not_refused(folder, change):
+    """The control: rows in another order, in parts or of other types are the same data."""
+    attack = attacker(folder)
+    first = attack.ask(PLAN)
+    attack.clients[VICTIM] = change(*attack.clients[VICTIM])
+    np.testing.assert_array_equal(attack.ask(PLAN).total, first.total)
+
+
+def test_new_patients_do_not_show_one_by_one(folder):
+    """Grown by a hundred patients under a new name, as a site allows: what the reader subtracts.
+
+    Both results may have nothing but large cells. Their difference, on the edges that they
+    share, is the histogram of the new patients alone, and that has small ones.
+    """
+    attack = attacker(folder)
+    before = [draw_client(2000, seed=1), draw_client(100, seed=2)]
+    attack.clients[VICTIM] = before[0]
+    plan = exact_plan(4, bins=64)
+    first = attack.ask(plan).result
+    attack.clients[VICTIM] = tuple(np.concatenate(columns) for columns in zip(*before, strict=True))
+    attack.rename(VICTIM, "stroke-2026-b")
+    second = attack.ask(plan).result
+    assert first is not None
+    if second is not None:
+        change = cells_between(second) - cells_between(first)
+        assert not np.any((change > 0) & (change < 10))
+
+
+def cells_between(result, edges=np.linspace(0, 1, 65)):  # noqa: B008
+    """Positives at and above each edge, where a result tells it exactly."""
+    shares = [result.at_threshold(edge).recall.value for edge in edges[:-1]]
+    return np.rint(-np.diff([*shares, 0.0]) * result.positives)

@@ -1,0 +1,209 @@
+"""Flower: a model that is not the same for all, so that the sum is one node's histogram.
+
+The attacker is an approved coordinator, the ServerApp. It chooses what each node scores with:
+the real model for the victim, and for the others one that puts every row into one bin. All bins
+but that one are then the victim's own, in a result that says it was enforced.
+"""
+
+import numpy as np
+import pytest
+from consortium import COORDINATOR, Consortium
+from counts import counts_of
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
+from flwr.clientapp import ClientApp
+from hostile import VICTIM, exact_plan, exact_policy, noisy_plan, own_counts
+from scipy.special import expit
+from standin import StandInGrid
+
+import fedgauge as fg
+from fedgauge.engines import flower
+
+NAMES = [VICTIM, "site-1", "site-2", "site-3"]
+REAL = {"weight": np.array([2.0, -1.0]), "bias": np.array([0.3, 0.0])}
+CONSTANT = {"weight": np.zeros(2), "bias": np.zeros(2)}
+CONSTANT_BIN = 4  # of eight: the score is 0.5
+
+
+def features(name):
+    rng = np.random.default_rng(NAMES.index(name))
+    rows = rng.normal(0, 1, (120, 2))
+    return (rng.random(120) < 0.4).astype(int), rows
+
+
+def predict(model, rows):
+    return expit(rows @ model["weight"] + model["bias"].sum())
+
+
+def record(model):
+    return ArrayRecord({name: Array(values) for name, values in model.items()})
+
+
+class Federation:
+    """Nodes that score with whatever arrives, and a server that sends what it likes."""
+
+    def __init__(self, folder, *, policy=None, score=None):
+        self.sites = Consortium.make(folder, NAMES, policy=policy)
+        self.nodes = dict(enumerate(NAMES, start=100))
+        self.score = score or (lambda message, _: self.model_in(message))
+        apps = {}
+        for node, name in self.nodes.items():
+            apps[node] = ClientApp()
+            flower.attach(apps[node], lambda m, c, name=name: self.scored(m, c, name))
+        configs = {
+            n: {"fedgauge-site": str(self.sites.site_file(m))} for n, m in self.nodes.items()
+        }
+        self.grid = StandInGrid(apps, configs, self.carry)
+        self.alter = lambda _name, content: content
+
+    def scored(self, message, context, name):
+        labels, rows = features(name)
+        return labels, predict(self.score(message, context), rows)
+
+    @staticmethod
+    def model_in(message):
+        return {name: array.numpy() for name, array in message.content["arrays"].items()}
+
+    def carry(self, node, message):
+        content = message.content
+        if "arrays" in content:
+            content = self.alter(self.nodes[node], content.copy())
+        return self.grid.call(node, Message(content, metadata=message.metadata))
+
+    def evaluate(self, plan):
+        """The result, and None where too few nodes were willing."""
+        try:
+            return flower.evaluate(
+                self.grid,
+                plan,
+                arrays=record(REAL),
+                timeout=0,
+                site=self.sites.site_file(COORDINATOR),
+            )
+        except fg.FedgaugeError:
+            return None
+
+
+def for_others(change):
+    """Leaves the victim's message as it is."""
+
+    def alter(name, content):
+        return content if name == VICTIM else change(content)
+
+    return alter
+
+
+def other_values(content):
+    content["arrays"] = record(CONSTANT)
+    return content
+
+
+def swapped_names(content):
+    """The same arrays under each other's names: a digest of the bytes alone would not see it."""
+    arrays = content["arrays"]
+    content["arrays"] = ArrayRecord({"weight": arrays["bias"], "bias": arrays["weight"]})
+    return content
+
+
+def another_record(content):
+    """A second record of arrays, for apps that look there first."""
+    content["override"] = record(CONSTANT)
+    return content
+
+
+def a_config(content):
+    """A setting of this message alone."""
+    content["config"] = ConfigRecord({"scale": 0.0})
+    return content
+
+
+def reads_override(message, _):
+    held = message.content.get("override", message.content["arrays"])
+    return {name: array.numpy() for name, array in held.items()}
+
+
+def reads_config(message, _):
+    scale = message.content.get("config", {"scale": 1.0})["scale"]
+    return {name: scale * values for name, values in Federation.model_in(message).items()}
+
+
+ALTERED = {
+    "other values": (other_values, None),
+    "another record": (another_record, reads_override),
+    "a config": (a_config, reads_config),
+}
+
+
+def reads_run(message, context):
+    scale = context.run_config.get("scale", 1.0)
+    return {name: scale * values for name, values in Federation.model_in(message).items()}
+
+
+def exact():
+    return exact_plan(len(NAMES), bins=8)
+
+
+@pytest.mark.parametrize("way", ALTERED)
+def test_nodes_do_not_score_with_different_models(folder, way):
+    """Outside one bin the sum is the victim's histogram."""
+    change, score = ALTERED[way]
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True), score=score)
+    nodes.alter = for_others(change)
+    result = nodes.evaluate(exact())
+    labels, rows = features(VICTIM)
+    victim = own_counts(exact(), (labels, predict(REAL, rows)))
+    seen = np.arange(8) != CONSTANT_BIN
+    assert result is None or not np.array_equal(counts_of(result)[:, seen], victim[:, seen])
+
+
+def test_a_run_is_not_configured_otherwise_for_some(folder):
+    """The run's config comes from the server's side, too, and apps read settings from it."""
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True), score=reads_run)
+    for node, name in nodes.nodes.items():
+        if name != VICTIM:
+            nodes.grid.contexts[node].run_config["scale"] = 0.0
+    result = nodes.evaluate(exact())
+    labels, rows = features(VICTIM)
+    victim = own_counts(exact(), (labels, predict(REAL, rows)))
+    seen = np.arange(8) != CONSTANT_BIN
+    assert result is None or not np.array_equal(counts_of(result)[:, seen], victim[:, seen])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [other_values, swapped_names, another_record, a_config],
+    ids=lambda change: change.__name__,
+)
+@pytest.mark.parametrize("make", [exact, lambda: noisy_plan(4)], ids=["exact", "noisy"])
+def test_a_node_told_to_score_with_something_else_does_not(folder, make, change):
+    """Whatever differs from what all members agreed on; also under noise.
+
+    Under noise the victim's rows are protected, but the noisy sum is of the victim alone.
+    """
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True))
+    asked = []
+    nodes.score = lambda message, _: asked.append(message) or nodes.model_in(message)
+    nodes.alter = for_others(change)
+    nodes.evaluate(make())
+    assert len(asked) <= 1  # the victim at most
+
+
+def test_exact_sums_of_models_need_the_nodes_word(folder):
+    """A crafted model singles out a patient, whatever all agreed on.
+
+    It scores everybody 0 but those with one patient's features. A site that did not say that
+    exact sums in Flower are fine must not take part.
+    """
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=False))
+    _, rows = features(VICTIM)
+    patient = rows[0]
+    crafted = {"weight": 1e6 * patient, "bias": np.array([-1e6 * patient @ patient])}
+    nodes.score = lambda *_: crafted
+    assert nodes.evaluate(exact()) is None
+
+
+def test_the_same_model_for_all_is_evaluated(folder):
+    """The control."""
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True))
+    result = nodes.evaluate(exact())
+    truth = sum(own_counts(exact(), (y, predict(REAL, x))) for y, x in map(features, NAMES))
+    assert counts_of(result).sum() == truth.sum()

@@ -1,0 +1,186 @@
+"""What a plan costs before it is judged: seconds and memory of a site that only had to say no.
+
+The attacker is an approved coordinator. It writes the bytes of a plan by hand, a few kilobytes
+that ask for a lot, and sends them as an invitation. The site must refuse after little work.
+"""
+
+import os
+import signal
+import tracemalloc
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from consortium import COORDINATOR
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, noisy_plan
+from rows import draw_client
+
+import fedgauge as fg
+from fedgauge.engines.participant import Participant
+from fedgauge.protocol import COORDINATOR as FROM_COORDINATOR
+from fedgauge.protocol import EVERYONE, Envelope, session_id
+from fedgauge.secagg import Stage
+from fedgauge.secagg.messages import Terms
+
+MOST_SECONDS = 0.5  # of the processor
+MOST_BYTES = 64 << 20
+
+
+def invitation(attack, plan_bytes):
+    """An invitation that holds whatever the coordinator wrote."""
+    site = attack.sites.site(COORDINATOR)
+    body = Terms(
+        plan=plan_bytes,
+        run=os.urandom(32),
+        members=sorted(attack.sites.keys[name] for name in attack.clients),
+        coordinator=site.key.public,
+        degree=2,
+        threshold=3,
+    ).to_bytes()
+    return Envelope.sealed(
+        site.key,
+        session=session_id(body),
+        stage=Stage.ADVERTISE,
+        sender=FROM_COORDINATOR,
+        recipient=EVERYONE,
+        body=body,
+    ).to_bytes()
+
+
+class Used(Exception):
+    """A site worked longer than it should."""
+
+
+@contextmanager
+def limited(seconds=MOST_SECONDS):
+    """Stop whoever uses the processor for too long."""
+
+    def stop(_signal, _frame):
+        raise Used
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def written(plan, **changes):
+    """A plan's bytes, some fields of which are changed by hand."""
+    plain = msgspec.json.decode(plan.to_bytes())
+    for path, value in changes.items():
+        *folders, name = path.split("__")
+        at = plain
+        for folder in folders:
+            at = at[int(folder)] if isinstance(at, list) else at[folder]
+        at[name] = value
+    return msgspec.json.encode(plain)
+
+
+def many_levels(count=300):
+    """One-branch levels, each with noise of its own: a table for each."""
+    noise = [0.9 / (count + 1) * (1 - i * 1e-5) for i in range(count + 1)]
+    nodes = [1] * count + [8]
+    return written(noisy_plan(3), tree=nodes, rounds__0__nodes=nodes, rounds__0__noise=noise)
+
+
+def many_reports(count=300):
+    axis = fg.Axis.uniform(8, outside="clip")
+    plan = fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0))
+    nodes, chances = [1] * count + [8], plan.final.noise * (count + 1)
+    return written(plan, tree=nodes, rounds__0__nodes=nodes, rounds__0__noise=chances)
+
+
+def many_bins(bins=1 << 24):
+    return written(
+        exact_plan(3), axis__bins=bins, axis__digest="", tree=[bins], rounds__0__nodes=[bins]
+    )
+
+
+def odd_bins(bins=1 << 24):
+    """Edges that are no short fractions are worked out one by one."""
+    return written(
+        exact_plan(3, fg.Axis.uniform(8, 0.1, 0.9, outside="clip")),
+        axis__bins=bins,
+        axis__low=0.123456789012345,
+        axis__high=0.923456789012346,
+        axis__digest="",
+        tree=[bins],
+        rounds__0__nodes=[bins],
+    )
+
+
+def logit_bins(bins=1 << 18):
+    return written(
+        exact_plan(3, fg.Axis.logit(8, outside="clip")),
+        axis__bins=bins,
+        axis__digest="",
+        tree=[bins],
+        rounds__0__nodes=[bins],
+    )
+
+
+def long_product(count=100_000):
+    """Branchings whose product is a number of two megabytes."""
+    return written(exact_plan(3), tree=[2**62] * count + [8])
+
+
+PLANS = [many_levels, many_reports, many_bins, odd_bins, logit_bins, long_product]
+
+
+@pytest.fixture
+def attack(folder):
+    clients = {VICTIM: draw_client(70, seed=9)}
+    clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(2)}
+    return Attacker(folder, clients, policy=exact_policy())
+
+
+def answered(attack, data, seconds=MOST_SECONDS):
+    """The site's answer to an invitation, if it comes in time."""
+    site = attack.sites.site(VICTIM)
+    with limited(seconds):
+        return Participant(site, lambda: attack.clients[VICTIM]).answer(data)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.__name__)
+def test_a_costly_plan_is_refused_in_little_time(attack, plan):
+    data = invitation(attack, plan())
+    with pytest.raises(fg.FedgaugeError) as refused:
+        answered(attack, data)
+    assert len(str(refused.value)) < 1000  # what is said of it is not as long as the plan
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.__name__)
+def test_a_costly_plan_is_refused_in_little_memory(attack, plan):
+    data = invitation(attack, plan())
+    tracemalloc.start()
+    try:
+        with pytest.raises(fg.FedgaugeError):
+            answered(attack, data, seconds=3.0)  # tracing takes some
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < MOST_BYTES
+
+
+def test_a_plan_of_many_levels_is_not_read(tmp_path):
+    """A careless operator explains, or encodes with, a plan that came by mail."""
+    path = tmp_path / "plan.json"
+    path.write_bytes(many_levels())
+    with limited(), pytest.raises(fg.PlanError):
+        fg.EvaluationPlan.load(path).statement("enforced")
+
+
+@pytest.mark.parametrize("plan", [many_levels, many_bins], ids=lambda plan: plan.__name__)
+def test_a_costly_plan_in_a_result_is_refused(tmp_path, plan):
+    """A reader opens a result that came by mail; the plan is inside."""
+    result = fg.evaluate({"a": draw_client(50, seed=1)}, axis=fg.Axis.uniform(8))
+    record = msgspec.json.decode(result.record.to_json())
+    record["plan"] = msgspec.json.decode(plan())
+    record["privacy"]["cohort"] = record["plan"]["cohort"]
+    path = tmp_path / "result.json"
+    path.write_bytes(msgspec.json.encode(record))
+    with limited(), pytest.raises(fg.FedgaugeError):
+        str(fg.Evaluation.from_json(path))

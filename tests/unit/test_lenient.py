@@ -1,0 +1,344 @@
+"""Rows that cannot silence a client: each counts in a stated place, and the operator is told."""
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from odd import Raises
+from plans import noisy_plan
+
+import fedgauge as fg
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.labels import LenientLabelReader
+from fedgauge.data.oddities import Oddities
+from fedgauge.engines.contribution import count_leniently, count_rows, to_numbers
+
+NAN, INF = math.nan, math.inf
+PLAN = noisy_plan(bins=4)
+LOW, HIGH = 0.1, 0.9
+NEGATIVE_LOW, NEGATIVE_HIGH, POSITIVE_LOW, POSITIVE_HIGH = 0, 3, 4, 7
+
+
+def count(labels, scores, plan=PLAN):
+    return count_leniently(plan, lambda: (labels, scores))
+
+
+def cells(histogram):
+    """The cells that hold rows, each as often as it holds one."""
+    return np.repeat(np.arange(histogram.counts.size), histogram.counts.ravel()).tolist()
+
+
+ROWS = [
+    # label, score, its cell, what is odd
+    pytest.param(0, LOW, NEGATIVE_LOW, {}, id="clean"),
+    pytest.param(1, NAN, POSITIVE_LOW, {"not_finite"}, id="nan"),
+    pytest.param(1, INF, POSITIVE_HIGH, {"not_finite"}, id="inf"),
+    pytest.param(1, -INF, POSITIVE_LOW, {"not_finite"}, id="minus inf"),
+    pytest.param(1, None, POSITIVE_LOW, {"not_finite"}, id="no score"),
+    pytest.param(1, pd.NA, POSITIVE_LOW, {"not_finite"}, id="NA score"),
+    pytest.param(1, "many", POSITIVE_LOW, {"not_finite"}, id="text score"),
+    pytest.param(1, [HIGH], POSITIVE_LOW, {"not_finite"}, id="list score"),
+    pytest.param(1, 10**400, POSITIVE_LOW, {"not_finite"}, id="no float"),
+    pytest.param(1, Decimal("sNaN"), POSITIVE_LOW, {"not_finite"}, id="signalling"),
+    pytest.param(1, Raises(), POSITIVE_LOW, {"not_finite"}, id="raising score"),
+    pytest.param(1, "0.9", POSITIVE_HIGH, {}, id="text of a number"),
+    pytest.param(1, 1e300, POSITIVE_HIGH, {"clipped"}, id="above"),
+    pytest.param(1, -0.5, POSITIVE_LOW, {"clipped"}, id="below"),
+    pytest.param(None, HIGH, NEGATIVE_HIGH, {"missing_labels"}, id="no label"),
+    pytest.param(NAN, HIGH, NEGATIVE_HIGH, {"missing_labels"}, id="nan label"),
+    pytest.param(pd.NA, HIGH, NEGATIVE_HIGH, {"missing_labels"}, id="NA label"),
+    pytest.param(2, HIGH, NEGATIVE_HIGH, {"other_labels"}, id="third label"),
+    pytest.param(2**70, HIGH, NEGATIVE_HIGH, {"other_labels"}, id="long label"),
+    pytest.param("maybe", HIGH, NEGATIVE_HIGH, {"other_labels"}, id="text label"),
+    pytest.param("\udc80", HIGH, NEGATIVE_HIGH, {"other_labels"}, id="half a character"),
+    pytest.param(b"1", HIGH, NEGATIVE_HIGH, {"other_labels"}, id="bytes label"),
+    pytest.param([1], HIGH, NEGATIVE_HIGH, {"other_labels"}, id="list label"),
+    pytest.param({"a": 1}, HIGH, NEGATIVE_HIGH, {"other_labels"}, id="dict label"),
+    pytest.param(Raises(), HIGH, NEGATIVE_HIGH, {"other_labels"}, id="raising label"),
+    pytest.param("1", HIGH, POSITIVE_HIGH, {}, id="text of the positive label"),
+    pytest.param([1], [1], NEGATIVE_LOW, {"other_labels", "not_finite"}, id="both"),
+]
+
+
+@pytest.mark.parametrize(("label", "score", "cell", "odd"), ROWS)
+def test_every_row_has_a_stated_place(label, score, cell, odd):
+    for place in range(3):
+        labels, scores = [0, 1], [LOW, HIGH]
+        labels.insert(place, label)
+        scores.insert(place, score)
+        histogram, oddities = count(labels, scores)
+        assert cells(histogram) == sorted([NEGATIVE_LOW, cell, POSITIVE_HIGH])
+        assert oddities == Oddities(rows=3, **dict.fromkeys(odd, 1))
+
+
+@pytest.mark.parametrize(("label", "score", "cell", "odd"), ROWS)
+@pytest.mark.parametrize("kind", ["objects", "chunks"])
+def test_the_place_is_the_same_in_arrays_and_chunks(label, score, cell, odd, kind):
+    labels = np.fromiter([0, 1, label], dtype=object, count=3)
+    scores = np.fromiter([LOW, HIGH, score], dtype=object, count=3)
+    data = (labels, scores)
+    if kind == "chunks":
+
+        def data():
+            return iter([([0, 1], [LOW, HIGH]), (labels[2:], scores[2:])])
+
+    histogram, oddities = count_leniently(PLAN, lambda: data)
+    assert cells(histogram) == sorted([NEGATIVE_LOW, cell, POSITIVE_HIGH])
+    assert oddities == Oddities(rows=3, **dict.fromkeys(odd, 1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores"),
+    [
+        pytest.param(
+            np.ma.array([0, 1, 1, 1], mask=[0, 0, 0, 1]),
+            np.ma.array([LOW, HIGH, HIGH, HIGH], mask=[0, 0, 1, 0]),
+            id="masked",
+        ),
+        pytest.param(
+            pd.Series([0, 1, 1, None], dtype="Int64"),
+            pd.Series([LOW, HIGH, None, HIGH]),
+            id="pandas",
+        ),
+        pytest.param(
+            pd.Series(["0", "1", "1", None]), pd.Series(["0.1", "0.9", "", "0.9"]), id="pandas text"
+        ),
+        pytest.param(pl.Series([0, 1, 1, None]), pl.Series([LOW, HIGH, None, HIGH]), id="polars"),
+        pytest.param(pa.array([0, 1, 1, None]), pa.array([LOW, HIGH, None, HIGH]), id="arrow"),
+        pytest.param(
+            pa.chunked_array([["0", "1"], ["1", None]]),
+            pa.chunked_array([["0.1", "0.9"], ["x", "0.9"]]),
+            id="arrow text",
+        ),
+        pytest.param(np.array([0, 1, 1, NAN]), np.array([LOW, HIGH, NAN, HIGH]), id="floats"),
+        pytest.param(
+            np.array(["0", "1", "1", "nan"]), np.array(["0.1", "0.9", "?", "0.9"]), id="U"
+        ),
+        pytest.param(
+            pa.array([Decimal(0), Decimal(1), Decimal(1), None]),
+            pa.array([Decimal("0.1"), Decimal("0.9"), None, Decimal("0.9")]),
+            id="decimals",
+        ),
+    ],
+)
+def test_columns_of_every_form(labels, scores):
+    histogram, oddities = count(labels, scores)
+    assert cells(histogram) == [NEGATIVE_LOW, NEGATIVE_HIGH, POSITIVE_LOW, POSITIVE_HIGH]
+    assert oddities == Oddities(rows=4, not_finite=1, missing_labels=1)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param([2**53 + 1, 2**53], id="whole numbers"),
+        pytest.param([2**53 + 1, 0.5], id="with a fraction"),
+        pytest.param([2**53 + 1, None], id="with a missing one"),
+        pytest.param([2**53 + 1, -1, 2**63], id="beyond 64 bits"),
+        pytest.param(pa.array([2**53 + 1, None]), id="arrow"),
+        pytest.param(pl.Series([2**53 + 1, None]), id="polars"),
+        pytest.param(pd.Series([2**53 + 1, None], dtype="Int64"), id="pandas"),
+    ],
+)
+def test_one_row_does_not_change_the_kind_of_the_others(labels):
+    plan = noisy_plan(bins=4, task=fg.BinaryTask(2**53 + 1))
+    histogram, _ = count(labels, [HIGH] * len(labels), plan)
+    assert histogram.counts.sum(axis=1).tolist() == [len(labels) - 1, 1]
+
+
+def test_clean_rows_count_as_in_strict_counting():
+    rng = np.random.default_rng(1)
+    labels, scores = rng.integers(0, 2, 5000), rng.random(5000)
+    for plan in (PLAN, noisy_plan(tree=(4, 8), bins=None)):
+        for given in (labels, labels.astype(bool), labels.astype(str), labels.tolist()):
+            histogram, oddities = count(given, scores, plan)
+            assert histogram == count_rows(plan, (given, scores))
+            assert oddities == Oddities(rows=5000)
+            assert oddities.in_words == []
+
+
+def test_many_rows_are_counted_on_threads_alike():
+    rng = np.random.default_rng(2)
+    labels, scores = rng.integers(0, 3, 1 << 20), rng.normal(0.5, 1, 1 << 20)
+    scores[::7] = NAN
+    histogram, oddities = count(labels, scores)
+    assert histogram.sum() == oddities.rows == 1 << 20
+    positive = labels == 1
+    assert histogram.counts[1].sum() == np.count_nonzero(positive)
+    first = np.isnan(scores) | (scores < 0.25)
+    assert histogram.counts[1, 0] == np.count_nonzero(first & positive)
+    assert oddities.not_finite == np.count_nonzero(np.isnan(scores))
+    assert oddities.clipped == np.count_nonzero((scores < 0) | (scores > 1))
+    assert oddities.other_labels == np.count_nonzero(labels == 2)
+
+
+def test_score_sums_take_the_end_of_the_bin():
+    histogram = ScoreHistogram(Axis.uniform(4, outside="clip"), sum_steps=8)
+    scores = np.array([NAN, -INF, -5.0, INF, 5.0, 0.125])
+    oddities = histogram.update_leniently([fg.Examples([0, 0, 0, 1, 1, 1], scores)])
+    assert histogram.counts.tolist() == [[3, 0, 0, 0], [1, 0, 0, 2]]
+    assert histogram.sums.tolist() == [[0, 0, 0, 0], [4, 0, 0, 16]]
+    assert oddities == Oddities(rows=6, not_finite=3, clipped=2)
+
+
+# Labels.
+
+
+def test_which_label_came_first_does_not_matter_to_counts():
+    for labels in (["a", "b", "yes"], ["b", "yes", "a"], [7, "a", "yes"], ["yes", [3], "b"]):
+        reader = LenientLabelReader("yes")
+        read = reader(np.fromiter(labels, dtype=object, count=3))
+        assert read.tolist() == [int(label == "yes") for label in labels]
+        assert reader.unusable == 1
+
+
+def test_a_positive_label_that_nobody_has_silences_nobody():
+    plan = noisy_plan(bins=4, task=fg.BinaryTask(7))
+    for labels in ([0] * 300, [*[0] * 299, 1]):
+        histogram, _ = count(labels, [LOW] * 300, plan)
+        assert histogram.counts.tolist() == [[300, 0, 0, 0], [0, 0, 0, 0]]
+
+
+# Subjects.
+
+
+def by_subject(ids, most=1):
+    plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject", max_per_unit=most))
+    chunks = [
+        fg.Examples.leniently([0] * len(part), [LOW] * len(part), subject=part) for part in ids
+    ]
+    return count_leniently(plan, lambda: lambda: chunks)
+
+
+@pytest.mark.parametrize(
+    ("ids", "subjects", "without"),
+    [
+        pytest.param([["a", "b", "a"]], 2, 0, id="clean"),
+        pytest.param([["a", None, NAN, "b", None]], 3, 3, id="missing"),
+        pytest.param([["a", None], [None, "b"]], 3, 2, id="missing in two chunks"),
+        pytest.param([[7, "7", 7.0, Decimal(7)]], 1, 0, id="spelled alike"),
+        pytest.param([[7], ["7"], [7.0]], 1, 0, id="spelled alike in chunks"),
+        pytest.param([[0.0, -0.0]], 1, 0, id="zeros"),
+        pytest.param([[[1, 2], (1, 2), "a", b"a", 2**70]], 5, 0, id="mixed"),
+        pytest.param([["None", None, "nan", NAN]], 3, 2, id="words like missing"),
+        pytest.param([["a", Raises(), Raises(), None]], 2, 1, id="raising"),
+        pytest.param([pa.array([2**60, 2**60 + 1, None, 2**60])], 3, 1, id="long ids"),
+        pytest.param([pa.array(["a", None, "b", "a"])], 3, 1, id="arrow text"),
+        pytest.param([[], ["a"]], 1, 0, id="empty chunk"),
+    ],
+)
+def test_ids_of_any_kind(ids, subjects, without):
+    histogram, oddities = by_subject(ids)
+    assert histogram.sum() == subjects
+    assert oddities == Oddities(rows=subjects, no_subject=without)
+
+
+def test_text_that_is_not_utf8_is_an_id_like_any_other():
+    broken = pa.array([b"a", b"\xfc", b"\xf6", b"\xfc"]).cast(pa.string(), safe=False)
+    assert by_subject([broken])[0].sum() == 3
+
+
+def test_the_cap_holds_for_rows_without_an_id():
+    histogram, _ = by_subject([[None] * 5, ["a"] * 5, [None] * 5], most=3)
+    assert histogram.sum() == 6
+
+
+def test_no_ids_where_subjects_are_protected_count_as_no_rows():
+    plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject"))
+    histogram, oddities = count([0, 1], [LOW, HIGH], plan)
+    assert histogram.sum() == 0
+    assert "the id of its subject" in oddities.failure
+
+
+# Failures.
+
+
+def breaks(after):
+    def chunks():
+        for _ in range(after):
+            yield [0, 1], [LOW, HIGH]
+        raise ValueError("the score is 0.987654321")
+
+    return chunks
+
+
+def raises(error):
+    def data():
+        raise error
+
+    return data
+
+
+FAILURES = {
+    "data": raises(ValueError("0.987654321")),
+    "memory": raises(MemoryError()),
+    "stream at once": lambda: breaks(0),
+    "stream midway": lambda: breaks(3),
+    "stream that is none": lambda: lambda: 7,
+    "no data": lambda: None,
+    "three columns": lambda: ([0], [LOW], [1]),
+    "lengths": lambda: ([0, 1], [LOW]),
+    "two dimensions": lambda: ([0, 1], np.full((2, 2), LOW)),
+    "no dimension": lambda: (1, LOW),
+    "times": lambda: ([0, 1], np.zeros(2, dtype="M8[s]")),
+    "complex": lambda: ([0, 1], np.zeros(2, dtype=complex)),
+    "table": lambda: ([0, 1], pd.DataFrame({"p": [LOW, HIGH]})),
+    "bad chunk": lambda: lambda: [([0, 1], [LOW, HIGH]), ([0], [LOW, HIGH])],
+}
+
+
+@pytest.mark.parametrize("data", FAILURES.values(), ids=FAILURES)
+def test_what_cannot_be_read_counts_as_no_rows(data):
+    histogram, oddities = count_leniently(PLAN, data)
+    assert histogram == PLAN.histogram()
+    assert oddities == Oddities(failure=oddities.failure)
+    (told,) = oddities.in_words
+    assert told.startswith("no row was counted: ")
+    assert "987654321" not in told
+
+
+def test_who_ends_the_process_is_obeyed():
+    with pytest.raises(KeyboardInterrupt):
+        count_leniently(PLAN, raises(KeyboardInterrupt()))
+
+
+def test_a_score_function_that_exits_counts_as_no_rows():
+    histogram, oddities = count_leniently(PLAN, raises(SystemExit(1)))
+    assert histogram == PLAN.histogram()
+    assert "SystemExit" in oddities.failure
+
+
+def test_no_rows_are_not_odd():
+    histogram, oddities = count([], [])
+    assert histogram.sum() == 0
+    assert oddities == Oddities()
+
+
+def test_counts_above_the_largest_are_told():
+    plan = noisy_plan(tree=(2, 2), bins=None, largest=5)
+    histogram, oddities = count([0] * 10, [LOW] * 6 + [0.3] * 4, plan)
+    assert oddities.over_largest == 2  # the bin, and the two bins together
+    assert to_numbers(plan, histogram).max() == 5
+
+
+def test_every_oddity_has_its_words():
+    odd = Oddities(9, *range(1, 8), failure="no file.")
+    assert len(odd.in_words) == 8
+    for number in range(1, 8):
+        assert sum(sentence.startswith(f"{number} ") for sentence in odd.in_words) == 1
+
+
+def test_one_process_still_refuses_broken_rows():
+    for privacy in (fg.DistributedDP(1.0), fg.LocalDP(1.0), fg.SecureAggregation()):
+        for labels, scores in (([0, 1], [LOW, NAN]), ([0, 1, 2], [LOW, HIGH, HIGH])):
+            clients = {
+                "a": (labels, scores),
+                "b": ([0, 1], [LOW, HIGH]),
+                "c": ([0, 1], [LOW, HIGH]),
+            }
+            with pytest.raises(fg.InputError, match="1 of"):
+                fg.evaluate(clients, privacy=privacy, examples=100)
