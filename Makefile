@@ -80,6 +80,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/memory.py
 	@$(BIN)/python benchmarks/area_error.py
+	@$(BIN)/python benchmarks/small_cells.py
 
 bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py

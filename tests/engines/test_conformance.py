@@ -44,6 +44,27 @@ def test_exact_sum_is_that_of_the_pooled_rows(engine, axis, tree):
     assert result.record.slices == fg.evaluate(CLIENTS, plan=plan).record.slices
 
 
+@pytest.mark.parametrize("score_sums", [False, True])
+def test_small_cells_are_merged_before_anything_is_shown(engine, score_sums, tmp_path):
+    plan = exact_plan(bins=256, min_cell=10, score_sums=score_sums)
+    result = engine.run(plan, CLIENTS)
+    counts, exact = counts_of(result), pooled_counts(plan, CLIENTS, EVERYBODY)
+    assert np.any((exact > 0) & (exact < 10))
+    assert np.all((counts == 0) | (counts >= 10))
+    np.testing.assert_array_equal(counts.sum(axis=1), exact.sum(axis=1))
+    assert result.record.slices == fg.evaluate(CLIENTS, plan=plan).record.slices
+    result.to_json(tmp_path / "r.json")
+    assert fg.Evaluation.from_json(tmp_path / "r.json").record == result.record
+
+
+def test_a_class_too_small_to_be_shown_is_withheld(engine):
+    plan = exact_plan(min_cell=10)
+    clients = {name: (np.zeros(40, dtype=int), np.full(40, 0.2)) for name in CLIENTS}
+    clients["site-1"][0][:3] = 1
+    with pytest.raises(fg.ResultWithheld, match="smallest cell, 10"):
+        engine.run(plan, clients)
+
+
 @pytest.mark.parametrize("plan", [exact_plan(), noisy_plan(1.0)], ids=["exact", "noisy"])
 def test_what_sites_enforced_is_signed_by_the_coordinator(engine, plan, tmp_path):
     result = engine.run(plan, CLIENTS, silent={"site-4": Stage.MASK})

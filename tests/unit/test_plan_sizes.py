@@ -5,7 +5,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from tests.support.plans import plan_for
+from plans import plan_for
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan, PlanError, RecordError
 from fedgauge.binning.axis import MOST_BINS, MOST_POINTS

@@ -21,8 +21,8 @@ _CUTS: Final = 1 << 32  # more than there are: a number of cells and a cut go in
 def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     """The release with as many bins as leave every count at zero, or at `least` or more.
 
-    Sums of places within bins are expressed in the wider bins, in `sum_steps` to a bin: they
-    become fractions.
+    Sums of places within bins are expressed in the wider bins, in `sum_steps` to a bin, and
+    rounded to whole steps.
 
     Raises
     ------
@@ -169,10 +169,11 @@ def _gap(low: int, high: int, single_below: bool, single_above: bool) -> Indices
 
 def _merged_sums(
     edges: Floats, kept: Indices, counts: NDArray[np.int64], sums: NDArray[np.int64], steps: int
-) -> Floats:
+) -> NDArray[np.int64]:
     """Sums of places within merged bins, from those within their parts."""
     owner = np.repeat(np.arange(len(kept) - 1), np.diff(kept))
     lower, width = edges[kept[:-1]][owner], np.diff(edges[kept])[owner]
     moved = counts * ((edges[:-1] - lower) / width * steps) + sums * (np.diff(edges) / width)
-    merged = np.add.reduceat(moved, kept[:-1], axis=1)
-    return np.clip(merged, 0.0, steps * np.add.reduceat(counts, kept[:-1], axis=1))
+    # Whole steps: parts of unlike widths could be told from all digits of one fraction.
+    merged = np.rint(np.add.reduceat(moved, kept[:-1], axis=1)).astype(np.int64)
+    return np.clip(merged, 0, steps * np.add.reduceat(counts, kept[:-1], axis=1))

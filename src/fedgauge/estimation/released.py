@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
@@ -22,8 +23,8 @@ class Released:
     clients
         How many clients are in the sum.
     sums
-        Score sums by channel and bin, with the noise that was added to them: whole numbers, or
-        fractions where bins were merged. None where none were sent.
+        Score sums by channel and bin, with the noise that was added to them; None where none
+        were sent.
     reports
         How many local reports there were, which is public; None where there were none.
     """
@@ -31,7 +32,7 @@ class Released:
     axis: Axis
     counts: NDArray[Any]
     clients: int
-    sums: NDArray[Any] | None = None
+    sums: NDArray[np.int64] | None = None
     reports: int | None = None
 
     @property

@@ -53,17 +53,23 @@ class BinLosses(NamedTuple):
 
 
 def positions(
-    counts: Floats, sums: NDArray[Any], steps: int, *, noise: tuple[float, float] | None
+    counts: Floats,
+    sums: NDArray[Any],
+    steps: int,
+    *,
+    noise: tuple[float, float] | None,
+    merged: bool = False,
 ) -> Positions:
     """Mean positions from sums of positions in whole steps.
 
     `noise` holds the noise variances of a sum and of a count; None where both are exact.
+    `merged` says that bins were merged, and sums rounded once more.
     """
     held = np.maximum(counts, 1.0)
     mean = np.where(counts > 0, np.clip(sums / (steps * held), 0.0, 1.0), 0.5)
     if noise is None:  # each position was rounded to a step
         deviation = np.where(counts > 0, 1.0 / steps, np.inf)
-        return Positions(mean, deviation, 0.5 / steps)
+        return Positions(mean, deviation, (1.0 if merged else 0.5) / steps)
     of_sum, of_count = noise
     deviation = np.sqrt(of_sum / steps**2 + mean**2 * of_count) / held
     return Positions(mean, deviation, None)

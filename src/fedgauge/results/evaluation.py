@@ -193,6 +193,7 @@ class Evaluation:
                 if law is not None
                 else None
             ),
+            merged=self._released.axis != self._plan.axis,
         )
 
     @cached_property

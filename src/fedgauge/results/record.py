@@ -138,8 +138,7 @@ class Record(msgspec.Struct, frozen=True):
         """What the result is made of."""
         plan, axis = self.plan, self.released_axis
         counts = np.zeros((plan.channels, axis.bins), np.float64 if plan.is_noisy else int)
-        whole = axis is plan.axis  # sums of merged bins are fractions
-        sums = np.zeros(counts.shape, int if whole else np.float64) if plan.sum_steps else None
+        sums = np.zeros(counts.shape, dtype=np.int64) if plan.sum_steps else None
         for slice_, part in zip(plan.task.slices, self.slices, strict=True):
             rows = list(plan.task.contrast(slice_))
             counts[rows] = part.counts
@@ -202,10 +201,8 @@ class Record(msgspec.Struct, frozen=True):
         if not self._is_table(sums) or not all(abs(q) <= _MOST_SUM for row in sums for q in row):
             return False
         pairs = zip(chain(*sums), chain(*part.counts), strict=True)
-        if self.plan.is_noisy:
-            return True
-        whole = self.axis is msgspec.UNSET
-        return all((isinstance(q, int) or not whole) and 0 <= q <= steps * n for q, n in pairs)
+        exact = not self.plan.is_noisy
+        return not exact or all(isinstance(q, int) and 0 <= q <= steps * n for q, n in pairs)
 
     def _is_table(self, rows: list[list[int | float]]) -> bool:
         bins = self.released_axis.bins
