@@ -170,29 +170,3 @@ def test_the_same_rows_are_not_refused(folder, change):
     first = attack.ask(PLAN)
     attack.clients[VICTIM] = change(*attack.clients[VICTIM])
     np.testing.assert_array_equal(attack.ask(PLAN).total, first.total)
-
-
-def test_new_patients_do_not_show_one_by_one(folder):
-    """Grown by a hundred patients under a new name, as a site allows: what the reader subtracts.
-
-    Both results may have nothing but large cells. Their difference, on the edges that they
-    share, is the histogram of the new patients alone, and that has small ones.
-    """
-    attack = attacker(folder)
-    before = [draw_client(2000, seed=1), draw_client(100, seed=2)]
-    attack.clients[VICTIM] = before[0]
-    plan = exact_plan(4, bins=64)
-    first = attack.ask(plan).result
-    attack.clients[VICTIM] = tuple(np.concatenate(columns) for columns in zip(*before, strict=True))
-    attack.rename(VICTIM, "stroke-2026-b")
-    second = attack.ask(plan).result
-    assert first is not None
-    if second is not None:
-        change = cells_between(second) - cells_between(first)
-        assert not np.any((change > 0) & (change < 10))
-
-
-def cells_between(result, edges=np.linspace(0, 1, 65)):  # noqa: B008
-    """Positives at and above each edge, where a result tells it exactly."""
-    shares = [result.at_threshold(edge).recall.value for edge in edges[:-1]]
-    return np.rint(-np.diff([*shares, 0.0]) * result.positives)

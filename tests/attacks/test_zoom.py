@@ -69,7 +69,7 @@ def test_a_plan_with_narrow_bins_is_refused(folder):
     assert answer.total is None
 
 
-@pytest.mark.parametrize("kind", ["values", "logit", "first bin"])
+@pytest.mark.parametrize("kind", ["values", "logit", "edges"])
 def test_narrow_bins_of_every_kind_are_refused(folder, kind):
     """Known values are bins of no width; log-odds are narrow at the ends."""
     attack = attacker(folder)
@@ -78,7 +78,7 @@ def test_narrow_bins_of_every_kind_are_refused(folder, kind):
     axis = {
         "values": fg.Axis.from_values([0.0, scores[0], after], outside="clip"),
         "logit": fg.Axis.logit(64, outside="clip"),
-        "first bin": fg.Axis.from_edges([scores[0], after, 1], outside="clip"),
+        "edges": fg.Axis.from_edges([0, scores[0], after, 1], outside="clip"),
     }[kind]
     assert attack.ask(exact_plan(4, axis)).total is None
 

@@ -397,7 +397,7 @@ def test_a_result_of_strangers_is_theirs(made, read):
     signature = read(made["strange"].text).signature
     compared = signature.by({made["exact"].key.public: "consortium"})
     assert compared.state == "unknown key"
-    assert "not a key that was named" in compared.in_words
+    assert "not one that was named" in compared.in_words
     assert compared.in_brief.endswith("unknown key")
     assert signature.by({}) == signature
 

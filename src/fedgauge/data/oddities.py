@@ -12,8 +12,8 @@ class Oddities:
     Under noise a row that cannot be counted as it is must not silence a client, for silence would
     tell of the row. Such a row has a stated place: a score that is missing or no number in the
     first bin, one beyond the axis in the bin at that end, a label that is missing or not the
-    positive one among the negatives. Rows without the id of a subject, where privacy is a subject's,
-    are left out: nobody could say whose they are.
+    positive one among the negatives. Rows without the id of a subject, where a plan
+    protects subjects, are left out: nobody could say whose they are.
 
     Parameters
     ----------
