@@ -8,7 +8,7 @@ from commands import Done
 from ddp import ROWS
 from exchange import EXACT, NOISY, make_world, snapshots
 from forks import fast_folder, serving
-from plans import noisy_plan
+from plans import exact_plan, noisy_plan
 from rows import split
 
 import fedgauge as fg
@@ -55,6 +55,12 @@ def noiseless():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "epsilon 30 protects nobody", fg.PrivacyWarning)
         yield make
+
+
+@pytest.fixture(params=["exact", "noiseless"])
+def make_plan(request, noiseless):
+    """Makes plans for exact sums, which need everybody's vote, and for others, which do not."""
+    return exact_plan if request.param == "exact" else noiseless
 
 
 @pytest.fixture

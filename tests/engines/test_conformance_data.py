@@ -5,7 +5,15 @@ import math
 
 import numpy as np
 import pytest
-from conformance import CLIENTS, EVERYBODY, OTHERS, assert_sum_over, every_stage
+from conformance import (
+    CLIENTS,
+    EVERYBODY,
+    OTHERS,
+    ExchangeEngine,
+    assert_goes_on,
+    assert_sum_over,
+    every_stage,
+)
 from counts import counts_of, pooled_counts, pooled_sums, sums_of
 from plans import exact_plan, noisy_plan
 from scipy import stats
@@ -76,6 +84,55 @@ def test_no_row_is_refused_under_noise(engine, noiseless):
     plan = noiseless()
     clients = CLIENTS | {"site-1": ([0, 1], [-3.0, 1.5]), "site-2": ([], [])}
     assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
+
+
+def raises():
+    raise OSError(5, "the tape is torn")
+
+
+BROKEN = {
+    "not numbers": ([0, 1, 1], [0.5, math.nan, 0.9], [0, 1, 1], [0.5, 0.0, 0.9]),
+    "infinite": ([0, 1], [math.inf, -math.inf], [0, 1], [1.0, 0.0]),
+    "a third label": ([0, 2, 1], [0.5, 0.5, 0.9], [0, 0, 1], [0.5, 0.5, 0.9]),
+    "no labels": (["", None], [0.5, 0.6], [0, 0], [0.5, 0.6]),
+}
+
+
+@pytest.mark.parametrize("kind", [*BROKEN, "raises"])
+def test_broken_rows_silence_nobody_under_noise(engine, noiseless, kind):
+    """Between sites each counts in a stated place; in one process whoever holds all is told."""
+    plan = noiseless()
+    if kind == "raises":
+        rows, counted = raises, ([], [])
+    else:
+        labels, scores, *counted = BROKEN[kind]
+        rows = (labels, scores)
+    clients = CLIENTS | {"site-1": rows}
+    if engine.one_process:
+        with pytest.raises((fg.InputError, OSError)):
+            engine.run(plan, clients)
+        return
+    result = engine.run(plan, clients)
+    assert_sum_over(result, plan, CLIENTS | {"site-1": tuple(counted)}, EVERYBODY)
+    assert engine.refusals == {}
+
+
+def test_rows_that_raise_stop_an_exact_sum(engine):
+    """Zeros would be bare in it. The attempt counts, and there is no second one."""
+    if engine.one_process:
+        with pytest.raises(OSError, match="torn"):
+            engine.run(exact_plan(), CLIENTS | {"site-1": raises})
+        return
+    # Sites that have their scores look at the rows once before they join.
+    readable = [[CLIENTS["site-1"]]] if type(engine) is ExchangeEngine else []
+    clients = CLIENTS | {"site-1": lambda: readable.pop() if readable else raises()}
+    assert_sum_over(engine.run(exact_plan(), clients), exact_plan(), CLIENTS, OTHERS)
+    assert set(engine.refusals) == {"site-1"}
+    told = str(engine.refusals["site-1"])
+    assert told == "the rows could not be read or scored: OSError."
+    sites = engine.sites(CLIENTS)
+    assert sites.entries("site-1") == ["reserve", "commit"]
+    assert not list((sites.folder / "site-1" / "sessions").glob("*.client"))
 
 
 def test_the_largest_count_that_a_plan_allows(engine):
@@ -195,6 +252,9 @@ def test_without_being_asked_for_nobody_sends_score_sums(engine):
 @every_stage
 def test_score_sums_over_those_who_stay(engine, stage):
     plan = exact_plan(score_sums=True)
+    if stage == Stage.AGREE:  # it is not opened without the vote of everybody in it
+        assert_goes_on(engine, plan, stage, silent={"site-1": stage})
+        return
     result = engine.run(plan, CLIENTS, silent={"site-1": stage})
     assert_sums_over(result, plan, CLIENTS, OTHERS if stage <= Stage.MASK else EVERYBODY)
 
@@ -230,19 +290,21 @@ def test_noise_on_score_sums_follows_the_law_of_the_survivors(make_engine):
         assert abs(found) < stats.norm.isf(FALSE_ALARM / 6)
 
 
-def test_counts_beside_score_sums_may_not_be_larger_either(engine):
-    # Sums may be 256 times as large; the words are wide enough, yet a count must not use them.
+def test_counts_beside_score_sums_may_be_as_large(engine):
     plan = exact_plan(largest=500, score_sums=True)
     fits = CLIENTS | {"site-1": ([1] * 500, [0.9999] * 500)}
     assert_sums_over(engine.run(plan, fits), plan, fits, EVERYBODY)
+
+
+def test_larger_counts_beside_score_sums_are_refused_by_their_client(engine):
+    # Sums may be 256 times as large; the words are wide enough, yet a count must not use them.
+    plan = exact_plan(largest=500, score_sums=True)
     larger = CLIENTS | {"site-1": ([1] * 501, [0.25] * 501)}
     if engine.one_process:
         with pytest.raises(fg.CountOverflow, match="larger than the 500"):
             engine.run(plan, larger)
         return
-    with pytest.raises(fg.CohortTooSmall):  # the sums of both runs would show one site
-        engine.run(plan, larger)
-    assert "larger than the 500" in str(engine.refusals["site-1"])
+    assert_left_out(engine, plan, larger, fg.CountOverflow, "larger than the 500")
 
 
 def test_score_sums_are_clipped_under_noise(make_engine):

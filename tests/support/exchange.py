@@ -4,6 +4,7 @@ import re
 import shutil
 from contextlib import contextmanager
 
+import msgspec
 import numpy as np
 import pytest
 from consortium import Consortium
@@ -12,7 +13,7 @@ from forks import fast_folder
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.exchange import VERBS, Exchange, NamedRows, join, submit
 from fedgauge.secagg import Stage
 
 A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
@@ -45,10 +46,31 @@ class World(Consortium):
         site = ["--site", str(self.site_file(name))]
         if verb == "start":
             return ["exchange", verb, str(self.folder / "plan.json"), str(self.run), *more, *site]
-        if verb == "submit":
+        if verb == "join":
             data = [str(self.folder / f"{name}.csv"), "--label", "y", "--score", "p"]
             return ["exchange", verb, str(self.run), *data, *more, *site]
         return ["exchange", verb, str(self.run), *more, *site]
+
+    def rows(self, name):
+        return NamedRows(str(self.folder / f"{name}.csv"), "y", "p")
+
+    def answer(self, run, name, stage, data=None):
+        """As the commands do: the file is named at join, and read again at submit."""
+        site = self.site(name)
+        exchange = Exchange(run, site)
+        match stage:
+            case Stage.ADVERTISE:
+                return join(exchange, site, self.rows(name))
+            case Stage.MASK:
+                return submit(exchange, site, tell=lambda _: None)
+            case _:
+                return super().answer(run, name, stage, data)
+
+    def adopt_notes(self):
+        """Say in the notes of all sites that their files are here, after they were copied."""
+        for name in self.names:
+            for note in (self.folder / name / "sessions").glob("*.note"):
+                note.write_bytes(msgspec.json.encode(self.rows(name)))
 
     @property
     def clients(self):
@@ -108,7 +130,9 @@ def snapshots(folder, plan):
 @contextmanager
 def copied(template):
     with fast_folder() as folder:
-        yield World(shutil.copytree(template, folder / "world"), NAMES[:3])
+        world = World(shutil.copytree(template, folder / "world"), NAMES[:3])
+        world.adopt_notes()
+        yield world
 
 
 def assert_right(result, world, names=None):
