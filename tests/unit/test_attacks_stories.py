@@ -83,6 +83,7 @@ def test_a_session_depends_on_each_part():
         "degree": 4,
         "threshold": 5,
         "model": b"m" * 32,
+        "box": b"b" * 32,
     }
     assert others.keys() == set(terms.__struct_fields__)
     sessions = {
