@@ -256,7 +256,8 @@ def test_show_says_who_signed(signed, result_file, saved):
     for options in (site, [*site, "--level", 0.8]):
         verified = "verified: signed by consortium, confirmed by 3 of 3 sites"
         assert line(result_file, *options) == verified
-    assert line(result_file, "--key", UNKNOWN).startswith(f"signed by {key}, not a key that was")
+    stranger = line(result_file, "--key", UNKNOWN)
+    assert stranger.startswith(f"signed by an unknown key: {key}, not one that was named")
     edit(result_file, clients=4)
     assert line(result_file, *site) == "BROKEN: it was changed after it was signed"
 

@@ -74,8 +74,8 @@ def test_rows_of_a_text_file_without_an_id(tmp_path):
     plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject"))
     rows = b"0,0.1,\n1,0.9,7\n1,0.9,7.0\n0,0.1,\xfc\n0,0.1,\xf6\n0,0.1,\n"
     histogram, oddities = count(csv(tmp_path, rows), plan)
-    assert histogram.sum() == 3
-    assert oddities == Oddities(rows=3, no_subject=2)
+    assert histogram.sum() == 4
+    assert oddities == Oddities(rows=4, no_subject=2)
 
 
 @pytest.mark.parametrize(
