@@ -307,8 +307,7 @@ class Coordinator:
             names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
             raise ExchangeError(
                 f"round {server.stage:d} of {len(Stage)} waits for {names} to "
-                f"{VERBS[server.stage]}. `fedgauge exchange advance` again then, or go on without "
-                f"them: --without-missing ({server.needed} must stay to the end)."
+                f"{VERBS[server.stage]}. `fedgauge exchange advance` again then{_otherwise(server)}"
             )
         outcome = server.step(replies)
         if isinstance(outcome, Sum):
@@ -389,6 +388,13 @@ def _write(path: Path, data: bytes) -> None:
     if path.is_file() and not path.is_symlink() and _read(path) == data:
         return
     write_whole(path, data, follow=False)
+
+
+def _otherwise(server: SummationServer) -> str:
+    """What can be done besides waiting."""
+    if server.stage == Stage.AGREE and server.invitation.is_unanimous:
+        return ": a sum without noise needs the word of everybody in it."
+    return f", or go on without them: --without-missing ({server.needed} must stay to the end)."
 
 
 def _listed(aside: dict[str, str]) -> str:
