@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import fedgauge as fg
 from fedgauge.keys import SigningKey
-from fedgauge.secagg import Invitation, Sum, SummationClient, SummationServer
+from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg.graph import Graph, strength
 
 COUNTS = 16_384
@@ -31,8 +31,9 @@ class Numbers:
     def __init__(self, values: NDArray[np.int64]) -> None:
         self._values = values
 
-    def contribution(self) -> NDArray[np.int64]:
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Made up beforehand."""
+        del sharers
         return self._values
 
     def agree(self, survivors: Sequence[bytes]) -> None:
@@ -51,7 +52,7 @@ def measure(members: int, colluding: float, largest: int) -> tuple[Graph, float]
     values = rng.integers(0, 1000, COUNTS)
     took, sent, received = np.zeros((3, members))
     clients: dict[int, SummationClient] = {}
-    silent = _silent(rng, members)
+    silent = _silent(rng, invitation)
     truth = np.zeros(COUNTS, dtype=np.int64)
     requests = server.requests
     while True:
@@ -85,11 +86,17 @@ def measure(members: int, colluding: float, largest: int) -> tuple[Graph, float]
     return invitation.graph, float(np.median(took))
 
 
-def _silent(rng: np.random.Generator, members: int) -> NDArray[np.int64]:
-    """The last stage that each member answers: some drop out in every round but the first."""
+def _silent(rng: np.random.Generator, invitation: Invitation) -> NDArray[np.int64]:
+    """The last stage that each member answers: some drop out in every round but the first.
+
+    Nor in the vote, where everybody who is in the sum must vote for it.
+    """
+    members = invitation.graph.members
     last = np.full(members, ROUNDS)
     dropped = rng.choice(members, int(DROPPED * members), replace=False)
     last[dropped] = rng.integers(1, ROUNDS, len(dropped))
+    if invitation.is_unanimous:
+        last[last == Stage.MASK] = Stage.AGREE
     return last
 
 

@@ -166,7 +166,7 @@ def check_exchange(folder):
     run("exchange", "start", plan, shared, "--site", paths["head"])
     for verb in ("join", "share", "submit", "confirm", "reveal"):
         for site in SITES:
-            data = (folder / f"{site}.csv", *COLUMNS) if verb == "submit" else ()
+            data = (folder / f"{site}.csv", *COLUMNS) if verb == "join" else ()
             run("exchange", verb, shared, *data, "--site", paths[site])
         run("exchange", "advance", shared, "--site", paths["head"])
     result = fg.Evaluation.from_json(shared / "result.json")

@@ -30,6 +30,7 @@ from exchange import (
     make_world,
 )
 from plans import plan_for
+from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.engines.exchange import VERBS
@@ -125,7 +126,10 @@ def test_own_folders_and_files_carried_by_hand(folder):
 
 
 @every_stage
-def test_a_site_vanishes(world, commands, stage):
+@pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
+def test_a_site_vanishes(folder, commands, plan, stage):
+    world = make_world(folder, plan=plan)
+
     def run(*steps):
         return commands(*({"arguments": world.arguments(*step)} for step in steps))
 
@@ -142,10 +146,20 @@ def test_a_site_vanishes(world, commands, stage):
             assert waiting.code == 1
             assert f"waits for {D} to {VERBS[now]}" in waiting.err
             assert not (world.run / "result.json").exists()
+            needs_it = plan is EXACT and stage == Stage.AGREE
+            assert ("--without-missing" in waiting.err) is not needs_it
         (advanced,) = run((COORDINATOR, "advance", "--without-missing"))
+        if now == stage and needs_it:  # it is not opened without the vote of everybody in it
+            assert advanced.code == 1
+            assert "3 members answered and 4 are needed" in advanced.err
+            assert not (world.run / "result.json").exists()
+            return
         assert advanced.code == 0, advanced.err
     names = NAMES[:3] if stage <= Stage.MASK else NAMES
-    assert_right(fg.Evaluation.from_json(world.run / "result.json"), world, names)
+    result = fg.Evaluation.from_json(world.run / "result.json")
+    assert result.clients == len(names)
+    if plan is EXACT:
+        assert_right(result, world, names)
 
 
 @every_stage
@@ -192,7 +206,7 @@ def test_too_many_vanish(exact_steps, commands, stage):
     ],
 )
 def test_plan_outside_the_site_file(folder, commands, plan, reason):
-    world = make_world(folder, policy=Policy(min_cohort=4, max_epsilon=0.5), plan=plan)
+    world = make_world(folder, policy=open_policy(min_cohort=4, max_epsilon=0.5), plan=plan)
     (started,) = commands({"arguments": world.arguments(COORDINATOR, "start")})
     assert started.code == 0
     (done,) = commands({"arguments": world.arguments(A, "join")})
@@ -267,10 +281,14 @@ def test_two_plans_for_two_groups_of_sites(world):
 
 
 def test_two_evaluations_at_once(world):
-    """Sessions of one site do not touch each other."""
+    """Sessions of one site do not touch each other.
+
+    Both are over all sites or over none, so the other one leaves nothing open.
+    """
+    plan = plan_for(bins=8, cohort=fg.Cohort(4, 1))
     runs = [world.folder / "one", world.folder / "two"]
     for run in runs:
-        world.start(run, EXACT)
+        world.start(run, plan)
     for stage in Stage:
         for run in runs:
             for name in NAMES:
@@ -279,6 +297,96 @@ def test_two_evaluations_at_once(world):
             if stage == Stage.OPEN:
                 np.testing.assert_array_equal(counts_of(result), world.truth())
     assert len(list((world.folder / A / "sessions").glob("*.client"))) == 2
+
+
+# Which rows
+
+
+def test_the_rows_named_at_join_may_be_named_again(exact_steps, commands):
+    with copied(exact_steps[Stage.MASK, "answer"]) as world:
+        data = [str(world.folder / f"{A}.csv"), "--label", "y", "--score", "p"]
+        (done,) = commands({"arguments": world.arguments(A, "submit", *data)})
+        assert done == Done(0, f"Submitted: {world.reply(Stage.MASK)}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([f"{B}.csv", "--label", "y", "--score", "p"], "this site joined with"),
+        ([f"{A}.csv", "--label", "p", "--score", "y"], "this site joined with"),
+        ([f"{A}.csv", "--label", "y", "--score", "p", "--subject", "y"], "this site joined with"),
+        ([f"{A}.csv"], "a file needs --label and --score too"),
+        ([f"{A}.csv", "--label", "y"], "a file needs --label and --score too"),
+        (["--label", "y"], "columns are named at join"),
+        (["--subject", "y"], "columns are named at join"),
+    ],
+)
+def test_other_rows_than_those_named_at_join_are_refused(exact_steps, commands, more, told):
+    with copied(exact_steps[Stage.MASK, "answer"]) as world:
+        before = world.entries(A)
+        named = [str(world.folder / word) if word.endswith(".csv") else word for word in more]
+        (done,) = commands({"arguments": world.arguments(A, "submit", *named)})
+        assert done.code in (1, 2)
+        assert told in done.err
+        assert world.entries(A) == before
+        assert not world.reply(Stage.MASK).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "no such file"),
+        ("y,q\n1,0.5\n", "'p'"),
+        ("y,p\n1,high\n0,low\n", "Check which column holds the score"),
+    ],
+    ids=["file", "column", "type"],
+)
+@pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
+def test_a_file_that_cannot_be_read_is_not_joined_with(folder, commands, plan, text, reason):
+    """Nothing is reserved: file, columns and types are no matter of rows."""
+    world = make_world(folder, plan=plan)
+    world.start(world.run, plan)
+    path = world.folder / f"{A}.csv"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    (done,) = commands({"arguments": world.arguments(A, "join")})
+    assert_refused(world, done, reason)
+
+
+def test_subjects_are_named_at_join(folder, commands):
+    plan = plan_for(bins=8, privacy=fg.DistributedDP(1.0, unit="subject", max_per_unit=3))
+    world = make_world(folder, plan=plan)
+    world.start(world.run, plan)
+    (done,) = commands({"arguments": world.arguments(A, "join")})
+    assert_refused(world, done, "--subject")
+
+
+def test_a_label_that_the_site_does_not_allow(folder, commands):
+    plan = plan_for(bins=8, privacy=fg.DistributedDP(1.0), task=fg.BinaryTask(positive=7))
+    world = make_world(folder, plan=plan)
+    world.start(world.run, plan)
+    (done,) = commands({"arguments": world.arguments(A, "join")})
+    assert_refused(world, done, "(labels)")
+
+
+def test_odd_rows_are_told_to_the_operator_alone(folder, commands):
+    world = make_world(folder, plan=NOISY)
+    world.start(world.run, NOISY)
+    path = world.folder / f"{A}.csv"
+    path.write_text(path.read_text() + "1,high\nperhaps,0.5\n")
+    world.play(world.run, world.clients, until=Stage.SHARE)
+    for name in (B, C, D):
+        world.answer(world.run, name, Stage.MASK)
+    (done,) = commands({"arguments": world.arguments(A, "submit")})
+    assert done.code == 0
+    assert done.err
+    assert "high" not in done.err
+    assert "perhaps" not in done.err
+    sizes = {world.reply(Stage.MASK, name).stat().st_size for name in NAMES}
+    assert len(sizes) == 1
+    world.advance(world.run)
+    assert world.finish(Stage.AGREE).clients == 4
 
 
 # Commands that cannot work

@@ -1,5 +1,6 @@
 """What evaluations by files cost: budgets, and sums over cohorts that differ by few sites."""
 
+import math
 import re
 
 import numpy as np
@@ -13,6 +14,7 @@ from exchange import (
     NOISY,
     A,
     B,
+    C,
     D,
     assert_refused,
     copied,
@@ -115,17 +117,66 @@ def test_bad_data_cost_nothing(noisy_steps, commands):
         assert balance(world) == (1.0, 0.0)
 
 
-def test_data_that_fail_to_come_are_not_blamed_on_the_sessions(noisy_steps):
-    """What a site's own reader raises reaches its operator as it is."""
+def torn():
+    raise OSError(5, "the tape is torn")
 
-    def data():
-        raise OSError(5, "the tape is torn")
 
+def test_data_that_fail_to_come_leave_noise_alone(noisy_steps):
+    """The budget was spent before they were read: the site goes on, and its operator is told."""
     with copied(noisy_steps[Stage.MASK, "answer"]) as world:
+        request, told = world.request(Stage.MASK).read_bytes(), []
+        reply = Participant(world.site(A), torn, tell=told.append).answer(request)
+        assert len(reply) == len(world.reply(Stage.MASK, B).read_bytes())
+        assert balance(world) == (1.0, 0.0)
+        assert world.entries(A) == ["reserve", "commit", "sent"]
+        assert told
+        assert Participant(world.site(A), torn).answer(request) == reply
+
+
+def test_data_that_fail_to_come_end_an_exact_sum(exact_steps):
+    """It counts, though nothing left: another attempt would be another question."""
+    with copied(exact_steps[Stage.MASK, "answer"]) as world:
         request = world.request(Stage.MASK).read_bytes()
-        with pytest.raises(OSError, match="the tape is torn"):
-            Participant(world.site(A), data).answer(request)
-        assert balance(world) == (0.0, 1.0)
+        with pytest.raises(fg.InputError, match="could not be read or scored: OSError"):
+            Participant(world.site(A), torn).answer(request)
+        assert balance(world) == (math.inf, 0.0)
+        assert world.entries(A) == ["reserve", "commit"]
+        assert not list((world.folder / A / "sessions").glob("*.client"))
+        with pytest.raises(fg.ExchangeError, match="did not join"):
+            world.answer(world.run, A, Stage.MASK)
+        with pytest.raises(fg.LedgerError, match="new session"):
+            world.answer(world.run, A, Stage.ADVERTISE)
+
+
+def test_rows_that_changed_since_join_end_an_exact_sum(exact_steps, commands):
+    """The difference to what the others think is summed would be those rows."""
+    with copied(exact_steps[Stage.MASK, "answer"]) as world:
+        path = world.folder / f"{A}.csv"
+        path.write_text(path.read_text() + "1,0.5\n")
+        (done,) = commands({"arguments": world.arguments(A, "submit")})
+        assert done.code == 2
+        assert "the rows changed since this site joined" in done.err
+        assert not world.reply(Stage.MASK).exists()
+        assert world.entries(A) == ["reserve", "commit"]
+
+
+def test_the_budget_is_spent_before_rows_are_read(noisy_steps):
+    with copied(noisy_steps[Stage.MASK, "answer"]) as world:
+        seen = []
+
+        def data():
+            seen.append((balance(world), world.entries(A)))
+            return CLIENTS[A]
+
+        Participant(world.site(A), data).answer(world.request(Stage.MASK).read_bytes())
+        assert seen == [((1.0, 0.0), ["reserve", "commit"])]
+
+
+def test_rows_of_a_noisy_sum_are_not_read_at_join(world):
+    world.start(world.run, NOISY)
+    invitation = world.exchange(world.run).invitation()
+    Participant(world.site(A), torn).answer(invitation.data)
+    assert world.entries(A) == ["reserve"]
 
 
 # Differencing
@@ -147,17 +198,16 @@ def finish_with(world, run, clients):
 def test_cohorts_that_differ_by_one_site(world):
     first = finish_with(world, *run_with(world, 1, NAMES))
     np.testing.assert_array_equal(counts_of(first), world.truth())
-    run, clients = run_with(world, 2, NAMES[:3])
-    for name in clients:
+    run = world.folder / "run-2"
+    world.start(run, EXACT, invited=NAMES[:3])
+    for name in NAMES[:3]:
         before = world.entries(name)
-        with pytest.raises(fg.PlanRefused):
-            world.answer(run, name, Stage.AGREE)
+        with pytest.raises(fg.PlanRefused, match="would or could show the sum over 1 site"):
+            world.answer(run, name, Stage.ADVERTISE)
         assert world.entries(name) == before
-        assert before[-2:] == ["reserve", "commit"]  # the masked counts left; nothing is opened
-        assert not (run / f"4-confirm.{name}.reply.fgx").exists()
+        assert not (run / f"1-join.{name}.reply.fgx").exists()
     with pytest.raises(fg.CohortTooSmall):
         world.advance(run, without_missing=True)
-    assert not (run / "result.json").exists()
     # The same sites as before may go on.
     third = finish_with(world, *run_with(world, 3, NAMES))
     np.testing.assert_array_equal(counts_of(third), world.truth())
@@ -170,13 +220,37 @@ def test_cohort_that_grew_by_one_site_after_a_dropout(world):
     np.testing.assert_array_equal(
         counts_of(world.finish(Stage.MASK, skip={D})), world.truth(NAMES[:3])
     )
-    run, _ = run_with(world, 2, NAMES)
-    for name in NAMES[:3]:
-        with pytest.raises(fg.PlanRefused):
-            world.answer(run, name, Stage.AGREE)
-    world.answer(run, D, Stage.AGREE)  # it knows of no other sum, and is not heard alone
+    run = world.folder / "run-2"
+    world.start(run, EXACT)
+    for name in NAMES:  # the one who dropped out does not know whose sum the first became
+        with pytest.raises(fg.PlanRefused, match="would or could show the sum over 1 site"):
+            world.answer(run, name, Stage.ADVERTISE)
+    Participant(world.site(D)).abandon(world.exchange(world.run).invitation().session)
+    world.answer(run, D, Stage.ADVERTISE)  # its counts never left; and it is not heard alone
     with pytest.raises(fg.CohortTooSmall):
         world.advance(run, without_missing=True)
+
+
+def test_a_sum_that_was_never_confirmed_is_not_forgotten(world):
+    """Whoever submitted and was not asked to confirm may be in a sum that others confirmed."""
+    run, clients = run_with(world, 1, NAMES)
+    for name in (B, C, D):
+        world.answer(run, name, Stage.AGREE)
+    again = world.folder / "run-2"
+    world.start(again, EXACT)
+    with pytest.raises(fg.PlanRefused, match="would or could show"):
+        world.answer(again, A, Stage.ADVERTISE)
+    assert clients
+
+
+def test_a_site_that_refuses_stops_an_exact_sum(world):
+    """However many others confirm: without its vote the coordinator gets nothing."""
+    run, clients = run_with(world, 1, NAMES)
+    for name in (B, C, D):
+        world.answer(run, name, Stage.AGREE)
+    with pytest.raises(fg.CohortTooSmall, match="3 members answered and 4 are needed"):
+        world.advance(run, without_missing=True)
+    assert finish_with(world, run, clients).clients == 4
 
 
 def test_cohorts_that_differ_by_enough_sites(folder):
@@ -193,14 +267,14 @@ def test_cohorts_that_differ_by_enough_sites(folder):
 def test_noisy_sums_are_free_to_differ(world):
     finish_with(world, *run_with(world, 1, NAMES, NOISY))
     assert finish_with(world, *run_with(world, 2, NAMES[:3], NOISY)).clients == 3
-    assert world.entries(A) == ["reserve", "commit", "survivors"] * 2
+    assert world.entries(A) == ["reserve", "commit", "sent", "survivors"] * 2
 
 
 def test_exact_sum_after_noise_is_not_joined(world, commands):
     finish_with(world, *run_with(world, 1, NAMES, NOISY))
     world.start(world.run, EXACT)
     (done,) = commands({"arguments": world.arguments(A, "join")})
-    assert_refused(world, done, "an exact sum would void that promise", entries=3)
+    assert_refused(world, done, "an exact sum would void that promise", entries=4)
 
 
 def test_budget_that_is_used_up(folder, commands):
@@ -208,4 +282,4 @@ def test_budget_that_is_used_up(folder, commands):
     finish_with(world, *run_with(world, 1, NAMES, NOISY))
     world.start(world.run, NOISY)
     (done,) = commands({"arguments": world.arguments(A, "join")})
-    assert_refused(world, done, "spent or reserved epsilon 1,", entries=3)
+    assert_refused(world, done, "spent or reserved epsilon 1,", entries=4)

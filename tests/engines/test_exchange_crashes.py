@@ -56,7 +56,7 @@ def die_at_every_step(commands, template, who, verb, *more):
 
 def assert_spent_once(world):
     for name in world.names:
-        assert world.entries(name) == ["reserve", "commit", "survivors"]
+        assert world.entries(name) == ["reserve", "commit", "sent", "survivors"]
 
 
 @every_stage
@@ -170,8 +170,8 @@ def test_abandon_killed_at_every_step(noisy_steps, commands, stage):
     for world, again in die_at_every_step(commands, noisy_steps[stage, "answer"], A, "abandon"):
         assert again.code == 0, again.err
         assert not list((world.folder / A / "sessions").glob("*.client"))
-        last = "release" if stage == Stage.SHARE else "commit"
-        assert world.entries(A) == ["reserve", last]
+        last = ["release"] if stage == Stage.SHARE else ["commit", "sent"]
+        assert world.entries(A) == ["reserve", *last]
 
 
 @pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE], ids=lambda s: VERBS[s])

@@ -19,12 +19,14 @@ from counts import counts_of, pooled_counts
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from rows import draw_clients
+from sites import open_policy
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
 from fedgauge.engines import flower
+from fedgauge.engines.participant import Participant
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Policy
 
 APPS = Path(__file__).parent / "flower_apps"
@@ -113,8 +115,8 @@ def federation(request, tmp_path, monkeypatch):
     if request.param == "simulated":
         monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
 
-    def make(**options):
-        return Federation(tmp_path if request.param == "enforced" else None, **options)
+    def make(name="nodes", **options):
+        return Federation(tmp_path / name if request.param == "enforced" else None, **options)
 
     make.claim = request.param
     return make
@@ -214,7 +216,12 @@ def test_a_node_that_fails_later_is_in_the_sum(federation, since):
         return [] if place == 2 and stage is not None and stage >= since else [reply]
 
     nodes = federation(answered=answered)
-    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+    if since == Stage.AGREE:  # an exact sum is not opened without the vote of everybody in it
+        with pytest.raises(fg.CohortTooSmall, match="5 members answered and 6 are needed"):
+            nodes.evaluate()
+    else:
+        assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+    assert federation(answered=answered, name="noisy").evaluate(NOISY).clients == 6
 
 
 def test_an_answer_that_comes_twice_counts_once(federation):
@@ -270,6 +277,35 @@ def test_a_score_function_that_raises_is_a_dropout(federation, error, caplog):
     assert b"rows 17" not in b"".join(on_the_wire(reply) for reply in nodes.grid.replies)
 
 
+def test_a_score_function_that_raises_adds_noise_alone(tmp_path, caplog):
+    """Under noise a node that fell silent would tell of its rows; its operator is told."""
+    nodes = Federation(tmp_path)
+
+    class Raises(dict):
+        def __getitem__(self, name):
+            if name == nodes.names[3]:
+                raise ZeroDivisionError("rows 17 and 23")
+            return super().__getitem__(name)
+
+    nodes.clients = Raises(nodes.clients)
+    with caplog.at_level(logging.WARNING):
+        result = nodes.evaluate(NOISY)
+    assert result.clients == 6
+    others = pooled_counts(
+        PLAN,
+        {n: dict.get(nodes.clients, n) for n in nodes.names},
+        [name for name in nodes.names if name != nodes.names[3]],
+    )
+    assert np.allclose(counts_of(result), others, atol=80)
+    assert caplog.text
+    assert "rows 17" not in caplog.text
+    sizes = {}
+    for asked, reply in zip(nodes.grid.requests, nodes.grid.replies, strict=True):
+        said = reply.content["fedgauge"]["reply"]
+        sizes.setdefault(stage_of(asked), set()).add(len(said))
+    assert [len(found) for found in sizes.values()] == [1] * 5
+
+
 def test_too_few_nodes_end_the_evaluation(federation):
     def answered(place, stage, reply):
         return [] if place > 2 and stage is not None and stage >= Stage.MASK else [reply]
@@ -308,17 +344,22 @@ def test_a_node_with_a_site_file_answers_no_simulated_request(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("policy", "plan"),
+    ("policy", "plan", "rule"),
     [
-        (Policy(models=("distributed-dp",)), PLAN),
-        (Policy(max_bins=32), PLAN),
-        (Policy(min_cohort=5), PLAN),
-        (Policy(max_epsilon=0.5), NOISY),
-        (Policy(score_sums=False), WITH_SUMS),
+        (Policy(), PLAN, "models"),
+        (open_policy(max_bins=32), PLAN, "max_bins"),
+        (open_policy(min_cohort=5), PLAN, "min_cohort"),
+        (open_policy(max_epsilon=0.5), NOISY, "max_epsilon"),
+        (open_policy(score_sums=False), WITH_SUMS, "score_sums"),
+        (open_policy(exact_of_models=False), PLAN, "exact_of_models"),
+        (open_policy(exact_dropouts=False), PLAN, "exact_dropouts"),
+        (open_policy(min_cell=10), PLAN, "min_cell"),
+        (open_policy(min_bin_width=1 / 63), PLAN, "min_bin_width"),
+        (open_policy(labels=("yes",)), NOISY, "labels"),
     ],
-    ids=["model", "bins", "cohort", "epsilon", "score sums"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_site_that_refuses_the_plan_says_nothing(tmp_path, caplog, policy, plan):
+def test_a_site_that_refuses_the_plan_says_nothing(tmp_path, caplog, policy, plan, rule):
     nodes = Federation(tmp_path, policy=policy)
     with pytest.raises(fg.CohortTooSmall) as stopped:
         nodes.evaluate(plan)
@@ -328,8 +369,142 @@ def test_a_site_that_refuses_the_plan_says_nothing(tmp_path, caplog, policy, pla
     assert len(reasons) == 6
     wire = b"".join(on_the_wire(reply) for reply in nodes.grid.replies)
     for reason in reasons:
+        assert f"({rule})" in reason
         assert reason not in str(stopped.value)
         assert reason.encode() not in wire
+
+
+# The model is part of the promise
+
+
+OTHER_MODEL = ArrayRecord([np.array([0.5, 0.0])])
+
+
+class TwoFacedGrid(AlteredGrid):
+    """Sends one node something else to score with than the others."""
+
+    def __init__(self, grid, change):
+        super().__init__(grid.apps, {node: c.node_config for node, c in grid.contexts.items()})
+        self._change = change
+
+    def call(self, node, message):
+        if node == FIRST + 2 and stage_of(message) == Stage.MASK:
+            content = message.content.copy()
+            self._change(content)
+            message = Message(content, metadata=message.metadata)
+        return super().call(node, message)
+
+
+def put_other_model(content):
+    content["arrays"] = OTHER_MODEL
+
+
+def add_config(content):
+    content["more"] = ConfigRecord({"shift": 1.0})
+
+
+def take_away(content):
+    del content["arrays"]
+
+
+@pytest.mark.parametrize("plan", [PLAN, NOISY], ids=["exact", "noisy"])
+@pytest.mark.parametrize("change", [put_other_model, add_config, take_away])
+def test_a_node_scores_what_the_invitation_names_and_nothing_else(tmp_path, caplog, change, plan):
+    """Else one node's own histogram could be all of a sum: the others get a constant model."""
+    nodes = Federation(tmp_path)
+    nodes.grid = TwoFacedGrid(nodes.grid, change)
+    result = nodes.evaluate(plan, arrays=MODEL)
+    assert result.clients == 5
+    assert 2 not in [place for place, _ in nodes.scored]
+    assert "what came to score with is not what the invitation names" in caplog.text
+    # Nothing was spent: it never looked at its rows.
+    assert nodes.sites.entries(nodes.names[2]) == ["reserve"]
+
+
+def test_a_model_that_nobody_signed_is_refused(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("fedgauge.engines.flower._model_of", lambda _: b"")
+    nodes = Federation(tmp_path)
+    with pytest.raises(fg.CohortTooSmall):
+        nodes.evaluate(NOISY, arrays=MODEL)
+    assert "the invitation and the way it came do not fit" in caplog.text
+    assert not nodes.scored
+
+
+def test_files_do_not_bring_a_model(tmp_path):
+    nodes = Federation(tmp_path)
+    site = nodes.sites.site(nodes.names[0])
+    server = SummationServer.invite(
+        NOISY, nodes.sites.keys.values(), nodes.sites.site(COORDINATOR).key, model=b"m" * 32
+    )
+    with pytest.raises(fg.PlanRefused, match="the way it came do not fit"):
+        Participant(site).answer(server.invitation.data)
+
+
+def test_a_node_of_another_run_config_is_left_out(tmp_path):
+    nodes = Federation(tmp_path)
+    nodes.grid.contexts[FIRST + 4].run_config = {"threshold": 0.25}
+    result = nodes.evaluate(arrays=MODEL)
+    assert result.clients == 5
+    assert np.array_equal(counts_of(result), nodes.truth(without=[4]))
+
+
+def test_a_score_function_sees_only_what_is_signed(tmp_path):
+    """Neither fedgauge's own record nor what a server could mark a message with."""
+    seen, marked = [], []
+    nodes = Federation(tmp_path)
+    app = ClientApp()
+
+    def score(message, context):
+        seen.append(message)
+        return nodes._score(message, context)
+
+    flower.attach(app, score)
+    nodes.grid.apps = dict.fromkeys(nodes.grid.apps, app)
+    call = nodes.grid.call
+
+    def mark(node, message):
+        marked.append(message.metadata.__dict__["_group_id"])
+        message.metadata.__dict__["_group_id"] = f"group of {node}"
+        assert message.metadata.group_id == f"group of {node}"
+        return call(node, message)
+
+    nodes.grid._courier = mark
+    nodes.evaluate(NOISY, arrays=MODEL)
+    assert len(seen) == 6
+    assert {message.metadata.group_id for message in seen} == {*marked} == {""}
+    assert [list(message.content) for message in seen] == [["arrays"]] * 6
+
+
+def digest(*named):
+    return flower.digest_records(RecordDict(dict(named)))
+
+
+def test_digests_tell_records_apart():
+    ones = np.ones((2, 3))
+    records = [
+        [],
+        [("arrays", ArrayRecord([ones]))],
+        [("arrays", ArrayRecord([ones * 2]))],
+        [("arrays", ArrayRecord([ones.reshape(3, 2)]))],
+        [("arrays", ArrayRecord([ones.astype(np.float32)]))],
+        [("arrays", ArrayRecord([ones, ones]))],
+        [("other", ArrayRecord([ones]))],
+        [("arrays", ConfigRecord({"a": 1}))],
+        [("arrays", ConfigRecord({"a": 1.5}))],
+        [("arrays", ConfigRecord({"b": 1}))],
+        [("arrays", ConfigRecord({"a": b"1"}))],
+        [("arrays", ConfigRecord({"a": "1"}))],
+        [("arrays", ArrayRecord([ones])), ("config", ConfigRecord({"a": 1}))],
+    ]
+    assert len({digest(*record) for record in records}) == len(records)
+    assert digest(*records[-1]) == digest(*records[-1][::-1])
+
+
+def test_the_order_of_arrays_counts():
+    one, two = np.zeros(2), np.ones(2)
+    assert digest(("arrays", ArrayRecord([one, two]))) != digest(
+        ("arrays", ArrayRecord([two, one]))
+    )
 
 
 def test_an_unknown_coordinator_gets_silence(tmp_path, caplog):
@@ -363,7 +538,7 @@ def test_every_evaluation_is_charged(tmp_path):
 
 
 def test_a_spent_budget_is_silence(tmp_path, caplog):
-    nodes = Federation(tmp_path, policy=Policy(budget_epsilon=1.5))
+    nodes = Federation(tmp_path, policy=open_policy(budget_epsilon=1.5))
     nodes.evaluate(NOISY)
     with pytest.raises(fg.CohortTooSmall):
         nodes.evaluate(NOISY)

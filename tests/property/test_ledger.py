@@ -6,6 +6,7 @@ import os
 import tempfile
 from contextlib import contextmanager, nullcontext
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site import Account, Cost, Ledger
+from fedgauge.site.entries import Roster
+from fedgauge.site.exact import ExactRules, ExactSum
 
 ACCOUNTS = [
     Account("stroke", "example", "add-remove"),
@@ -23,10 +26,13 @@ ACCOUNTS = [
 ]
 DEFAULT = Cost(1.0, 3e-6)
 COHORT = 3
+STORIES = 200  # ways in which unknown sums may have come out that are looked at
+RULES = ExactRules(1000, exact_dropouts=True, min_cohort=COHORT, min_new_rows=0, min_bin_width=0.0)
 ENDS = ["committed", "released"]
 SESSIONS = 6
 
 
+@cache
 def shows_few(sets):
     """Whether leaving out fewer than COHORT sites costs the sets rank: these are then shown."""
     rows = np.array([[site in chosen for site in range(7)] for chosen in sets], dtype=float)
@@ -43,6 +49,7 @@ class Model:
     def __init__(self):
         self.spends = {}
         self.limits = {}
+        self.rosters = {}
         self.survivors = {}
         self.length = 0
 
@@ -53,7 +60,32 @@ class Model:
             if status != "released" and test(account)
         ]
 
-    def reserve(self, session, account, cost, mix):
+    def stories(self, session):
+        """All sets of sites that a sum can be over."""
+        if session in self.survivors:
+            return [self.survivors[session]]
+        sites, needed = self.rosters[session]
+        sizes = range(needed, len(sites) + 1)
+        return [frozenset(s) for n in sizes for s in itertools.combinations(sorted(sites), n)]
+
+    def may_show_few(self, session, dataset, sites):
+        """Whether some way in which the other exact sums may have come out lays few bare."""
+        known = [
+            self.stories(other)
+            for other, (account, cost, status) in self.spends.items()
+            if other != session and account.dataset == dataset
+            if status != "released" and cost.epsilon == math.inf
+        ]
+        others = [stories for stories in known if stories != [sites]]
+        if len(sites) < COHORT:
+            return True
+        if not others:
+            return False
+        if math.prod(map(len, others)) not in range(1, STORIES + 1):
+            return True
+        return any(shows_few(frozenset([*story, sites])) for story in itertools.product(*others))
+
+    def reserve(self, session, account, cost, mix, roster):
         if session in self.spends:
             return "same" if self.spends[session] == (account, cost, "reserved") else LedgerError
         exact = cost.epsilon == math.inf
@@ -67,7 +99,10 @@ class Model:
                 total = sum(Decimal(str(getattr(c, part))) for c in [*held, cost])
                 if total > Decimal(str(getattr(limit, part))):
                     return BudgetExceeded
+        elif self.may_show_few(session, account.dataset, roster[0]):
+            return PlanRefused
         self.spends[session] = (account, cost, "reserved")
+        self.rosters[session] = roster
         return "added"
 
     def end(self, session, wanted):
@@ -87,15 +122,8 @@ class Model:
             return LedgerError
         if session in self.survivors:
             return "same" if self.survivors[session] == sites else LedgerError
-        if cost.epsilon == math.inf:
-            earlier = [
-                set(other)
-                for number, other in self.survivors.items()
-                if self.spends[number][0].dataset == account.dataset
-                and self.spends[number][1].epsilon == math.inf
-            ]
-            if len(sites) < COHORT or (set(sites) not in earlier and shows_few([*earlier, sites])):
-                return PlanRefused
+        if cost.epsilon == math.inf and self.may_show_few(session, account.dataset, sites):
+            return PlanRefused
         self.survivors[session] = sites
         return "added"
 
@@ -110,17 +138,23 @@ epsilons = st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0])
 finite = st.builds(Cost, epsilons, st.sampled_from([0.0, 1e-6, 2e-6]))
 costs = finite | st.just(Cost(math.inf, 0.0))
 cohorts = st.frozensets(st.integers(0, 6), min_size=2)
+# Most sums are over all who are invited, or over none.
+rosters = cohorts.flatmap(
+    lambda sites: st.tuples(st.just(sites), st.sampled_from([len(sites)] * 3 + [len(sites) - 1]))
+)
 steps = st.one_of(
-    st.tuples(st.just("reserve"), sessions, accounts, costs, st.booleans()).map(lambda s: [s]),
+    st.tuples(st.just("reserve"), sessions, accounts, costs, st.booleans(), rosters).map(
+        lambda s: [s]
+    ),
     st.tuples(st.just("end"), sessions, st.sampled_from(ENDS)).map(lambda s: [s]),
     st.tuples(st.just("record"), sessions, cohorts).map(lambda s: [s]),
     st.tuples(st.just("limit"), accounts, finite).map(lambda s: [s]),
     # A whole session: steps drawn one by one seldom come in this order.
-    st.tuples(sessions, accounts, costs, cohorts).map(
+    st.tuples(sessions, accounts, costs, rosters, cohorts, st.booleans()).map(
         lambda drawn: [
-            ("reserve", *drawn[:3], True),
+            ("reserve", *drawn[:3], True, drawn[3]),
             ("end", drawn[0], "committed"),
-            ("record", drawn[0], drawn[3]),
+            ("record", drawn[0], drawn[4] if drawn[5] else drawn[3][0]),
         ]
     ),
 )
@@ -131,14 +165,23 @@ histories = st.lists(steps, min_size=4, max_size=14).map(
 
 def apply(ledger, step):
     match step:
-        case "reserve", session, account, cost, mix:
-            ledger.reserve(name(session), account, cost, default_limit=DEFAULT, mix_exact=mix)
+        case "reserve", session, account, cost, mix, (sites, needed):
+            invited = ExactSum(Roster(frozenset(map(name, sites)), needed), ())
+            ledger.reserve(
+                name(session),
+                account,
+                cost,
+                default_limit=DEFAULT,
+                mix_exact=mix,
+                exact=invited,
+                rules=RULES,
+            )
         case "end", session, "committed":
             ledger.commit(name(session))
         case "end", session, "released":
             ledger.release(name(session))
         case "record", session, sites:
-            ledger.record_survivors(name(session), map(name, sites), min_cohort=COHORT)
+            ledger.record_survivors(name(session), map(name, sites), rules=RULES)
         case "limit", account, limit:
             ledger.set_limit(account, limit)
 

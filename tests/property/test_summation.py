@@ -7,7 +7,7 @@ import pytest
 from duties import Giving
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from plans import small_plan
+from plans import small_noisy_plan, small_plan
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import CohortTooSmall
@@ -17,7 +17,6 @@ from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationSe
 from fedgauge.secagg import client as client_module
 from fedgauge.secagg import graph as graph_module
 from fedgauge.secagg import messages as messages_module
-from fedgauge.secagg import server as server_module
 from fedgauge.secagg.graph import Graph, picks, strength
 from fedgauge.secagg.messages import Advertisement
 
@@ -120,9 +119,12 @@ def expected_survivors(invitation, needed, course):
     if len(survivors) < needed:
         return None
     voters = able(survivors) & arrives[3]
-    if len(voters) < threshold:
+    # An exact sum in which all know each other needs the vote of everybody in it.
+    unanimous = graph.degree == graph.members - 1 and not invitation.plan.is_noisy
+    votes = len(survivors) if unanimous else threshold
+    if len(voters) < votes:
         return None
-    openers = {m for m in voters if len(holders[m] & voters) >= threshold} & arrives[4]
+    openers = {m for m in voters if len(holders[m] & voters) >= votes} & arrives[4]
     if any(len(holders[m] & openers) < threshold for m in sharers):
         return None
     return sorted(survivors)
@@ -181,12 +183,15 @@ def invite(plan, members):
 def test_the_sum_is_that_over_the_survivors(data):
     members = data.draw(st.integers(3, 14))
     colluding = data.draw(st.integers(0, min(4, members - 1)) | st.just(members - 1))
-    cohort = Cohort(data.draw(st.integers(1, members)), colluding)
+    noisy = data.draw(st.booleans())
+    survivors = data.draw(st.integers(colluding + 1 if noisy else 1, members))
     largest = data.draw(largest_counts(members))
-    plan = small_plan(cohort, data.draw(st.integers(1, 3)), largest)
+    make_plan = small_noisy_plan if noisy else small_plan
+    plan = make_plan(Cohort(survivors, colluding), data.draw(st.integers(1, 3)), largest)
     server = invite(plan, members)
     assert server.invitation.graph.is_complete
-    assert server.invitation.bits == (32 if members * largest < 2**31 else 64)
+    most = plan.most_per_count if noisy else largest
+    assert server.invitation.bits == (32 if members * most < 2**31 else 64)
     course = data.draw(courses(members))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     values = some_values(rng, (members, plan.numbers), plan.most_per_count)
@@ -209,10 +214,9 @@ def test_the_sum_is_that_over_the_survivors_where_few_are_neighbours(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(messages_module, "is_safe", lambda *_: True)
-        for module in (client_module, server_module):
-            patch.setattr(
-                module, "survivors_needed", lambda g, c: max(c.min_survivors, g.threshold)
-            )
+        patch.setattr(
+            messages_module, "survivors_needed", lambda g, c: max(c.min_survivors, g.threshold)
+        )
         graph = Graph(members, degree, threshold)
         publics = [key.public for key in KEYS[:members]]
         invitation = Invitation.made(plan, publics, COORDINATOR, rng.bytes(32), graph)
@@ -275,12 +279,16 @@ def test_sums_at_the_edge_of_32_bits(largest, bits, sign):
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3, 4, 5])
-def test_one_fewer_than_needed_opens_nothing(stage):
+@pytest.mark.parametrize("make_plan", [small_plan, small_noisy_plan], ids=["exact", "noisy"])
+def test_one_fewer_than_needed_opens_nothing(make_plan, stage):
     """At every stage exactly enough give a sum, and one fewer give none."""
-    plan = small_plan(Cohort(6, 1))
+    plan = make_plan(Cohort(6, 1))
     values = np.arange(8 * plan.numbers).reshape(8, -1)
-    # From the vote on only the threshold, 5 of 8, counts: who survived is settled.
+    # From the vote on only the threshold, 5 of 8, counts: who survived is settled. But all who
+    # are in an exact sum must vote for it.
     enough = 6 if stage < 4 else 5
+    if stage == 4 and not plan.is_noisy:
+        enough = 8
     for left, opens in ((enough, True), (enough - 1, False)):
         course = Course([NEVER] * left + [stage] * (8 - left))
         assert (check(invite(plan, 8), values, course) is not None) == opens

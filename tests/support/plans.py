@@ -24,9 +24,9 @@ def small_plan(cohort=Cohort(4, 1), bins=2, largest=1000):  # noqa: B008
     return plan_for(None, None, cohort, bins=bins, outside="refuse", largest=largest)
 
 
-def small_noisy_plan(bins=2):
+def small_noisy_plan(cohort=Cohort(4, 1), bins=2, largest=1000):  # noqa: B008
     """As `small_plan`, with noise: a sum that is opened without everybody's vote."""
-    return plan_for(DistributedDP(1.0), None, Cohort(4, 1), bins=bins, largest=1000)
+    return plan_for(DistributedDP(1.0), None, cohort, bins=bins, largest=largest)
 
 
 def report_plan(privacy, tree, bins=None):
