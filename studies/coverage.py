@@ -59,10 +59,15 @@ class Cell:
         return math.log(self.rate / (1.0 - self.rate))
 
     def plan(self) -> EvaluationPlan:
-        """What a user gets who states the hints."""
-        model = fg.SecureAggregation() if self.epsilon is None else fg.DistributedDP(self.epsilon)
+        """What `fg.evaluate` does, where the hints are stated."""
+        if self.epsilon is None:
+            axis, cohort = fg.Axis.uniform(4096), fg.Cohort(CLIENTS)
+            return EvaluationPlan.under(fg.SecureAggregation(), axis, cohort=cohort)
         return fg.planner.propose(
-            privacy=model, clients=CLIENTS, examples=self.examples, positive_rate=self.rate
+            privacy=fg.DistributedDP(self.epsilon),
+            clients=CLIENTS,
+            examples=self.examples,
+            positive_rate=self.rate,
         )
 
     def threshold(self, plan: EvaluationPlan) -> float:
