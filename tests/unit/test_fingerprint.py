@@ -124,6 +124,9 @@ def test_a_row_in_place_of_its_twin_matters():
     rows = [[0, 0, 1], [1, 1, 0]]
     one, two = (taken(Examples(labels, [0.5] * 3)) for labels in rows)
     assert one.labels != two.labels
+    halves, same = (taken(Examples([0] * 3, scores)) for scores in ([0.5, 0.5, 0.7], [0.7] * 3))
+    assert halves.labels == same.labels
+    assert halves.scores != same.scores
     assert taken(Examples([0, 0], [0.5] * 2)).labels != taken(Examples([1, 1], [0.5] * 2)).labels
 
 

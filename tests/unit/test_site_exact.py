@@ -372,7 +372,8 @@ def test_rows_given_back_are_forgotten(ledger):
     reserve(1, account=SUMS, exact=over("vab", data=DATA))
     ledger.release(session(1))
     reserve(2, account=SUMS, exact=over("vab", data=Fingerprint(1001, "cc", "dd")))
-    reserve(3, account=Account("heart", "-", "-"), exact=over("vab", data=Fingerprint(1200, "ee")))
+    elsewhere = Account("heart", "-", "-")  # near those given back, not those of the other sum
+    reserve(3, account=elsewhere, exact=over("vab", data=Fingerprint(950, "cc", "ee")))
 
 
 def test_rows_that_a_model_scored_are_recorded_when_they_are_known(ledger):

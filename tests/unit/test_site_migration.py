@@ -202,6 +202,14 @@ def test_a_file_that_was_wrong_before_is_left_alone(old, change):
     assert not old.with_name("site.toml.old").exists()
 
 
+def test_a_site_without_its_key_is_left_alone(old):
+    (old.parent / "site.key").unlink()
+    with pytest.raises(SiteError, match=r"site\.key"):
+        migrate_site(old)
+    assert old.read_text() == OLD
+    assert not old.with_name("site.toml.old").exists()
+
+
 def test_the_command_says_what_became_of_exact_sums(old):
     told = run("site", "migrate", "--site", old)
     assert "Exact sums are not allowed (--allow-exact)" in told
