@@ -122,7 +122,7 @@ def _distinct(column: Column) -> tuple[NDArray[np.intp], list[Any]]:
 
 def _spell(value: Any) -> bytes:
     """A value as bytes; 1, 1.0 and True are one label, as they are when rows are counted."""
-    if value is None:
+    if value is None or value != value:  # NaN is Arrow's null where kinds are not mixed
         return _ABSENT
     if isinstance(value, bool | int | float | np.generic):
         try:

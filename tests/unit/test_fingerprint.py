@@ -1,0 +1,221 @@
+"""A fingerprint tells whether rows are those of last time, and nothing else of them."""
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedgauge.data.examples import Examples
+from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
+from fedgauge.keys import SigningKey
+from fedgauge.site import create_site
+
+KEY = b"k" * 32
+LABELS = [0, 1, 1, 0, 1]
+SCORES = [0.1, 0.7, 0.7, 0.9, 0.25]
+SUBJECTS = ["ada", "ada", "bob", "cy", "cy"]
+
+
+def taken(*batches, key=KEY, **options):
+    fingerprinter = Fingerprinter(key, **options)
+    for batch in batches:
+        fingerprinter.add(batch)
+    return fingerprinter.fingerprint()
+
+
+def of(labels=LABELS, scores=SCORES, subjects=SUBJECTS, **options):
+    return taken(Examples(labels, scores, subject=subjects), **options)
+
+
+def with_one(column, place, value):
+    return [*column[:place], value, *column[place + 1 :]]
+
+
+ROWS = of()
+
+
+# What does not matter
+
+
+@given(order=st.permutations(range(5)), cuts=st.sets(st.integers(0, 5)))
+def test_neither_order_nor_batches_matter(order, cuts):
+    labels, scores, subjects = ([c[i] for i in order] for c in (LABELS, SCORES, SUBJECTS))
+    bounds = [0, *sorted(cuts), 5]
+    batches = [
+        Examples(labels[a:b], scores[a:b], subject=subjects[a:b])
+        for a, b in itertools.pairwise(bounds)
+    ]
+    assert taken(*batches) == ROWS
+
+
+def test_how_a_value_is_stored_does_not_matter():
+    for labels in (np.array(LABELS, bool), np.array(LABELS, float), pa.array(LABELS)):
+        assert of(labels) == ROWS
+    assert of(list(map(str, LABELS))) == ROWS
+    assert of(scores=np.array(SCORES)) == ROWS
+    assert of(subjects=pa.array(SUBJECTS).dictionary_encode()) == ROWS
+    assert of(subjects=np.array(SUBJECTS, dtype=object)) == ROWS
+
+
+def test_zero_has_one_sign_and_nan_one_form():
+    assert of(scores=with_one(SCORES, 0, -0.0)) == of(scores=with_one(SCORES, 0, 0.0))
+    other_nan = np.array([0x7FF8000000000123], dtype=np.uint64).view(np.float64)[0]
+    two = []
+    for nan in (math.nan, other_nan):
+        batch = Examples.leniently([0], np.array([nan]))
+        two.append(taken(batch))
+    assert two[0] == two[1] != taken(Examples([0], [0.0]))
+
+
+def test_watching_changes_nothing():
+    batches = [Examples([0, 1], [0.2, 0.7]), Examples([1], [0.5])]
+    fingerprinter = Fingerprinter(KEY)
+    assert list(fingerprinter.watch(iter(batches))) == batches
+    assert fingerprinter.fingerprint() == taken(*batches)
+
+
+def test_no_rows():
+    assert taken() == taken(Examples([], [])) == Fingerprint(0, "00" * 16, "00" * 16)
+
+
+# What matters
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_every_label_matters(place):
+    other = of(with_one(LABELS, place, 1 - LABELS[place]))
+    assert other.rows == ROWS.rows
+    assert other.labels != ROWS.labels
+    assert other.scores != ROWS.scores
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_every_subject_matters(place):
+    other = of(subjects=with_one(SUBJECTS, place, "dee"))
+    assert other.labels != ROWS.labels
+    assert other.scores != ROWS.scores
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_every_score_matters_and_is_apart_from_the_labels(place):
+    other = of(scores=with_one(SCORES, place, np.nextafter(SCORES[place], 1)))
+    assert other.labels == ROWS.labels
+    assert other.scores != ROWS.scores
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_one_row_more_or_less_matters(place):
+    columns = LABELS, SCORES, SUBJECTS
+    less = of(*([*c[:place], *c[place + 1 :]] for c in columns))
+    more = of(*([*c, c[place]] for c in columns))  # the same row twice
+    for other in (less, more):
+        assert len({other.rows, ROWS.rows}) == 2
+        assert other.labels != ROWS.labels
+        assert other.scores != ROWS.scores
+    assert less != more
+
+
+def test_a_row_in_place_of_its_twin_matters():
+    """Sums of digests must not cancel, as an exclusive or of two equal rows would."""
+    rows = [[0, 0, 1], [1, 1, 0]]
+    one, two = (taken(Examples(labels, [0.5] * 3)) for labels in rows)
+    assert one.labels != two.labels
+    halves, same = (taken(Examples([0] * 3, scores)) for scores in ([0.5, 0.5, 0.7], [0.7] * 3))
+    assert halves.labels == same.labels
+    assert halves.scores != same.scores
+    assert taken(Examples([0, 0], [0.5] * 2)).labels != taken(Examples([1, 1], [0.5] * 2)).labels
+
+
+def test_what_belongs_together_matters():
+    """The same labels, scores and subjects, dealt out to the rows otherwise."""
+    scores = of(scores=[SCORES[i] for i in (1, 0, 2, 3, 4)])  # rows of two labels
+    assert scores.labels == ROWS.labels
+    assert scores.scores != ROWS.scores
+    subjects = of(subjects=[SUBJECTS[i] for i in (0, 3, 2, 1, 4)])
+    assert subjects.labels != ROWS.labels
+    assert of(labels=SUBJECTS, subjects=LABELS).labels != ROWS.labels
+    assert of(subjects=None).labels != ROWS.labels
+
+
+@pytest.mark.parametrize("absent", [None, math.nan])
+def test_what_is_missing_is_a_value_of_its_own(absent):
+    def batch(*labels):
+        return Examples.leniently(np.array(labels, dtype=object), np.full(len(labels), 0.5))
+
+    missing = taken(batch(1, absent))
+    assert missing == taken(batch(absent), batch(1))
+    assert missing != taken(batch(1, 0))
+    assert missing != taken(batch(1, "None"))
+    assert missing != taken(batch(1, "nan"))
+
+
+@pytest.mark.parametrize("absent", [None, math.nan])
+def test_mixed_kinds_are_told_apart_row_by_row(absent):
+    values = [1, "ill", 2.5, absent, b"raw", True]
+
+    def batch(*labels):
+        return Examples.leniently(np.array(labels, dtype=object), np.full(len(labels), 0.5))
+
+    whole = taken(batch(*values))
+    assert whole == taken(*(batch(value) for value in values))
+    assert whole == taken(batch(*values[::-1]))
+    for place in range(6):
+        assert taken(batch(*with_one(values, place, "other"))) != whole
+
+
+def test_large_numbers_are_not_rounded():
+    one, other = (of(subjects=[2**53 + i, 1, 2, 3, 4]) for i in (0, 1))
+    assert one.labels != other.labels
+
+
+# The key
+
+
+def test_another_key_gives_another_fingerprint():
+    other = of(key=b"K" * 32)
+    assert other.rows == ROWS.rows
+    assert other.labels != ROWS.labels
+    assert other.scores != ROWS.scores
+
+
+def test_a_fingerprint_holds_nothing_of_the_rows():
+    found = {taken(Examples([label], [score])).labels for label, score in [(0, 0.1), (1, 0.1)]}
+    for text in (*found, ROWS.labels, ROWS.scores):
+        assert len(text) == 32
+        assert "0" * 8 not in text
+
+
+def test_every_site_has_a_key_of_its_own(tmp_path):
+    one, two = (create_site(tmp_path / name, name=name, dataset="d") for name in "ab")
+    keys = {one.fingerprint_key, two.fingerprint_key}
+    assert len(keys) == 2
+    assert one.fingerprint_key == SigningKey.load(one.key_path).derive(b"fingerprint")
+    assert one.fingerprint_key != one.key.derive(b"anything else")
+    secret = one.key_path.read_bytes()
+    assert all(len(key) == 32 and key not in secret for key in keys)
+
+
+# Where a model makes the scores
+
+
+def test_scores_are_no_part_of_data_that_a_model_scores():
+    one, other = (of(scores=scores, with_scores=False) for scores in (SCORES, SCORES[::-1]))
+    assert one == other
+    assert one.scores is None
+    assert one.labels == ROWS.labels
+
+
+def test_what_fits():
+    rescored = of(scores=SCORES[::-1])
+    without = of(with_scores=False)
+    assert ROWS.fits(ROWS)
+    assert not ROWS.fits(rescored)
+    assert ROWS.fits(without)
+    assert without.fits(rescored)
+    more = Fingerprint(ROWS.rows + 1, ROWS.labels, ROWS.scores)
+    assert not ROWS.fits(more)
+    assert not without.fits(of(with_one(LABELS, 0, 1), with_scores=False))
