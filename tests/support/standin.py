@@ -29,14 +29,18 @@ class StandInGrid:
             for node in apps
         }
         self._courier = courier or self.call
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SERVER, 1
+        _identify(1, SERVER, 1)
 
     def get_node_ids(self):
         return list(self.apps)
 
     def call(self, node, message):
-        """The node's own answer."""
-        return self.apps[node](message, self.contexts[node])
+        """The node's own answer; a simulated one has no identity to make messages with."""
+        _identify(None, None, None)
+        try:
+            return self.apps[node](message, self.contexts[node])
+        finally:
+            _identify(1, SERVER, 1)
 
     def send_and_receive(self, messages, *, timeout=None):  # noqa: ARG002  (Flower's interface)
         replies = []
@@ -47,6 +51,10 @@ class StandInGrid:
                 self.log.append(reply)
                 replies.append(reply)
         return replies
+
+
+def _identify(run, node, task):
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, task
 
 
 def carried(message):

@@ -29,7 +29,7 @@ from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Site
 
 try:
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
 except ImportError:  # pragma: no cover
@@ -228,9 +228,26 @@ def _brought(content: RecordDict) -> RecordDict:
 
 
 def _message_of(content: RecordDict, message: Message) -> Message:
-    """A message for the score function, without what a server could mark it with."""
+    """A message for the score function, without what a server could mark it with.
+
+    With metadata of its own: where nodes are simulated, a process has no identity to make
+    messages with.
+    """
     told = message.metadata
-    return Message(content, told.dst_node_id, told.message_type)
+    plain = Metadata(
+        run_id=told.run_id,
+        message_id="",
+        src_node_id=told.src_node_id,
+        dst_node_id=told.dst_node_id,
+        reply_to_message_id="",
+        group_id="",
+        created_at=0.0,
+        ttl=0.0,
+        message_type=told.message_type,
+    )
+    make: Any = Message  # whose declared forms leave this one out
+    made: Message = make(content, metadata=plain)
+    return made
 
 
 def _model_of(arrays: ArrayRecord | None) -> bytes:
