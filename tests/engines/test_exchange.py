@@ -332,6 +332,17 @@ def test_other_rows_than_those_named_at_join_are_refused(exact_steps, commands, 
         assert not world.reply(Stage.MASK).exists()
 
 
+def test_a_site_that_joined_does_not_join_with_other_rows(exact_steps, commands):
+    with copied(exact_steps[Stage.MASK, "answer"]) as world:
+        site = ["--site", str(world.site_file(A))]
+        other = [str(world.folder / f"{B}.csv"), "--label", "y", "--score", "p", *site]
+        (done,) = commands({"arguments": ["exchange", "join", str(world.run), *other]})
+        assert (done.code, done.out) == (1, "")
+        assert "this site joined with" in done.err
+        (done,) = commands({"arguments": world.arguments(A, "submit")})
+        assert done.code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -15,7 +15,7 @@ import msgspec
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.engines.network import conclude
-from fedgauge.engines.participant import Participant
+from fedgauge.engines.participant import NOT_JOINED, Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
@@ -238,9 +238,20 @@ def join(exchange: Exchange, site: Site, rows: NamedRows) -> Path:
     """Answer the first round, and remember which rows it is about; the file that was written."""
     invitation = exchange.invitation()
     participant = Participant(site, rows.file, check=rows.check)
+    note = participant.recall(invitation.session)
+    if note is not None:
+        _require_same(rows, msgspec.json.decode(note, type=NamedRows))
     reply = participant.answer(invitation.data)
     participant.remember(invitation.session, msgspec.json.encode(rows))
     return exchange.write_reply(Stage.ADVERTISE, reply)
+
+
+def _require_same(rows: NamedRows, named: NamedRows) -> None:
+    if rows != named:
+        raise ExchangeError(
+            f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
+            "submits that. To evaluate other rows, abandon this evaluation and join a new one."
+        )
 
 
 def submit(
@@ -257,12 +268,11 @@ def submit(
     invitation = exchange.invitation()
     request = exchange.request_to_me(invitation, Stage.MASK)
     note = Participant(site).recall(invitation.session)
+    if note is None:
+        raise ExchangeError(NOT_JOINED)
     named = msgspec.json.decode(note, type=NamedRows)
-    if rows not in (None, named):
-        raise ExchangeError(
-            f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
-            "submits that. To evaluate other rows, abandon this evaluation and join a new one."
-        )
+    if rows is not None:
+        _require_same(rows, named)
     named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
     reply = Participant(site, named.file, tell=tell).answer(request)
     return exchange.write_reply(Stage.MASK, reply)
