@@ -123,7 +123,7 @@ class Participant:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
         duties = _Duties(self._site, self._data, self._delivery, self._tell)
         client = SummationClient.from_bytes(state, self._site.key, duties)
-        duties.invitation = client.invitation
+        duties.invitation, duties.setting = client.invitation, client.setting
         return client
 
     def abandon(self, session: bytes) -> None:
@@ -270,6 +270,7 @@ class _Duties:
         self._delivery = delivery
         self._tell = tell
         self.invitation: Invitation | None = None
+        self.setting = b""
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Counts and fresh noise, unless some already left in this session.
@@ -282,16 +283,28 @@ class _Duties:
         _require_unsent(self._site, invitation.session)
         if self._data is None:
             raise ExchangeError("it is time to submit, and no data was named.")
-        if self._delivery is not None and self._delivery.model != invitation.model:
-            raise ProtocolError(
-                "what came to score with is not what the invitation names, so other members may "
-                "have got something else. Nothing was scored."
-            )
+        self._check_delivered(invitation)
         self._judge_again()
         ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
         ledger.commit(invitation.session)
         histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
         return contribution(plan, histogram, Keystream())
+
+    def _check_delivered(self, invitation: Invitation) -> None:
+        """Refuse to score with anything that other members did not agree to."""
+        if self._delivery is None:
+            return
+        if self._delivery.model != invitation.model:
+            raise ProtocolError(
+                "what came to score with is not what the invitation names, so other members may "
+                "have got something else. Nothing was scored."
+            )
+        # A session outlives a run: the request may come in another one than the invitation did.
+        if self._delivery.setting != self.setting:
+            raise ProtocolError(
+                "the request to score came in another run, or with another config, than the one "
+                "this node joined in, so other members may count otherwise. Nothing was scored."
+            )
 
     def _judge_again(self) -> None:
         """The site file may have changed since this site joined."""
