@@ -50,7 +50,7 @@ def count_leniently(
     that it, a file or a batch raises gets out.
 
     KeyboardInterrupt does: it is how whoever runs the client ends it. A function that exits does
-    not.
+    not, nor does what other libraries derive from BaseException (a panic in Rust).
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
@@ -63,7 +63,9 @@ def count_leniently(
             malformed=rows.malformed,
             over_largest=_count_over_largest(plan, histogram),
         )
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return nothing, Oddities(failure=in_short(error))
 
 

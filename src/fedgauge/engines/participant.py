@@ -4,6 +4,7 @@ It judges the plan before any data is read, keeps the privacy budget, counts its
 remembers every session so that a crash loses nothing and repeats nothing.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,6 +38,7 @@ from fedgauge.site import Site
 from fedgauge.site.entries import Roster
 from fedgauge.storage import durable
 
+_LOG: Final = logging.getLogger("fedgauge")
 _KEY: Final = "key"
 _NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
 
@@ -321,8 +323,17 @@ class _Duties:
         assert self._data is not None  # noqa: S101  (checked before)
         histogram, oddities = count_leniently(plan, self._data)
         for sentence in oddities.in_words:
-            self._tell(sentence)
+            self._say(sentence)
         return histogram
+
+    def _say(self, sentence: str) -> None:
+        """Tell the operator; where nobody can be told, that must not show in what is sent."""
+        try:
+            self._tell(sentence)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a closed pipe makes a console exit
+            _LOG.error("could not tell the operator about the rows: %s", type(error).__name__)
 
     def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows of an exact sum, if all can be counted and none changed."""
@@ -337,7 +348,9 @@ class _Duties:
             )
         except FedgaugeError as error:
             raise _Stopped(error) from None
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise _Stopped(
                 InputError(f"the rows could not be read or scored: {type(error).__name__}.")
             ) from error
