@@ -287,6 +287,7 @@ class _Duties:
             raise ExchangeError("it is time to submit, and no data was named.")
         self._check_delivered(invitation)
         self._judge_again()
+        ledger.check_account(invitation.session, self._site.account(plan))
         ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
         ledger.commit(invitation.session)
         histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
