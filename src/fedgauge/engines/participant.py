@@ -40,7 +40,7 @@ from fedgauge.storage import durable
 
 _LOG: Final = logging.getLogger("fedgauge")
 _KEY: Final = "key"
-_NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
+NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
 
 
 class Delivery(NamedTuple):
@@ -120,7 +120,7 @@ class Participant:
         try:
             state = self._path(session).read_bytes()
         except FileNotFoundError:
-            raise ExchangeError(_NOT_JOINED) from None
+            raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
         duties = _Duties(self._site, self._data, self._delivery, self._tell)
@@ -142,12 +142,12 @@ class Participant:
         except OSError as error:
             raise SiteError(f"cannot store a note on a session: {error.strerror}.") from None
 
-    def recall(self, session: bytes) -> bytes:
-        """The note on a session."""
+    def recall(self, session: bytes) -> bytes | None:
+        """The note on a session; None where there is none."""
         try:
             return self._path(session, "note").read_bytes()
         except FileNotFoundError:
-            raise ExchangeError(_NOT_JOINED) from None
+            return None
         except OSError as error:
             raise SiteError(f"cannot read a note on a session: {error.strerror}.") from None
 
