@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from consortium import COORDINATOR, Consortium
 from commands import complaint, run
+from consortium import COORDINATOR, Consortium
 from counts import counts_of, pooled_counts
 from exchange import (
     CLIENTS,
