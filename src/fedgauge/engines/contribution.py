@@ -10,6 +10,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Oddities, in_short
+from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
@@ -123,5 +124,7 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
     *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(total, ends))
     variances = plan.noise_variances(clients)
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
+    if not (variances or counts.any()):
+        raise ResultWithheld("there are no examples at any site, so there is nothing to evaluate.")
     released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
     return merge_small(released, plan.min_cell, plan.sum_steps) if plan.min_cell else released
