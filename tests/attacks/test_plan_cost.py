@@ -164,3 +164,10 @@ def test_a_costly_plan_in_a_result_is_refused(tmp_path, plan):
     path.write_bytes(msgspec.json.encode(record))
     with limited(), pytest.raises(fg.FedgaugeError):
         str(fg.Evaluation.from_json(path))
+
+
+def test_a_refusal_does_not_quote_megabytes(attack):
+    """It goes to the operator's log, each time that the coordinator asks."""
+    plan = noisy_plan(3, positive="x" * 1_000_000)
+    refused = attack.ask(plan).refusals[VICTIM][1]
+    assert len(str(refused)) < 300
