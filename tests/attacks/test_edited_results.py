@@ -11,6 +11,7 @@ import json
 import pytest
 from commands import run
 from hostile import Attacker, exact_plan, exact_policy, noisy_plan
+from limits import MOST_CALLS, limited
 from rows import draw_rows
 
 import fedgauge as fg
@@ -238,3 +239,19 @@ def test_pictures_say_what_stands_behind_them(results, tmp_path, monkeypatch):
 
 def _is_text(artist):
     return hasattr(artist, "get_text")
+
+
+@pytest.mark.parametrize("clients", [10**6, 2**70])
+def test_a_made_up_number_of_clients_costs_a_reader_nothing(results, tmp_path, clients):
+    """The noise of so many clients is not drawn up to say how wide it is."""
+    record = copy.deepcopy(results["noisy"])
+    record["clients"] = clients
+    with limited(10 * MOST_CALLS):
+        assert told(save(tmp_path, record)) in ("broken", "refused")
+
+
+@pytest.mark.parametrize("count", [2**63, -(2**63), 1e300])
+def test_made_up_counts_are_refused(results, tmp_path, count):
+    record = copy.deepcopy(results["noisy"])
+    record["slices"][0]["counts"][0][0] = count
+    assert told(save(tmp_path, record)) == "refused"

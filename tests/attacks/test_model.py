@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from consortium import COORDINATOR, Consortium
 from counts import counts_of
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from hostile import VICTIM, exact_plan, exact_policy, noisy_plan, own_counts
 from scipy.special import expit
@@ -166,6 +166,28 @@ def test_a_run_is_not_configured_otherwise_for_some(folder):
     victim = own_counts(exact(), (labels, predict(REAL, rows)))
     seen = np.arange(8) != CONSTANT_BIN
     assert result is None or not np.array_equal(counts_of(result)[:, seen], victim[:, seen])
+
+
+def test_a_session_is_not_carried_into_a_run_of_another_config(folder):
+    """All nodes join in one run; some are asked to score in a second one, configured otherwise."""
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True), score=reads_run)
+    asked = []
+    nodes.score = lambda message, context: asked.append(context) or reads_run(message, context)
+
+    def in_another_run(node, message):
+        if "arrays" not in message.content or nodes.nodes[node] == VICTIM:
+            return nodes.grid.call(node, message)
+        config = nodes.grid.contexts[node].node_config
+        other = Context(2, node, config, RecordDict(), {"scale": 0.0})
+        return nodes.grid.apps[node](message, other)
+
+    nodes.grid = StandInGrid(
+        nodes.grid.apps,
+        {node: context.node_config for node, context in nodes.grid.contexts.items()},
+        in_another_run,
+    )
+    assert nodes.evaluate(exact()) is None
+    assert {context.run_id for context in asked} <= {1}
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ that ask for a lot, and sends them as an invitation. The site must refuse after 
 """
 
 import os
-import sys
 import tracemalloc
-from contextlib import contextmanager
 
 import msgspec
 import pytest
 from consortium import COORDINATOR
 from hostile import VICTIM, Attacker, exact_plan, exact_policy, noisy_plan
+from limits import limited
 from rows import draw_client
 
 import fedgauge as fg
@@ -22,7 +21,6 @@ from fedgauge.protocol import EVERYONE, Envelope, session_id
 from fedgauge.secagg import Stage
 from fedgauge.secagg.messages import Terms
 
-MOST_CALLS = 20_000  # of functions; 300 levels take millions
 MOST_BYTES = 64 << 20
 
 
@@ -47,29 +45,6 @@ def invitation(attack, plan_bytes):
         recipient=EVERYONE,
         body=body,
     ).to_bytes()
-
-
-class Used(Exception):
-    """A site worked longer than it should."""
-
-
-@contextmanager
-def limited(calls=MOST_CALLS):
-    """Stop whoever calls too many functions: work that is the same on every machine."""
-    left = [calls]
-
-    def count(_frame, event, _argument):
-        if event in ("call", "c_call"):
-            left[0] -= 1
-            if left[0] < 0:
-                sys.setprofile(None)
-                raise Used
-
-    sys.setprofile(count)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
 
 
 def written(plan, **changes):
@@ -189,3 +164,10 @@ def test_a_costly_plan_in_a_result_is_refused(tmp_path, plan):
     path.write_bytes(msgspec.json.encode(record))
     with limited(), pytest.raises(fg.FedgaugeError):
         str(fg.Evaluation.from_json(path))
+
+
+def test_a_refusal_does_not_quote_megabytes(attack):
+    """It goes to the operator's log, each time that the coordinator asks."""
+    plan = noisy_plan(3, positive="x" * 1_000_000)
+    refused = attack.ask(plan).refusals[VICTIM][1]
+    assert len(str(refused)) < 300

@@ -276,6 +276,14 @@ def fails_at_once(_labels, _scores):
     return stream(RuntimeError("no model"))
 
 
+class Panic(BaseException):
+    """As PyO3 raises when a library in Rust panics: no Exception."""
+
+
+def panics(labels, scores):
+    return stream((labels[:100], scores[:100]), Panic())
+
+
 def junk_later(labels, scores):
     return stream((labels[:100], scores[:100]), "junk")
 
@@ -297,6 +305,8 @@ OTHER_KINDS = {
     "no rows": no_rows,
     "a stream that breaks off": breaks_off,
     "a stream that fails": fails_at_once,
+    "a stream that panics": panics,
+    "a stream that exits": lambda *_: stream(SystemExit(1)),
     "a stream of junk": junk_later,
     "None": lambda *_: None,
     "text": lambda *_: "junk",
@@ -472,7 +482,7 @@ def test_rows_do_not_change_a_file_of_reports(reporter, kind):
     assert reporter.report(report_plan(), COUNTABLE_KINDS[kind](*clean())) == expected
 
 
-@pytest.mark.parametrize("kind", ["no rows", "a stream that breaks off", "a stream that fails"])
+@pytest.mark.parametrize("kind", ["no rows", *(kind for kind in KINDS if "stream that" in kind)])
 def test_an_attempt_to_report_is_charged(reporter, kind):
     """Where rows cannot be read to the end: how many there are is told, whether it failed is not.
 

@@ -42,3 +42,13 @@ def test_counts_do_not_leave_for_whom_a_site_no_longer_trusts(attack, kind):
     session.play(Stage.MASK)
     assert "commit" not in attack.entries()
     assert VICTIM in session.answer.refusals
+
+
+def test_new_data_are_not_charged_to_the_old_name(attack):
+    """Joined for one dataset, asked for counts when the site's file names the next one."""
+    session = attack.begin(noisy_plan(4))
+    session.play(Stage.ADVERTISE, Stage.SHARE)
+    attack.rename(VICTIM, "stroke-2027")
+    session.play(Stage.MASK)
+    assert attack.entries() == ["reserve"]
+    assert VICTIM in session.answer.refusals

@@ -72,6 +72,13 @@ def test_a_class_too_small_to_be_shown_is_withheld(engine):
         engine.run(plan, clients)
 
 
+@pytest.mark.parametrize("least", [0, 10])
+def test_no_rows_anywhere_are_no_result(engine, least):
+    clients = {name: (np.zeros(0, dtype=int), np.zeros(0)) for name in CLIENTS}
+    with pytest.raises(fg.FedgaugeError, match="there are no examples"):
+        engine.run(exact_plan(min_cell=least), clients)
+
+
 @pytest.mark.parametrize("plan", [exact_plan(), noisy_plan(1.0)], ids=["exact", "noisy"])
 def test_what_sites_enforced_is_signed_by_the_coordinator(engine, plan, tmp_path):
     result = engine.run(plan, CLIENTS, silent={"site-4": Stage.MASK})

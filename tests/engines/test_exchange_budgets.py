@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from commands import complaint, run
 from consortium import COORDINATOR, Consortium
 from counts import counts_of, pooled_counts
 from exchange import (
@@ -177,6 +178,31 @@ def test_rows_of_a_noisy_sum_are_not_read_at_join(world):
     invitation = world.exchange(world.run).invitation()
     Participant(world.site(A), torn).answer(invitation.data)
     assert world.entries(A) == ["reserve"]
+
+
+def test_other_rows_named_at_a_second_join_are_checked(noisy_steps):
+    """As at the first: who joins again has been joined already."""
+    with copied(noisy_steps[Stage.SHARE, "answer"]) as world:
+        (world.folder / "bad.csv").write_text("y,p\n1,high\n")
+        arguments = ["--label", "y", "--score", "p", "--site", world.site_file(A)]
+        told = complaint(run("exchange", "join", world.run, world.folder / "bad.csv", *arguments))
+        assert "column 'p' holds values that are not numbers" in told
+        assert world.named(A) == world.rows(A)
+        done = run("exchange", "join", world.run, world.folder / f"{B}.csv", *arguments)
+        assert done.exit_code == 0  # nothing was counted so far
+        assert world.named(A) == world.rows(B)
+
+
+@pytest.mark.parametrize("kind", ["counted", "exact"])
+def test_other_rows_are_not_said_to_have_joined(noisy_steps, exact_steps, kind):
+    """Once rows were counted, or their digest is in the ledger, they are the session's."""
+    steps, stage = (noisy_steps, Stage.AGREE) if kind == "counted" else (exact_steps, Stage.SHARE)
+    with copied(steps[stage, "answer"]) as world:
+        arguments = ["--label", "y", "--score", "p", "--site", world.site_file(A)]
+        other = run("exchange", "join", world.run, world.folder / f"{B}.csv", *arguments)
+        assert "this site joined with" in complaint(other, code=1)
+        assert world.named(A) == world.rows(A)
+        assert run(*world.arguments(A, "join")).exit_code == 0  # the same again
 
 
 # Differencing

@@ -66,6 +66,11 @@ class World(Consortium):
             case _:
                 return super().answer(run, name, stage, data)
 
+    def named(self, name):
+        """The rows that a site joined with, as it remembers them."""
+        (note,) = (self.folder / name / "sessions").glob("*.note")
+        return msgspec.json.decode(note.read_bytes(), type=NamedRows)
+
     def adopt_notes(self):
         """Say in the notes of all sites that their files are here, after they were copied."""
         for name in self.names:

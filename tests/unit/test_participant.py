@@ -1,15 +1,19 @@
 """What a site adds to the protocol: its word on the survivors."""
 
+import math
+
 import pytest
+from consortium import Consortium
+from plans import noisy_plan
 from sites import open_policy
 
 from fedgauge.binning.axis import Axis
-from fedgauge.engines.participant import _Duties
+from fedgauge.engines.participant import Participant, _Duties
 from fedgauge.errors import PlanRefused
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort
-from fedgauge.secagg import Invitation
+from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.graph import choose_graph
 from fedgauge.site import Site, create_site
 from fedgauge.site.entries import Roster
@@ -45,3 +49,21 @@ def test_colluders_know_their_own_part_of_a_difference(tmp_path, monkeypatch, co
             confirm(b"2" * 32, second)
     else:
         confirm(b"2" * 32, second)
+
+
+@pytest.mark.parametrize("error", [OSError(32, "Broken pipe"), SystemExit(1)])
+def test_an_operator_who_cannot_be_told_does_not_silence_a_site(tmp_path, error):
+    """Odd rows are told on a console, which fails where its pipe is closed; clean rows are not."""
+    names = ["a", "b", "c"]
+    sites = Consortium.make(tmp_path, names)
+    run, rows = tmp_path / "run", ([0, 1], [0.5, math.nan])
+    sites.start(run, noisy_plan())
+    sites.play(run, dict.fromkeys(names, rows), until=Stage.SHARE)
+    exchange = sites.exchange(run, "a")
+    request = exchange.request_to_me(exchange.invitation(), Stage.MASK)
+
+    def tell(_):
+        raise error
+
+    assert Participant(sites.site("a"), lambda: rows, tell=tell).answer(request)
+    assert sites.entries("a") == ["reserve", "commit", "sent"]

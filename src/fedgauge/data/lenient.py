@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.files import ScoreFile
+from fedgauge.data.oddities import in_short
+from fedgauge.errors import InputError
 
 
 class LenientRows:
@@ -24,6 +26,19 @@ class LenientRows:
 
     def __iter__(self) -> Iterator[Examples]:
         """The batches; counts rows of a text file that are left out."""
+        batches = self._batches()
+        while True:
+            try:
+                batch = next(batches, None)
+            except (Exception, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # a function that exits, a panic in Rust
+                raise InputError(in_short(error)) from error
+            if batch is None:
+                return
+            yield batch
+
+    def _batches(self) -> Iterator[Examples]:
         if isinstance(self._data, ScoreFile):
             return self._data.leniently(self._skip)
         return read_batches(self._data, Examples.leniently)

@@ -10,6 +10,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Oddities, in_short
+from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
@@ -50,7 +51,7 @@ def count_leniently(
     that it, a file or a batch raises gets out.
 
     KeyboardInterrupt does: it is how whoever runs the client ends it. A function that exits does
-    not.
+    not, nor does what other libraries derive from BaseException (a panic in Rust).
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
@@ -63,7 +64,9 @@ def count_leniently(
             malformed=rows.malformed,
             over_largest=_count_over_largest(plan, histogram),
         )
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return nothing, Oddities(failure=in_short(error))
 
 
@@ -121,5 +124,7 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
     *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(total, ends))
     variances = plan.noise_variances(clients)
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
+    if not (variances or counts.any()):
+        raise ResultWithheld("there are no examples at any site, so there is nothing to evaluate.")
     released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
     return merge_small(released, plan.min_cell, plan.sum_steps) if plan.min_cell else released

@@ -235,23 +235,21 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def join(exchange: Exchange, site: Site, rows: NamedRows) -> Path:
-    """Answer the first round, and remember which rows it is about; the file that was written."""
+    """Answer the first round, and remember which rows it is about; the file that was written.
+
+    Joining again may name other rows as long as none were counted; those of an exact sum stay.
+    """
     invitation = exchange.invitation()
     participant = Participant(site, rows.file, check=rows.check)
-    note = participant.recall(invitation.session)
-    if note is not None:
-        _require_same(rows, msgspec.json.decode(note, type=NamedRows))
     reply = participant.answer(invitation.data)
-    participant.remember(invitation.session, msgspec.json.encode(rows))
+    named = _named_rows(participant, invitation)
+    if named != rows:
+        counted = participant.session(invitation.session).stage >= Stage.MASK
+        if named is not None and (counted or not invitation.plan.is_noisy):
+            raise ExchangeError(_other_rows(named))
+        rows.check(invitation.plan)  # who joined before was not checked with these
+        participant.remember(invitation.session, msgspec.json.encode(rows))
     return exchange.write_reply(Stage.ADVERTISE, reply)
-
-
-def _require_same(rows: NamedRows, named: NamedRows) -> None:
-    if rows != named:
-        raise ExchangeError(
-            f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
-            "submits that. To evaluate other rows, abandon this evaluation and join a new one."
-        )
 
 
 def submit(
@@ -267,15 +265,32 @@ def submit(
     """
     invitation = exchange.invitation()
     request = exchange.request_to_me(invitation, Stage.MASK)
-    note = Participant(site).recall(invitation.session)
-    if note is None:
+    named = _named_rows(Participant(site), invitation)
+    if named is None:
         raise ExchangeError(NOT_JOINED)
-    named = msgspec.json.decode(note, type=NamedRows)
-    if rows is not None:
-        _require_same(rows, named)
+    if rows not in (None, named):
+        raise ExchangeError(_other_rows(named))
     named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
     reply = Participant(site, named.file, tell=tell).answer(request)
     return exchange.write_reply(Stage.MASK, reply)
+
+
+def _named_rows(participant: Participant, invitation: Invitation) -> NamedRows | None:
+    note = participant.recall(invitation.session)
+    try:
+        return None if note is None else msgspec.json.decode(note, type=NamedRows)
+    except msgspec.MsgspecError:
+        raise ExchangeError(
+            "this site's note on which rows it joined with is damaged. Abandon this evaluation and "
+            "join a new one."
+        ) from None
+
+
+def _other_rows(named: NamedRows) -> str:
+    return (
+        f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
+        "submits that. To evaluate other rows, abandon this evaluation and join a new one."
+    )
 
 
 def take_part(

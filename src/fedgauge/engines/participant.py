@@ -4,6 +4,7 @@ It judges the plan before any data is read, keeps the privacy budget, counts its
 remembers every session so that a crash loses nothing and repeats nothing.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,6 +38,7 @@ from fedgauge.site import Site
 from fedgauge.site.entries import Roster
 from fedgauge.storage import durable
 
+_LOG: Final = logging.getLogger("fedgauge")
 _KEY: Final = "key"
 NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
 
@@ -123,7 +125,7 @@ class Participant:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
         duties = _Duties(self._site, self._data, self._delivery, self._tell)
         client = SummationClient.from_bytes(state, self._site.key, duties)
-        duties.invitation = client.invitation
+        duties.invitation, duties.setting = client.invitation, client.setting
         return client
 
     def abandon(self, session: bytes) -> None:
@@ -270,6 +272,7 @@ class _Duties:
         self._delivery = delivery
         self._tell = tell
         self.invitation: Invitation | None = None
+        self.setting = b""
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Counts and fresh noise, unless some already left in this session.
@@ -282,16 +285,29 @@ class _Duties:
         _require_unsent(self._site, invitation.session)
         if self._data is None:
             raise ExchangeError("it is time to submit, and no data was named.")
-        if self._delivery is not None and self._delivery.model != invitation.model:
-            raise ProtocolError(
-                "what came to score with is not what the invitation names, so other members may "
-                "have got something else. Nothing was scored."
-            )
+        self._check_delivered(invitation)
         self._judge_again()
+        ledger.check_account(invitation.session, self._site.account(plan))
         ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
         ledger.commit(invitation.session)
         histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
         return contribution(plan, histogram, Keystream())
+
+    def _check_delivered(self, invitation: Invitation) -> None:
+        """Refuse to score with anything that other members did not agree to."""
+        if self._delivery is None:
+            return
+        if self._delivery.model != invitation.model:
+            raise ProtocolError(
+                "what came to score with is not what the invitation names, so other members may "
+                "have got something else. Nothing was scored."
+            )
+        # A session outlives a run: the request may come in another one than the invitation did.
+        if self._delivery.setting != self.setting:
+            raise ProtocolError(
+                "the request to score came in another run, or with another config, than the one "
+                "this node joined in, so other members may count otherwise. Nothing was scored."
+            )
 
     def _judge_again(self) -> None:
         """The site file may have changed since this site joined."""
@@ -308,8 +324,17 @@ class _Duties:
         assert self._data is not None  # noqa: S101  (checked before)
         histogram, oddities = count_leniently(plan, self._data)
         for sentence in oddities.in_words:
-            self._tell(sentence)
+            self._say(sentence)
         return histogram
+
+    def _say(self, sentence: str) -> None:
+        """Tell the operator; where nobody can be told, that must not show in what is sent."""
+        try:
+            self._tell(sentence)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a closed pipe makes a console exit
+            _LOG.error("could not tell the operator about the rows: %s", type(error).__name__)
 
     def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows of an exact sum, if all can be counted and none changed."""
@@ -324,7 +349,9 @@ class _Duties:
             )
         except FedgaugeError as error:
             raise _Stopped(error) from None
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise _Stopped(
                 InputError(f"the rows could not be read or scored: {type(error).__name__}.")
             ) from error

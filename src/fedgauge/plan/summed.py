@@ -140,7 +140,9 @@ class HistogramRound(
 
     def noise_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
         """Variance of the noise of so many clients at one node of each level."""
-        return tuple(law.variance for law in self.laws(terms, shares=contributions))
+        # Of one client's noise, so many times: a table of the sum's would be as long as a result
+        # says that it has clients.
+        return tuple(contributions * law.variance for law in self.laws(terms, shares=1))
 
     def node_variances(self, terms: Terms, leaves: Floats) -> list[Floats]:
         """None of its own: all nodes of a level have the same noise, whatever the counts."""

@@ -25,6 +25,7 @@ from fedgauge.typing import Floats
 FORMAT: Final = "fedgauge-evaluation/1"
 Threshold = float | Literal["inf"]
 _MOST_SUM: Final = 2**63 - 1
+_MOST_EXAMPLES: Final = 2**62  # that counts have room for
 _ROWS: Final = len(Contrast._fields)  # of a slice: its negatives and its positives
 
 
@@ -192,7 +193,9 @@ class Record(msgspec.Struct, frozen=True):
         return bool(counts.any()) and is_large(counts, self.plan.min_cell)
 
     def _fits_noisy(self, part: SliceRecord) -> bool:
-        return self._is_table(part.counts)
+        return self._is_table(part.counts) and all(
+            abs(count) <= _MOST_EXAMPLES for row in part.counts for count in row
+        )
 
     def _sums_fit(self, part: SliceRecord) -> bool:
         steps, sums = self.plan.sum_steps, part.score_sums

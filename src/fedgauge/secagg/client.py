@@ -151,6 +151,11 @@ class SummationClient:
         """What the client was invited to."""
         return self._invitation
 
+    @property
+    def setting(self) -> bytes:
+        """What the client signed, when it joined, that it counts in."""
+        return self._state.setting
+
     def receive(self, request: bytes) -> bytes:
         """The reply to a request."""
         digest = _digest(request)

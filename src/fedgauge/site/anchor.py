@@ -26,6 +26,7 @@ from fedgauge.site.policy import (
 )
 
 _NO_UNIT: Final = "-"  # an exact sum protects no unit
+_MOST_QUOTED: Final = 80  # characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +187,8 @@ class Site:
         positive = 1 if plan.task.positive is None else plan.task.positive
         if meaning(positive) not in map(meaning, self.policy.labels):
             raise PlanRefused(
-                f"the plan calls {positive!r} the positive label, which is not among those allowed "
-                f"here: {', '.join(self.policy.labels) or 'none'} (labels)."
+                f"the plan calls {_quoted(positive)} the positive label, which is not among those "
+                f"allowed here: {', '.join(self.policy.labels) or 'none'} (labels)."
             )
 
     def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
@@ -345,6 +346,12 @@ def _judge_promise(plan: EvaluationPlan) -> None:
         raise PlanRefused(str(error)) from None
     except (ArithmeticError, ValueError):
         raise PlanRefused("the plan's noise is beyond what can be accounted for.") from None
+
+
+def _quoted(label: object) -> str:
+    """A label in a message: a plan may hold one of megabytes."""
+    text = repr(label)
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
 
 
 def _key_text(public: bytes) -> str:

@@ -263,6 +263,17 @@ class Ledger:
             spend = books.spends.get(session)
         return None if spend is None else spend.status
 
+    def check_account(self, session: bytes, account: Account) -> None:
+        """Refuse to count rows of other data than those that a session was reserved for."""
+        with self._open() as (_, books):
+            reserved = _known(books, session).account
+        if reserved != account:
+            raise LedgerError(
+                f"session {_short(session)} was reserved for {reserved}, and this is {account} "
+                "now: its rows would be charged to the wrong data. Abandon that evaluation, or "
+                "finish it under the old name."
+            )
+
     def record_sent(self, session: bytes) -> None:
         """Record that a session's contribution is about to leave; again: no change.
 
