@@ -27,7 +27,7 @@ ACCOUNTS = [
 DEFAULT = Cost(1.0, 3e-6)
 COHORT = 3
 STORIES = 200  # ways in which unknown sums may have come out that are looked at
-RULES = ExactRules(1000, exact_dropouts=True, min_cohort=COHORT, min_new_rows=0, min_bin_width=0.0)
+RULES = ExactRules(1000, exact_dropouts=True, min_cohort=COHORT, min_new_rows=0)
 ENDS = ["committed", "released"]
 SESSIONS = 6
 
@@ -166,7 +166,7 @@ histories = st.lists(steps, min_size=4, max_size=14).map(
 def apply(ledger, step):
     match step:
         case "reserve", session, account, cost, mix, (sites, needed):
-            invited = ExactSum(Roster(frozenset(map(name, sites)), needed), ())
+            invited = ExactSum(Roster(frozenset(map(name, sites)), needed), "plan")
             ledger.reserve(
                 name(session),
                 account,

@@ -11,7 +11,7 @@ from fedgauge.site.exact import ExactRules, ExactSum
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)
-RULES = ExactRules(1000, exact_dropouts=True, min_cohort=3, min_new_rows=0, min_bin_width=0.0)
+RULES = ExactRules(1000, exact_dropouts=True, min_cohort=3, min_new_rows=0)
 
 
 def session(number):
@@ -20,7 +20,7 @@ def session(number):
 
 def exact_sum(sites, needed=3, **known):
     """An exact sum to which sites are invited that are named by letters."""
-    return ExactSum(Roster(frozenset(key(site) for site in sites), needed), (), **known)
+    return ExactSum(Roster(frozenset(key(site) for site in sites), needed), "plan", **known)
 
 
 def key(letter):

@@ -171,8 +171,22 @@ def test_verify_by_a_site_file(signed, result_file, name):
         f"sites    {', '.join(NAMES[:3])}",
         f"key      {key_to_text(signed.keys[COORDINATOR])}",
         f"plan     {EXACT.digest}",
+        "numbers  read by Aligned(interpolation='pchip') at level 0.95; the signature is under the "
+        "counts",
     ]
     assert run("verify", result_file, "--site", signed.site_file(name), "-q").stdout == ""
+
+
+def test_another_estimator_is_named(signed, result_file, tmp_path):
+    """It is not signed: who reads the counts in another way gets other numbers."""
+    result = fg.Evaluation.from_json(result_file)
+    result.with_estimator(fg.Quantile(2)).to_json(tmp_path / "other.json")
+    site = ["--site", signed.site_file(A)]
+    assert "read by" not in run("show", result_file, *site).stdout
+    assert (
+        "\nread by            Quantile(quantiles=2" in run("show", tmp_path / "other.json").stdout
+    )
+    assert "read by Quantile(quantiles=2" in run("verify", tmp_path / "other.json", *site).stdout
 
 
 def test_verify_by_a_key(signed, result_file):

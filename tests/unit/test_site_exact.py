@@ -7,7 +7,7 @@ from functools import partial
 import ledgers
 import pytest
 from ledgers import key, session
-from sites import PEERS, make_site
+from sites import BOSS, PEERS, make_site
 
 from fedgauge import Axis, Cohort, EvaluationPlan
 from fedgauge.data.fingerprint import Fingerprint
@@ -24,7 +24,7 @@ from fedgauge.site.exact import (
 )
 from fedgauge.site.ledger import Books
 
-STRICT = ExactRules(3, exact_dropouts=False, min_cohort=3, min_new_rows=100, min_bin_width=0.125)
+STRICT = ExactRules(3, exact_dropouts=False, min_cohort=3, min_new_rows=100)
 OPEN = STRICT._replace(exact_sums=1000, exact_dropouts=True)
 SUMS = Account("stroke", "-", "-")
 EXACT = Cost(math.inf, 0.0)
@@ -35,9 +35,9 @@ def sites(letters):
     return frozenset(map(key, letters))
 
 
-def over(letters, needed=None, *, edges=(), **known):
+def over(letters, needed=None, *, plan="plan", **known):
     """A sum to which sites named by letters are invited; all are needed unless said."""
-    return ExactSum(Roster(sites(letters), needed or len(letters)), edges, **known)
+    return ExactSum(Roster(sites(letters), needed or len(letters)), plan, **known)
 
 
 def done(letters, survivors=None, **known):
@@ -86,7 +86,7 @@ def test_an_exact_sum_is_reserved_with_its_roster(ledger):
 
 
 def test_sums_of_earlier_versions_tell_too_little():
-    legacy = ExactSum(None, ())
+    legacy = ExactSum(None, None)
     for known in (legacy, legacy._replace(survivors=sites("vabc"))):
         for rules in (STRICT, OPEN):
             with pytest.raises(PlanRefused, match=r"earlier version.*`fedgauge site dataset NAME`"):
@@ -254,65 +254,73 @@ def test_a_large_sum_is_the_only_one():
     check_vote([], large, sites("vabcd"), STRICT)
 
 
-# Edges
+# Which plan
 
 
-@pytest.mark.parametrize("edges", [(0.125, 0.25), (0.1, 0.225, 0.4), (0.5,), ()])
-def test_edges_that_are_far_enough_apart(edges):
-    check_join([], over("vab", edges=edges), STRICT)
+@pytest.mark.parametrize("rules", [STRICT, OPEN], ids=["strict", "open"])
+def test_exact_sums_on_a_dataset_are_of_one_plan(rules):
+    """Wide bins a little apart, or other cells merged: results differ by small cells."""
+    check_join([done("vab"), over("vab")], over("vab"), rules)
+    for earlier in ([done("vab", plan="other")], [done("vab"), over("vab", plan="other")]):
+        with pytest.raises(PlanRefused, match="were of another plan"):
+            check_join(earlier, over("vab"), rules)
+
+
+def test_the_ledger_knows_the_plan(tmp_path):
+    plan, other = (
+        EvaluationPlan.for_histogram(Axis.uniform(4, outside="clip"), Cohort(4, 1), min_cell=least)
+        for least in (10, 11)
+    )
+    site = make_site(tmp_path)
+    roster = Roster(frozenset(key.public for key in PEERS.values()), 5)
+    site.reserve(session(1), plan, roster=roster)
+    site.reserve(session(2), plan, roster=roster)
+    with pytest.raises(PlanRefused, match="were of another plan"):
+        site.reserve(session(3), other, roster=roster)
+
+
+# Which bins
+
+
+def judged(site, axis):
+    plan = EvaluationPlan.for_histogram(axis, Cohort(3, 1))
+    members = [site.key.public, *(key.public for key in PEERS.values())]
+    site.judge(plan, members=members, coordinator=BOSS.public)
+
+
+@pytest.mark.parametrize("edges", [(0.125, 0.25), (0.1, 0.225, 0.4), (0.5,)])
+def test_edges_that_are_far_enough_apart(tmp_path, edges):
+    judged(make_site(tmp_path, min_bin_width=0.125), Axis.from_edges([0, *edges, 1], "clip"))
 
 
 @pytest.mark.parametrize("edges", [(0.5, 0.624), (0.1, 0.9, 0.95), (0.5, 0.5000001)])
-def test_edges_that_are_too_close(edges):
-    with pytest.raises(PlanRefused, match=r"closer than 0\.125 \(min_bin_width\)"):
-        check_join([], over("vab", edges=edges), STRICT)
-    check_join([], over("vab", edges=edges), STRICT._replace(min_bin_width=0.0))
+def test_edges_that_are_too_close(tmp_path, edges):
+    axis = Axis.from_edges([0, *edges, 1], "clip")
+    with pytest.raises(PlanRefused, match=r"narrower than 0\.125 \(min_bin_width\)"):
+        judged(make_site(tmp_path / "closed", min_bin_width=0.125), axis)
+    judged(make_site(tmp_path / "opened", min_bin_width=0.0), axis)
 
 
-def test_equal_bins_are_as_wide_as_they_say():
-    for bins in range(2, 400):
-        axis = Axis.uniform(bins, outside="clip")
-        inner = tuple(axis.edges[1:-1].tolist())
-        check_join([], over("vab", edges=inner), STRICT._replace(min_bin_width=1 / bins))
-        if bins > 2:
-            with pytest.raises(PlanRefused, match="min_bin_width"):
-                check_join([], over("vab", edges=inner), STRICT._replace(min_bin_width=1.01 / bins))
-
-
-def test_edges_of_several_sums_are_looked_at_together():
-    """Bins that are wide enough each, a little apart: their difference is a narrow bin."""
-    earlier = [done("vab", edges=(0.25, 0.5)), done("vab", edges=(0.75,))]
-    for edges in ((0.25, 0.5), (0.5,), (), (0.25, 0.5, 0.75, 0.875)):
-        check_join(earlier, over("vab", edges=edges), STRICT)
-    for edges in ((0.26,), (0.25, 0.5, 0.7), (0.125, 0.62)):
-        with pytest.raises(PlanRefused, match="of it and earlier exact sums"):
-            check_join(earlier, over("vab", edges=edges), STRICT)
+@pytest.mark.parametrize("bins", [2, 3, 7, 10, 49, 99, 128, 399])
+def test_equal_bins_are_as_wide_as_they_say(tmp_path, bins):
+    axis = Axis.uniform(bins, outside="clip")
+    judged(make_site(tmp_path / "as-wide", min_bin_width=1 / bins), axis)
+    if bins > 2:
+        with pytest.raises(PlanRefused, match="min_bin_width"):
+            judged(make_site(tmp_path / "wider", min_bin_width=1.01 / bins), axis)
 
 
 def test_an_axis_is_allowed_by_its_digest(tmp_path):
-    fine, coarse = (
-        EvaluationPlan.for_histogram(Axis.uniform(bins, outside="clip"), Cohort(4, 1))
-        for bins in (64, 4)
-    )
-    limits = {"min_bin_width": 0.2, "exact_sums": 9}
-    roster = Roster(frozenset(key.public for key in PEERS.values()), 5)
-    closed = make_site(tmp_path / "closed", **limits)
-    closed.reserve(session(1), coarse, roster=roster)
-    with pytest.raises(PlanRefused, match=rf'axes = \["{fine.axis.digest}"\]'):
-        closed.reserve(session(2), fine, roster=roster)
-    opened = make_site(tmp_path / "opened", axes=(fine.axis.digest,), **limits)
-    opened.reserve(session(1), fine, roster=roster)
-    opened.reserve(session(2), fine, roster=roster)
-    with pytest.raises(PlanRefused, match="min_bin_width"):  # another one, between its edges
-        opened.reserve(session(3), coarse, roster=roster)
+    fine = Axis.uniform(64, outside="clip")
+    with pytest.raises(PlanRefused, match=rf'axes = \["{fine.digest}"\]'):
+        judged(make_site(tmp_path / "closed", min_bin_width=0.2), fine)
+    judged(make_site(tmp_path / "opened", min_bin_width=0.2, axes=(fine.digest,)), fine)
 
 
 def test_the_outermost_edges_do_not_count(tmp_path):
     """Scores beyond them are in the end bins, so nothing lies between them and others."""
     axis = Axis.from_edges([0.3, 0.31, 0.6, 0.61], outside="clip")
-    plan = EvaluationPlan.for_histogram(axis, Cohort(4, 1))
-    roster = Roster(frozenset(key.public for key in PEERS.values()), 5)
-    make_site(tmp_path, min_bin_width=0.25).reserve(session(1), plan, roster=roster)
+    judged(make_site(tmp_path, min_bin_width=0.25), axis)
 
 
 # Which rows

@@ -28,7 +28,7 @@ def sites(*numbers):
 
 def over(*numbers):
     """An exact sum over all these sites, or over none."""
-    return ExactSum(Roster(frozenset(sites(*numbers)), len({*numbers})), ())
+    return ExactSum(Roster(frozenset(sites(*numbers)), len({*numbers})), "plan")
 
 
 # What fits

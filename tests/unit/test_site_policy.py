@@ -301,13 +301,9 @@ def test_a_result_shows_no_small_cells(tmp_path):
 def test_the_rules_of_exact_sums_are_the_sites(tmp_path):
     strict = make_site(tmp_path / "strict", **msgspec.structs.asdict(Policy()))
     plan = plan_for(SecureAggregation())
-    assert strict.rules(plan) == ExactRules(3, False, 3, 100, 1 / 128)
+    assert strict.rules(plan) == ExactRules(3, False, 3, 100)
     more = plan_for(SecureAggregation(), cohort=Cohort(5, 3))
     assert strict.rules(more).min_cohort == 5  # two honest sites at least
-    allowed = make_site(tmp_path / "allowed", min_bin_width=0.1, axes=(plan.axis.digest,))
-    assert allowed.rules(plan).min_bin_width == 0.0
-    other = plan_for(SecureAggregation(), axis=Axis.uniform(32, outside="clip"))
-    assert allowed.rules(other).min_bin_width == 0.1
 
 
 def test_a_new_site_wants_noise():

@@ -109,6 +109,8 @@ def show(
     if not quiet:
         screen.print(str(result), markup=False)
         screen.print(f"signature          {signature.in_words}", markup=False)
+        if result.estimator != fg.Aligned():  # which no signature covers
+            screen.print(f"read by            {result.estimator!r}", markup=False)
         for each in (table, *tables):
             screen.print()
             screen.print(each)
@@ -146,6 +148,11 @@ def verify(
         screen.print(f"sites    {_named(signature.members, site)}", markup=False)
     screen.print(f"key      {signature.key}", markup=False)
     screen.print(f"plan     {result.plan.digest}", markup=False)
+    screen.print(
+        f"numbers  read by {result.estimator!r} at level {result.level:g}; the signature is under "
+        "the counts",
+        markup=False,
+    )
     if signature.model is not None:
         screen.print(f"model    {signature.model}", markup=False)
 

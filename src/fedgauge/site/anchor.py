@@ -8,6 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
+import numpy as np
+
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
@@ -26,6 +28,7 @@ from fedgauge.site.policy import (
 )
 
 _NO_UNIT: Final = "-"  # an exact sum protects no unit
+_ROUNDING: Final = 1 - 1e-9  # edges of equal bins are not equally far apart in floats
 _MOST_QUOTED: Final = 80  # characters
 
 
@@ -205,6 +208,15 @@ class Site:
                 f"the plan's result may show fewer than {policy.min_cell} examples in a bin "
                 f"(min_cell). Plan with min_cell = {policy.min_cell}."
             )
+        # Scores outside are in the end bins, so only inner edges tell scores apart.
+        inner = plan.axis.edges[1:-1]
+        narrow = inner.size > 1 and float(np.diff(inner).min()) < policy.min_bin_width * _ROUNDING
+        if narrow and plan.axis.digest not in policy.axes:
+            raise PlanRefused(
+                f"the plan's bins are narrower than {policy.min_bin_width:g} (min_bin_width), and "
+                "fine bins single out patients. Plan with fewer bins or with noise, or allow this "
+                f'axis: axes = ["{plan.axis.digest}"].'
+            )
 
     def _judge_members(self, members: Sequence[bytes]) -> None:
         if len(set(members)) != len(members):
@@ -301,7 +313,6 @@ class Site:
             policy.exact_dropouts,
             max(policy.min_cohort, colluding + 2),
             policy.min_new_rows,
-            0.0 if plan.axis.digest in policy.axes else policy.min_bin_width,
         )
 
     def reserve(
@@ -326,14 +337,13 @@ class Site:
         data
             Of an exact sum: the rows, where they are known before it begins.
         """
-        edges = tuple(plan.axis.edges[1:-1].tolist())  # scores outside are in the end bins
         self.ledger.reserve(
             session,
             self.account(plan),
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
-            exact=ExactSum(roster, edges, certain, data=data, axis=plan.axis.digest),
+            exact=ExactSum(roster, plan.digest, certain, data=data),
             rules=self.rules(plan),
         )
 

@@ -105,7 +105,7 @@ class Entry(NamedTuple):
     survivors: frozenset[bytes] | None = None
     certain: bool = True
     roster: Roster | None = None
-    edges: tuple[float, ...] = ()
+    plan: str | None = None
     data: Fingerprint | None = None
 
 
@@ -122,7 +122,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     certain: bool = True
     roster: tuple[str, ...] | None = None
     needed: int | None = None
-    edges: tuple[float, ...] = ()
+    plan: str | None = None
     data: Fingerprint | None = None
 
 
@@ -135,7 +135,7 @@ def encode(
     survivors: frozenset[bytes] | None = None,
     certain: bool = True,
     roster: Roster | None = None,
-    edges: tuple[float, ...] = (),
+    plan: str | None = None,
     data: Fingerprint | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
@@ -150,7 +150,7 @@ def encode(
         certain=certain,
         roster=None if roster is None else _keys(roster.sites),
         needed=None if roster is None else roster.needed,
-        edges=edges,
+        plan=plan,
         data=data,
     )
     return msgspec.json.encode(line).decode()
@@ -180,7 +180,7 @@ def decode(number: int, text: str) -> Entry:
             survivors=None if survivors is None else frozenset(map(key_from_text, survivors)),
             certain=line.certain,
             roster=roster,
-            edges=line.edges,
+            plan=line.plan,
             data=line.data,
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):

@@ -1,13 +1,13 @@
 """When a site takes part in one more exact sum on its data.
 
 A sum without noise hides a site among others and a patient among others, once. More of them can
-be subtracted from each other: sums over other sites, on other rows, or on finer and finer bins.
-So they are few, over the same sites and on the same rows, unless the site says otherwise.
+be subtracted from each other: sums over other sites, on other rows, or on other bins. So they are
+few, of one plan, over the same sites and on the same rows.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from typing import Final, NamedTuple
 
 from fedgauge.data.fingerprint import Fingerprint
@@ -35,24 +35,21 @@ class ExactRules(NamedTuple):
     exact_dropouts: bool
     min_cohort: int
     min_new_rows: int
-    min_bin_width: float
 
 
 class ExactSum(NamedTuple):
     """One exact sum that a site took part in, or is about to.
 
-    `edges` are those between its bins, `axis` is the digest of its axis while it is asked for.
-    `roster` is None where an earlier version of fedgauge did not record it, `survivors` where this
-    site was never asked about them. `certain` says whether all members see each other, so that a
-    sum is over exactly the survivors.
+    `plan` is a digest. `roster` is None where an earlier version of fedgauge did not record it,
+    `survivors` where this site was never asked about them. `certain` says whether all members see
+    each other, so that a sum is over exactly the survivors.
     """
 
     roster: Roster | None
-    edges: tuple[float, ...]
+    plan: str | None
     certain: bool = True
     survivors: Sites | None = None
     data: Fingerprint | None = None
-    axis: str = ""
 
     def stories(self) -> list[Sites]:
         """Every set of sites that the sum can be over; empty where that is not known."""
@@ -82,6 +79,12 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
             "exact sums on this dataset were made by an earlier version of fedgauge, which did not "
             f"keep who was invited and what the rows were. {_new_name(rules)}"
         )
+    if any(each.plan != asked.plan for each in earlier):
+        raise PlanRefused(
+            "earlier exact sums on this dataset were of another plan, and results of two plans "
+            "with other edges, other cells merged or another positive label can be subtracted from "
+            "each other. Run the same plan again, or with noise."
+        )
     if earlier and not (certain and all(each.certain for each in earlier)):
         raise PlanRefused(
             "this dataset has had an exact sum already, and in a large evaluation a site cannot "
@@ -94,21 +97,7 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
             "sums over different sites can be subtracted from each other. This site wants all of "
             f"them (exact_dropouts): plan with min_survivors = {len(roster.sites)}."
         )
-    _check_edges(asked, earlier, rules.min_bin_width)
     check_sites(earlier, roster.sites, rules)
-
-
-def _check_edges(asked: ExactSum, earlier: Iterable[ExactSum], width: float) -> None:
-    """Refuse edges so close that patients between them are few, be it of several sums."""
-    edges = sorted({edge for each in (asked, *earlier) for edge in each.edges})
-    # Edges of equal bins are not equally far apart in floats.
-    if any(b - a < width * (1 - 1e-9) for a, b in pairwise(edges)):
-        raise PlanRefused(
-            "edges between bins, of this plan or of it and earlier exact sums on this dataset, "
-            f"are closer than {width:g} (min_bin_width), and close edges single out patients. "
-            "Plan with the same axis as before, with fewer bins, or with noise; or allow this axis "
-            f'in the site file: axes = ["{asked.axis}"].'
-        )
 
 
 def check_sites(earlier: Iterable[ExactSum], sites: Sites, rules: ExactRules) -> None:

@@ -27,7 +27,7 @@ class Spend(NamedTuple):
     sent: bool = False
     roster: Roster | None = None
     certain: bool = True
-    edges: tuple[float, ...] = ()
+    plan: str | None = None
     data: Fingerprint | None = None
     survivors: frozenset[bytes] | None = None
 
@@ -36,7 +36,7 @@ class Spend(NamedTuple):
         """What is known of the sum, where it has no noise."""
         if not self.cost.is_exact_sum:
             return None
-        return ExactSum(self.roster, self.edges, self.certain, self.survivors, self.data)
+        return ExactSum(self.roster, self.plan, self.certain, self.survivors, self.data)
 
     @property
     def is_open(self) -> bool:
@@ -71,7 +71,7 @@ class Books(NamedTuple):
                     cost,
                     roster=entry.roster,
                     certain=entry.certain,
-                    edges=entry.edges,
+                    plan=entry.plan,
                     data=entry.data,
                 )
             case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
@@ -227,7 +227,7 @@ class Ledger:
                     cost=cost,
                     roster=exact.roster,
                     certain=exact.certain,
-                    edges=exact.edges,
+                    plan=exact.plan,
                     data=exact.data,
                 )
             )
