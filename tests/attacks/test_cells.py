@@ -95,6 +95,23 @@ def test_a_small_total_is_not_told(folder):
         assert sum(part["counts"][1]) == 0 or sum(part["counts"][1]) >= MIN_CELL
 
 
+def test_results_are_not_subtracted_to_small_cells(folder):
+    """Three plans that merge a little differently: no result has a small cell, their edges differ.
+
+    A reader of all three subtracts what they say between the edges that each of them kept.
+    """
+    attack = Attacker(
+        folder,
+        {f"site-{i}": draw_rows(100, seed=i, rate=0.3) for i in range(3)},
+        policy=exact_policy(),
+    )
+    results = [attack.ask(exact_plan(3, bins=128, min_cell=least)).result for least in (10, 11, 13)]
+    opened = [result for result in results if result is not None]
+    assert opened
+    edges = {tuple(result.released.axis.edges) for result in opened}
+    assert len(edges) == 1
+
+
 def test_a_coarse_simulation_stays_exact():
     """The control: in one process nothing is hidden, and nothing is merged unless asked for."""
     labels, scores = draw_rows(100)

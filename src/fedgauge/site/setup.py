@@ -55,7 +55,7 @@ mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on
 # included, and several sums can be subtracted from each other. What follows keeps that within
 # bounds; noise keeps it out.
 exact_sums = {exact_sums}  # most of them on one dataset
-min_bin_width = {min_bin_width}  # of scores; also between edges of different sums
+min_bin_width = {min_bin_width}  # least width of a bin, in units of the score
 axes = {axes}  # digests of axes that may be finer
 min_cell = {min_cell}  # fewest examples that a result shows in a bin, besides none
 exact_dropouts = {exact_dropouts}  # true: sums may leave out sites that fell silent
