@@ -148,9 +148,9 @@ def test_an_ended_session_is_not_reserved_again(ledger, end):
         reserve(ledger, 1, 0.1)
 
 
-def test_what_left_is_not_given_back(ledger):
+def test_what_was_spent_is_not_given_back(ledger):
     spend(ledger, 1, 0.1)
-    with pytest.raises(LedgerError, match="left"):
+    with pytest.raises(LedgerError, match="given back"):
         ledger.release(session(1))
     assert ledger.status(session(1)) == "committed"
 

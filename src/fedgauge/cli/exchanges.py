@@ -38,7 +38,7 @@ def start(
         bool, typer.Option("--take-part", help="The coordinator is one of the sites.")
     ] = False,
     invite: Annotated[
-        list[str] | None, typer.Option(help="A peer to invite; again for more. [default: all]")
+        list[str] | None, typer.Option(help=r"A peer to invite; again for more. \[default: all]")
     ] = None,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
@@ -110,7 +110,7 @@ def share(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None
 def submit(
     run: Run,
     file: Annotated[
-        Path | None, typer.Argument(help=f"{_FILE} [default: as named at join]")
+        Path | None, typer.Argument(help=rf"{_FILE} \[default: as named at join]")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of the true label, as at join.")] = None,
     score: Annotated[str | None, typer.Option(help="Column of the score, as at join.")] = None,

@@ -1,4 +1,4 @@
-"""Pooled evaluation inside a Flower app: a line on the client, a line on the server.
+"""Pooled evaluation inside a Flower app: a few lines on the client, a few on the server.
 
 On each node `attach` answers the server's requests; on the server `evaluate` drives the five
 rounds of fedgauge's own secure summation over Flower messages. Only keys, sealed shares and

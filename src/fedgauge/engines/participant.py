@@ -74,9 +74,10 @@ class Participant:
     Notes
     -----
     What fails here is for the site's operator. To the server a site that refuses looks like
-    one that fell silent. Refusals come before the budget is spent and depend on no row: under
-    noise nothing about rows stops a site any more. An exact sum stops where rows cannot be
-    counted, for zeros in it would be bare; that silence is one bit about the data.
+    one that fell silent. Under noise refusals come before the budget is spent and depend on no
+    row; from then on nothing about rows stops a site. An exact sum is refused at join where rows
+    changed, and stops where they cannot be counted, for zeros in it would be bare; that silence
+    is one bit about the data.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Participant:
         return client
 
     def abandon(self, session: bytes) -> None:
-        """Stop a session and delete its keys; the budget comes back if nothing left."""
+        """Stop a session and delete its keys; the budget comes back if it was not spent."""
         with self._alone():
             if self._site.ledger.status(session) == "reserved":
                 self._site.ledger.release(session)

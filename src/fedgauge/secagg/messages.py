@@ -7,7 +7,7 @@ stage   request              reply                 what the client then knows or
 2       `Roster`             `Shares`              who is there, and its neighbours' keys
 3       `Inbox`              `Masked`              the shares it holds for others
 4       `Survivors`          `Agreement`           whose inputs are in the sum
-5       `Quorum`             `Opening`             that others were told the same
+5       `Quorum`             `SealedOpening`       that others were told the same
 ======  ===================  ====================  =====================================
 
 Members are named by their index in the invitation, sets of members by bitmaps.

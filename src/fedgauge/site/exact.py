@@ -19,7 +19,8 @@ _MOST_STORIES: Final = 200  # ways in which unknown sums may have come out; each
 
 _UNKNOWN: Final = (
     "the exact sums on this dataset are, or may be, over so many different sets of sites that it "
-    "cannot be told what they show together. Run again with the same sites, or with noise."
+    "cannot be told what they show together. Run again with the same sites, or with noise "
+    "(mix_exact)."
 )
 
 Sites = frozenset[bytes]
@@ -71,8 +72,8 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
     if len(earlier) >= rules.exact_sums:
         raise PlanRefused(
             f"this dataset has had {len(earlier)} exact sums, or is about to, and this site "
-            f"allows {rules.exact_sums} (exact_sums): each shows a little more. Run with noise, or "
-            "abandon those that were joined and never submitted."
+            f"allows {rules.exact_sums} (exact_sums): each shows a little more. Run with noise "
+            "(mix_exact), or abandon those that were joined and never submitted."
         )
     if any(each.roster is None for each in earlier):
         raise PlanRefused(
@@ -83,13 +84,13 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
         raise PlanRefused(
             "earlier exact sums on this dataset were of another plan, and results of two plans "
             "with other edges, other cells merged or another positive label can be subtracted from "
-            "each other. Run the same plan again, or with noise."
+            "each other. Run the same plan again, or with noise (mix_exact)."
         )
     if earlier and not (certain and all(each.certain for each in earlier)):
         raise PlanRefused(
             "this dataset has had an exact sum already, and in a large evaluation a site cannot "
             "be certain who is in the sum, so it cannot be told what the two show together. Run "
-            "with noise."
+            "with noise (mix_exact)."
         )
     if certain and not rules.exact_dropouts and roster.needed < len(roster.sites):
         raise PlanRefused(
@@ -114,7 +115,8 @@ def check_sites(earlier: Iterable[ExactSum], sites: Sites, rules: ExactRules) ->
     if not rules.exact_dropouts:
         raise PlanRefused(
             "earlier exact sums on this dataset were over other sites, or may have been, and this "
-            "site allows one roster (exact_dropouts). Run again with the same sites, or with noise."
+            "site allows one roster (exact_dropouts). Run again with the same sites, or with noise "
+            "(mix_exact)."
         )
     if math.prod(map(len, others)) not in range(1, _MOST_STORIES + 1):
         raise PlanRefused(_UNKNOWN)
@@ -130,7 +132,7 @@ def check_vote(
     if asked.certain and not rules.exact_dropouts and not everybody:
         raise PlanRefused(
             "sites dropped out of this exact sum, and this site wants all that were invited in it "
-            "(exact_dropouts). Start again with the sites that are there, or with noise."
+            "(exact_dropouts). Start again when all of them are there, or with noise (mix_exact)."
         )
     check_sites(earlier, survivors, rules)
 
@@ -155,7 +157,7 @@ def check_data(
         if data.fits(other):
             raise PlanRefused(
                 "these rows have had exact sums under another name, and a new name does not make "
-                "them new data. Go back to that name, or run with noise."
+                "them new data. Go back to that name (dataset), or run with noise."
             )
         if data.labels != other.labels and abs(data.rows - other.rows) < rules.min_new_rows:
             raise PlanRefused(
@@ -169,7 +171,7 @@ def check_data(
 def _new_name(rules: ExactRules) -> str:
     return (
         f"Where at least {rules.min_new_rows:,} rows are new, or all scores are, name the data "
-        "anew with `fedgauge site dataset NAME`; else run with noise."
+        "anew with `fedgauge site dataset NAME`; else run with noise (mix_exact)."
     )
 
 
@@ -182,5 +184,5 @@ def _check_story(sets: Sequence[Sites], min_cohort: int) -> None:
         raise PlanRefused(
             "this sum, with earlier ones on this dataset, would or could show the sum over "
             f"{shown}: this site wants at least {min_cohort}. Run again with the same sites as "
-            "before, or with noise."
+            "before, or with noise (mix_exact)."
         )

@@ -89,6 +89,11 @@ class Books(NamedTuple):
             case _:
                 raise LedgerError(f"entry {entry.number} of the ledger does not fit the others.")
 
+    @property
+    def accounts(self) -> set[Account]:
+        """All that something was spent on, or that have a limit."""
+        return {spend.account for spend in self.spends.values()} | set(self.limits)
+
     def held(self, account: Account, *statuses: Status) -> list[Cost]:
         """Costs on an account, of sessions in some states."""
         return [
@@ -128,10 +133,9 @@ class Ledger:
     """What a site's data may cost in privacy, has cost, and is about to.
 
     A session is reserved before the site takes part, committed before its rows are read, and
-    released only if they never were. Costs on one account (dataset,
-    unit, neighbours) add up: basic composition, which holds for plans chosen one after
-    another, each knowing the results before. Every call checks the whole ledger, and what a
-    call returns from has reached the disk.
+    released only if they never were. Costs on one account (dataset, unit, neighbours) add up:
+    basic composition, which holds for plans chosen one after another, each knowing the results
+    before. Every call checks the whole ledger, and what a call returns from has reached the disk.
 
     Parameters
     ----------
@@ -245,13 +249,13 @@ class Ledger:
                 pages.append(encode("commit", session=session))
 
     def release(self, session: bytes) -> None:
-        """Give back what a session reserved, whose contribution never left; again: no change."""
+        """Give back what a session reserved, whose rows were never read; again: no change."""
         with self._open() as (pages, books):
             spend = _known(books, session)
             if spend.status == "committed":
                 raise LedgerError(
-                    f"session {_short(session)} is committed: its contribution left, or may "
-                    "have. What was spent cannot be given back."
+                    f"session {_short(session)} is committed: its rows were counted, or may have "
+                    "been. What was spent cannot be given back."
                 )
             if spend.status == "reserved":
                 pages.append(encode("release", session=session))
@@ -358,7 +362,7 @@ class Ledger:
     def balances(self, *, default_limit: Cost | None = None) -> list[Balance]:
         """How every account stands, in order."""
         with self._open() as (_, books):
-            accounts = {spend.account for spend in books.spends.values()} | set(books.limits)
+            accounts = books.accounts
         return [
             Balance(
                 account=account,
@@ -372,7 +376,7 @@ class Ledger:
     def accounts(self) -> set[Account]:
         """All accounts that something was spent on, or that have a limit."""
         with self._open() as (_, books):
-            return {spend.account for spend in books.spends.values()} | set(books.limits)
+            return books.accounts
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""

@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     labels
         Labels that a plan may call positive, as they are spelled in the data.
     min_cohort
-        Fewest sites in a sum, at least 3; also the fewest that two exact sums may differ by.
+        Fewest sites in a sum, at least 3; also the fewest that exact sums may show together.
     max_epsilon, max_delta
         Most that one plan may cost.
     max_bins

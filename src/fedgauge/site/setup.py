@@ -1,4 +1,4 @@
-"""Making a site, and adding to whom it trusts."""
+"""Making a site, and changing its file."""
 
 import re
 import stat
@@ -134,15 +134,15 @@ def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
     kept = {*old.policy.models} - {EXACT} | ({EXACT} if allow_exact else set())
     policy = msgspec.structs.replace(old.policy, models=tuple(sorted(kept)))
     text = _written(msgspec.structs.replace(old, format=FORMAT, policy=policy))
-    Site.from_text(text, path)
-    target, aside = path.resolve(), path.with_name(f"{path.name}.old")
+    Site.from_text(text, path)  # nothing is written when it would not be valid
+    aside = path.with_name(f"{path.name}.old")
     try:
         durable.write_new(aside, before.encode())
-        durable.replace(target, text.encode(), mode=stat.S_IMODE(target.stat().st_mode))
     except FileExistsError:
         raise SiteError(f"{aside} exists. Move it away, so that it is not lost.") from None
     except OSError as error:
-        raise SiteError(f"cannot write site file {path}: {error.strerror}.") from None
+        raise SiteError(f"cannot write {aside}: {error.strerror}.") from None
+    _rewritten(path, text)
     return aside
 
 
