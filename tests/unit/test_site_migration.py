@@ -6,7 +6,7 @@ import commands
 import ledgers
 import msgspec
 import pytest
-from ledgers import EXAMPLES, exact_sum, session
+from ledgers import exact_sum, session
 from sites import BOSS, PEERS, text_of
 
 from fedgauge.errors import PlanRefused, SiteError
@@ -249,15 +249,14 @@ def test_a_line_that_was_written_by_hand(site, line):
     assert ("# mine" in site.path.read_text()) == ("# mine" in line)
 
 
-def test_a_name_is_used_once(site):
-    """Else an old budget could be taken for a new one, or rows for others."""
-    ledgers.spend(site.ledger, 1, 0.5, account=EXAMPLES)
-    site.ledger.set_limit(Account("heart", "example", "add-remove"), Cost(1.0, 0.0))
+def test_an_earlier_name_goes_on_where_it_stood(site):
+    ledgers.spend(site.ledger, 1, 0.5, account=Account(site.dataset, "example", "add-remove"))
     before = site.path.read_bytes()
-    for used in ("stroke", "heart"):
-        with pytest.raises(SiteError, match="never used"):
-            name_dataset(site.path, used)
+    assert name_dataset(site.path, "next").ledger.balances()[0].account.dataset == site.dataset
+    again = name_dataset(site.path, site.dataset)
     assert site.path.read_bytes() == before
+    (balance,) = again.ledger.balances()
+    assert balance.spent == Cost(0.5, 0.0)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", 'a"', "a\nname = 1"])

@@ -106,14 +106,14 @@ def migrate(
 
 @site_app.command("dataset")
 def dataset(
-    name: Annotated[str, typer.Argument(help="A name that was never used here.")],
+    name: Annotated[str, typer.Argument(help="A new name for new data, or an earlier one.")],
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
 ) -> None:
-    """Give the site's data a new name, once they are new data.
+    """Give the site's data a new name, once they are new data; or go back to an earlier one.
 
-    Budgets and exact sums are counted by name, so the new one starts with none. Do not use it
-    to get around a budget: whoever compares the results sees through both.
+    Budgets and exact sums are counted by name, so a new one starts with none. Do not use it to
+    get around a budget: whoever compares the results sees through both.
 
     Example:
 
@@ -121,8 +121,10 @@ def dataset(
     """
     with readable_errors():
         site = name_dataset(site_file, name)
+        known = any(account.dataset == name for account in site.ledger.accounts())
     if not quiet:
-        screen.print(f"The data of {site.name} are now {site.dataset}", markup=False)
+        stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
+        screen.print(f"The data of {site.name} are now {site.dataset}; {stands}", markup=False)
 
 
 @site_app.command("show")

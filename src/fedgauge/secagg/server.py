@@ -471,9 +471,13 @@ class SummationServer:
 
     def _require(self, count: int, needed: int) -> None:
         if count < needed:
+            otherwise = (
+                ": an exact sum needs them all."
+                if self._invitation.is_unanimous and needed == len(self.requests)
+                else ", or start again with the members who are there."
+            )
             raise CohortTooSmall(
-                f"{count} members answered and {needed} are needed. Wait for more, or start again "
-                "with the members who are there."
+                f"{count} members answered and {needed} are needed. Wait for more{otherwise}"
             )
 
     @property

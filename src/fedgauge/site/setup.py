@@ -147,10 +147,10 @@ def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
 
 
 def name_dataset(path: str | Path, name: str) -> Site:
-    """Give a site's data a new name, keeping the file's comments.
+    """Give a site's data another name, keeping the file's comments.
 
-    Budgets are kept by name: the new one starts with none of it spent. So it is for data that
-    are new, not for old ones whose budget is used up.
+    Budgets are kept by name: a new one starts with none of it spent, one that the ledger knows goes
+    on where it stood. So a new name is for new data, not for old ones whose budget is used up.
 
     Parameters
     ----------
@@ -166,12 +166,8 @@ def name_dataset(path: str | Path, name: str) -> Site:
     """
     path = Path(path).absolute()
     before = read_site_file(path)
-    old = Site.from_text(before, path)
+    Site.from_text(before, path)  # refused where it is none
     check_name("dataset", name)
-    if any(account.dataset == name for account in old.ledger.accounts()):
-        raise SiteError(
-            f"dataset {name!r} is in the ledger already. Choose a name that was never used."
-        )
     text, changed = _DATASET.subn(f'dataset = "{name}"', before, count=1)
     if not changed:
         raise SiteError(f"site file {path} has no line that begins with dataset. Edit it by hand.")
