@@ -280,9 +280,14 @@ def test_a_new_name_starts_anew(site):
 
 
 def test_the_command_names_data(site):
-    told = run("site", "dataset", "week-2", "--site", site.path)
-    assert told == "The data of hospital-a are now week-2\n"
-    assert Site.from_toml(site.path).dataset == "week-2"
+    ledgers.spend(site.ledger, 1, 0.5, account=Account(site.dataset, "example", "add-remove"))
+    for name, stands in (
+        ("week-2", "nothing is spent on it: for new data only"),
+        (site.dataset, "its ledger goes on"),
+    ):
+        told = run("site", "dataset", name, "--site", site.path)
+        assert told == f"The data of hospital-a are now {name}; {stands}\n"
+        assert Site.from_toml(site.path).dataset == name
     assert "dataset must be" in run("site", "dataset", "week 2", "--site", site.path, code=2)
 
 
