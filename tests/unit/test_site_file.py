@@ -221,10 +221,23 @@ def test_a_site_file_that_cannot_be_read(tmp_path, site):
         Site.from_toml(site.path)
 
 
-def test_a_site_file_that_anybody_can_change_is_refused(site):
-    site.path.chmod(0o666)
-    with pytest.raises(SiteError, match="chmod o-w"):
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
+def test_a_site_file_that_others_can_change_is_refused(site, mode):
+    site.path.chmod(mode)
+    with pytest.raises(SiteError, match="chmod go-w"):
         Site.from_toml(site.path)
+    site.path.chmod(0o644)
+    assert Site.from_toml(site.path).name == site.name
+
+
+def test_a_site_file_in_a_folder_that_is_open_to_all_is_refused(site):
+    """Whoever may write there can put another site file, or an old ledger, in place."""
+    site.folder.chmod(0o777)
+    with pytest.raises(SiteError, match="anybody can replace what is in"):
+        Site.from_toml(site.path)
+    for mode in (0o1777, 0o775):  # nobody may touch the files of others; a group that is trusted
+        site.folder.chmod(mode)
+        assert Site.from_toml(site.path).name == site.name
 
 
 def test_the_key_file_is_checked_too(site):

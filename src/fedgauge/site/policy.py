@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -188,7 +189,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_site_file(path: Path) -> str:
-    """The text of a site file, unless anybody may change whom it trusts."""
+    """The text of a site file, unless others than its owner may change whom it trusts."""
     try:
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -202,11 +203,24 @@ def read_site_file(path: Path) -> str:
         raise SiteError(f"cannot read site file {path}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise SiteError(f"site file {path} is not text in UTF-8.") from None
-    if os.name == "posix" and mode & 0o002:
-        raise SiteError(
-            f"anybody can change site file {path}. Run `chmod o-w {path}`, and check what it says."
-        )
+    if os.name == "posix":
+        _require_own(path, mode)
     return text
+
+
+def _require_own(path: Path, mode: int) -> None:
+    if mode & 0o022:
+        raise SiteError(
+            f"others than its owner can change site file {path}. Run `chmod go-w {path}`, and check "
+            "what it says."
+        )
+    # Whoever may write to a folder can put another file, or an old ledger, in a file's place.
+    folder = path.resolve().parent
+    if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        raise SiteError(
+            f"anybody can replace what is in {folder}. Run `chmod o-w {folder}`, and check the "
+            "site file and the ledger."
+        )
 
 
 def by_key(kind: str, parties: tuple[Party, ...]) -> dict[bytes, str]:
