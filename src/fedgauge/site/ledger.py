@@ -9,15 +9,15 @@ delta (1 + e^epsilon + ... + e^((s - 1) epsilon)). Let two inputs differ in rows
   with just these rows, there or not, differs by the same counts: one step of add-remove and
   zero-out. Under replace-one they are what is seen of a step in which they turn into rows of the
   other class, whose counts have noise of their own. So s = k.
-- Else, as when a row is replaced, or goes and one that was beyond the cap steps in: s = k under
+- Else, as when a row changes, or goes and one that was beyond the cap steps in: s = k under
   replace-one; under add-remove and zero-out a unit goes and comes again, s = 2 k.
 
 One row that counts or does not, all else as it was counted, is in one unit of whatever kind:
 k = s = 1. A local report has the same bound, as a mean over rows is no further from one of them
 than the furthest row. So each plan costs each row, in this sense, its epsilon and delta whatever
-its unit and neighbours, and those of all plans on a dataset add up to one sum with one limit. A
-row that is replaced is two steps away: at most twice that. A unit of r rows is r steps away, and
-at most what its own account holds where no other plan was run.
+its unit and neighbours, and those of all plans on a dataset add up to one sum with one limit. For
+another score or label of a row each plan is one or two steps. To a unit of several rows the sum
+promises as much only where all plans protect such units, which is what accounts are kept for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
