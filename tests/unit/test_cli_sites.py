@@ -167,6 +167,7 @@ def test_limits_of_clients_are_about_zeroed_counts(site):
 def test_a_limit_is_of_all_plans_unless_a_unit_is_named(site):
     limits = ["ledger", "set-limit", "--site", site, "--epsilon"]
     assert "stroke-2026 (all plans): at most epsilon 3, delta 1e-05" in run(*limits, 3)
+    assert "all" in run("ledger", "show", "--site", site).split()
     told = run(*limits, 1, "--unit", "subject", "--neighbours", "replace-one")
     assert "stroke-2026 (subject, replace-one): at most epsilon 1" in told
     rows = [line.split() for line in run("ledger", "show", "--site", site).splitlines()[1:]]
