@@ -22,6 +22,7 @@ from fedgauge.site.exact import ExactRules, ExactSum
 ACCOUNTS = [
     Account("stroke", "example", "add-remove"),
     Account("stroke", "client", "zero-out"),
+    Account("stroke", "subject", "replace-one"),
     Account("heart", "example", "add-remove"),
 ]
 DEFAULT = Cost(1.0, 3e-6)
@@ -41,6 +42,14 @@ def shows_few(sets):
         if np.linalg.matrix_rank(rows[:, others]) < np.linalg.matrix_rank(rows):
             return True
     return False
+
+
+def fits(costs, limit):
+    return all(
+        sum(Decimal(str(getattr(c, part))) for c in costs if c.epsilon < math.inf)
+        <= Decimal(str(getattr(limit, part)))
+        for part in ("epsilon", "delta")
+    )
 
 
 class Model:
@@ -93,12 +102,12 @@ class Model:
         if not mix and any((other.epsilon == math.inf) != exact for other in others):
             return BudgetExceeded
         if not exact:
-            limit = self.limits.get(account, DEFAULT)
-            held = [c for c in self.live(lambda other: other == account) if c.epsilon < math.inf]
-            for part in ("epsilon", "delta"):
-                total = sum(Decimal(str(getattr(c, part))) for c in [*held, cost])
-                if total > Decimal(str(getattr(limit, part))):
-                    return BudgetExceeded
+            own = self.live(lambda other: other == account)
+            limit = self.limits.get(Account.whole(account.dataset), DEFAULT)
+            if not fits([*others, cost], limit):
+                return BudgetExceeded
+            if not fits([*own, cost], self.limits.get(account, Cost(1e9, 1.0))):
+                return BudgetExceeded
         elif self.may_show_few(session, account.dataset, roster[0]):
             return PlanRefused
         self.spends[session] = (account, cost, "reserved")
@@ -134,6 +143,7 @@ class Model:
 
 sessions = st.integers(0, SESSIONS - 1)
 accounts = st.sampled_from([*ACCOUNTS, ACCOUNTS[0]])
+wholes = st.sampled_from([Account.whole("stroke"), Account.whole("heart")])
 epsilons = st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0])
 finite = st.builds(Cost, epsilons, st.sampled_from([0.0, 1e-6, 2e-6]))
 costs = finite | st.just(Cost(math.inf, 0.0))
@@ -148,7 +158,7 @@ steps = st.one_of(
     ),
     st.tuples(st.just("end"), sessions, st.sampled_from(ENDS)).map(lambda s: [s]),
     st.tuples(st.just("record"), sessions, cohorts).map(lambda s: [s]),
-    st.tuples(st.just("limit"), accounts, finite).map(lambda s: [s]),
+    st.tuples(st.just("limit"), accounts | wholes, finite).map(lambda s: [s]),
     # A whole session: steps drawn one by one seldom come in this order.
     st.tuples(sessions, accounts, costs, rosters, cohorts, st.booleans()).map(
         lambda drawn: [
@@ -190,8 +200,8 @@ def name(number):
     return number.to_bytes(32, "big")
 
 
-def totals(model, account, status):
-    held = [cost for other, cost, now in model.spends.values() if (other, now) == (account, status)]
+def totals(model, status, test):
+    held = [cost for other, cost, now in model.spends.values() if now == status and test(other)]
     if any(cost.epsilon == math.inf for cost in held):
         return Cost(math.inf, 0.0)
     return Cost(
@@ -232,16 +242,33 @@ def check(ledger, model):
     for session in range(SESSIONS):
         spend = model.spends.get(session)
         assert ledger.status(name(session)) == (spend and spend[2])
-    accounts = sorted({spend[0] for spend in model.spends.values()} | set(model.limits))
-    assert [tuple(balance) for balance in ledger.balances(default_limit=DEFAULT)] == [
+    used = {spend[0] for spend in model.spends.values()} | set(model.limits)
+    assert [tuple(balance) for balance in ledger.balances()] == [
         (
             account,
-            model.limits.get(account, DEFAULT),
-            totals(model, account, "committed"),
-            totals(model, account, "reserved"),
+            model.limits.get(account),
+            totals(model, "committed", account.__eq__),
+            totals(model, "reserved", account.__eq__),
         )
-        for account in accounts
+        for account in sorted(used)
+        if account.unit != "all"
     ]
+    check_totals(ledger, model)
+
+
+def check_totals(ledger, model):
+    noisy = {a for a, cost, _ in model.spends.values() if cost.epsilon < math.inf}
+    found = ledger.totals(default_limit=DEFAULT)
+    assert [total.account for total in found] == [
+        Account.whole(dataset) for dataset in sorted({a.dataset for a in {*noisy, *model.limits}})
+    ]
+    for account, limit, *amounts in found:
+        assert limit == model.limits.get(account, DEFAULT)
+        for status, amount in zip(("committed", "reserved"), amounts, strict=True):
+            live = [(c, now) for a, c, now in model.spends.values() if a.dataset == account.dataset]
+            held = [c for c, now in live if now == status and c.epsilon < math.inf]
+            assert amount.epsilon == float(sum(Decimal(str(c.epsilon)) for c in held))
+            assert amount.delta == float(sum(Decimal(str(c.delta)) for c in held))
 
 
 @settings(deadline=None, max_examples=60)

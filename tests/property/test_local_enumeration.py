@@ -114,6 +114,19 @@ def test_ratios_of_all_reports_are_at_most_e_to_epsilon(epsilon, tree, oracle):
         assert worst(law_of(less_noise(level))) > high
 
 
+@every_oracle
+@every_tree
+@every_epsilon
+def test_a_report_is_as_close_to_that_of_a_row_at_random(epsilon, tree, oracle):
+    """What a row that does not count is where each row reports: a budget adds such steps up."""
+    _, high = power(epsilon)
+    for level in report_plan(LocalDP(epsilon, oracle=oracle), tree).oracles:
+        laws = law_of(level)
+        blank = {report: sum(law[report] for law in laws) / len(laws) for report in laws[0]}
+        ratios = [law[report] / blank[report] for law in laws for report in law]
+        assert max(*ratios, *(1 / ratio for ratio in ratios)) <= high
+
+
 def less_noise(oracle):
     if isinstance(oracle, UnaryEncoding):
         return UnaryEncoding(oracle.cells, oracle.raised - 1)

@@ -65,6 +65,8 @@ def every_call_fails(ledger, match):
         lambda: ledger.is_sent(session(1)),
         lambda: ledger.set_limit(EXAMPLES, LIMIT),
         ledger.balances,
+        lambda: ledger.totals(default_limit=LIMIT),
+        ledger.datasets,
         ledger.entries,
     ]
     for call in calls:

@@ -98,7 +98,8 @@ def test_show_names_the_limits_and_the_trusted(site):
     run("site", "trust", "hospital-b", peer, "--site", site)
     run("site", "trust", "consortium", boss, "--coordinator", "--site", site)
     told = run("site", "show", "--site", site)
-    for text in ("hospital-a", "stroke-2026", "Peer hospital-b", peer, "epsilon 1,"):
+    colluding = "Fewest colluding sites a plan allows for"
+    for text in ("hospital-a", "stroke-2026", "Peer hospital-b", peer, "epsilon 1,", colluding):
         assert text in told
     assert "Coordinator consortium" in told
     assert boss in told
@@ -134,8 +135,11 @@ def test_the_ledger_shows_what_is_spent_reserved_and_left(site):
         if number == 1:
             ledger.commit(session)
     told = run("ledger", "show", "--entries", "--site", site)
-    row = next(line for line in told.splitlines() if line.startswith("stroke-2026"))
-    assert row.split() == ["stroke-2026", "example", "add-remove", "1", "0.5", "3", "1.5"]
+    rows = [line.split() for line in told.splitlines() if line.startswith("stroke-2026")]
+    assert rows == [
+        ["stroke-2026", "all", "all", "1", "0.5", "3", "1.5"],
+        ["stroke-2026", "example", "add-remove", "1", "0.5", "-", "-"],
+    ]
     assert "limit" in told
     assert "commit     evaluation 01010101" in told
 
@@ -145,6 +149,7 @@ def test_the_ledger_shows_exact_sums(site):
     spend(ledger, 1, Cost(float("inf"), 0.0), Account("stroke-2026", "-", "-"))
     told = run("ledger", "show", "--entries", "--site", site)
     assert "none: exact sums" in told
+    assert "all" not in told.split()
     assert "exact sum" in told
 
 
@@ -157,6 +162,19 @@ def test_limits_of_clients_are_about_zeroed_counts(site):
     run("ledger", "set-limit", "--epsilon", 2, "--unit", "client", "--site", site)
     balances = fg.Site.from_toml(site).ledger.balances()
     assert [row.account.neighbours for row in balances] == ["zero-out"]
+
+
+def test_a_limit_is_of_all_plans_unless_a_unit_is_named(site):
+    limits = ["ledger", "set-limit", "--site", site, "--epsilon"]
+    assert "stroke-2026 (all plans): at most epsilon 3, delta 1e-05" in run(*limits, 3)
+    assert "all" in run("ledger", "show", "--site", site).split()
+    told = run(*limits, 1, "--unit", "subject", "--neighbours", "replace-one")
+    assert "stroke-2026 (subject, replace-one): at most epsilon 1" in told
+    rows = [line.split() for line in run("ledger", "show", "--site", site).splitlines()[1:]]
+    assert rows == [
+        ["stroke-2026", "all", "all", "0", "0", "3", "3"],
+        ["stroke-2026", "subject", "replace-one", "0", "0", "1", "1"],
+    ]
 
 
 @pytest.mark.parametrize("command", ["init", "show", "trust"])

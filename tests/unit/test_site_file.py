@@ -177,6 +177,7 @@ def test_whom_a_site_trusts_cannot_be_changed_in_memory(site):
         ("min_cohort = 3", "min_cohort = 2", "at least 3"),
         ("min_cohort = 3", "min_cohort = 3.5", "int"),
         ("min_cohort = 3", "min_cohort = true", "int"),
+        ("min_colluding = 1", "min_colluding = 0", "min_colluding must be at least 1"),
         ("max_epsilon = 1.0", "max_epsilon = 0", "max_epsilon"),
         ("max_epsilon = 1.0", "max_epsilon = -1.0", "max_epsilon"),
         ("max_epsilon = 1.0", "max_epsilon = inf", "max_epsilon"),

@@ -14,6 +14,8 @@ from fedgauge.site.entries import Roster
 from fedgauge.site.exact import ExactSum
 
 SUBJECTS = Account("stroke", "subject", "add-remove")
+CLIENTS = Account("stroke", "client", "zero-out")
+WHOLE = Account.whole("stroke")
 OTHER = Account("heart", "example", "add-remove")
 SUMS = Account("stroke", "-", "-")
 EXACT = Cost(math.inf, 0.0)
@@ -65,7 +67,7 @@ def test_a_refusal_says_what_was_asked_and_what_to_do_and_changes_nothing(ledger
     with pytest.raises(BudgetExceeded) as caught:
         reserve(ledger, 2, Cost(0.5, 1e-6))
     for part in (
-        "stroke (example, add-remove)",
+        "stroke (all plans)",
         "limit epsilon 1, delta 1e-05",
         "spent or reserved epsilon 0.75, delta 0",
         "asked epsilon 0.5, delta 1e-06",
@@ -76,29 +78,81 @@ def test_a_refusal_says_what_was_asked_and_what_to_do_and_changes_nothing(ledger
     assert len(ledger.entries()) == 2
 
 
-def test_accounts_are_apart(ledger):
-    spend(ledger, 1, 1.0)
-    spend(ledger, 2, 1.0, SUBJECTS)
-    spend(ledger, 3, 1.0, OTHER)
-    for account in (EXAMPLES, SUBJECTS, OTHER):
+def test_all_plans_on_a_dataset_spend_one_budget(ledger):
+    """Whomever a plan protects, it costs each row its epsilon and its delta."""
+    spend(ledger, 1, Cost(0.5, 4e-6))
+    spend(ledger, 2, Cost(0.2, 4e-6), SUBJECTS)
+    for account in (EXAMPLES, SUBJECTS, CLIENTS):
+        with pytest.raises(
+            BudgetExceeded, match=r"stroke \(all plans\).* epsilon 0\.7, delta 8e-06"
+        ):
+            reserve(ledger, 3, 0.301, account)
         with pytest.raises(BudgetExceeded):
-            reserve(ledger, 4, 0.001, account)
+            reserve(ledger, 3, Cost(0.1, 2.1e-6), account)
+    reserve(ledger, 3, Cost(0.3, 2e-6), CLIENTS)
+    assert ledger.totals(default_limit=LIMIT) == [
+        Balance(WHOLE, LIMIT, Cost(0.7, 8e-6), Cost(0.3, 2e-6))
+    ]
+    assert [balance.limit for balance in ledger.balances()] == [None, None, None]
 
 
-def test_a_limit_of_its_own_replaces_the_default_and_the_last_one_holds(ledger):
-    ledger.set_limit(EXAMPLES, Cost(0.5, 0.0))
+def test_datasets_are_apart(ledger):
+    spend(ledger, 1, 1.0)
+    spend(ledger, 2, 1.0, OTHER)
+    for account in (EXAMPLES, OTHER):
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, 3, 0.001, account)
+
+
+def test_a_limit_of_a_dataset_replaces_the_default_and_the_last_one_holds(ledger):
+    ledger.set_limit(WHOLE, Cost(0.5, 0.0))
     with pytest.raises(BudgetExceeded, match=r"limit epsilon 0\.5"):
         reserve(ledger, 1, 0.6)
-    ledger.set_limit(EXAMPLES, Cost(2.0, 0.0))
+    ledger.set_limit(WHOLE, Cost(2.0, 0.0))
     spend(ledger, 1, 1.5)
-    ledger.set_limit(EXAMPLES, Cost(1.0, 0.0))  # below what is spent: nothing more
+    ledger.set_limit(WHOLE, Cost(1.0, 0.0))  # below what is spent: nothing more
     with pytest.raises(BudgetExceeded):
-        reserve(ledger, 2, 0.001)
-    reserve(ledger, 2, 1.0, SUBJECTS)
-    assert ledger.balances(default_limit=LIMIT) == [
-        Balance(EXAMPLES, Cost(1.0, 0.0), Cost(1.5, 0.0), Cost(0.0, 0.0)),
-        Balance(SUBJECTS, LIMIT, Cost(0.0, 0.0), Cost(1.0, 0.0)),
+        reserve(ledger, 2, 0.001, SUBJECTS)
+    reserve(ledger, 2, 1.0, OTHER)
+    assert ledger.totals(default_limit=LIMIT) == [
+        Balance(Account.whole("heart"), LIMIT, Cost(0.0, 0.0), Cost(1.0, 0.0)),
+        Balance(WHOLE, Cost(1.0, 0.0), Cost(1.5, 0.0), Cost(0.0, 0.0)),
     ]
+
+
+def test_a_limit_of_an_account_is_met_besides_that_of_its_dataset(ledger):
+    ledger.set_limit(EXAMPLES, Cost(0.5, 0.0))
+    with pytest.raises(BudgetExceeded, match=r"stroke \(example, add-remove\).*limit epsilon 0\.5"):
+        reserve(ledger, 1, 0.6)
+    spend(ledger, 1, 0.4)
+    reserve(ledger, 2, 0.5, SUBJECTS)
+    ledger.set_limit(EXAMPLES, Cost(9.0, 1.0))  # grants no more than the dataset has
+    with pytest.raises(BudgetExceeded, match="all plans"):
+        reserve(ledger, 3, 0.2)
+    assert ledger.balances() == [
+        Balance(EXAMPLES, Cost(9.0, 1.0), Cost(0.4, 0.0), Cost(0.0, 0.0)),
+        Balance(SUBJECTS, None, Cost(0.0, 0.0), Cost(0.5, 0.0)),
+    ]
+
+
+def test_exact_sums_have_no_part_in_the_total(ledger):
+    spend(ledger, 1, EXACT, SUMS)
+    assert ledger.totals(default_limit=LIMIT) == []
+    reserve(ledger, 2, 1.0, mix_exact=True)
+    assert ledger.totals(default_limit=LIMIT) == [
+        Balance(WHOLE, LIMIT, Cost(0.0, 0.0), Cost(1.0, 0.0))
+    ]
+
+
+def test_an_old_ledger_that_spent_by_accounts_spends_no_more(ledger):
+    """Entries stay as they are; what they come to is judged by today's rule."""
+    for number, account in enumerate((EXAMPLES, SUBJECTS), start=1):
+        reserve(ledger, number, 1.0, account, limit=Cost(2.0, 0.0))
+    assert [balance.reserved.epsilon for balance in ledger.balances()] == [1.0, 1.0]
+    assert [total.reserved.epsilon for total in ledger.totals(default_limit=LIMIT)] == [2.0]
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, 3, 0.001, CLIENTS)
+    ledger.commit(session(1))
 
 
 # The states of a session

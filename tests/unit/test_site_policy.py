@@ -118,6 +118,14 @@ def test_a_contributor_who_reads_the_result_is_reckoned_with(site, privacy):
         judge(site, plan_for(privacy, cohort=Cohort(4, 0)))
 
 
+@pytest.mark.parametrize("privacy", [SecureAggregation(), DistributedDP(0.5)], ids=str)
+def test_a_plan_allows_for_as_many_colluders_as_the_site_wants(tmp_path, privacy):
+    site = make_site(tmp_path, min_colluding=2)
+    with pytest.raises(PlanRefused, match=r"while 1 sites .* at least 2 \(min_colluding\)"):
+        judge(site, plan_for(privacy, cohort=Cohort(4, 1)))
+    judge(site, plan_for(privacy, cohort=Cohort(4, 2)))
+
+
 def test_an_exact_sum_needs_two_honest_sites(site):
     with pytest.raises(PlanRefused, match="3 of 4 sites collude"):
         judge(site, plan_for(SecureAggregation(), cohort=Cohort(4, 3)))
@@ -304,6 +312,20 @@ def test_the_rules_of_exact_sums_are_the_sites(tmp_path):
     assert strict.rules(plan) == ExactRules(3, False, 3, 100)
     more = plan_for(SecureAggregation(), cohort=Cohort(5, 3))
     assert strict.rules(more).min_cohort == 5  # two honest sites at least
+    # Also where the site came to want more after it joined.
+    wary = make_site(tmp_path / "wary", min_colluding=2)
+    assert wary.rules(plan).min_cohort == 4
+
+
+def test_exact_sums_on_a_dataset_allow_for_as_many_colluders(tmp_path):
+    """Else one could be opened for a few colluders, and combined with another, for none."""
+    site = make_site(tmp_path)
+    roster = Roster(frozenset(members(site)), len(members(site)))
+    one, two = (plan_for(SecureAggregation(), cohort=Cohort(6, colluding)) for colluding in (1, 2))
+    site.reserve(bytes(32), two, roster=roster)
+    with pytest.raises(PlanRefused, match="of another plan"):
+        site.reserve(bytes([1] * 32), one, roster=roster)
+    site.reserve(bytes([1] * 32), two, roster=roster)
 
 
 def test_a_new_site_wants_noise():

@@ -121,7 +121,7 @@ def dataset(
     """
     with readable_errors():
         site = name_dataset(site_file, name)
-        known = any(account.dataset == name for account in site.ledger.accounts())
+        known = name in site.ledger.datasets()
     if not quiet:
         stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
         screen.print(f"The data of {site.name} are now {site.dataset}; {stands}", markup=False)
@@ -180,17 +180,19 @@ def show_ledger(
     """
     with readable_errors():
         site = Site.from_toml(site_file)
-        balances = site.ledger.balances(default_limit=site.policy.default_limit)
+        balances = site.ledger.balances()
+        totals = site.ledger.totals(default_limit=site.policy.default_limit)
         listed = site.ledger.entries() if entries else []
     if quiet:
         return
-    if not balances:
+    if not balances and not totals:
         screen.print("Nothing was spent yet.")
         return
     table = Table(box=None, pad_edge=False)
     for column in ("dataset", "unit", "neighbours", "spent", "reserved", "limit", "left"):
         table.add_column(column)
-    for row in balances:
+    whole_first = sorted([*totals, *balances], key=lambda row: row.account.dataset)
+    for row in whole_first:
         account = row.account
         table.add_row(
             account.dataset,
@@ -209,29 +211,41 @@ def set_limit(
         float, typer.Option(min=0, help="Most epsilon that all evaluations may cost.")
     ],
     delta: Annotated[float, typer.Option(min=0, max=1, help="Most delta.")] = 1e-5,
-    unit: Annotated[UnitKind, typer.Option(help="Whose privacy.")] = UnitKind.EXAMPLE,
+    unit: Annotated[
+        UnitKind | None,
+        typer.Option(help=r"Only of plans that protect such a unit. \[default: of all plans]"),
+    ] = None,
     neighbours: Annotated[
-        NeighbourKind, typer.Option(help="What may differ about a unit.")
+        NeighbourKind, typer.Option(help="With --unit: what may differ about it.")
     ] = NeighbourKind.ADD_REMOVE,
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
 ) -> None:
     """Limit what all evaluations of the site's data may cost together.
 
-    Example:
+    A limit of plans that protect one kind of unit is met besides that of all plans.
 
-      fedgauge ledger set-limit --epsilon 3 --unit subject
+    Examples:
+
+      fedgauge ledger set-limit --epsilon 3
+
+      fedgauge ledger set-limit --epsilon 1 --unit example
     """
     with readable_errors():
         site = Site.from_toml(site_file)
-        zeroed = unit is UnitKind.CLIENT and neighbours is NeighbourKind.ADD_REMOVE
-        account = Account(site.dataset, unit.value, "zero-out" if zeroed else neighbours.value)
-        site.ledger.set_limit(account, Cost(epsilon, delta))
+        account = _limited(site.dataset, unit, neighbours)
+        limit = Cost(epsilon, delta)
+        site.ledger.set_limit(account, limit)
     if not quiet:
-        screen.print(
-            f"{site.dataset}: at most epsilon {epsilon:g}, delta {delta:g} for one {unit.value}",
-            markup=False,
-        )
+        screen.print(f"{account}: at most {limit}", markup=False)
+
+
+def _limited(dataset: str, unit: UnitKind | None, neighbours: NeighbourKind) -> Account:
+    """The account that a limit is for."""
+    if unit is None:
+        return Account.whole(dataset)
+    zeroed = unit is UnitKind.CLIENT and neighbours is NeighbourKind.ADD_REMOVE
+    return Account(dataset, unit.value, "zero-out" if zeroed else neighbours.value)
 
 
 def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:
@@ -249,9 +263,11 @@ def _site_table(site: Site) -> Table:
     table.add_row("Dataset", site.dataset)
     table.add_row("Allows", ", ".join(policy.models))
     table.add_row("Fewest sites in a sum", str(policy.min_cohort))
+    table.add_row("Fewest colluding sites a plan allows for", str(policy.min_colluding))
     table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
     table.add_row(
-        "All evaluations", f"epsilon {policy.budget_epsilon:g}, delta {policy.budget_delta:g}"
+        "All evaluations of a dataset",
+        f"epsilon {policy.budget_epsilon:g}, delta {policy.budget_delta:g}",
     )
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
@@ -294,8 +310,10 @@ def _entry(entry: Entry) -> str:
 
 
 def _amounts(spent: Cost, reserved: Cost, limit: Cost | None) -> tuple[str, str, str, str]:
-    if limit is None or math.isinf(spent.epsilon + reserved.epsilon):
+    if math.isinf(spent.epsilon + reserved.epsilon):
         return _epsilon(spent), _epsilon(reserved), "none: exact sums", "-"
+    if limit is None:
+        return _epsilon(spent), _epsilon(reserved), "-", "-"
     left = max(0.0, limit.epsilon - spent.epsilon - reserved.epsilon)
     return _epsilon(spent), _epsilon(reserved), _epsilon(limit), f"{left:g}"
 

@@ -243,10 +243,11 @@ class Site:
             raise PlanRefused(
                 f"the plan needs {cohort.min_survivors} sites but {invited} are invited."
             )
-        if cohort.max_colluding < 1:
+        if cohort.max_colluding < self.policy.min_colluding:
             raise PlanRefused(
-                "the plan trusts all sites not to subtract their own part from the result. "
-                "It needs max_colluding of at least 1."
+                f"the plan holds while {cohort.max_colluding} sites subtract their own parts from "
+                "the result and pool what they know (max_colluding), this site wants at least "
+                f"{self.policy.min_colluding} (min_colluding)."
             )
         # Colluders subtract their parts from an exact sum: one honest site alone would be bare.
         if not plan.privacy.adds_noise and cohort.min_survivors - cohort.max_colluding < 2:
@@ -306,7 +307,9 @@ class Site:
     def rules(self, plan: EvaluationPlan) -> ExactRules:
         """What this site allows of exact sums under a plan."""
         policy = self.policy
+        # All exact sums on a dataset are of one plan: none of them allows for more colluders.
         colluding = 0 if plan.cohort is None else plan.cohort.max_colluding
+        colluding = max(policy.min_colluding, colluding)
         # Two honest sites, at least, in whatever exact sums show.
         return ExactRules(
             policy.exact_sums,

@@ -4,7 +4,7 @@ import math
 from datetime import UTC, datetime
 from fractions import Fraction
 from numbers import Real
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -14,16 +14,41 @@ from fedgauge.keys import key_from_text, key_to_text
 
 Kind = Literal["reserve", "commit", "sent", "release", "data", "survivors", "limit"]
 
+_ALL: Final = "all"  # no plan's unit
+
 
 class Account(msgspec.Struct, frozen=True, order=True):
-    """Whose privacy a budget is for: a dataset, the unit protected, and its neighbours."""
+    """Whose privacy is spent: a dataset, the unit protected, and its neighbours.
+
+    Examples
+    --------
+    >>> str(Account("stroke-2026", "subject", "add-remove"))
+    'stroke-2026 (subject, add-remove)'
+    >>> str(Account.whole("stroke-2026"))
+    'stroke-2026 (all plans)'
+    """
 
     dataset: str
     unit: str
     neighbours: str
 
+    @classmethod
+    def whole(cls, dataset: str) -> Self:
+        """All accounts of a dataset together."""
+        return cls(dataset, _ALL, _ALL)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it stands for all accounts of its dataset."""
+        return self.unit == _ALL
+
+    def covers(self, other: "Account") -> bool:
+        """Whether what is spent on the other account is spent on this one."""
+        return self == other or (self.is_whole and self.dataset == other.dataset)
+
     def __str__(self) -> str:
-        return f"{self.dataset} ({self.unit}, {self.neighbours})"
+        about = "all plans" if self.is_whole else f"{self.unit}, {self.neighbours}"
+        return f"{self.dataset} ({about})"
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -75,7 +100,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Balance(NamedTuple):
-    """How an account stands; `limit` is None where neither a limit nor a default is known."""
+    """How an account stands; `limit` is None where it has none."""
 
     account: Account
     limit: Cost | None

@@ -1,4 +1,24 @@
-"""The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone."""
+"""The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone.
+
+A plan promises (epsilon, delta) for a unit U and its neighbours. What it promises to others
+follows from two facts. Noise is added to counts, so how well two inputs are told apart depends
+only on how their counts differ; and s steps from neighbour to neighbour cost s epsilon and
+delta (1 + e^epsilon + ... + e^((s - 1) epsilon)). Let two inputs differ in rows of k units.
+
+- The counted rows only go, or only come. Those of one unit are within its cap, so that a unit
+  with just these rows, there or not, differs by the same counts: one step of add-remove and
+  zero-out. Under replace-one they are what is seen of a step in which they turn into rows of the
+  other class, whose counts have noise of their own. So s = k.
+- Else, as when a row changes, or goes and one that was beyond the cap steps in: s = k under
+  replace-one; under add-remove and zero-out a unit goes and comes again, s = 2 k.
+
+One row that counts or does not, all else as it was counted, is in one unit of whatever kind:
+k = s = 1. A local report has the same bound, as a mean over rows is no further from one of them
+than the furthest row. So each plan costs each row, in this sense, its epsilon and delta whatever
+its unit and neighbours, and those of all plans on a dataset add up to one sum with one limit. For
+another score or label of a row each plan is one or two steps. To a unit of several rows the sum
+promises as much only where all plans protect such units, which is what accounts are kept for.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,9 +109,8 @@ class Books(NamedTuple):
             case _:
                 raise LedgerError(f"entry {entry.number} of the ledger does not fit the others.")
 
-    @property
     def accounts(self) -> set[Account]:
-        """All that something was spent on, or that have a limit."""
+        """All accounts that something was spent on, or that have a limit."""
         return {spend.account for spend in self.spends.values()} | set(self.limits)
 
     def held(self, account: Account, *statuses: Status) -> list[Cost]:
@@ -99,8 +118,12 @@ class Books(NamedTuple):
         return [
             spend.cost
             for spend in self.spends.values()
-            if spend.account == account and spend.status in statuses
+            if account.covers(spend.account) and spend.status in statuses
         ]
+
+    def noisy(self, account: Account, *statuses: Status) -> list[Cost]:
+        """The same without exact sums, which meet no limit."""
+        return [cost for cost in self.held(account, *statuses) if not cost.is_exact_sum]
 
     def exact_sums(self, dataset: str, *, besides: bytes = b"") -> list[ExactSum]:
         """Exact sums on a dataset, those under way included, besides that of one session."""
@@ -133,9 +156,11 @@ class Ledger:
     """What a site's data may cost in privacy, has cost, and is about to.
 
     A session is reserved before the site takes part, committed before its rows are read, and
-    released only if they never were. Costs on one account (dataset, unit, neighbours) add up:
-    basic composition, which holds for plans chosen one after another, each knowing the results
-    before. Every call checks the whole ledger, and what a call returns from has reached the disk.
+    released only if they never were. Costs on one dataset add up, whatever their units and
+    neighbours: basic composition, which holds for plans chosen one after another, each knowing
+    the results before. An account (dataset, unit, neighbours) can have a limit besides that of
+    its dataset. Every call checks the whole ledger, and what a call returns from has reached the
+    disk.
 
     Parameters
     ----------
@@ -194,7 +219,7 @@ class Ledger:
             What the session costs. An exact sum (infinite epsilon) meets no limit, but does
             not go together with differential privacy on the same dataset.
         default_limit
-            The limit of an account that has none of its own.
+            The limit of a dataset that has none of its own.
         mix_exact
             Allow exact sums and differential privacy on one dataset.
         exact, rules
@@ -215,7 +240,7 @@ class Ledger:
             if not mix_exact:
                 _check_mix(books, account, cost)
             if not cost.is_exact_sum:
-                _check_budget(books, account, cost, books.limits.get(account, default_limit))
+                _check_budget(books, account, cost, default_limit)
                 pages.append(encode("reserve", session=session, account=account, cost=cost))
                 return
             if exact is None or rules is None:
@@ -354,29 +379,49 @@ class Ledger:
             pages.append(encode("survivors", session=session, survivors=chosen, certain=certain))
 
     def set_limit(self, account: Account, limit: Cost) -> None:
-        """Set the limit of an account, from now on; lower than what is spent stops spending."""
+        """Set the limit of an account or of a whole dataset, from now on.
+
+        One lower than what is spent stops spending. One of an account is met besides that of its
+        dataset.
+        """
         _check_limit(limit)
         with self._open() as (pages, _):
             pages.append(encode("limit", account=account, cost=limit))
 
-    def balances(self, *, default_limit: Cost | None = None) -> list[Balance]:
+    def balances(self) -> list[Balance]:
         """How every account stands, in order."""
         with self._open() as (_, books):
-            accounts = books.accounts
+            accounts = sorted(books.accounts())
         return [
             Balance(
                 account=account,
-                limit=books.limits.get(account, default_limit),
+                limit=books.limits.get(account),
                 spent=_total(books.held(account, "committed")),
                 reserved=_total(books.held(account, "reserved")),
             )
-            for account in sorted(accounts)
+            for account in accounts
+            if not account.is_whole
         ]
 
-    def accounts(self) -> set[Account]:
-        """All accounts that something was spent on, or that have a limit."""
+    def totals(self, *, default_limit: Cost) -> list[Balance]:
+        """How every dataset stands that had noisy sums or has a limit, exact sums left out."""
         with self._open() as (_, books):
-            return books.accounts
+            noisy = {spend.account for spend in books.spends.values() if not spend.exact}
+        names = sorted({account.dataset for account in noisy | set(books.limits)})
+        return [
+            Balance(
+                account=whole,
+                limit=books.limits.get(whole, default_limit),
+                spent=_total(books.noisy(whole, "committed")),
+                reserved=_total(books.noisy(whole, "reserved")),
+            )
+            for whole in map(Account.whole, names)
+        ]
+
+    def datasets(self) -> set[str]:
+        """All datasets that something was spent on, or that have a limit."""
+        with self._open() as (_, books):
+            return {account.dataset for account in books.accounts()}
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
@@ -443,19 +488,21 @@ def _check_mix(books: Books, account: Account, cost: Cost) -> None:
         )
 
 
-def _check_budget(books: Books, account: Account, cost: Cost, limit: Cost) -> None:
-    held = [c for c in books.held(account, "committed", "reserved") if not c.is_exact_sum]
-    epsilon = sum((c.exact_epsilon for c in held), Fraction())
-    delta = sum((c.exact_delta for c in held), Fraction())
-    if (
-        epsilon + cost.exact_epsilon > limit.exact_epsilon
-        or delta + cost.exact_delta > limit.exact_delta
-    ):
-        raise BudgetExceeded(
-            f"the privacy budget of {account} does not allow this: limit {limit}; spent or "
-            f"reserved {_total(held)}; asked {cost}. Raise the limit with "
-            "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
-        )
+def _check_budget(books: Books, account: Account, cost: Cost, default_limit: Cost) -> None:
+    """Refuse a cost beyond the limit of its dataset, or of its account where that has one."""
+    whole = Account.whole(account.dataset)
+    for scope, limit in {whole: default_limit, **books.limits}.items():
+        if not scope.covers(account):
+            continue
+        held = books.noisy(scope, "committed", "reserved")
+        epsilon = sum((c.exact_epsilon for c in held), cost.exact_epsilon)
+        delta = sum((c.exact_delta for c in held), cost.exact_delta)
+        if epsilon > limit.exact_epsilon or delta > limit.exact_delta:
+            raise BudgetExceeded(
+                f"the privacy budget of {scope} does not allow this: limit {limit}; spent or "
+                f"reserved {_total(held)}; asked {cost}. Raise the limit with "
+                "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
+            )
 
 
 def _check_data(

@@ -39,6 +39,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Labels that a plan may call positive, as they are spelled in the data.
     min_cohort
         Fewest sites in a sum, at least 3; also the fewest that exact sums may show together.
+    min_colluding
+        Fewest sites that a plan must allow to pool what they know (its `max_colluding`).
     max_epsilon, max_delta
         Most that one plan may cost.
     max_bins
@@ -50,7 +52,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Whether plans may also sum up the scores within bins. In an exact sum they show the score
         of an example that is alone in its bin, to 1/512 of the bin.
     budget_epsilon, budget_delta
-        Most that all plans on an account may cost, unless the ledger sets another limit.
+        Most that all plans on a dataset may cost together, whomever they protect, unless the
+        ledger sets another limit.
     mix_exact
         Whether exact sums and differential privacy may meet on one dataset.
     exact_sums
@@ -75,6 +78,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     models: tuple[str, ...] = WITH_NOISE
     labels: tuple[str, ...] = ("1",)
     min_cohort: int = LEAST_COHORT
+    min_colluding: int = 1
     max_epsilon: float = 1.0
     max_delta: float = 1e-6
     max_bins: int = 4096
@@ -100,7 +104,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"min_cohort must be at least {LEAST_COHORT}, got {self.min_cohort}: in a sum "
                 "over two, each knows the other's part."
             )
-        for name in ("max_bins", "rows_per_bin"):
+        for name in ("min_colluding", "max_bins", "rows_per_bin"):
             if getattr(self, name) < 1:
                 raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
         for name in ("exact_sums", "min_cell", "min_new_rows"):
@@ -124,7 +128,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def default_limit(self) -> Cost:
-        """The limit of accounts that have none of their own in the ledger."""
+        """The limit of datasets that have none of their own in the ledger."""
         return Cost(self.budget_epsilon, self.budget_delta)
 
 
@@ -211,8 +215,8 @@ def read_site_file(path: Path) -> str:
 def _require_own(path: Path, mode: int) -> None:
     if mode & 0o022:
         raise SiteError(
-            f"others than its owner can change site file {path}. Run `chmod go-w {path}`, and check "
-            "what it says."
+            f"others than its owner can change site file {path}. Run `chmod go-w {path}`, and "
+            "check what it says."
         )
     # Whoever may write to a folder can put another file, or an old ledger, in a file's place.
     folder = path.resolve().parent

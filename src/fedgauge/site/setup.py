@@ -41,12 +41,13 @@ ledger = {ledger}  # relative to this file; on a local disk
 models = {models}  # privacy models that plans may use
 labels = {labels}  # labels that a plan may call positive
 min_cohort = {min_cohort}  # fewest sites in a sum; never below 3
+min_colluding = {min_colluding}  # fewest sites that a plan must allow to pool what they know
 max_epsilon = {max_epsilon}  # of one plan
 max_delta = {max_delta}
 max_bins = {max_bins}  # finest axis
 rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
 score_sums = {score_sums}  # true: plans may sum up the scores within bins; tells more of small bins
-budget_epsilon = {budget_epsilon}  # of all plans together, unless the ledger sets a limit
+budget_epsilon = {budget_epsilon}  # of all plans on a dataset, unless the ledger sets a limit
 budget_delta = {budget_delta}
 mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on this dataset
 
