@@ -263,10 +263,10 @@ def _site_table(site: Site) -> Table:
     table.add_row("Dataset", site.dataset)
     table.add_row("Allows", ", ".join(policy.models))
     table.add_row("Fewest sites in a sum", str(policy.min_cohort))
-    table.add_row("Fewest colluding sites a plan allows for", str(policy.min_colluding))
+    table.add_row("Fewest colluding", str(policy.min_colluding))
     table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
     table.add_row(
-        "All evaluations of a dataset",
+        "All on a dataset",
         f"epsilon {policy.budget_epsilon:g}, delta {policy.budget_delta:g}",
     )
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
