@@ -8,9 +8,9 @@ import pytest
 from conformance import CLIENTS
 from counts import pooled_counts, pooled_sums
 from plans import exact_plan, noisy_plan
-from poison import at, poison, sums_at
 
 import fedgauge as fg
+from poison import at, poison, sums_at
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 
@@ -28,7 +28,7 @@ IMPOSSIBLE = {
     "huge": (EXACT, at(EXACT, *HUGE), "above the plan's largest"),
     "negative": (EXACT, at(EXACT, *NEGATIVE), "a count of the sum is negative"),
     "unchanged-totals": (EXACT, at(EXACT, *UNCHANGED_TOTALS), "a count of the sum is negative"),
-    "hidden-by-merging": (
+    "small-cells-merged": (
         exact_plan(min_cell=10),
         at(EXACT, *UNCHANGED_TOTALS),
         "a count of the sum is negative",

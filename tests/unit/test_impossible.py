@@ -66,6 +66,12 @@ def test_the_largest_sums_of_many_clients_do_not_overflow():
         check_exact(plan, np.array([[0], [2**55 - 1]]), sums, clients=2**24)
 
 
+def test_merging_small_cells_hides_no_negative_count():
+    counts = np.array([[50, 50, 50, 50], [5, -1, 50, 50]])
+    with pytest.raises(fg.ProtocolError, match="negative"):
+        release(exact_plan(bins=4, min_cell=10), counts.ravel(), CLIENTS)
+
+
 def test_negative_counts_everywhere_are_not_taken_for_no_examples():
     with pytest.raises(fg.ProtocolError, match="negative"):
         exact(-rows())
@@ -115,6 +121,18 @@ def test_score_sums_under_noise(number, told):
     sums[1, 2] = number
     released = noisy(bins_with(plan, 2, 50), plan, sums=sums)
     assert (caution(plan, released) is not None) == told
+
+
+def test_score_sums_are_held_against_counts_that_are_noisy_too():
+    plan = noisy_plan(1.0, bins=4, score_sums=True)
+    counts, sums = plan.noise_laws(shares=1)[0], plan.sums_law(shares=1)
+    variance = CLIENTS * (counts.variance + sums.variance / 256**2)
+    reach = noise_reach(variance, CLIENTS * counts.parts, 1e-6 / (2 * 4 * 4))
+    for beyond, told in ((-0.1, False), (0.1, True)):
+        measured = np.full((2, 4), 50 * 128)
+        measured[1, 2] = (50 + reach + beyond) * 256
+        released = noisy(bins_with(plan, 2, 50), plan, sums=measured)
+        assert (caution(plan, released) is not None) == told
 
 
 def test_reports_and_exact_sums_have_no_caution():
