@@ -11,7 +11,9 @@ from trees import aggregations
 from fedgauge.estimation.repair import (
     consistent,
     leaf_variance,
+    level_weights,
     monotone,
+    node_variances,
     noise_covariance,
     smooth,
 )
@@ -168,3 +170,16 @@ def test_smoothing_in_absolute_values_is_as_near_as_any(series):
 def test_smoothing_twice_is_smoothing_once(series, loss):
     smoothed = smooth(series, loss)
     np.testing.assert_allclose(smooth(smoothed, loss), smoothed, atol=1e-6)
+
+
+@many
+@given(noisy_trees())
+def test_no_count_weighs_more_than_one_in_the_estimate_of_a_node(noisy):
+    """What bounds of noise in estimates rest on; and its variance is that of these weights."""
+    tree, variances, _ = noisy
+    claimed = node_variances(tree, variances)
+    for nodes, variance in zip(aggregations(tree), claimed, strict=True):
+        by_level = level_weights(tree, variances, nodes)
+        spread = sum(v * (w**2).sum(axis=1) for v, w in zip(variances, by_level, strict=True))
+        np.testing.assert_allclose(spread, variance, rtol=1e-9)
+        assert max(np.abs(weights).max() for weights in by_level) <= 1 + 1e-12

@@ -155,6 +155,8 @@ def verify(
     )
     if signature.model is not None:
         screen.print(f"model    {signature.model}", markup=False)
+    if result.caution is not None:
+        screen.print(f"caution  {result.caution}", markup=False)
 
 
 def _known(keys: Sequence[str] | None, site: Site | None) -> dict[bytes, str]:

@@ -12,6 +12,7 @@ from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Oddities, in_short
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.cells import merge_small
+from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
@@ -119,10 +120,15 @@ def contribution(plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSo
 
 
 def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
-    """What the sum over `clients` clients tells, on wider bins where the plan hides small cells."""
+    """What the sum over `clients` clients tells, on wider bins where the plan hides small cells.
+
+    An exact sum that no rows have is refused.
+    """
     ends = np.cumsum([plan.channels * count for count in plan.final.nodes])
     *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(total, ends))
     variances = plan.noise_variances(clients)
+    if not variances:
+        check_exact(plan, levels[0], sums, clients)
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
     if not (variances or counts.any()):
         raise ResultWithheld("there are no examples at any site, so there is nothing to evaluate.")

@@ -107,15 +107,20 @@ def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floa
     return by_level
 
 
-def leaf_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
-    """Noise variance of one leaf estimate, the same for all."""
+def node_variances(tree: Sequence[int], variances: Sequence[float]) -> list[float]:
+    """Noise variance of the sum of the leaf estimates below one node, by level."""
     upward = _upward_variances(tree, variances)
-    variance = upward[0]
+    final = [upward[0]]
     for own, branching in zip(upward[1:], tree[1:], strict=True):
         # A child is its parent's final estimate over b, plus its own deviation from its
         # siblings' mean. The parent saw only their sum, so the two are uncorrelated.
-        variance = variance / branching**2 + own * (1.0 - 1.0 / branching)
-    return variance
+        final.append(final[-1] / branching**2 + own * (1.0 - 1.0 / branching))
+    return final
+
+
+def leaf_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
+    """Noise variance of one leaf estimate, the same for all."""
+    return node_variances(tree, variances)[-1]
 
 
 def monotone(leaves: Floats) -> Floats:

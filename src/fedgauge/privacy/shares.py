@@ -46,13 +46,14 @@ class ShareLaw:
         shares: int = 1,
         sensitivity: int,
     ) -> None:
-        self._repeats, self._signed = 1, False
+        self._repeats, self._signed, self._parts = 1, False, math.inf
         part = Fraction(shares, parties)
         self._table: DrawTable
         match noise:
             case "polya":
                 # M differences of NB(1/M, 1 - a) add up to discrete Laplace with parameter a.
                 self._table = laws.negative_binomial(part, Fraction(parameter) / sensitivity)
+                self._parts = shares / parties
             case "skellam":
                 self._table = laws.poisson(Fraction(parameter) * part)
             case "discrete-gaussian":
@@ -74,6 +75,11 @@ class ShareLaw:
         if self._signed:
             return self._repeats * max(abs(first), abs(last))
         return last - first
+
+    @property
+    def parts(self) -> float:
+        """Discrete Laplace laws that the sum is made of; infinite where its tails are lighter."""
+        return self._parts
 
     @property
     def distance(self) -> float:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from fedgauge.errors import NoSignal, located
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.impossible import caution
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
@@ -100,6 +101,15 @@ class Evaluation:
     def level(self) -> float:
         """Confidence of the intervals and, under noise, of the bounds."""
         return self._level
+
+    @cached_property
+    def caution(self) -> str | None:
+        """Why the counts are not to be relied on, where noise does not explain them.
+
+        None for all but one in a million results of sites that counted rows. Not saved: it follows
+        from the counts.
+        """
+        return caution(self._plan, self._released)
 
     @property
     def proof(self) -> Any:

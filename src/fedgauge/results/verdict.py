@@ -1,4 +1,4 @@
-"""A result in five lines of words and numbers."""
+"""A result in five lines of words and numbers, and a sixth where its counts cannot be right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _AXIS_WORDS: Final = {
 
 def verdict(result: Evaluation) -> str:
     """Who took part, what was measured, and what protects it."""
-    return "\n".join([_who(result), *_areas(result), _protection(result), _measurement(result)])
+    lines = [_who(result), *_areas(result), _protection(result), _measurement(result)]
+    if result.caution is not None:
+        lines.append(f"caution            {result.caution}")
+    return "\n".join(lines)
 
 
 def counted(result: Evaluation) -> str:

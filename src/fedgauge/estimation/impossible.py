@@ -1,0 +1,135 @@
+"""Sums that no rows have: refused where they are exact, a caution where they are noisy.
+
+A secure sum cannot tell who sent what. It can tell that counts are below zero, or above what all
+clients together may have: then somebody counted otherwise than by rows.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.errors import ProtocolError
+from fedgauge.estimation.released import Released
+from fedgauge.estimation.repair import node_variances
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.rounds import nodes_by_level
+from fedgauge.typing import Floats
+
+FALSE_ALARM: Final = 1e-6  # chance of a caution where everybody counted rows, over all its counts
+_ROUNDING: Final = 1e-12  # of the largest count: least squares are taken in floats
+_TRIED: Final = np.linspace(0.0, 1.0, 1001)[1:-1]
+
+_CAUTION: Final = (
+    "counts are further from what rows can have than noise takes them once in "
+    f"{1 / FALSE_ALARM:,.0f} results: a site sent what no rows have, or had more rows than the "
+    "plan's largest count. Do not rely on the numbers; ask every site to check what it sent."
+)
+
+
+def check_exact(
+    plan: EvaluationPlan, counts: NDArray[np.int64], sums: NDArray[np.int64], clients: int
+) -> None:
+    """Refuse exact counts and score sums over `clients` clients that no rows have.
+
+    Raises
+    ------
+    ProtocolError
+        If a count is negative or above what all clients may have, or a score sum is negative or
+        above what the rows in its bin can add up to.
+    """
+    _refuse(bool(counts.min() < 0), "a count of the sum is negative")
+    # In Python's integers: a plain sum may be over more clients than words have room for.
+    _refuse(
+        int(counts.max()) > clients * plan.summed.largest,
+        "a count of the sum is above the plan's largest for all its sites together",
+    )
+    if plan.sum_steps:
+        _refuse(bool(sums.min() < 0), "a score sum is negative")
+        # Rounded up, and so without a product that could overflow.
+        _refuse(
+            bool(np.any(-(-sums // plan.sum_steps) > counts)),
+            "a score sum is above what the examples in its bin add up to",
+        )
+
+
+def _refuse(impossible: bool, what: str) -> None:
+    if impossible:
+        raise ProtocolError(
+            f"{what}, which no rows give: somebody sent counts that it did not count. A sum cannot "
+            "tell who. Nothing is shown. Ask every site to check what it sent, or start again "
+            "without whom you distrust."
+        )
+
+
+def caution(plan: EvaluationPlan, released: Released) -> str | None:
+    """What is wrong with a noisy sum whose counts no rows have; None where nothing seems to be.
+
+    Where every client counted rows, and had no more of them in a node than the plan's largest, it
+    is None but with probability :data:`FALSE_ALARM`. Exact sums are refused instead. Reports of
+    single rows are judged one by one.
+    """
+    if not plan.is_noisy or plan.final.sends_reports:
+        return None
+    checked = list(_not_negative(plan, released))
+    chance = FALSE_ALARM / sum(numbers.size for numbers, _ in checked)
+    parts = released.clients * plan.noise_laws(shares=1)[0].parts
+    rounding = _ROUNDING * float(np.abs(released.counts).max())
+    for numbers, variance in checked:
+        if numbers.min() < -noise_reach(variance, parts, chance) - rounding:
+            return _CAUTION
+    return None
+
+
+def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Floats, float]]:
+    """Numbers that only noise takes below zero, and the variance of the noise in each."""
+    clients, most = released.clients, float(released.clients * plan.summed.largest)
+    counts = np.asarray(released.counts, dtype=np.float64)
+    variances = node_variances(plan.tree, plan.noise_variances(clients))
+    for nodes, variance in zip(nodes_by_level(plan.tree), variances, strict=True):
+        level = counts.reshape(len(counts), nodes, -1).sum(axis=2)
+        yield level, variance
+        yield most - level, variance
+    law = plan.sums_law(shares=1)
+    if law is not None and released.sums is not None:
+        # In bins: the examples of a bin add up to between none and all of its width.
+        sums, steps = released.sums / plan.sum_steps, plan.sum_steps
+        variance = clients * law.variance / steps**2
+        yield sums, variance
+        yield counts - sums, variance + variances[-1]
+
+
+def noise_reach(variance: float, parts: float, chance: float) -> float:
+    """How far noise in an estimate goes, to one side, with at most this probability.
+
+    Parameters
+    ----------
+    variance
+        Of the noise in the estimate: a sum of the noise of single numbers, each with a weight
+        between -1 and 1, as least squares over a tree give it.
+    parts
+        Laplace laws that the noise of a number is made of (:attr:`ShareLaw.parts`).
+    chance
+        The probability.
+
+    Notes
+    -----
+    Chernoff's bound. With c = cosh(s) - 1, the moment generating function at s of noise of variance
+    v is ``(1 - v c / k)^-k`` for k parts of discrete Laplace; ``exp(v c)`` for Skellam; and for a
+    discrete Gaussian, by Jacobi's triple product, a product of factors ``1 + a c`` whose a add up
+    to v, so at most ``exp(v c)``, the first one's limit for many parts. A weight w between -1 and 1
+    puts cosh(w s) - 1 <= w^2 c in place of c, and a product of ``1 - x`` is at least 1 less the sum
+    of the x: so the same holds of the weighted sum with its own variance. Any s gives a bound; of
+    those tried, with t = v c, the least is taken.
+
+    Examples
+    --------
+    >>> round(noise_reach(100.0, math.inf, 1e-6), 1)  # near a normal law's 47.5
+    53.1
+    """
+    needed = -math.log(chance)
+    t = _TRIED * min(needed, parts)
+    exponent = t if math.isinf(parts) else -parts * np.log1p(-t / parts)
+    return float(np.min((exponent + needed) / np.arccosh(1.0 + t / variance)))

@@ -1,0 +1,190 @@
+"""Where the line runs between sums of rows and sums that no rows have."""
+
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+from plans import exact_plan, noisy_plan, plan_for, report_plan
+
+import fedgauge as fg
+from fedgauge.engines.contribution import release
+from fedgauge.estimation import impossible
+from fedgauge.estimation.impossible import caution, check_exact, noise_reach
+from fedgauge.estimation.released import Released
+from fedgauge.privacy import laws
+from noise import share_law
+
+CLIENTS, LARGEST = 5, 1000
+MOST = CLIENTS * LARGEST
+COHORT = fg.Cohort(CLIENTS, 1)
+NOISES = {
+    "polya": fg.DistributedDP(1.0),
+    "skellam": fg.DistributedDP(1.0, 1e-6, noise="skellam"),
+    "discrete-gaussian": fg.DistributedDP(1.0, 1e-6, noise="discrete-gaussian"),
+}
+
+
+def exact(counts, sums=None):
+    plan = exact_plan(bins=4, largest=LARGEST, score_sums=sums is not None)
+    total = np.concatenate([np.ravel(part) for part in (counts, sums) if part is not None])
+    return release(plan, total, CLIENTS)
+
+
+def rows(*changes):
+    counts = np.full((2, 4), 50)
+    for place, number in changes:
+        counts.flat[place] = number
+    return counts
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_counts_of_an_exact_sum_lie_between_zero_and_the_largest_of_all(place):
+    for number in (0, MOST):
+        assert exact(rows((place, number))).counts.flat[place] == number
+    with pytest.raises(fg.ProtocolError, match="a count of the sum is negative"):
+        exact(rows((place, -1)))
+    with pytest.raises(fg.ProtocolError, match="above the plan's largest for all"):
+        exact(rows((place, MOST + 1)))
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_score_sums_of_an_exact_sum_lie_between_zero_and_the_ends_of_the_bins(place):
+    for number in (0, 50 * 256):
+        assert exact(rows(), rows((place, number))).sums.flat[place] == number
+    with pytest.raises(fg.ProtocolError, match="a score sum is negative"):
+        exact(rows(), rows((place, -1)))
+    with pytest.raises(fg.ProtocolError, match="a score sum is above"):
+        exact(rows(), rows((place, 50 * 256 + 1)))
+
+
+def test_the_largest_sums_of_many_clients_do_not_overflow():
+    plan = exact_plan(bins=1, score_sums=True)
+    counts, sums = np.array([[0], [2**62]]), np.array([[0], [2**63 - 1]])
+    check_exact(plan, counts, sums, clients=2**24)
+    with pytest.raises(fg.ProtocolError, match="score sum is above"):
+        check_exact(plan, np.array([[0], [2**55 - 1]]), sums, clients=2**24)
+
+
+def test_merging_small_cells_hides_no_negative_count():
+    counts = np.array([[50, 50, 50, 50], [5, -1, 50, 50]])
+    with pytest.raises(fg.ProtocolError, match="negative"):
+        release(exact_plan(bins=4, min_cell=10), counts.ravel(), CLIENTS)
+
+
+def test_negative_counts_everywhere_are_not_taken_for_no_examples():
+    with pytest.raises(fg.ProtocolError, match="negative"):
+        exact(-rows())
+
+
+# Noise
+
+
+def noisy(counts, plan, *, sums=None, clients=CLIENTS):
+    return Released(plan.axis, np.asarray(counts, float), clients, sums)
+
+
+def bins_with(plan, place, number):
+    counts = np.full((2, plan.axis.bins), 50.0)
+    counts[1, place] = number
+    return counts
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("place", [0, 3])
+def test_counts_beyond_what_noise_does(noise, place):
+    plan = plan_for(noise, None, COHORT, bins=4, largest=LARGEST)
+    law = plan.noise_laws(shares=1)[0]
+    reach = noise_reach(CLIENTS * law.variance, CLIENTS * law.parts, 1e-6 / (2 * 4 * 2))
+    for number in (-reach + 0.01, MOST + reach - 0.01):
+        assert caution(plan, noisy(bins_with(plan, place, number), plan)) is None
+    for number in (-reach - 0.01, MOST + reach + 0.01):
+        assert caution(plan, noisy(bins_with(plan, place, number), plan)) is not None
+
+
+def test_inner_nodes_show_what_each_leaf_hides():
+    """Leaves that are all a little too low: their parents are lower than chance."""
+    tree, flat = (plan_for(NOISES["polya"], t, COHORT) for t in ((4, 16), (64,)))
+    counts = np.full((2, 64), 50.0)
+    counts[1, :16] = -12.0
+    assert caution(flat, noisy(counts, flat)) is None
+    assert caution(tree, noisy(counts, tree)) is not None
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(-1e6, True), (0, False), (50 * 256, False), (50 * 256 + 1e6, True)],
+)
+def test_score_sums_under_noise(number, told):
+    plan = noisy_plan(1.0, bins=4, score_sums=True)
+    sums = np.full((2, 4), 50 * 128)
+    sums[1, 2] = number
+    released = noisy(bins_with(plan, 2, 50), plan, sums=sums)
+    assert (caution(plan, released) is not None) == told
+
+
+def test_score_sums_are_held_against_counts_that_are_noisy_too():
+    plan = noisy_plan(1.0, bins=4, score_sums=True)
+    counts, sums = plan.noise_laws(shares=1)[0], plan.sums_law(shares=1)
+    variance = CLIENTS * (counts.variance + sums.variance / 256**2)
+    reach = noise_reach(variance, CLIENTS * counts.parts, 1e-6 / (2 * 4 * 4))
+    for beyond, told in ((-0.1, False), (0.1, True)):
+        measured = np.full((2, 4), 50 * 128)
+        measured[1, 2] = (50 + reach + beyond) * 256
+        released = noisy(bins_with(plan, 2, 50), plan, sums=measured)
+        assert (caution(plan, released) is not None) == told
+
+
+def test_reports_and_exact_sums_have_no_caution():
+    reports = report_plan(fg.LocalDP(1.0), (4,))
+    below = -np.full((2, 4), 1e6)
+    assert caution(reports, Released(reports.axis, below, 1, reports=100)) is None
+    exactly = exact_plan(bins=4)
+    assert caution(exactly, noisy(below, exactly)) is None
+
+
+def test_rounding_of_huge_counts_is_no_alarm():
+    plan = noisy_plan(1.0, bins=4)
+    counts = bins_with(plan, 0, 2.0**42)
+    counts[1, 1] = -noise_reach(CLIENTS * plan.noise_laws(1)[0].variance, 2.5, 1e-6 / 16) - 1e-3
+    assert caution(plan, noisy(counts, plan)) is None
+
+
+# The bound
+
+
+def node_masses(law, clients):
+    """Values of the noise at one node and their probabilities, by convolution of its tables."""
+    edges = np.array([0, *law._table.cumulative, 2**laws.BITS], dtype=object)
+    masses = (np.diff(edges) / 2**laws.BITS).astype(float)
+    if not law._signed:  # a difference of two draws
+        total = np.convolve(masses, masses[::-1])
+        return np.arange(len(total)) - len(masses) + 1, total
+    total = reduce(np.convolve, [masses] * clients)
+    return np.arange(len(total)) + clients * law._table.first, total
+
+
+@pytest.mark.parametrize("chance", [1e-4, 1e-6, 1e-9])
+@pytest.mark.parametrize("clients", [4, 10])
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("parameter", [0.05, 1.0, 30.0])
+def test_the_exact_tail_of_every_law_is_within_the_bound(noise, clients, chance, parameter):
+    """And the bound is no more than half as far again as the tail, and one."""
+    law = share_law(noise, parameter, parties=4, shares=clients)
+    values, total = node_masses(law, clients)
+    parts = share_law(noise, parameter, parties=4).parts * clients
+    reach = noise_reach(law.variance, parts, chance)
+    assert total[values >= reach].sum() <= chance
+    assert total[values >= reach / 1.5 - 1].sum() > chance
+
+
+def test_parts_of_shares():
+    assert share_law(NOISES["polya"], 1.0, parties=4, shares=6).parts == 1.5
+    for name in ("skellam", "discrete-gaussian"):
+        assert share_law(NOISES[name], 9.0, parties=4, shares=6).parts == math.inf
+
+
+def test_the_chance_of_a_false_alarm_is_stated():
+    assert impossible.FALSE_ALARM == 1e-6
+    plan = noisy_plan(1.0, bins=4)
+    assert "once in 1,000,000 results" in caution(plan, noisy(bins_with(plan, 0, -1e6), plan))
