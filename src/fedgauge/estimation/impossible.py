@@ -132,4 +132,6 @@ def noise_reach(variance: float, parts: float, chance: float) -> float:
     needed = -math.log(chance)
     t = _TRIED * min(needed, parts)
     exponent = t if math.isinf(parts) else -parts * np.log1p(-t / parts)
-    return float(np.min((exponent + needed) / np.arccosh(1.0 + t / variance)))
+    c = t / variance
+    s = np.log1p(c + np.sqrt(c * (c + 2.0)))  # arccosh(1 + c), of c however small
+    return float(np.min((exponent + needed) / s))
