@@ -178,6 +178,12 @@ def test_the_exact_tail_of_every_law_is_within_the_bound(noise, clients, chance,
     assert total[values >= reach / 1.5 - 1].sum() > chance
 
 
+@pytest.mark.parametrize("parts", [1.0, math.inf])
+def test_the_bound_grows_with_the_deviation_however_large(parts):
+    small, large = (noise_reach(variance, parts, 1e-6) for variance in (1e8, 1e28))
+    assert large / small == pytest.approx(1e10, rel=1e-6)
+
+
 def test_parts_of_shares():
     assert share_law(NOISES["polya"], 1.0, parties=4, shares=6).parts == 1.5
     for name in ("skellam", "discrete-gaussian"):

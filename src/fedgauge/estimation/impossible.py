@@ -132,6 +132,5 @@ def noise_reach(variance: float, parts: float, chance: float) -> float:
     needed = -math.log(chance)
     t = _TRIED * min(needed, parts)
     exponent = t if math.isinf(parts) else -parts * np.log1p(-t / parts)
-    c = t / variance
-    s = np.log1p(c + np.sqrt(c * (c + 2.0)))  # arccosh(1 + c), of c however small
+    s = 2.0 * np.arcsinh(np.sqrt(t / (2.0 * variance)))  # cosh(s) - 1 is 2 sinh(s / 2)^2
     return float(np.min((exponent + needed) / s))
