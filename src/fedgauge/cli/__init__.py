@@ -325,6 +325,7 @@ def demo(
     screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
 
 
+app.command()(sites.doctor)
 app.command()(reporting.compare)
 app.command()(reporting.encode)
 app.command()(reporting.intake)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from fedgauge.cli.options import Model, NeighbourKind, Quiet, SiteOption, UnitKind
 from fedgauge.cli.terminal import readable_errors, screen
+from fedgauge.doctor import examine
 from fedgauge.errors import SiteError
 from fedgauge.keys import key_to_text
 from fedgauge.site import (
@@ -25,6 +26,35 @@ from fedgauge.site import (
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
+
+
+def doctor(
+    site_file: Annotated[
+        Path | None, typer.Option("--site", help="The site file to look at.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The folder that the files of an exchange pass through.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Look whether everything is in place: installation, site, ledger, folder.
+
+    Each finding comes with its remedy. Ends with 1 when something must be mended.
+
+    Examples:
+
+      fedgauge doctor
+
+      fedgauge doctor --site hospital-a/site.toml --run /shared/run-1
+    """
+    findings = examine(site_file, run)
+    if not quiet:
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for finding in findings:
+            table.add_row(finding.state, finding.about, finding.told)
+        screen.print(table)
+    if any(finding.state == "mend" for finding in findings):
+        raise typer.Exit(1)
 
 
 @site_app.command("init")

@@ -129,6 +129,15 @@ class Participant:
         duties.invitation, duties.setting = client.invitation, client.setting
         return client
 
+    def count_pending(self) -> int:
+        """How many evaluations this site joined that are neither over nor abandoned."""
+        states = (self._site.folder / "sessions").glob("*.client")
+        duties = _Duties(self._site, None, None, self._tell)
+        clients = (
+            SummationClient.from_bytes(s.read_bytes(), self._site.key, duties) for s in states
+        )
+        return sum(client.stage < Stage.OPEN for client in clients)
+
     def abandon(self, session: bytes) -> None:
         """Stop a session and delete its keys; the budget comes back if it was not spent."""
         with self._alone():

@@ -111,9 +111,13 @@ class Site:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The privacy ledger; its head is beside the key."""
-        head = self.key_path.with_name(f"{self.key_path.name}.head")
-        return Ledger(self.ledger_path, head=head)
+        """The privacy ledger."""
+        return Ledger(self.ledger_path, head=self.head_path)
+
+    @property
+    def head_path(self) -> Path:
+        """Where the ledger's head is: beside the key."""
+        return self.key_path.with_name(f"{self.key_path.name}.head")
 
     def judge(
         self,

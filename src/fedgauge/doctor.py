@@ -1,0 +1,203 @@
+"""Whether everything is in place before an evaluation: each finding with its remedy."""
+
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from fedgauge.engines.participant import Participant
+from fedgauge.errors import FedgaugeError
+from fedgauge.site import Site
+from fedgauge.storage import durable
+
+_LEAST_PYTHON: Final = (3, 11)
+_FLOWER: Final = "1.41."
+_NEEDED: Final = ("cryptography", "msgspec", "numpy", "pyarrow", "scipy")
+_LEAST_FREE: Final = 100 << 20  # bytes: states and ledgers need far less, logs around them may not
+_CLOCKS: Final = timedelta(minutes=5)  # by which two honest clocks may differ
+
+State = Literal["ok", "note", "mend"]
+
+
+class Finding(NamedTuple):
+    """What was looked at, and what to do: nothing, think of it, or mend it."""
+
+    about: str
+    state: State
+    told: str
+
+
+def examine(site: Path | None = None, run: Path | None = None) -> list[Finding]:
+    """Look at the installation and, where named, at a site file and at an exchange's folder.
+
+    Nothing is changed, but for a file that is made in the exchange's folder and removed again.
+    """
+    findings = list(_installation())
+    if site is not None:
+        findings += _site(site)
+    if run is not None:
+        findings.append(_shared_folder(run))
+    return findings
+
+
+def _installation() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < _LEAST_PYTHON:
+        yield Finding("Python", "mend", f"{version} is too old: use 3.11 or later.")
+    else:
+        yield Finding("Python", "ok", version)
+    versions = {name: _version(name) for name in _NEEDED}
+    missing = ", ".join(name for name, found in versions.items() if found is None)
+    if missing:
+        yield Finding("Packages", "mend", f"{missing}: not installed. pip install fedgauge again.")
+    else:
+        yield Finding("Packages", "ok", ", ".join(f"{n} {v}" for n, v in versions.items()))
+    flower = _version("flwr")
+    if flower is not None and not flower.startswith(_FLOWER):
+        told = f"{flower}; fedgauge is tried with {_FLOWER}x. pip install 'fedgauge[flower]'."
+        yield Finding("Flower", "note", told)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _site(path: Path) -> Iterator[Finding]:
+    try:
+        site = Site.from_toml(path)
+    except FedgaugeError as error:
+        yield Finding("Site file and key", "mend", str(error))
+        return
+    yield Finding("Site file and key", "ok", f"{site.path}: {site.name}, dataset {site.dataset}")
+    checks: tuple[Callable[[Site], Finding], ...] = (
+        _trust,
+        _folder,
+        _ledger,
+        _budget,
+        _clock,
+        _disk,
+        _sessions,
+    )
+    for check in checks:
+        yield check(site)
+
+
+def _trust(site: Site) -> Finding:
+    peers = len(site.peers) - 1
+    if not site.coordinators:
+        return Finding(
+            "Trust",
+            "note",
+            "no coordinator, so nobody may start an evaluation here: `fedgauge site trust "
+            "--coordinator NAME KEY`. A coordinator itself needs none.",
+        )
+    told = f"{len(site.coordinators)} may start evaluations; {peers} other sites"
+    least = site.policy.min_cohort
+    if peers + 1 < least:
+        told += f": fewer than the {least} of a sum. `fedgauge site trust NAME KEY` adds one."
+        return Finding("Trust", "mend", told)
+    return Finding("Trust", "ok", told)
+
+
+def _folder(site: Site) -> Finding:
+    for folder in (site.folder, site.folder / "sessions"):
+        if folder.exists() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+            return Finding(
+                "Folder", "note", f"others can look into {folder}: `chmod 700 {folder}` hides it."
+            )
+    return Finding("Folder", "ok", f"{site.folder} is the owner's alone")
+
+
+def _ledger(site: Site) -> Finding:
+    if not _has_ledger(site):
+        return Finding("Ledger", "note", "none yet: it is made when the site first joins.")
+    try:
+        entries = site.ledger.entries()
+    except FedgaugeError as error:
+        return Finding("Ledger", "mend", str(error))
+    return Finding("Ledger", "ok", f"{len(entries):,} entries; its head fits")
+
+
+def _has_ledger(site: Site) -> bool:
+    """Whether there is a ledger, or a trace of one; opening it would make one."""
+    return site.ledger_path.exists() or site.head_path.exists()
+
+
+def _budget(site: Site) -> Finding:
+    limit = site.policy.default_limit
+    try:
+        totals = site.ledger.totals(default_limit=limit) if _has_ledger(site) else []
+    except FedgaugeError:
+        return Finding("Budget", "mend", "unknown without the ledger.")
+    for total in totals:
+        if total.account.dataset == site.dataset and total.limit is not None:
+            left = total.limit.epsilon - total.spent.epsilon - total.reserved.epsilon
+            told = f"epsilon {max(left, 0.0):g} of {total.limit.epsilon:g} left for {site.dataset}"
+            if left > 0:
+                return Finding("Budget", "ok", told)
+            return Finding(
+                "Budget",
+                "note",
+                f"{told}: noise is refused. `fedgauge ledger set-limit` raises it.",
+            )
+    told = f"epsilon {limit.epsilon:g}, all of it left for {site.dataset}"
+    return Finding("Budget", "ok", told)
+
+
+def _clock(site: Site) -> Finding:
+    now = datetime.now(UTC)
+    try:
+        entries = site.ledger.entries() if _has_ledger(site) else []
+    except FedgaugeError:
+        entries = []
+    if entries and now < entries[-1].time - _CLOCKS:
+        return Finding(
+            "Clock",
+            "mend",
+            f"it says {now:%Y-%m-%d %H:%M} UTC, before the ledger's last entry of "
+            f"{entries[-1].time:%Y-%m-%d %H:%M}. Set it, or find out whether this machine is an "
+            "old copy.",
+        )
+    return Finding("Clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def _disk(site: Site) -> Finding:
+    free = shutil.disk_usage(site.folder).free
+    told = f"{free >> 20:,} MiB free"
+    if free < _LEAST_FREE:
+        return Finding("Disk", "mend", f"{told}: make room, or nothing can be stored.")
+    return Finding("Disk", "ok", told)
+
+
+def _sessions(site: Site) -> Finding:
+    try:
+        pending = Participant(site).count_pending()
+    except (FedgaugeError, OSError):
+        told = f"a state in {site.folder / 'sessions'} cannot be read. Abandon its evaluation."
+        return Finding("Evaluations", "mend", told)
+    if not pending:
+        return Finding("Evaluations", "ok", "none under way")
+    told = f"{pending:,} joined and not over; `fedgauge exchange abandon` ends one for good"
+    return Finding("Evaluations", "note", told)
+
+
+def _shared_folder(run: Path) -> Finding:
+    if not run.is_dir():
+        return Finding("Exchange", "mend", f"there is no folder {run}. Is it mounted?")
+    try:
+        with tempfile.NamedTemporaryFile(dir=run, prefix=".fedgauge-doctor-") as file:
+            file.write(b"x")
+            file.flush()
+        durable.sync_folder(run)
+    except OSError as error:
+        return Finding("Exchange", "mend", f"cannot write to {run}: {error.strerror}.")
+    files = len(list(run.glob("*.fgx")))
+    return Finding("Exchange", "ok", f"{run} can be written; {files:,} files of an exchange")

@@ -1,0 +1,170 @@
+"""What `fedgauge doctor` finds, and that it changes nothing."""
+
+import shutil
+from collections import namedtuple
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+
+import commands
+import ledgers
+import pytest
+from consortium import Consortium
+from plans import noisy_plan
+from rows import draw_clients
+from sites import make_site, text_of
+
+from fedgauge import doctor
+from fedgauge.secagg import Stage
+from fedgauge.site import Account, create_site
+
+
+@pytest.fixture
+def site(tmp_path):
+    return make_site(tmp_path / "site")
+
+
+def found(about, *arguments):
+    """What is said of one thing."""
+    (finding,) = [each for each in doctor.examine(*arguments) if each.about == about]
+    return finding
+
+
+def states(*arguments):
+    return {finding.state for finding in doctor.examine(*arguments)}
+
+
+def test_a_new_site_is_well_and_is_left_as_it_was(site):
+    before = sorted(path.name for path in site.folder.rglob("*"))
+    assert states(site.path, site.folder) <= {"ok", "note"}
+    assert "none yet" in found("Ledger", site.path).told
+    assert "epsilon 10, all of it left" in found("Budget", site.path).told
+    assert sorted(path.name for path in site.folder.rglob("*")) == before
+
+
+def test_every_finding_that_is_not_well_says_what_to_do(tmp_path):
+    lonely = create_site(tmp_path / "lonely", name="a", dataset="d")
+    assert found("Trust", lonely.path).state == "note"
+    assert "site trust --coordinator" in found("Trust", lonely.path).told
+    text = lonely.path.read_text()
+    lonely.path.write_text(f'{text}\n[[coordinators]]\nname = "b"\nkey = "{text_of(lonely.key)}"\n')
+    assert found("Trust", lonely.path).state == "mend"
+    assert "site trust NAME KEY" in found("Trust", lonely.path).told
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda site: site.path.unlink(), "there is no site file"),
+        (lambda site: site.key_path.unlink(), "there is no key file"),
+        (lambda site: site.key_path.chmod(0o644), "chmod 600"),
+        (lambda site: site.path.chmod(0o664), "chmod go-w"),
+        (lambda site: site.path.write_text("format = 2\n"), "missing required field"),
+    ],
+    ids=["file", "key", "key mode", "file mode", "text"],
+)
+def test_a_site_that_cannot_be_used(site, spoil, told):
+    spoil(site)
+    finding = found("Site file and key", site.path)
+    assert finding.state == "mend"
+    assert told in finding.told
+
+
+def test_a_folder_that_others_look_into(site):
+    site.folder.chmod(0o755)
+    finding = found("Folder", site.path)
+    assert (finding.state, "chmod 700" in finding.told) == ("note", True)
+    site.folder.chmod(0o700)
+    assert found("Folder", site.path).state == "ok"
+
+
+def test_the_ledger_and_what_is_left(site):
+    account = Account(site.dataset, "example", "add-remove")
+    ledgers.spend(site.ledger, 1, 4.0, account)
+    assert found("Ledger", site.path).told == "2 entries; its head fits"
+    assert found("Budget", site.path).told == f"epsilon 6 of 10 left for {site.dataset}"
+    ledgers.spend(site.ledger, 2, 6.0, account, limit=site.policy.default_limit)
+    finding = found("Budget", site.path)
+    assert (finding.state, "ledger set-limit" in finding.told) == ("note", True)
+
+
+@pytest.mark.parametrize("gone", ["ledger_path", "head_path"])
+def test_a_ledger_or_head_that_is_gone(site, gone):
+    ledgers.spend(site.ledger, 1, 1.0, Account(site.dataset, "example", "add-remove"))
+    getattr(site, gone).unlink()
+    for about in ("Ledger", "Budget"):
+        assert found(about, site.path).state == "mend"
+    assert "is gone" in found("Ledger", site.path).told
+
+
+def test_a_clock_that_went_back(site, monkeypatch):
+    ledgers.spend(site.ledger, 1, 1.0, Account(site.dataset, "example", "add-remove"))
+    assert found("Clock", site.path).state == "ok"
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) - timedelta(hours=1)
+
+    monkeypatch.setattr(doctor, "datetime", Earlier)
+    assert found("Clock", site.path).state == "mend"
+    assert f"{datetime.now(UTC):%Y-%m-%d}" in found("Clock", site.path).told
+
+
+def test_a_full_disk(site, monkeypatch):
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1 << 20))
+    assert found("Disk", site.path) == (
+        "Disk",
+        "mend",
+        "1 MiB free: make room, or nothing can be stored.",
+    )
+
+
+def test_evaluations_under_way(tmp_path):
+    clients = draw_clients(4)
+    sites = Consortium.make(tmp_path / "sites", clients)
+    sites.start(tmp_path / "run", noisy_plan())
+    path = sites.site_file("site-0")
+    assert found("Evaluations", path).state == "ok"
+    sites.play(tmp_path / "run", clients, until=Stage.AGREE)
+    assert found("Evaluations", path).told.startswith("1 joined and not over")
+    sites.play(tmp_path / "run", clients, since=Stage.OPEN)
+    assert found("Evaluations", path).state == "ok"
+    (state,) = (path.parent / "sessions").glob("*.client")
+    state.write_bytes(b"junk")
+    assert found("Evaluations", path).state == "mend"
+
+
+def test_the_folder_of_an_exchange(site, tmp_path):
+    (tmp_path / "run").mkdir()
+    assert found("Exchange", None, tmp_path / "run").state == "ok"
+    assert list((tmp_path / "run").iterdir()) == []
+    missing = found("Exchange", site.path, tmp_path / "none")
+    assert (missing.state, "Is it mounted?" in missing.told) == ("mend", True)
+
+
+def test_an_installation(monkeypatch):
+    assert states() <= {"ok", "note"}
+
+    def version(name):
+        if name == "scipy":
+            raise metadata.PackageNotFoundError
+        return "9.9"
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 1))
+    assert found("Packages").told == "scipy: not installed. pip install fedgauge again."
+    assert found("Python").state == "mend"
+    assert found("Flower").state == "note"
+
+
+def test_the_command_ends_with_1_when_something_must_be_mended(site):
+    well = commands.run("doctor", "--site", site.path, columns=200)
+    assert well.exit_code == 0
+    assert "ok    Ledger" in well.stdout or "note  Ledger" in well.stdout
+    site.key_path.unlink()
+    ill = commands.run("doctor", "--site", site.path, columns=200)
+    assert ill.exit_code == 1
+    assert "mend" in ill.stdout
+    assert commands.run("doctor", "--site", site.path, "-q").stdout == ""
+    assert "fedgauge doctor --site" in commands.run("doctor", "--help").stdout
