@@ -13,6 +13,7 @@ from fedgauge import Axis, Cohort, EvaluationPlan
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.site import Account, Cost
+from fedgauge.site.books import Books
 from fedgauge.site.entries import Entry, Roster, encode
 from fedgauge.site.exact import (
     ExactRules,
@@ -22,7 +23,6 @@ from fedgauge.site.exact import (
     check_sites,
     check_vote,
 )
-from fedgauge.site.ledger import Books
 
 STRICT = ExactRules(3, exact_dropouts=False, min_cohort=3, min_new_rows=100)
 OPEN = STRICT._replace(exact_sums=1000, exact_dropouts=True)

@@ -1,155 +1,19 @@
-"""The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone.
+"""The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone."""
 
-A plan promises (epsilon, delta) for a unit U and its neighbours. What it promises to others
-follows from two facts. Noise is added to counts, so how well two inputs are told apart depends
-only on how their counts differ; and s steps from neighbour to neighbour cost s epsilon and
-delta (1 + e^epsilon + ... + e^((s - 1) epsilon)). Let two inputs differ in rows of k units.
-
-- The counted rows only go, or only come. Those of one unit are within its cap, so that a unit
-  with just these rows, there or not, differs by the same counts: one step of add-remove and
-  zero-out. Under replace-one they are what is seen of a step in which they turn into rows of the
-  other class, whose counts have noise of their own. So s = k.
-- Else, as when a row changes, or goes and one that was beyond the cap steps in: s = k under
-  replace-one; under add-remove and zero-out a unit goes and comes again, s = 2 k.
-
-One row that counts or does not, all else as it was counted, is in one unit of whatever kind:
-k = s = 1. A local report has the same bound, as a mean over rows is no further from one of them
-than the furthest row. So each plan costs each row, in this sense, its epsilon and delta whatever
-its unit and neighbours, and those of all plans on a dataset add up to one sum with one limit. For
-another score or label of a row each plan is one or two steps. To a unit of several rows the sum
-promises as much only where all plans protect such units, which is what accounts are kept for.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final
 
 from fedgauge.data.fingerprint import Fingerprint
-from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
+from fedgauge.errors import LedgerError, PlanRefused
+from fedgauge.site.books import Books, Spend, Status, check_budget, check_mix, total_of
 from fedgauge.site.chain import Chain, Pages
-from fedgauge.site.entries import Account, Balance, Cost, Entry, Roster, decode, encode
+from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
 from fedgauge.site.exact import ExactRules, ExactSum, check_data, check_join, check_vote
 from fedgauge.storage.durable import WAIT_SECONDS
 
-Status = Literal["reserved", "committed", "released"]
-
 _ID_BYTES: Final = 32
-
-
-class Spend(NamedTuple):
-    """One session's cost and what became of it."""
-
-    account: Account
-    cost: Cost
-    status: Status = "reserved"
-    sent: bool = False
-    roster: Roster | None = None
-    certain: bool = True
-    plan: str | None = None
-    data: Fingerprint | None = None
-    survivors: frozenset[bytes] | None = None
-
-    @property
-    def exact(self) -> ExactSum | None:
-        """What is known of the sum, where it has no noise."""
-        if not self.cost.is_exact_sum:
-            return None
-        return ExactSum(self.roster, self.plan, self.certain, self.survivors, self.data)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is neither committed nor released."""
-        return self.status == "reserved"
-
-
-class Books(NamedTuple):
-    """What the entries of a ledger come to."""
-
-    spends: dict[bytes, Spend]
-    limits: dict[Account, Cost]
-
-    @classmethod
-    def of(cls, entries: Sequence[Entry]) -> Self:
-        """Go through all entries in order."""
-        books = cls({}, {})
-        for entry in entries:
-            books._add(entry)
-        return books
-
-    def _add(self, entry: Entry) -> None:
-        spend = self.spends.get(entry.session or b"")
-        match entry:
-            case Entry(kind="limit", account=Account() as account, cost=Cost() as cost):
-                self.limits[account] = cost
-            case Entry(kind="reserve", account=Account() as account, cost=Cost() as cost) if (
-                entry.session and not spend
-            ):
-                self.spends[entry.session] = Spend(
-                    account,
-                    cost,
-                    roster=entry.roster,
-                    certain=entry.certain,
-                    plan=entry.plan,
-                    data=entry.data,
-                )
-            case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
-                self.spends[session] = spend._replace(status="committed")
-            case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
-                self.spends[session] = spend._replace(status="released")
-            case Entry(kind="sent", session=bytes() as session) if spend and not spend.is_open:
-                self.spends[session] = spend._replace(sent=True)
-            case Entry(kind="data", session=bytes() as session) if spend:
-                self.spends[session] = spend._replace(data=entry.data)
-            case Entry(kind="survivors", session=bytes() as session) if spend:
-                self.spends[session] = spend._replace(
-                    survivors=entry.survivors, certain=entry.certain
-                )
-            case _:
-                raise LedgerError(f"entry {entry.number} of the ledger does not fit the others.")
-
-    def accounts(self) -> set[Account]:
-        """All accounts that something was spent on, or that have a limit."""
-        return {spend.account for spend in self.spends.values()} | set(self.limits)
-
-    def held(self, account: Account, *statuses: Status) -> list[Cost]:
-        """Costs on an account, of sessions in some states."""
-        return [
-            spend.cost
-            for spend in self.spends.values()
-            if account.covers(spend.account) and spend.status in statuses
-        ]
-
-    def noisy(self, account: Account, *statuses: Status) -> list[Cost]:
-        """The same without exact sums, which meet no limit."""
-        return [cost for cost in self.held(account, *statuses) if not cost.is_exact_sum]
-
-    def exact_sums(self, dataset: str, *, besides: bytes = b"") -> list[ExactSum]:
-        """Exact sums on a dataset, those under way included, besides that of one session."""
-        return [
-            spend.exact
-            for session, spend in self.spends.items()
-            if spend.exact and spend.account.dataset == dataset
-            if spend.status != "released" and session != besides
-        ]
-
-    def exact_data_elsewhere(self, dataset: str) -> list[Fingerprint]:
-        """What the rows were of exact sums on other datasets."""
-        return [
-            spend.data
-            for spend in self.spends.values()
-            if spend.exact and spend.data and spend.account.dataset != dataset
-            if spend.status != "released"
-        ]
-
-    def kinds_of_release(self, dataset: str) -> set[bool]:
-        """Whether exact sums, and whether noisy ones, left a dataset or are under way."""
-        return {
-            spend.cost.is_exact_sum
-            for spend in self.spends.values()
-            if spend.account.dataset == dataset and spend.status != "released"
-        }
 
 
 class Ledger:
@@ -238,9 +102,9 @@ class Ledger:
                     )
                 return
             if not mix_exact:
-                _check_mix(books, account, cost)
+                check_mix(books, account, cost)
             if not cost.is_exact_sum:
-                _check_budget(books, account, cost, default_limit)
+                check_budget(books, account, cost, default_limit)
                 pages.append(encode("reserve", session=session, account=account, cost=cost))
                 return
             if exact is None or rules is None:
@@ -396,8 +260,8 @@ class Ledger:
             Balance(
                 account=account,
                 limit=books.limits.get(account),
-                spent=_total(books.held(account, "committed")),
-                reserved=_total(books.held(account, "reserved")),
+                spent=total_of(books.held(account, "committed")),
+                reserved=total_of(books.held(account, "reserved")),
             )
             for account in accounts
             if not account.is_whole
@@ -412,8 +276,8 @@ class Ledger:
             Balance(
                 account=whole,
                 limit=books.limits.get(whole, default_limit),
-                spent=_total(books.noisy(whole, "committed")),
-                reserved=_total(books.noisy(whole, "reserved")),
+                spent=total_of(books.noisy(whole, "committed")),
+                reserved=total_of(books.noisy(whole, "reserved")),
             )
             for whole in map(Account.whole, names)
         ]
@@ -472,50 +336,8 @@ def _short(session: bytes) -> str:
     return session.hex()[:12]
 
 
-def _check_mix(books: Books, account: Account, cost: Cost) -> None:
-    kinds = books.kinds_of_release(account.dataset)
-    if cost.is_exact_sum and False in kinds:
-        raise BudgetExceeded(
-            f"results on dataset {account.dataset} were released under differential privacy, or "
-            "are about to be, and an exact sum would void that promise. Use noise here too, or "
-            "set `mix_exact = true` in the site file."
-        )
-    if not cost.is_exact_sum and True in kinds:
-        raise BudgetExceeded(
-            f"an exact sum over dataset {account.dataset} was released, or is about to be, which "
-            "voids any promise of differential privacy on it. Use another dataset, or set "
-            "`mix_exact = true` in the site file."
-        )
-
-
-def _check_budget(books: Books, account: Account, cost: Cost, default_limit: Cost) -> None:
-    """Refuse a cost beyond the limit of its dataset, or of its account where that has one."""
-    whole = Account.whole(account.dataset)
-    for scope, limit in {whole: default_limit, **books.limits}.items():
-        if not scope.covers(account):
-            continue
-        held = books.noisy(scope, "committed", "reserved")
-        epsilon = sum((c.exact_epsilon for c in held), cost.exact_epsilon)
-        delta = sum((c.exact_delta for c in held), cost.exact_delta)
-        if epsilon > limit.exact_epsilon or delta > limit.exact_delta:
-            raise BudgetExceeded(
-                f"the privacy budget of {scope} does not allow this: limit {limit}; spent or "
-                f"reserved {_total(held)}; asked {cost}. Raise the limit with "
-                "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
-            )
-
-
 def _check_data(
     books: Books, dataset: str, data: Fingerprint, rules: ExactRules, *, besides: bytes = b""
 ) -> None:
     earlier = books.exact_sums(dataset, besides=besides)
     check_data(data, earlier, books.exact_data_elsewhere(dataset), rules)
-
-
-def _total(costs: Sequence[Cost]) -> Cost:
-    if any(cost.is_exact_sum for cost in costs):
-        return Cost(float("inf"), 0.0)
-    return Cost(
-        float(sum((cost.exact_epsilon for cost in costs), Fraction())),
-        float(min(sum((cost.exact_delta for cost in costs), Fraction()), Fraction(1))),
-    )
