@@ -11,11 +11,10 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, to_numpy
+from fedgauge.data.columns import Column, distinct
 from fedgauge.data.examples import Examples
 
 _BLOCK: Final = 16  # bytes that AES enciphers at once
@@ -100,30 +99,15 @@ class Fingerprinter:
         """A keyed hash of every row's value, each distinct value hashed once."""
         if column is None:
             return np.zeros(rows, dtype=np.uint64)
-        codes, values = _distinct(column)
-        hashes = [
-            int.from_bytes(
-                hashlib.blake2b(_spell(value), key=self._words_key, digest_size=8).digest(),
-                "little",
-            )
-            for value in values
-        ]
-        return np.array(hashes, dtype=np.uint64)[codes]
-
-
-def _distinct(column: Column) -> tuple[NDArray[np.intp], list[Any]]:
-    try:
-        encoded = pa.array(to_numpy(column), from_pandas=True).dictionary_encode("encode")
-    except (pa.ArrowException, OverflowError):  # mixed kinds: each by itself
-        return np.arange(len(column)), list(to_numpy(column))
-    codes: NDArray[np.intp] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
-    return codes, encoded.dictionary.to_pylist()
+        codes, values = distinct(column)
+        words = [*map(_spell, values), _ABSENT]  # code -1, of a missing value, reads the last
+        hashed = (hashlib.blake2b(word, key=self._words_key, digest_size=8) for word in words)
+        numbers = np.array([int.from_bytes(each.digest(), "little") for each in hashed], np.uint64)
+        return numbers.take(codes)
 
 
 def _spell(value: Any) -> bytes:
     """A value as bytes; 1, 1.0 and True are one label, as they are when rows are counted."""
-    if value is None or value != value:  # NaN is Arrow's null where kinds are not mixed
-        return _ABSENT
     if isinstance(value, bool | int | float | np.generic):
         try:
             whole = float(value).is_integer()

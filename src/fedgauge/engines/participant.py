@@ -285,14 +285,13 @@ class _Duties:
         self.setting = b""
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
-        """Counts and fresh noise, unless some already left in this session.
+        """Counts and fresh noise.
 
         The budget is spent before rows are read or a model is called: what they turn out to be
         no longer changes what it costs.
         """
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
         invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
-        _require_unsent(self._site, invitation.session)
         if self._data is None:
             raise ExchangeError("it is time to submit, and no data was named.")
         self._check_delivered(invitation)
