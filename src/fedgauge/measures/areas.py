@@ -83,7 +83,8 @@ def average_precision(pr: PrCurve, counts: Floats, *, tied: bool) -> Bounded:
         return Bounded(exact, exact, exact)
     area = pr.path.area()
     before = hits - positives
-    highest = _ratio_sum(positives, hits, hits + wrong - negatives) / total
+    # In this order rounding leaves at least the hits below the line, however few they are.
+    highest = _ratio_sum(positives, hits, hits + (wrong - negatives)) / total
     # In one bin with all its negatives ahead: sum over k = 1..p of (a + k) / (a + k + w),
     # a positives flagged before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
     above, below = digamma(hits + wrong + 1.0), digamma(before + wrong + 1.0)
