@@ -10,7 +10,8 @@ import msgspec
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, verify
 
-VERSION: Final = 2
+VERSION: Final = 3
+PROVED_VERSIONS: Final = (2, VERSION)  # of messages in the proofs of results, whose form stayed
 COORDINATOR: Final = -1
 EVERYONE: Final = -2
 MOST_BYTES: Final = 1 << 28  # of one message: a masked input of 33 million 64-bit counts
@@ -85,7 +86,7 @@ class Envelope(Message, frozen=True):
         body: bytes,
     ) -> Self:
         """The body, signed together with its place."""
-        signature = key.sign(_signed(session, stage, sender, recipient, body))
+        signature = key.sign(_signed(VERSION, session, stage, sender, recipient, body))
         return cls(
             version=VERSION,
             session=session,
@@ -97,12 +98,12 @@ class Envelope(Message, frozen=True):
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes, *, versions: Iterable[int] = (VERSION,)) -> Self:
         """Read an envelope; its signature is not checked yet."""
         if len(data) > MOST_BYTES:
             raise ProtocolError(f"a message has at most {MOST_BYTES:,} bytes, got {len(data):,}.")
         envelope = super().from_bytes(data)
-        if envelope.version != VERSION:
+        if envelope.version not in versions:
             raise ProtocolError(
                 f"a message has version {envelope.version}; this fedgauge speaks {VERSION}. "
                 "Use the same version of fedgauge everywhere."
@@ -119,7 +120,16 @@ class Envelope(Message, frozen=True):
             raise ProtocolError(f"a message of stage {self.stage} came where {stage} is due.")
         if self.sender != sender or self.recipient not in recipients:
             raise ProtocolError("a message is from or to somebody else.")
-        if not is_signed(public, self.signature, session, stage, sender, self.recipient, self.body):
+        if not is_signed(
+            public,
+            self.signature,
+            session,
+            stage,
+            sender,
+            self.recipient,
+            self.body,
+            version=self.version,
+        ):
             raise ProtocolError("a message is not signed by the one who is said to send it.")
 
 
@@ -131,14 +141,18 @@ def is_signed(
     sender: int,
     recipient: int,
     body: bytes,
+    *,
+    version: int = VERSION,
 ) -> bool:
     """Whether `public` signed this body at this place."""
-    return verify(public, _signed(session, stage, sender, recipient, body), signature)
+    return verify(public, _signed(version, session, stage, sender, recipient, body), signature)
 
 
-def _signed(session: bytes, stage: int, sender: int, recipient: int, body: bytes) -> bytes:
+def _signed(
+    version: int, session: bytes, stage: int, sender: int, recipient: int, body: bytes
+) -> bytes:
     try:
-        place = struct.pack("<Bqqq", VERSION, stage, sender, recipient)
+        place = struct.pack("<Bqqq", version, stage, sender, recipient)
     except struct.error:
         raise ProtocolError("a message has numbers out of range.") from None
     return b"fedgauge message\0" + hashlib.sha256(session).digest() + place + body

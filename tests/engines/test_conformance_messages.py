@@ -242,7 +242,7 @@ def told_otherwise(engine, names):
             stage=said.stage,
             sender=said.sender,
             recipient=said.recipient,
-            body=Survivors(survivors=bytes([fewer])).to_bytes(),
+            body=Survivors(survivors=bytes([fewer]), complaints=[]).to_bytes(),
         ).to_bytes()
 
     return lie

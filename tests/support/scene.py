@@ -20,7 +20,7 @@ from fedgauge.secagg.crypto import AgreementKey
 from fedgauge.secagg.graph import Graph, choose_graph, picks
 from fedgauge.secagg.messages import (
     Advertisement,
-    Agreement,
+    Ballot,
     Inbox,
     Masked,
     Opening,
@@ -30,6 +30,8 @@ from fedgauge.secagg.messages import (
     Shares,
     Survivors,
     Vote,
+    agreement,
+    opening,
     to_bitmap,
 )
 
@@ -37,7 +39,7 @@ KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(12)), key=l
 BOSS = SigningKey.from_bytes(b"c" * 32)
 STRANGER = SigningKey.from_bytes(b"s" * 32)
 REQUESTS = {2: Roster, 3: Inbox, 4: Survivors, 5: Quorum}
-REPLIES = {1: Advertisement, 2: Shares, 3: Masked, 4: Agreement}
+REPLIES = {1: Advertisement, 2: Shares, 3: Masked, 4: Ballot}
 VICTIM = 2
 # Public keys with which everybody agrees on the same secret: 0, 1, a point of order 8, p - 1.
 LOW_ORDER = [
@@ -123,9 +125,13 @@ class Scene:
     def reply(self, member, body, **place):
         """What a dishonest member says to the coordinator, rightly signed."""
         stage = self.server.stage
-        to = EVERYONE if stage in (Stage.ADVERTISE, Stage.AGREE) else COORDINATOR
+        to = EVERYONE if stage == Stage.ADVERTISE else COORDINATOR
         place = {"stage": stage, "session": self.session, "recipient": to} | place
         if isinstance(body, Opening):
+            told = opening(self.session, Opening.digests(body.masks, body.keys)).to_bytes()
+            where = place | {"stage": Stage.OPEN, "recipient": EVERYONE}
+            signature = Envelope.from_bytes(sealed(KEYS[member], member, told, **where)).signature
+            body = changed(body, signature=signature)
             body = SealedOpening.of(body, self.invitation, member, self.box_keys[member])
         return sealed(KEYS[member], member, body, **place)
 
@@ -143,8 +149,15 @@ class Scene:
         return REPLIES[envelope.stage].from_bytes(envelope.body)
 
     def vote(self, member):
-        """A member's vote for the survivors."""
-        return Envelope.from_bytes(self.replied[Stage.AGREE][member])
+        """A member's signature under the survivors."""
+        reply = self.replied[Stage.AGREE][member]
+        return Ballot.from_bytes(Envelope.from_bytes(reply).body).vote
+
+    def agreed(self, member):
+        """What a member's vote is a signature under."""
+        state = self.secrets(member)
+        parts = [state[name] for name in ("present", "sharers", "survivors", "setting")]
+        return agreement(self.session, *parts).to_bytes()
 
     def sharing(self, member, survivors):
         """What other survivors signed about who shared, where everybody picks everybody."""

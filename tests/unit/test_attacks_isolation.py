@@ -105,7 +105,7 @@ def test_a_victim_with_few_sharers_refuses(left):
 @pytest.mark.parametrize("left", ALONE)
 def test_a_victim_with_few_survivors_refuses(left):
     scene = Scene().until(Stage.AGREE)
-    lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(*left)))
+    lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(*left), complaints=[]))
     refuses(scene.clients[VICTIM], lie, "members are left", CohortTooSmall)
     assert scene.duties[VICTIM].agreed == []
     scene.finish()
@@ -128,7 +128,7 @@ def test_a_victim_whose_neighbours_are_gone_refuses(sparse, stage):
                 sharers=bitmap, peers=peers, boxes=[b for b in asked.boxes if b.member in left]
             )
         else:
-            body = Survivors(survivors=bitmap)
+            body = Survivors(survivors=bitmap, complaints=[])
         lie = scene.request(VICTIM, body)
         if refused:
             refuses(scene.clients[VICTIM], lie, "holders of this site's shares", CohortTooSmall)
@@ -176,7 +176,7 @@ def test_too_few_survivors_for_the_plan():
     """Five are needed here, where the threshold alone would let four pass."""
     scene = Scene(small_plan(Cohort(5, 1))).until(Stage.AGREE)
     assert scene.invitation.graph.threshold == 4
-    lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(0, 1, VICTIM, 3)))
+    lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(0, 1, VICTIM, 3), complaints=[]))
     refuses(scene.clients[VICTIM], lie, "4 members are left and 5 are needed", CohortTooSmall)
     scene.finish()
 
@@ -196,7 +196,7 @@ def test_sets_only_shrink():
     """A member back from the dead could have its key opened, and then be in the sum."""
     scene = Scene(silent={5: Stage.SHARE}).until(Stage.AGREE)
     everyone = scene.bitmap(*range(6))
-    lie = scene.request(VICTIM, Survivors(survivors=everyone))
+    lie = scene.request(VICTIM, Survivors(survivors=everyone, complaints=[]))
     refuses(scene.clients[VICTIM], lie, "said not to have shared")
     scene.finish()
     scene = Scene(silent={5: Stage.ADVERTISE}).until(Stage.MASK)

@@ -12,6 +12,7 @@ from scene import VICTIM, Scene
 from fedgauge import Axis, Cohort, EvaluationPlan
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage, crypto
+from fedgauge.secagg import boxes as boxes_module
 from fedgauge.secagg.messages import (
     Masked,
 )
@@ -81,7 +82,7 @@ def test_no_key_serves_two_purposes_pairs_or_sessions(monkeypatch):
         return real_seal(key, *args)
 
     monkeypatch.setattr(crypto, "mask", mask)
-    monkeypatch.setattr(crypto, "seal", seal)
+    monkeypatch.setattr(boxes_module, "seal", seal)
     monkeypatch.setattr(os, "urandom", lambda size: b"\x5a" * size)
     for run in (b"1" * 32, b"2" * 32):
         Scene(run=run).until(Stage.AGREE)

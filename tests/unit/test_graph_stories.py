@@ -20,6 +20,7 @@ from fedgauge.secagg.graph import (
     choose_graph,
     picks,
 )
+from fedgauge.secagg.kept import Input
 from fedgauge.secagg.messages import Advertisement
 from fedgauge.site import Site, create_site
 from fedgauge.site.entries import Roster
@@ -39,6 +40,7 @@ class TwoStories:
     def __init__(self, monkeypatch, seed):
         monkeypatch.setattr(messages, "is_safe", lambda *_: True)
         # An honest coordinator sets aside what its own machine did not ask for.
+        monkeypatch.setattr(SummationServer, "_require_openable", lambda _: None)
         monkeypatch.setattr(SummationServer, "_checked_input", unchecked_input)
         monkeypatch.setattr(client_machine.os, "urandom", np.random.default_rng(seed).bytes)
         boss, *keys = (SigningKey.from_bytes(bytes([i] * 32)) for i in range(41))
@@ -110,7 +112,8 @@ class TwoStories:
 
 
 def unchecked_input(machine, _, masked):
-    return words.from_bytes(masked.words, machine._length, machine._bits), masked.sharing
+    said = Input(masked.sharing, masked.receipt, {})
+    return words.from_bytes(masked.words, machine._length, machine._bits), said
 
 
 @pytest.mark.parametrize("victim", [9, 14, 21])

@@ -44,8 +44,9 @@ def test_a_step_does_not_verify_what_was_checked(stage, verified):
     replies = scene.answers()
     verified.clear()
     checked(scene, replies)
-    # A masked input comes with a second signature, about who shared.
-    assert len(verified) == len(replies) * (2 if stage == Stage.MASK else 1)
+    # Besides the message: who shared and which boxes came; the vote; the shares told.
+    more = {Stage.MASK: 2, Stage.AGREE: 1, Stage.OPEN: 1}
+    assert len(verified) == len(replies) * (1 + more.get(stage, 0))
     verified.clear()
     outcome = scene.server.step({member: bytes(bytearray(r)) for member, r in replies.items()})
     assert verified == []

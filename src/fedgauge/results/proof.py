@@ -18,7 +18,7 @@ import msgspec
 
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.keys import SigningKey, key_to_text, verify
-from fedgauge.protocol import EVERYONE, is_signed
+from fedgauge.protocol import PROVED_VERSIONS
 from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Invitation, Stage
 from fedgauge.secagg.graph import MOST_MEMBERS
@@ -187,7 +187,7 @@ def _checked(saved: dict[str, Any], record: Record) -> Signature:
     proof = msgspec.convert(record.proof, Proof)
     if len(proof.invitation) > _MOST_INVITATION or len(proof.votes) > MOST_MEMBERS:
         raise RecordError("its proof is too large")
-    invitation = Invitation(proof.invitation)
+    invitation = Invitation(proof.invitation, versions=PROVED_VERSIONS)
     # Base64 has several texts for the same bytes, and this one is covered by no signature.
     if record.proof["signature"] != msgspec.to_builtins(proof.signature):
         raise RecordError(_CHANGED)
@@ -226,8 +226,7 @@ def _confirmed(proof: Proof, invitation: Invitation, record: Record) -> list[int
     if len(set(voters)) != len(voters) or not survivors.issuperset(voters):
         raise RecordError("it is confirmed by sites that are not in its sum, or twice by one")
     for vote in proof.votes:
-        public, session = invitation.members[vote.member], invitation.session
-        if not is_signed(public, vote.signature, session, Stage.AGREE, vote.member, EVERYONE, told):
+        if not invitation.is_signed(vote.member, vote.signature, Stage.AGREE, told):
             raise RecordError("a site's confirmation is of something else")
     if len(voters) < invitation.votes_needed(len(survivors)):
         raise RecordError("too few of its sites confirmed it")

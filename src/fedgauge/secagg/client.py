@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from fedgauge.errors import CohortTooSmall, ProtocolError
 from fedgauge.keys import SigningKey
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, is_signed
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
 from fedgauge.secagg import crypto, shamir, words
+from fedgauge.secagg.boxes import Box, Pair
 from fedgauge.secagg.graph import picks
 from fedgauge.secagg.messages import (
     SEED_BYTES,
     Advertisement,
     Agreement,
-    Box,
+    Answer,
+    Ballot,
+    Complaint,
     Inbox,
     Invitation,
     Masked,
@@ -31,9 +34,11 @@ from fedgauge.secagg.messages import (
     Shares,
     Stage,
     Survivors,
-    Vote,
     agreement,
+    complaint,
     from_bitmap,
+    opening,
+    receipt,
     sharing,
 )
 
@@ -73,7 +78,9 @@ class _State(msgspec.Struct):
     sharers: bytes = b""
     survivors: bytes = b""
     peers: dict[int, _Keys] = {}
-    held: dict[int, tuple[bytes, bytes]] = {}
+    sent: dict[int, bytes] = {}  # digests of boxes, by holder
+    held: dict[int, Pair] = {}
+    unopened: list[int] = []  # who sent a box that does not open
 
 
 class SummationClient:
@@ -156,6 +163,11 @@ class SummationClient:
         """What the client signed, when it joined, that it counts in."""
         return self._state.setting
 
+    @property
+    def unopened(self) -> tuple[bytes, ...]:
+        """Public keys of members who sent shares that do not open."""
+        return tuple(self._invitation.members[member] for member in self._state.unopened)
+
     def receive(self, request: bytes) -> bytes:
         """The reply to a request."""
         digest = _digest(request)
@@ -182,24 +194,26 @@ class SummationClient:
             self._state,
             answered=dict(self._state.answered),
             peers=dict(self._state.peers),
+            sent=dict(self._state.sent),
             held=dict(self._state.held),
+            unopened=list(self._state.unopened),
         )
-        recipient, body = self._answer(due, envelope.body, state)
+        body = self._answer(due, envelope.body, state)
         state.stage = due
-        state.answered[digest] = self._sealed(due, recipient, body)
+        state.answered[digest] = self._sealed(due, COORDINATOR, body)
         self._state = state
         return state.answered[digest]
 
-    def _answer(self, stage: Stage, body: bytes, state: _State) -> tuple[int, bytes]:
+    def _answer(self, stage: Stage, body: bytes, state: _State) -> bytes:
         match stage:
             case Stage.SHARE:
-                return COORDINATOR, self._share(Roster.from_bytes(body), state).to_bytes()
+                return self._share(Roster.from_bytes(body), state).to_bytes()
             case Stage.MASK:
-                return COORDINATOR, self._mask(Inbox.from_bytes(body), state).to_bytes()
+                return self._mask(Inbox.from_bytes(body), state).to_bytes()
             case Stage.AGREE:
-                return EVERYONE, self._agree(Survivors.from_bytes(body), state).to_bytes()
+                return self._agree(Survivors.from_bytes(body), state).to_bytes()
             case _:
-                return COORDINATOR, self._open(Quorum.from_bytes(body), state).to_bytes()
+                return self._open(Quorum.from_bytes(body), state).to_bytes()
 
     def _share(self, roster: Roster, state: _State) -> Shares:
         present = self._members(roster.present)
@@ -213,19 +227,22 @@ class SummationClient:
         threshold = self._invitation.graph.threshold
         masks = shamir.split(shamir.secret_to_int(state.own_mask), points, threshold)
         keys = shamir.split(shamir.secret_to_int(state.mask_key), points, threshold)
-        box_key = crypto.AgreementKey(state.box_key)
+        session, me = self._invitation.session, self._me
+        dealt = {
+            point - 1: Pair(shamir.share_to_bytes(masks[point]), shamir.share_to_bytes(keys[point]))
+            for point in points
+        }
         boxes = []
         for member in sorted(mine):
-            shares = [shamir.share_to_bytes(part[member + 1]) for part in (masks, keys)]
-            key, about = self._box(box_key, state.peers[member], self._me, member)
-            boxes.append(Box(member, crypto.seal(key, b"".join(shares), about)))
-        own = self._me + 1
-        state.held[self._me] = (
-            shamir.share_to_bytes(masks[own]),
-            shamir.share_to_bytes(keys[own]),
-        )
+            key, theirs = self._key_of_box(member, state), state.peers[member].box
+            box = Box.made(dealt[member], key, theirs, session, me, member)
+            state.sent[member] = box.digest(me, member)
+            boxes.append(box)
+        state.held[me] = dealt[me]
         return Shares(
-            commitment=crypto.commitment(state.own_mask, self._invitation.session), boxes=boxes
+            commitment=crypto.commitment(state.own_mask, session),
+            own=dealt[me].checks(session, me, me),
+            boxes=boxes,
         )
 
     def _mask(self, inbox: Inbox, state: _State) -> Masked:
@@ -242,17 +259,33 @@ class SummationClient:
         if self._invitation.graph.is_complete and theirs != mine:
             raise ProtocolError("boxes of shares are held back.")
         self._meet(inbox.peers, theirs - set(state.peers), state)
-        box_key = crypto.AgreementKey(state.box_key)
-        for box in inbox.boxes:
-            key, about = self._box(box_key, state.peers[box.member], box.member, self._me)
-            plain = crypto.unseal(key, box.sealed, about)
-            if len(plain) != 2 * shamir.SHARE_BYTES:
-                raise ProtocolError("a box does not hold two shares.")
-            state.held[box.member] = (plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
+        complaints, digests = self._take(inbox.boxes, state)
         state.sharers = inbox.sharers
-        body = self._sharing(state).to_bytes()
-        signature = self._envelope(Stage.MASK, EVERYONE, body).signature
-        return Masked(words=self._masked(mine | theirs, state).tobytes(), sharing=signature)
+        session = self._invitation.session
+        told = (self._sharing(state), receipt(session, digests))
+        signatures = [self._signed(Stage.MASK, body) for body in told]
+        return Masked(
+            words=self._masked(mine | theirs, state).tobytes(),
+            sharing=signatures[0],
+            receipt=signatures[1],
+            complaints=complaints,
+        )
+
+    def _take(self, boxes: Iterable[Box], state: _State) -> tuple[list[Complaint], list[bytes]]:
+        """Keep the shares in boxes; complaints of those that do not open, digests of all."""
+        # To stop at a box that does not open would let who dealt it choose who is in the sum.
+        session, me = self._invitation.session, self._me
+        mine = crypto.AgreementKey(state.box_key)
+        complaints, digests = [], []
+        for box in sorted(boxes, key=lambda box: box.member):
+            digests.append(box.digest(box.member, me))
+            try:
+                state.held[box.member] = box.opened(mine, session, box.member, me)
+            except ProtocolError:
+                state.unopened.append(box.member)
+                signature = self._signed(Stage.MASK, complaint(session, digests[-1]))
+                complaints.append(Complaint(box.member, digests[-1], signature))
+        return complaints, digests
 
     def _masked(self, neighbours: Iterable[int], state: _State) -> words.Words:
         plan, session = self._invitation.plan, self._invitation.session
@@ -274,27 +307,51 @@ class SummationClient:
             )
         return total + words.encode(values, most, bits)
 
-    def _agree(self, request: Survivors, state: _State) -> Agreement:
+    def _agree(self, request: Survivors, state: _State) -> Ballot:
         survivors = self._members(request.survivors)
         self._require_me(survivors)
         if not survivors <= self._members(state.sharers):
             raise ProtocolError("members are said to survive who were said not to have shared.")
         self._require_enough(len(survivors))
         self._require_holders(len(self._picked(state) & survivors) + 1)
+        answers = self._answers(request.complaints, state)
         members = self._invitation.members
         self._duties.agree([members[member] for member in sorted(survivors)])
         state.survivors = request.survivors
-        return self._agreement(state)
+        return Ballot(vote=self._signed(Stage.AGREE, self._agreement(state)), answers=answers)
+
+    def _answers(self, complaints: Sequence[Complaint], state: _State) -> list[Answer]:
+        """Keys of the boxes that holders complain of."""
+        # Only of boxes as they were sent: an honest holder opens those, so who complains of one
+        # lies, and learns nothing that it did not know.
+        invitation = self._invitation
+        holders = [said.member for said in complaints]
+        if len(set(holders)) != len(holders):
+            raise ProtocolError("a complaint comes twice.")
+        for said in complaints:
+            body = complaint(invitation.session, said.box).to_bytes()
+            if said.member not in state.sent or not invitation.is_signed(
+                said.member, said.signature, Stage.MASK, body
+            ):
+                raise ProtocolError("a complaint is not from a holder of this site's shares.")
+            if state.sent[said.member] != said.box:
+                raise ProtocolError(
+                    "a holder was given another box than this site sent: who carried it, or the "
+                    "coordinator, altered it."
+                )
+        return [Answer(m, self._key_of_box(m, state).private) for m in holders]
 
     def _open(self, quorum: Quorum, state: _State) -> SealedOpening:
         survivors, sharers = self._members(state.survivors), self._members(state.sharers)
         self._check_votes(quorum, self._picked(state) & survivors, state)
         self._check_sharing(quorum, state.held.keys() & survivors - {self._me}, state)
-        masks = [Opened(m, s[0]) for m, s in sorted(state.held.items()) if m in survivors]
-        keys = [Opened(m, s[1]) for m, s in sorted(state.held.items()) if m in sharers - survivors]
-        opening = Opening(masks=masks, keys=keys)
+        held, dropped = sorted(state.held.items()), sharers - survivors
+        masks = [Opened(member, pair.mask) for member, pair in held if member in survivors]
+        keys = [Opened(member, pair.key) for member, pair in held if member in dropped]
+        told = opening(self._invitation.session, Opening.digests(masks, keys))
+        opened = Opening(masks=masks, keys=keys, signature=self._signed(Stage.OPEN, told))
         box_key = crypto.AgreementKey(state.box_key)
-        sealed = SealedOpening.of(opening, self._invitation, self._me, box_key)
+        sealed = SealedOpening.of(opened, self._invitation, self._me, box_key)
         # Nothing below is needed again: what was not told now can never be told.
         state.mask_key = state.box_key = state.own_mask = b""
         state.held.clear()
@@ -312,7 +369,8 @@ class SummationClient:
                 f"{len(voters) + 1} holders agree on the survivors and {needed + 1} are needed."
             )
         body = self._agreement(state).to_bytes()
-        if not all(self._said(vote, Stage.AGREE, body) for vote in quorum.votes):
+        said = self._invitation.is_signed
+        if not all(said(v.member, v.signature, Stage.AGREE, body) for v in quorum.votes):
             raise ProtocolError(
                 "a holder did not vote for the same survivors: members were told different "
                 "things, or its vote was altered."
@@ -323,12 +381,9 @@ class SummationClient:
         if sorted(vote.member for vote in quorum.sharing) != sorted(owners):
             raise ProtocolError("what survivors were told is held back, or comes twice.")
         body = self._sharing(state).to_bytes()
-        if not all(self._said(vote, Stage.MASK, body) for vote in quorum.sharing):
+        said = self._invitation.is_signed
+        if not all(said(v.member, v.signature, Stage.MASK, body) for v in quorum.sharing):
             raise ProtocolError("a survivor was told another story about who shared.")
-
-    def _said(self, vote: Vote, stage: Stage, body: bytes) -> bool:
-        session, public = self._invitation.session, self._invitation.members[vote.member]
-        return is_signed(public, vote.signature, session, stage, vote.member, EVERYONE, body)
 
     def _agreement(self, state: _State) -> Agreement:
         session = self._invitation.session
@@ -339,18 +394,11 @@ class SummationClient:
 
     def _meet(self, peers: Sequence[Peer], expected: Iterable[int], state: _State) -> None:
         """Take the keys of exactly the expected members, each signed by its owner."""
-        session, members = self._invitation.session, self._invitation.members
         if sorted(peer.member for peer in peers) != sorted(expected):
             raise ProtocolError("keys of members are missing, come twice or were not asked for.")
         for peer in peers:
-            if not is_signed(
-                members[peer.member],
-                peer.signature,
-                session,
-                Stage.ADVERTISE,
-                peer.member,
-                EVERYONE,
-                peer.body,
+            if not self._invitation.is_signed(
+                peer.member, peer.signature, Stage.ADVERTISE, peer.body
             ):
                 raise ProtocolError("a member's keys are not signed by that member.")
             keys = Advertisement.from_bytes(peer.body)
@@ -361,13 +409,10 @@ class SummationClient:
                 )
             state.peers[peer.member] = _Keys(keys.mask_key, keys.box_key)
 
-    def _box(
-        self, mine: crypto.AgreementKey, peer: _Keys, sender: int, recipient: int
-    ) -> tuple[bytes, bytes]:
-        about = b"box " + crypto.pair(sender, recipient)
+    def _key_of_box(self, holder: int, state: _State) -> crypto.AgreementKey:
+        purpose = b"key of box " + crypto.pair(self._me, holder)
         session = self._invitation.session
-        key = crypto.derive(mine.agree(peer.box), session=session, purpose=about)
-        return key, session + about
+        return crypto.AgreementKey(crypto.derive(state.box_key, session=session, purpose=purpose))
 
     def _picked(self, state: _State) -> frozenset[int]:
         return frozenset(picks(state.seed, self._me, self._invitation.graph).tolist())
@@ -395,6 +440,10 @@ class SummationClient:
 
     def _sealed(self, stage: Stage, recipient: int, body: bytes) -> bytes:
         return self._envelope(stage, recipient, body).to_bytes()
+
+    def _signed(self, stage: Stage, told: Agreement) -> bytes:
+        """The member's signature under something that others can compare."""
+        return self._envelope(stage, EVERYONE, told.to_bytes()).signature
 
     def _envelope(self, stage: Stage, recipient: int, body: bytes) -> Envelope:
         return Envelope.sealed(

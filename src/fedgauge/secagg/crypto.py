@@ -32,6 +32,11 @@ class AgreementKey:
         self._private = X25519PrivateKey.from_private_bytes(private)
         self.public = self._private.public_key().public_bytes_raw()
 
+    @property
+    def private(self) -> bytes:
+        """The secret half."""
+        return self._private.private_bytes_raw()
+
     def __repr__(self) -> str:
         return f"<AgreementKey with public {self.public.hex()[:8]}>"
 

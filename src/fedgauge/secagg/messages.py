@@ -6,7 +6,7 @@ stage   request              reply                 what the client then knows or
 1       `Invitation`         `Advertisement`       the plan, and all who may take part
 2       `Roster`             `Shares`              who is there, and its neighbours' keys
 3       `Inbox`              `Masked`              the shares it holds for others
-4       `Survivors`          `Agreement`           whose inputs are in the sum
+4       `Survivors`          `Ballot`              whose inputs are in the sum
 5       `Quorum`             `SealedOpening`       that others were told the same
 ======  ===================  ====================  =====================================
 
@@ -25,7 +25,16 @@ import numpy as np
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message, session_id
+from fedgauge.protocol import (
+    COORDINATOR,
+    EVERYONE,
+    VERSION,
+    Envelope,
+    Message,
+    is_signed,
+    session_id,
+)
+from fedgauge.secagg.boxes import DIGEST_BYTES, Box, Kind
 from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey, derive, seal, unseal
 from fedgauge.secagg.graph import (
     MOST_MEMBERS,
@@ -38,7 +47,6 @@ from fedgauge.secagg.words import word_bits
 
 RUN_BYTES: Final = 32
 SEED_BYTES: Final = 16
-DIGEST_BYTES: Final = 32
 
 
 class Stage(IntEnum):
@@ -74,8 +82,8 @@ class Invitation:
     coordinator one trusts is worth the work of reading it.
     """
 
-    def __init__(self, data: bytes) -> None:
-        envelope = Envelope.from_bytes(data)
+    def __init__(self, data: bytes, *, versions: Iterable[int] = (VERSION,)) -> None:
+        envelope = Envelope.from_bytes(data, versions=versions)
         terms = Terms.from_bytes(envelope.body)
         members = terms.members
         keys = (*members, terms.coordinator, terms.run, terms.box)
@@ -86,6 +94,7 @@ class Invitation:
         if len(terms.model) not in (0, DIGEST_BYTES):
             raise ProtocolError("an invitation names its model by a digest of a wrong length.")
         self.data = data
+        self.version = envelope.version
         self.members = members
         self.coordinator = terms.coordinator
         self.model = terms.model
@@ -136,6 +145,15 @@ class Invitation:
     def votes_needed(self, survivors: int) -> int:
         """How many members must have been told of the same survivors."""
         return survivors if self.is_unanimous else self.graph.threshold
+
+    def is_signed(
+        self, member: int, signature: bytes, stage: Stage, body: bytes, *, to: int = EVERYONE
+    ) -> bool:
+        """Whether a member signed this in a round."""
+        if not 0 <= member < len(self.members):
+            return False
+        public, version = self.members[member], self.version
+        return is_signed(public, signature, self.session, stage, member, to, body, version=version)
 
     @property
     def bits(self) -> int:
@@ -214,17 +232,14 @@ class Roster(Message, frozen=True):
     peers: list[Peer]
 
 
-class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Two sealed shares, on their way from or to a member."""
-
-    member: int
-    sealed: bytes
-
-
 class Shares(Message, frozen=True):
-    """Sealed shares for every holder, and a commitment to the own mask."""
+    """Sealed shares for every holder, and a commitment to the own mask.
+
+    `own` are the digests of the shares that the member keeps.
+    """
 
     commitment: bytes
+    own: bytes
     boxes: list[Box]
 
 
@@ -236,23 +251,56 @@ class Inbox(Message, frozen=True):
     boxes: list[Box]
 
 
+class Complaint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """That a box does not open, by its digest; `signature` is under :func:`complaint`.
+
+    `member` is who dealt the box where a holder complains, and the holder where the dealer is
+    told of it.
+    """
+
+    member: int
+    box: bytes
+    signature: bytes
+
+
 class Masked(Message, frozen=True):
-    """The contribution under all masks, and a signature under :func:`sharing`."""
+    """The contribution under all masks, and signatures.
+
+    `sharing` is under :func:`sharing`, `receipt` under :func:`receipt`. Boxes that do not open are
+    complained of; the member goes on without them.
+    """
 
     words: bytes
     sharing: bytes
+    receipt: bytes
+    complaints: list[Complaint]
 
 
 class Survivors(Message, frozen=True):
-    """Whose masked inputs are in the sum."""
+    """Whose masked inputs are in the sum, and who complains of the member's boxes."""
 
     survivors: bytes
+    complaints: list[Complaint]
 
 
 class Agreement(Message, frozen=True):
     """What one member was told, signed for the others to compare."""
 
     told: bytes
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The key of one box, by which everybody can see what it holds."""
+
+    member: int
+    key: bytes
+
+
+class Ballot(Message, frozen=True):
+    """A member's signature under :func:`agreement`, and its answers to complaints."""
+
+    vote: bytes
+    answers: list[Answer]
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -279,12 +327,27 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     member: int
     share: bytes
 
+    def digest(self, kind: Kind) -> bytes:
+        """What stands for it in the signature of an opening."""
+        about = b"%s %d\0" % (kind.name.encode(), self.member)
+        return hashlib.sha256(b"fedgauge opened\0" + about + self.share).digest()
+
 
 class Opening(Message, frozen=True):
-    """The shares that take the masks off the sum; they travel in a :class:`SealedOpening`."""
+    """The shares that take the masks off the sum; they travel in a :class:`SealedOpening`.
+
+    `signature` is under :func:`opening`, so that one of them can be shown without the others.
+    """
 
     masks: list[Opened]
     keys: list[Opened]
+    signature: bytes
+
+    @staticmethod
+    def digests(masks: Iterable[Opened], keys: Iterable[Opened]) -> list[bytes]:
+        """What stands for each share in the signature."""
+        kinds = zip(Kind, (masks, keys), strict=True)
+        return [opened.digest(kind) for kind, parts in kinds for opened in parts]
 
 
 class SealedOpening(Message, frozen=True):
@@ -330,6 +393,21 @@ def agreement(
 def sharing(session: bytes, present: bytes, sharers: bytes) -> Agreement:
     """What a member was told before it masked: with whom it did."""
     return _told(b"sharing", session, present, sharers)
+
+
+def receipt(session: bytes, boxes: Iterable[bytes]) -> Agreement:
+    """Which boxes a holder was sent: their digests, in the order of those who dealt them."""
+    return _told(b"receipt", session, *boxes)
+
+
+def complaint(session: bytes, box: bytes) -> Agreement:
+    """That a holder cannot open a box."""
+    return _told(b"complaint", session, box)
+
+
+def opening(session: bytes, digests: Iterable[bytes]) -> Agreement:
+    """Which shares a holder tells, by :meth:`Opening.digests`."""
+    return _told(b"opening", session, *digests)
 
 
 def _told(what: bytes, session: bytes, *parts: bytes) -> Agreement:

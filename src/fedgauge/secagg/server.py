@@ -2,7 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -10,17 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
-from fedgauge.keys import SigningKey
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests, is_signed
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests
 from fedgauge.secagg import crypto, shamir, words
-from fedgauge.secagg.client import apply_pair_mask
+from fedgauge.secagg.boxes import DIGEST_BYTES, Box
+from fedgauge.secagg.evidence import Dispute, Fault, File, Signed
 from fedgauge.secagg.graph import choose_graph, picks
+from fedgauge.secagg.kept import Dealt, Input, Kept
 from fedgauge.secagg.messages import (
     RUN_BYTES,
     Advertisement,
     Agreement,
-    Box,
+    Ballot,
+    Complaint,
     Inbox,
     Invitation,
     Masked,
@@ -34,11 +38,16 @@ from fedgauge.secagg.messages import (
     Survivors,
     Vote,
     agreement,
+    complaint,
+    opening,
+    receipt,
     sharing,
     to_bitmap,
 )
+from fedgauge.secagg.opening import Unmasking
 
-_BOX_BYTES: Final = 2 * shamir.SHARE_BYTES + crypto.SEAL_BYTES
+_MOST_NAMED: Final = 5  # members in one error
+_NO_NAMES: Final[Mapping[bytes, str]] = MappingProxyType({})
 Replies = Mapping[int, bytes] | Iterable[tuple[int, bytes]]
 
 
@@ -64,30 +73,6 @@ class Confirmed(NamedTuple):
     votes: tuple[Vote, ...]
 
 
-class _Shared(msgspec.Struct, frozen=True, array_like=True):
-    """What a member sent in the second round; boxes by recipient."""
-
-    commitment: bytes
-    boxes: dict[int, bytes]
-
-
-class _State(msgspec.Struct):
-    """All that the coordinator remembers between rounds: nothing in it is unmasked."""
-
-    invitation: bytes
-    stage: int = Stage.ADVERTISE
-    peers: dict[int, Peer] = {}
-    shared: dict[int, _Shared] = {}
-    survivors: dict[int, bytes] = {}  # with what each signed about who shared
-    setting: bytes = b""  # what the members' runs have in common
-    present_bits: bytes = b""
-    sharer_bits: bytes = b""
-    survivor_bits: bytes = b""
-    words: bytes = b""
-    votes: dict[int, bytes] = {}
-    refused: dict[int, str] = {}
-
-
 class SummationServer:
     """A coordinator of one summation.
 
@@ -101,15 +86,21 @@ class SummationServer:
         Whom to ask for what; see :meth:`invite`.
     key
         The coordinator's signing key.
+    names
+        What members are called in errors, by public key; by default their keys.
     """
 
-    def __init__(self, invitation: Invitation, key: SigningKey) -> None:
+    def __init__(
+        self, invitation: Invitation, key: SigningKey, *, names: Mapping[bytes, str] = _NO_NAMES
+    ) -> None:
         self._invitation = invitation
         self._key = key
-        self._state = _State(invitation=invitation.data)
+        self._names = names
+        self._state = Kept(invitation=invitation.data)
         self._checked: dict[int, tuple[bytes, Any]] = {}  # replies of this stage, and what they say
         self._picks: dict[int, frozenset[int]] = {}
         self._senders: dict[int, list[int]] = {}
+        self._complaints: dict[int, dict[int, Complaint]] | None = None
 
     @classmethod
     def invite(
@@ -119,6 +110,7 @@ class SummationServer:
         key: SigningKey,
         *,
         model: bytes = b"",
+        names: Mapping[bytes, str] = _NO_NAMES,
     ) -> "SummationServer":
         """A new attempt with a fresh run id, for the members with these public keys.
 
@@ -128,16 +120,18 @@ class SummationServer:
         words.word_bits(len(ordered), plan.most_per_count)  # refuses sums that do not fit
         graph = choose_graph(len(ordered), plan.sum_cohort)
         invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph, model=model)
-        return cls(invitation, key)
+        return cls(invitation, key, names=names)
 
     @classmethod
-    def from_bytes(cls, data: bytes, key: SigningKey) -> "SummationServer":
+    def from_bytes(
+        cls, data: bytes, key: SigningKey, *, names: Mapping[bytes, str] = _NO_NAMES
+    ) -> "SummationServer":
         """Go on from a saved state."""
         try:
-            state = msgspec.msgpack.decode(data, type=_State)
+            state = msgspec.msgpack.decode(data, type=Kept)
         except msgspec.MsgspecError:
             raise ProtocolError("a saved state cannot be read.") from None
-        server = cls(Invitation(state.invitation), key)
+        server = cls(Invitation(state.invitation), key, names=names)
         server._state = state
         return server
 
@@ -159,6 +153,26 @@ class SummationServer:
     def refused(self) -> Mapping[int, str]:
         """Members whose replies were set aside, and why."""
         return self._state.refused
+
+    @property
+    def evidence(self) -> File:
+        """What shows who broke the rules, for others to check."""
+        return File(invitation=self._invitation.data, found=self._state.evidence)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Who broke the rules, as far as it shows by now; also after a step that failed."""
+        return [evidence.judged(self._invitation) for evidence in self._state.evidence]
+
+    @property
+    def blame(self) -> list[str]:
+        """The faults in words."""
+        return [fault.in_words(self.name) for fault in self.faults]
+
+    def name(self, member: int) -> str:
+        """What a member is called."""
+        public = self._invitation.members[member]
+        return self._names.get(public, key_to_text(public))
 
     @property
     def needed(self) -> int:
@@ -217,10 +231,12 @@ class SummationServer:
         # A step that fails must leave no trace: work on a copy.
         before, self._state = self._state, msgspec.structs.replace(self._state)
         self._state.refused = dict(before.refused)
+        self._state.evidence = []  # found anew, from all that is known by then
         try:
             return self._step(replies.items() if isinstance(replies, Mapping) else replies)
         except BaseException:
-            self._state = before
+            # Except for who is to blame.
+            before.evidence, self._state = self._state.evidence, before
             raise
         finally:
             self._checked.clear()  # another stage asks for something else
@@ -231,18 +247,19 @@ class SummationServer:
             case Stage.ADVERTISE:
                 state.peers = self._of_one_setting(dict(accepted))
                 state.present_bits = self._bitmap(state.peers)
-                self._require(len(state.peers), self.needed)
+                self._require(state.peers, self.needed)
             case Stage.SHARE:
                 state.shared = dict(accepted)
                 state.sharer_bits = self._bitmap(state.shared)
-                self._require(len(state.shared), self.needed)
+                self._require(state.shared, self.needed)
             case Stage.MASK:
                 self._add_up(accepted)
                 state.survivor_bits = self._bitmap(state.survivors)
-                self._require(len(state.survivors), self.needed)
+                self._require(state.survivors, self.needed)
             case Stage.AGREE:
-                state.votes = dict(accepted)
-                self._require(len(state.votes), self._votes_needed)
+                self._count(dict(accepted))
+                self._require(state.votes, self._votes_needed)
+                self._require_openable()
             case Stage.OPEN:
                 return self._unmask(dict(accepted))
         state.stage += 1
@@ -275,13 +292,12 @@ class SummationServer:
         envelope = Envelope.from_bytes(reply)
         if member not in self.requests:
             raise ProtocolError("a reply comes from somebody who was not asked.")
-        to_all = stage in (Stage.ADVERTISE, Stage.AGREE)
         envelope.check(
             self._invitation.members[member],
             session=self._invitation.session,
             stage=stage,
             sender=member,
-            recipients={EVERYONE if to_all else COORDINATOR},
+            recipients={EVERYONE if stage == Stage.ADVERTISE else COORDINATOR},
         )
         return self._understood(stage, member, envelope)
 
@@ -293,47 +309,69 @@ class SummationServer:
                 Advertisement.from_bytes(body).check()
                 return Peer(member, body, envelope.signature)
             case Stage.SHARE:
-                return self._checked_shares(member, Shares.from_bytes(body))
+                return self._checked_shares(member, Shares.from_bytes(body), envelope.signature)
             case Stage.MASK:
                 return self._checked_input(member, Masked.from_bytes(body))
             case Stage.AGREE:
-                if Agreement.from_bytes(body) != self._agreement():
-                    raise ProtocolError("a member agrees to something else.")
-                return envelope.signature
+                ballot = self._checked_ballot(member, Ballot.from_bytes(body))
+                return ballot.vote, Signed(body, envelope.signature)
             case _:
-                theirs = self._advertised(member).box_key
-                opening = SealedOpening.from_bytes(body).opened(
+                theirs = self._state.advertised(member).box_key
+                opened = SealedOpening.from_bytes(body).opened(
                     self._invitation, member, theirs, self._key
                 )
-                return self._checked_opening(member, opening)
+                return self._checked_opening(member, opened)
 
-    def _checked_shares(self, member: int, shares: Shares) -> _Shared:
-        boxes = {box.member: box.sealed for box in shares.boxes}
-        if boxes.keys() != self._present_picks(member) or len(boxes) != len(shares.boxes):
+    def _checked_shares(self, member: int, shares: Shares, signature: bytes) -> Dealt:
+        if [box.member for box in shares.boxes] != sorted(self._present_picks(member)):
             raise ProtocolError("shares are not for the neighbours that were picked.")
-        # Their sender is to drop out, not those who could not open them.
-        sizes = {len(sealed) for sealed in boxes.values()}
-        if sizes - {_BOX_BYTES} or len(shares.commitment) != crypto.COMMITMENT_BYTES:
+        sizes = (len(shares.commitment), len(shares.own))
+        if sizes != (crypto.COMMITMENT_BYTES, 2 * DIGEST_BYTES) or not all(
+            box.has_right_size for box in shares.boxes
+        ):
             raise ProtocolError("shares or a commitment have the wrong size.")
-        return _Shared(shares.commitment, boxes)
+        boxes = {box.member: box for box in shares.boxes}
+        return Dealt(shares.commitment, shares.own, boxes, signature)
 
-    def _checked_input(self, member: int, masked: Masked) -> tuple[words.Words, bytes]:
-        session, public = self._invitation.session, self._invitation.members[member]
-        told = sharing(session, self._state.present_bits, self._state.sharer_bits).to_bytes()
-        if not is_signed(public, masked.sharing, session, Stage.MASK, member, EVERYONE, told):
-            raise ProtocolError("a member did not sign what it was told about who shared.")
-        return words.from_bytes(masked.words, self._length, self._bits), masked.sharing
+    def _checked_input(self, member: int, masked: Masked) -> tuple[words.Words, Input]:
+        session = self._invitation.session
+        told = sharing(session, self._state.present_bits, self._state.sharer_bits)
+        self._require_word(member, masked.sharing, Stage.MASK, told)
+        boxes = self._boxes_to(member)
+        self._require_word(member, masked.receipt, Stage.MASK, receipt(session, boxes.values()))
+        complaints = {said.member: said for said in masked.complaints}
+        if len(complaints) != len(masked.complaints):
+            raise ProtocolError("a member complains twice of the same.")
+        for dealer, said in complaints.items():
+            if said.box != boxes.get(dealer):
+                raise ProtocolError("a member complains of a box that it was not sent.")
+            self._require_word(member, said.signature, Stage.MASK, complaint(session, said.box))
+        values = words.from_bytes(masked.words, self._length, self._bits)
+        return values, Input(masked.sharing, masked.receipt, complaints)
 
-    def _checked_opening(self, member: int, opening: Opening) -> Opening:
+    def _checked_ballot(self, member: int, ballot: Ballot) -> Ballot:
+        self._require_word(member, ballot.vote, Stage.AGREE, self._agreement())
+        answered = sorted(answer.member for answer in ballot.answers)
+        if answered != sorted(self._complaints_of(member)):
+            raise ProtocolError("a member does not answer the complaints about its boxes.")
+        return ballot
+
+    def _checked_opening(self, member: int, opened: Opening) -> Opening:
         survivors = self._state.survivors.keys()
-        held = {*self._senders_to(member), member}
+        held = {*self._held_by(member), member}
         asked = (held & survivors, held - survivors)
-        for parts, wanted in zip((opening.masks, opening.keys), asked, strict=True):
+        for parts, wanted in zip((opened.masks, opened.keys), asked, strict=True):
             if sorted(part.member for part in parts) != sorted(wanted):
                 raise ProtocolError("a member opens other shares than it was asked for.")
             for part in parts:
                 shamir.share_from_bytes(part.share)
-        return opening
+        told = opening(self._invitation.session, Opening.digests(opened.masks, opened.keys))
+        self._require_word(member, opened.signature, Stage.OPEN, told)
+        return opened
+
+    def _require_word(self, member: int, signature: bytes, stage: Stage, told: Agreement) -> None:
+        if not self._invitation.is_signed(member, signature, stage, told.to_bytes()):
+            raise ProtocolError("a member did not sign what it was told or says.")
 
     def _request(self, member: int) -> bytes:
         if self.stage == Stage.ADVERTISE:
@@ -382,11 +420,18 @@ class SummationServer:
         return Inbox(
             sharers=self._state.sharer_bits,
             peers=[self._state.peers[sender] for sender in senders if sender not in known],
-            boxes=[Box(sender, shared[sender].boxes[member]) for sender in senders],
+            boxes=[_from(sender, shared[sender].boxes[member]) for sender in senders],
         )
 
-    def _survivors(self, _: int) -> Survivors:
-        return Survivors(survivors=self._state.survivor_bits)
+    def _survivors(self, member: int) -> Survivors:
+        complaints = self._complaints_of(member)
+        return Survivors(
+            survivors=self._state.survivor_bits,
+            complaints=[
+                msgspec.structs.replace(said, member=holder)
+                for holder, said in sorted(complaints.items())
+            ],
+        )
 
     def _quorum(self, member: int) -> Quorum:
         votes = self._state.votes
@@ -395,12 +440,14 @@ class SummationServer:
         survivors = self._state.survivors
         return Quorum(
             votes=[Vote(holder, votes[holder]) for holder in holders[:needed]],
-            sharing=[Vote(m, survivors[m]) for m in self._senders_to(member) if m in survivors],
+            sharing=[
+                Vote(m, survivors[m].sharing) for m in self._held_by(member) if m in survivors
+            ],
         )
 
     def _present_picks(self, member: int) -> frozenset[int]:
         if member not in self._picks:
-            chosen = picks(self._advertised(member).seed, member, self._invitation.graph)
+            chosen = picks(self._state.advertised(member).seed, member, self._invitation.graph)
             self._picks[member] = frozenset(chosen.tolist()) & self._state.peers.keys()
         return self._picks[member]
 
@@ -418,67 +465,113 @@ class SummationServer:
             session, state.present_bits, state.sharer_bits, state.survivor_bits, state.setting
         )
 
-    def _add_up(self, masked: Iterable[tuple[int, tuple[words.Words, bytes]]]) -> None:
+    def _held_by(self, member: int) -> list[int]:
+        """Members of whom this one holds shares, by what it said."""
+        return [s for s in self._senders_to(member) if not self._state.complains(member, s)]
+
+    def _complaints_of(self, dealer: int) -> dict[int, Complaint]:
+        """Complaints of a member's boxes, by holder."""
+        if self._complaints is None:
+            self._complaints = {}
+            for holder, said in self._state.survivors.items():
+                for accused, heard in said.complaints.items():
+                    self._complaints.setdefault(accused, {})[holder] = heard
+        return self._complaints.get(dealer, {})
+
+    def _boxes_to(self, member: int) -> dict[int, bytes]:
+        """Digests of the boxes for a member, by who dealt them, in order."""
+        shared = self._state.shared
+        return {
+            sender: shared[sender].boxes[member].digest(sender, member)
+            for sender in self._senders_to(member)
+        }
+
+    def _add_up(self, masked: Iterable[tuple[int, tuple[words.Words, Input]]]) -> None:
         total = np.zeros(self._length, dtype=words.word_type(self._bits))
         survivors = {}
-        for member, (values, signature) in masked:
+        for member, (values, said) in masked:
             np.add(total, values, out=total)
-            survivors[member] = signature
+            survivors[member] = said
         self._state.survivors, self._state.words = survivors, total.tobytes()
 
-    def _unmask(self, openings: dict[int, Opening]) -> Sum:
-        session = self._invitation.session
-        total = words.from_bytes(self._state.words, self._length, self._bits).copy()
-        masks, keys = _gathered(openings)
-        for member in self._state.survivors:
-            secret = self._joined(member, masks)
-            if crypto.commitment(secret, session) != self._state.shared[member].commitment:
-                raise ProtocolError(_WRONG_SHARES)
-            key = crypto.derive(secret, session=session, purpose=b"own mask")
-            np.subtract(total, crypto.mask(key, self._length, self._bits), out=total)
-        for member in sorted(self._state.shared.keys() - self._state.survivors.keys()):
-            self._lift(total, member, self._joined(member, keys))
-        return Sum(words.decode(total, self._bits), tuple(sorted(self._state.survivors)))
+    def _count(self, ballots: dict[int, tuple[bytes, Signed]]) -> None:
+        """Keep the votes, and see who lied where somebody complained."""
+        state = self._state
+        state.votes = {member: vote for member, (vote, _) in ballots.items()}
+        state.ballots = {
+            member: said for member, (_, said) in ballots.items() if self._complaints_of(member)
+        }
+        self._hear_complaints()
 
-    def _lift(self, total: words.Words, dropped: int, secret: bytes) -> None:
-        """Complete the masks that survivors share with a dropped member."""
-        key = crypto.AgreementKey(secret)
-        if key.public != self._advertised(dropped).mask_key:
-            raise ProtocolError(_WRONG_SHARES)
-        shared, mine = self._state.shared, self._state.shared[dropped].boxes
-        for member in self._state.survivors:
-            if member in mine or dropped in shared[member].boxes:
-                other = self._advertised(member).mask_key
-                apply_pair_mask(
-                    total, key, other, dropped, member, self._invitation.session, self._bits
+    def _hear_complaints(self) -> None:
+        state = self._state
+        state.evidence += [
+            Dispute(
+                dealer,
+                holder,
+                state.shared[dealer].signed,
+                state.keys_of(holder),
+                said.signature,
+                state.ballots.get(dealer),
+            )
+            for holder, survivor in sorted(state.survivors.items())
+            for dealer, said in sorted(survivor.complaints.items())
+        ]
+
+    def _require_openable(self) -> None:
+        """Stop where too few could open what they hold, before any secret is opened."""
+        state, threshold = self._state, self._invitation.graph.threshold
+        for dealer in state.shared:
+            holders = {dealer, *state.shared[dealer].boxes} & state.votes.keys()
+            able = [holder for holder in holders if not state.complains(holder, dealer)]
+            if len(able) < threshold:
+                raise CohortTooSmall(
+                    f"{len(able)} members hold shares of {self.name(dealer)} and {threshold} are "
+                    f"needed, so the sum cannot be opened.{self._who(state.votes)}"
                 )
 
-    def _joined(self, member: int, shares: dict[int, dict[int, int]]) -> bytes:
-        threshold, held = self._invitation.graph.threshold, shares.get(member, {})
-        if len(held) < threshold:
-            raise CohortTooSmall(
-                f"{len(held)} shares of a member's secret came and {threshold} are needed. "
-                "Start again with the members who are there."
-            )
-        points = sorted(held)[:threshold]
-        return shamir.secret_from_int(shamir.join({point: held[point] for point in points}))
-
-    def _advertised(self, member: int) -> Advertisement:
-        return Advertisement.from_bytes(self._state.peers[member].body)
+    def _unmask(self, openings: dict[int, Opening]) -> Sum:
+        self._hear_complaints()
+        unmasking = Unmasking(self._invitation, self._state, self._senders_to)
+        unmasking.take(openings)
+        try:
+            total = unmasking.total(self._length, self._bits)
+        except ProtocolError as error:
+            self._state.evidence += unmasking.evidence
+            raise type(error)(
+                f"{error} Nothing was learned; start again.{self._who(openings)}"
+            ) from None
+        self._state.evidence += unmasking.evidence
+        return Sum(words.decode(total, self._bits), tuple(sorted(self._state.survivors)))
 
     def _bitmap(self, members: Iterable[int]) -> bytes:
         return to_bitmap(members, len(self._invitation.members))
 
-    def _require(self, count: int, needed: int) -> None:
-        if count < needed:
+    def _require(self, answered: Collection[int], needed: int) -> None:
+        if len(answered) < needed:
             otherwise = (
                 ": an exact sum needs them all."
                 if self._invitation.is_unanimous and needed == len(self.requests)
                 else ", or start again with the members who are there."
             )
             raise CohortTooSmall(
-                f"{count} members answered and {needed} are needed. Wait for more{otherwise}"
+                f"{len(answered)} members answered and {needed} are needed. Wait for more"
+                f"{otherwise}{self._who(answered)}"
             )
+
+    def _who(self, answered: Collection[int]) -> str:
+        """Sentences that name whom it lies with."""
+        told, refused = [], self._state.refused
+        silent = [m for m in self.requests if m not in answered and m not in refused]
+        if silent:
+            more = len(silent) - _MOST_NAMED
+            named = ", ".join(map(self.name, silent[:_MOST_NAMED]))
+            told.append(f"Missing: {named}{f' and {more:,} more' if more > 0 else ''}.")
+        told += [
+            f"Set aside: {self.name(m)}, {why}" for m, why in list(refused.items())[:_MOST_NAMED]
+        ]
+        told += self.blame[:_MOST_NAMED]
+        return "".join(f" {sentence}" for sentence in told)
 
     @property
     def _length(self) -> int:
@@ -489,20 +582,6 @@ class SummationServer:
         return self._invitation.bits
 
 
-_WRONG_SHARES = (
-    "a member told wrong shares, so the sum cannot be opened. Start again; nothing was learned."
-)
-
-
-def _gathered(
-    openings: Mapping[int, Opening],
-) -> tuple[dict[int, dict[int, int]], dict[int, dict[int, int]]]:
-    """Shares of masks and of keys: by member, then by the holder's point."""
-    masks: dict[int, dict[int, int]] = {}
-    keys: dict[int, dict[int, int]] = {}
-    for holder, opening in openings.items():
-        for gathered, parts in ((masks, opening.masks), (keys, opening.keys)):
-            for part in parts:
-                shares = gathered.setdefault(part.member, {})
-                shares[holder + 1] = shamir.share_from_bytes(part.share)
-    return masks, keys
+def _from(sender: int, box: Box) -> Box:
+    """A box as its holder gets it."""
+    return msgspec.structs.replace(box, member=sender)

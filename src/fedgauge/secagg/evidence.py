@@ -1,0 +1,208 @@
+"""Who broke the rules of a secure summation, shown by what members signed.
+
+Evidence holds messages as they were signed, so whoever has the invitation can check it and need not
+believe the coordinator. Nobody can be made to look guilty who kept to the rules.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fedgauge.errors import ProtocolError
+from fedgauge.protocol import COORDINATOR, EVERYONE, Message
+from fedgauge.secagg import crypto, shamir
+from fedgauge.secagg.boxes import Box, Kind, is_share
+from fedgauge.secagg.messages import (
+    Advertisement,
+    Ballot,
+    Invitation,
+    Opened,
+    Shares,
+    Stage,
+    complaint,
+    opening,
+    receipt,
+)
+
+_NOTHING: Final = "what is said to be evidence shows nothing."
+
+
+class Fault(NamedTuple):
+    """What a member did; `other` is whom it concerns, `proved` whether it is shown or only said."""
+
+    member: int
+    words: str
+    other: int
+    proved: bool = True
+
+    def in_words(self, name: Callable[[int], str]) -> str:
+        """The fault as a sentence, with names."""
+        return self.words.format(member=name(self.member), other=name(self.other))
+
+
+class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a member said, and its signature."""
+
+    body: bytes
+    signature: bytes
+
+
+class Dispute(msgspec.Struct, frozen=True, array_like=True, tag="dispute"):
+    """A holder complains of a box. Whether it opens with the dealer's own key for it decides.
+
+    `shares` is what the dealer sent, `keys` what the holder advertised, `complaint` the holder's
+    signature, `ballot` the dealer's answer; None where there is none.
+    """
+
+    dealer: int
+    holder: int
+    shares: Signed
+    keys: Signed
+    complaint: bytes
+    ballot: Signed | None
+
+    def judged(self, invitation: Invitation) -> Fault:
+        """Who lied."""
+        session, dealer, holder = invitation.session, self.dealer, self.holder
+        box = _box_for(holder, _shares(invitation, dealer, self.shares))
+        body = complaint(session, box.digest(dealer, holder)).to_bytes()
+        _require(invitation.is_signed(holder, self.complaint, Stage.MASK, body))
+        if self.ballot is None:
+            unanswered = (
+                "{other} cannot open the box of shares that {member} sent, as it says, and "
+            )
+            unanswered += "{member} did not show what is in it."
+            return Fault(dealer, unanswered, holder, proved=False)
+        _require(
+            _is_said(invitation, dealer, self.ballot, Stage.AGREE, COORDINATOR)
+            and _is_said(invitation, holder, self.keys, Stage.ADVERTISE, EVERYONE)
+        )
+        answers = Ballot.from_bytes(self.ballot.body).answers
+        keys = [answer.key for answer in answers if answer.member == holder]
+        _require(len(keys) == 1)
+        theirs = Advertisement.from_bytes(self.keys.body).box_key
+        try:
+            box.shown(keys[0], theirs, session, dealer, holder)
+        except ProtocolError:
+            return Fault(
+                dealer, "{member} sent {other} a box of shares that does not open.", holder
+            )
+        lied = "{member} complained of a box of shares from {other} that does open."
+        return Fault(holder, lied, dealer)
+
+
+class WrongShare(msgspec.Struct, frozen=True, array_like=True, tag="share"):
+    """A holder opened another share than it was dealt.
+
+    `boxes` are digests of all boxes that the holder confirmed with `receipt`; `opened` those of
+    all shares that it told, under the signature `opening`.
+    """
+
+    dealer: int
+    holder: int
+    kind: Kind
+    share: bytes
+    shares: Signed
+    boxes: list[bytes]
+    receipt: bytes
+    opened: list[bytes]
+    opening: bytes
+
+    def judged(self, invitation: Invitation) -> Fault:
+        """That the holder lied."""
+        session, dealer, holder = invitation.session, self.dealer, self.holder
+        shares = _shares(invitation, dealer, self.shares)
+        told = opening(session, self.opened).to_bytes()
+        _require(
+            invitation.is_signed(holder, self.opening, Stage.OPEN, told)
+            and Opened(dealer, self.share).digest(self.kind) in self.opened
+        )
+        checks = shares.own
+        if dealer != holder:
+            box = _box_for(holder, shares)
+            # Else the box could have been altered on its way to the holder.
+            received = receipt(session, self.boxes).to_bytes()
+            _require(
+                invitation.is_signed(holder, self.receipt, Stage.MASK, received)
+                and box.digest(dealer, holder) in self.boxes
+            )
+            checks = box.checks
+        _require(not is_share(self.share, self.kind, checks, session, dealer, holder))
+        return Fault(holder, "{member} opened another share than it was dealt by {other}.", dealer)
+
+
+class WrongDealing(msgspec.Struct, frozen=True, array_like=True, tag="dealing"):
+    """Shares as they were dealt do not give the secret that the dealer is bound to."""
+
+    dealer: int
+    kind: Kind
+    shares: Signed
+    keys: Signed
+    opened: list[Opened]
+
+    def judged(self, invitation: Invitation) -> Fault:
+        """That the dealer lied."""
+        session, dealer = invitation.session, self.dealer
+        shares = _shares(invitation, dealer, self.shares)
+        _require(_is_said(invitation, dealer, self.keys, Stage.ADVERTISE, EVERYONE))
+        holders = [part.member for part in self.opened]
+        _require(len(set(holders)) == len(holders) >= invitation.graph.threshold)
+        for holder, share in ((part.member, part.share) for part in self.opened):
+            own = holder == dealer
+            checks = shares.own if own else _box_for(holder, shares).checks
+            _require(is_share(share, self.kind, checks, session, dealer, holder))
+        points = {part.member + 1: shamir.share_from_bytes(part.share) for part in self.opened}
+        keys = Advertisement.from_bytes(self.keys.body)
+        _require(
+            secret_behind(points, self.kind, shares.commitment, keys.mask_key, session) is None
+        )
+        return Fault(dealer, "{member} dealt shares that do not belong together.", dealer)
+
+
+Evidence = Dispute | WrongShare | WrongDealing
+
+
+class File(Message, frozen=True):
+    """Evidence as it is handed on, with the invitation that it is judged by."""
+
+    invitation: bytes
+    found: list[Evidence]
+
+    def judged(self) -> list[Fault]:
+        """What it shows."""
+        invitation = Invitation(self.invitation)
+        return [evidence.judged(invitation) for evidence in self.found]
+
+
+def secret_behind(
+    shares: dict[int, int], kind: Kind, commitment: bytes, mask_key: bytes, session: bytes
+) -> bytes | None:
+    """The secret that shares give, by point; None where it is not the one that was announced."""
+    try:
+        secret = shamir.secret_from_int(shamir.join(shares))
+    except ProtocolError:
+        return None
+    if kind is Kind.MASK:
+        return secret if crypto.commitment(secret, session) == commitment else None
+    return secret if crypto.AgreementKey(secret).public == mask_key else None
+
+
+def _shares(invitation: Invitation, dealer: int, said: Signed) -> Shares:
+    _require(_is_said(invitation, dealer, said, Stage.SHARE, COORDINATOR))
+    return Shares.from_bytes(said.body)
+
+
+def _is_said(invitation: Invitation, member: int, said: Signed, stage: Stage, to: int) -> bool:
+    return invitation.is_signed(member, said.signature, stage, said.body, to=to)
+
+
+def _box_for(holder: int, shares: Shares) -> Box:
+    boxes = [box for box in shares.boxes if box.member == holder]
+    _require(len(boxes) == 1)
+    return boxes[0]
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ProtocolError(_NOTHING)
