@@ -22,6 +22,7 @@ from fedgauge.secagg.graph import (
 )
 from fedgauge.secagg.kept import Input
 from fedgauge.secagg.messages import Advertisement
+from fedgauge.secagg.replies import Reader
 from fedgauge.site import Site, create_site
 from fedgauge.site.entries import Roster
 
@@ -41,7 +42,7 @@ class TwoStories:
         monkeypatch.setattr(messages, "is_safe", lambda *_: True)
         # An honest coordinator sets aside what its own machine did not ask for.
         monkeypatch.setattr(SummationServer, "_require_openable", lambda _: None)
-        monkeypatch.setattr(SummationServer, "_checked_input", unchecked_input)
+        monkeypatch.setattr(Reader, "_checked_input", unchecked_input)
         monkeypatch.setattr(client_machine.os, "urandom", np.random.default_rng(seed).bytes)
         boss, *keys = (SigningKey.from_bytes(bytes([i] * 32)) for i in range(41))
         self.keys = sorted(keys, key=lambda key: key.public)
@@ -111,9 +112,10 @@ class TwoStories:
         return masks, keys
 
 
-def unchecked_input(machine, _, masked):
-    said = Input(masked.sharing, masked.receipt, {})
-    return words.from_bytes(masked.words, machine._length, machine._bits), said
+def unchecked_input(reader, _, masked):
+    invitation = reader._invitation
+    values = words.from_bytes(masked.words, invitation.plan.numbers, invitation.bits)
+    return values, Input(masked.sharing, masked.receipt, {})
 
 
 @pytest.mark.parametrize("victim", [9, 14, 21])

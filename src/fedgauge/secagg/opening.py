@@ -1,6 +1,6 @@
 """Taking the masks off a sum: shares are judged one by one, and who told a wrong one is named."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from fedgauge.secagg import crypto, shamir, words
 from fedgauge.secagg.boxes import Kind, is_share
 from fedgauge.secagg.client import apply_pair_mask
 from fedgauge.secagg.evidence import Evidence, WrongDealing, WrongShare, secret_behind
-from fedgauge.secagg.kept import Kept
+from fedgauge.secagg.kept import Dealings, Kept
 from fedgauge.secagg.messages import Invitation, Opened, Opening
 
 
@@ -25,16 +25,14 @@ class Unmasking:
         What the members were invited to.
     kept
         What the coordinator knows after the fourth round.
-    senders
-        Who dealt shares to a member, in order.
+    dealings
+        Who dealt shares to whom.
     """
 
-    def __init__(
-        self, invitation: Invitation, kept: Kept, senders: Callable[[int], Sequence[int]]
-    ) -> None:
+    def __init__(self, invitation: Invitation, kept: Kept, dealings: Dealings) -> None:
         self._invitation = invitation
         self._kept = kept
-        self._senders = senders
+        self._dealings = dealings
         self._told: dict[tuple[Kind, int], list[Opened]] = {}
         self.evidence: list[Evidence] = []
 
@@ -98,14 +96,13 @@ class Unmasking:
     def _wrong(
         self, kind: Kind, dealer: int, holder: int, share: bytes, opening: Opening
     ) -> WrongShare:
-        senders, shared = self._senders(holder), self._kept.shared
         return WrongShare(
             dealer,
             holder,
             kind,
             share,
-            shared[dealer].signed,
-            [shared[sender].boxes[holder].digest(sender, holder) for sender in senders],
+            self._kept.shared[dealer].signed,
+            list(self._dealings.boxes_to(holder).values()),
             self._kept.survivors[holder].receipt,
             Opening.digests(opening.masks, opening.keys),
             opening.signature,

@@ -13,38 +13,28 @@ from numpy.typing import NDArray
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Requests
-from fedgauge.secagg import crypto, shamir, words
-from fedgauge.secagg.boxes import DIGEST_BYTES, Box
-from fedgauge.secagg.evidence import Dispute, Fault, File, Signed
-from fedgauge.secagg.graph import choose_graph, picks
-from fedgauge.secagg.kept import Dealt, Input, Kept
+from fedgauge.protocol import COORDINATOR, Envelope, Requests
+from fedgauge.secagg import words
+from fedgauge.secagg.boxes import Box
+from fedgauge.secagg.evidence import Fault, File, Signed
+from fedgauge.secagg.graph import choose_graph
+from fedgauge.secagg.kept import Dealings, Input, Kept
 from fedgauge.secagg.messages import (
     RUN_BYTES,
     Advertisement,
-    Agreement,
-    Ballot,
-    Complaint,
     Inbox,
     Invitation,
-    Masked,
     Opening,
     Peer,
     Quorum,
     Roster,
-    SealedOpening,
-    Shares,
     Stage,
     Survivors,
     Vote,
-    agreement,
-    complaint,
-    opening,
-    receipt,
-    sharing,
     to_bitmap,
 )
 from fedgauge.secagg.opening import Unmasking
+from fedgauge.secagg.replies import Reader
 
 _MOST_NAMED: Final = 5  # members in one error
 _NO_NAMES: Final[Mapping[bytes, str]] = MappingProxyType({})
@@ -96,11 +86,8 @@ class SummationServer:
         self._invitation = invitation
         self._key = key
         self._names = names
-        self._state = Kept(invitation=invitation.data)
+        self._hold(Kept(invitation=invitation.data))
         self._checked: dict[int, tuple[bytes, Any]] = {}  # replies of this stage, and what they say
-        self._picks: dict[int, frozenset[int]] = {}
-        self._senders: dict[int, list[int]] = {}
-        self._complaints: dict[int, dict[int, Complaint]] | None = None
 
     @classmethod
     def invite(
@@ -132,8 +119,12 @@ class SummationServer:
         except msgspec.MsgspecError:
             raise ProtocolError("a saved state cannot be read.") from None
         server = cls(Invitation(state.invitation), key, names=names)
-        server._state = state
+        server._hold(state)
         return server
+
+    def _hold(self, state: Kept) -> None:
+        self._state = state
+        self._dealings = Dealings(self._invitation, state)
 
     def to_bytes(self) -> bytes:
         """The state to go on from."""
@@ -229,14 +220,14 @@ class SummationServer:
     def step(self, replies: Replies) -> Requests | Sum:
         """The next requests, or the sum once the last round is over."""
         # A step that fails must leave no trace: work on a copy.
-        before, self._state = self._state, msgspec.structs.replace(self._state)
-        self._state.refused = dict(before.refused)
-        self._state.evidence = []  # found anew, from all that is known by then
+        before = self._state
+        self._hold(msgspec.structs.replace(before, refused=dict(before.refused)))
         try:
             return self._step(replies.items() if isinstance(replies, Mapping) else replies)
         except BaseException:
             # Except for who is to blame.
-            before.evidence, self._state = self._state.evidence, before
+            before.evidence = self._state.evidence
+            self._hold(before)
             raise
         finally:
             self._checked.clear()  # another stage asks for something else
@@ -263,6 +254,7 @@ class SummationServer:
             case Stage.OPEN:
                 return self._unmask(dict(accepted))
         state.stage += 1
+        self._hold(state)
         return self.requests
 
     def _accepted(self, replies: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
@@ -288,90 +280,10 @@ class SummationServer:
         return self._opened(member, reply)
 
     def _opened(self, member: int, reply: bytes) -> Any:
-        stage = self.stage
-        envelope = Envelope.from_bytes(reply)
         if member not in self.requests:
             raise ProtocolError("a reply comes from somebody who was not asked.")
-        envelope.check(
-            self._invitation.members[member],
-            session=self._invitation.session,
-            stage=stage,
-            sender=member,
-            recipients={EVERYONE if stage == Stage.ADVERTISE else COORDINATOR},
-        )
-        return self._understood(stage, member, envelope)
-
-    def _understood(self, stage: Stage, member: int, envelope: Envelope) -> Any:
-        """The reply as the coordinator keeps it."""
-        body = envelope.body
-        match stage:
-            case Stage.ADVERTISE:
-                Advertisement.from_bytes(body).check()
-                return Peer(member, body, envelope.signature)
-            case Stage.SHARE:
-                return self._checked_shares(member, Shares.from_bytes(body), envelope.signature)
-            case Stage.MASK:
-                return self._checked_input(member, Masked.from_bytes(body))
-            case Stage.AGREE:
-                ballot = self._checked_ballot(member, Ballot.from_bytes(body))
-                return ballot.vote, Signed(body, envelope.signature)
-            case _:
-                theirs = self._state.advertised(member).box_key
-                opened = SealedOpening.from_bytes(body).opened(
-                    self._invitation, member, theirs, self._key
-                )
-                return self._checked_opening(member, opened)
-
-    def _checked_shares(self, member: int, shares: Shares, signature: bytes) -> Dealt:
-        if [box.member for box in shares.boxes] != sorted(self._present_picks(member)):
-            raise ProtocolError("shares are not for the neighbours that were picked.")
-        sizes = (len(shares.commitment), len(shares.own))
-        if sizes != (crypto.COMMITMENT_BYTES, 2 * DIGEST_BYTES) or not all(
-            box.has_right_size for box in shares.boxes
-        ):
-            raise ProtocolError("shares or a commitment have the wrong size.")
-        boxes = {box.member: box for box in shares.boxes}
-        return Dealt(shares.commitment, shares.own, boxes, signature)
-
-    def _checked_input(self, member: int, masked: Masked) -> tuple[words.Words, Input]:
-        session = self._invitation.session
-        told = sharing(session, self._state.present_bits, self._state.sharer_bits)
-        self._require_word(member, masked.sharing, Stage.MASK, told)
-        boxes = self._boxes_to(member)
-        self._require_word(member, masked.receipt, Stage.MASK, receipt(session, boxes.values()))
-        complaints = {said.member: said for said in masked.complaints}
-        if len(complaints) != len(masked.complaints):
-            raise ProtocolError("a member complains twice of the same.")
-        for dealer, said in complaints.items():
-            if said.box != boxes.get(dealer):
-                raise ProtocolError("a member complains of a box that it was not sent.")
-            self._require_word(member, said.signature, Stage.MASK, complaint(session, said.box))
-        values = words.from_bytes(masked.words, self._length, self._bits)
-        return values, Input(masked.sharing, masked.receipt, complaints)
-
-    def _checked_ballot(self, member: int, ballot: Ballot) -> Ballot:
-        self._require_word(member, ballot.vote, Stage.AGREE, self._agreement())
-        answered = sorted(answer.member for answer in ballot.answers)
-        if answered != sorted(self._complaints_of(member)):
-            raise ProtocolError("a member does not answer the complaints about its boxes.")
-        return ballot
-
-    def _checked_opening(self, member: int, opened: Opening) -> Opening:
-        survivors = self._state.survivors.keys()
-        held = {*self._held_by(member), member}
-        asked = (held & survivors, held - survivors)
-        for parts, wanted in zip((opened.masks, opened.keys), asked, strict=True):
-            if sorted(part.member for part in parts) != sorted(wanted):
-                raise ProtocolError("a member opens other shares than it was asked for.")
-            for part in parts:
-                shamir.share_from_bytes(part.share)
-        told = opening(self._invitation.session, Opening.digests(opened.masks, opened.keys))
-        self._require_word(member, opened.signature, Stage.OPEN, told)
-        return opened
-
-    def _require_word(self, member: int, signature: bytes, stage: Stage, told: Agreement) -> None:
-        if not self._invitation.is_signed(member, signature, stage, told.to_bytes()):
-            raise ProtocolError("a member did not sign what it was told or says.")
+        reader = Reader(self._invitation, self._state, self._dealings, self._key)
+        return reader.read(member, reply)
 
     def _request(self, member: int) -> bytes:
         if self.stage == Stage.ADVERTISE:
@@ -411,12 +323,12 @@ class SummationServer:
         return self._invitation.votes_needed(len(self._state.survivors))
 
     def _roster(self, member: int) -> Roster:
-        peers = [self._state.peers[other] for other in sorted(self._present_picks(member))]
+        peers = [self._state.peers[other] for other in sorted(self._dealings.picks(member))]
         return Roster(present=self._state.present_bits, peers=peers)
 
     def _inbox(self, member: int) -> Inbox:
-        shared, known = self._state.shared, self._present_picks(member)
-        senders = self._senders_to(member)
+        shared, known = self._state.shared, self._dealings.picks(member)
+        senders = self._dealings.senders_to(member)
         return Inbox(
             sharers=self._state.sharer_bits,
             peers=[self._state.peers[sender] for sender in senders if sender not in known],
@@ -424,7 +336,7 @@ class SummationServer:
         )
 
     def _survivors(self, member: int) -> Survivors:
-        complaints = self._complaints_of(member)
+        complaints = self._dealings.complaints_of(member)
         return Survivors(
             survivors=self._state.survivor_bits,
             complaints=[
@@ -435,56 +347,17 @@ class SummationServer:
 
     def _quorum(self, member: int) -> Quorum:
         votes = self._state.votes
-        holders = sorted(self._present_picks(member) & votes.keys())
+        holders = sorted(self._dealings.picks(member) & votes.keys())
         needed = self._votes_needed - 1
         survivors = self._state.survivors
         return Quorum(
             votes=[Vote(holder, votes[holder]) for holder in holders[:needed]],
             sharing=[
-                Vote(m, survivors[m].sharing) for m in self._held_by(member) if m in survivors
+                Vote(m, survivors[m].sharing)
+                for m in self._dealings.held_by(member)
+                if m in survivors
             ],
         )
-
-    def _present_picks(self, member: int) -> frozenset[int]:
-        if member not in self._picks:
-            chosen = picks(self._state.advertised(member).seed, member, self._invitation.graph)
-            self._picks[member] = frozenset(chosen.tolist()) & self._state.peers.keys()
-        return self._picks[member]
-
-    def _senders_to(self, member: int) -> list[int]:
-        """Members who sent shares to this one."""
-        if not self._senders:
-            for sender in sorted(self._state.shared):
-                for recipient in self._state.shared[sender].boxes:
-                    self._senders.setdefault(recipient, []).append(sender)
-        return self._senders.get(member, [])
-
-    def _agreement(self) -> Agreement:
-        state, session = self._state, self._invitation.session
-        return agreement(
-            session, state.present_bits, state.sharer_bits, state.survivor_bits, state.setting
-        )
-
-    def _held_by(self, member: int) -> list[int]:
-        """Members of whom this one holds shares, by what it said."""
-        return [s for s in self._senders_to(member) if not self._state.complains(member, s)]
-
-    def _complaints_of(self, dealer: int) -> dict[int, Complaint]:
-        """Complaints of a member's boxes, by holder."""
-        if self._complaints is None:
-            self._complaints = {}
-            for holder, said in self._state.survivors.items():
-                for accused, heard in said.complaints.items():
-                    self._complaints.setdefault(accused, {})[holder] = heard
-        return self._complaints.get(dealer, {})
-
-    def _boxes_to(self, member: int) -> dict[int, bytes]:
-        """Digests of the boxes for a member, by who dealt them, in order."""
-        shared = self._state.shared
-        return {
-            sender: shared[sender].boxes[member].digest(sender, member)
-            for sender in self._senders_to(member)
-        }
 
     def _add_up(self, masked: Iterable[tuple[int, tuple[words.Words, Input]]]) -> None:
         total = np.zeros(self._length, dtype=words.word_type(self._bits))
@@ -499,31 +372,17 @@ class SummationServer:
         state = self._state
         state.votes = {member: vote for member, (vote, _) in ballots.items()}
         state.ballots = {
-            member: said for member, (_, said) in ballots.items() if self._complaints_of(member)
+            member: said
+            for member, (_, said) in ballots.items()
+            if self._dealings.complaints_of(member)
         }
-        self._hear_complaints()
-
-    def _hear_complaints(self) -> None:
-        state = self._state
-        state.evidence += [
-            Dispute(
-                dealer,
-                holder,
-                state.shared[dealer].signed,
-                state.keys_of(holder),
-                said.signature,
-                state.ballots.get(dealer),
-            )
-            for holder, survivor in sorted(state.survivors.items())
-            for dealer, said in sorted(survivor.complaints.items())
-        ]
+        state.evidence = self._dealings.disputes
 
     def _require_openable(self) -> None:
         """Stop where too few could open what they hold, before any secret is opened."""
         state, threshold = self._state, self._invitation.graph.threshold
         for dealer in state.shared:
-            holders = {dealer, *state.shared[dealer].boxes} & state.votes.keys()
-            able = [holder for holder in holders if not state.complains(holder, dealer)]
+            able = self._dealings.holders_of(dealer) & state.votes.keys()
             if len(able) < threshold:
                 raise CohortTooSmall(
                     f"{len(able)} members hold shares of {self.name(dealer)} and {threshold} are "
@@ -531,17 +390,16 @@ class SummationServer:
                 )
 
     def _unmask(self, openings: dict[int, Opening]) -> Sum:
-        self._hear_complaints()
-        unmasking = Unmasking(self._invitation, self._state, self._senders_to)
+        unmasking = Unmasking(self._invitation, self._state, self._dealings)
         unmasking.take(openings)
         try:
             total = unmasking.total(self._length, self._bits)
         except ProtocolError as error:
-            self._state.evidence += unmasking.evidence
+            self._state.evidence = [*self._dealings.disputes, *unmasking.evidence]
             raise type(error)(
                 f"{error} Nothing was learned; start again.{self._who(openings)}"
             ) from None
-        self._state.evidence += unmasking.evidence
+        self._state.evidence = [*self._dealings.disputes, *unmasking.evidence]
         return Sum(words.decode(total, self._bits), tuple(sorted(self._state.survivors)))
 
     def _bitmap(self, members: Iterable[int]) -> bytes:
