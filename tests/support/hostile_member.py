@@ -130,11 +130,11 @@ def other_checks():
     return _boxes(unmatched, to_all=False)
 
 
-def other_ephemeral():
-    """A box that is said to be sealed with another key than it is."""
+def other_ephemeral(public=None):
+    """A box that is said to be sealed with another key than it is: a fresh one by default."""
 
     def unmatched(box):
-        other = crypto.AgreementKey(os.urandom(crypto.KEY_BYTES)).public
+        other = public or crypto.AgreementKey(os.urandom(crypto.KEY_BYTES)).public
         return msgspec.structs.replace(box, ephemeral=other)
 
     return _boxes(unmatched, to_all=False)
@@ -293,6 +293,11 @@ def watched(monkeypatch):
 
     monkeypatch.setattr(SummationServer, "step", seen)
     return servers
+
+
+def named(text, names):
+    """Which of these members a text holds at fault: those whom it mentions."""
+    return {name for name in names if name in text}
 
 
 def at_fault(server):
