@@ -16,6 +16,7 @@ from counts import counts_of, pooled_counts
 from hostile_member import (
     at_fault,
     false_complaint,
+    forgeries,
     junk_boxes,
     named,
     said_instead,
@@ -28,8 +29,9 @@ from rows import draw_rows
 from scene import BOSS, KEYS, VICTIM, Scene, changed
 
 import fedgauge as fg
+from fedgauge.keys import key_to_text
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import Stage, crypto
+from fedgauge.secagg import Stage, SummationServer, crypto
 from fedgauge.secagg.messages import Shares
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
@@ -110,16 +112,16 @@ def files(folder, monkeypatch):
     "plan", [exact_plan(bins=64), noisy_plan(1.0, bins=64)], ids=["exact", "noisy"]
 )
 def test_a_junk_box_does_not_evict_the_one_it_is_sent_to(files, plan):
-    """Under noise of epsilon 1, 2,800 rows move the AUC by less than 0.03.
+    """The AUC is 0.824, and 0.961 without the victim's rows.
 
-    Without the victim's rows it is off by more than 0.1.
+    Noise has a deviation of 0.006 here: false alarms beyond 7 of them do not come.
     """
     files.turn(DEEDS["junk-box"])
     result, refused = files.evaluate(plan)
     assert isinstance(result, fg.Evaluation)
     assert PEER not in refused
     labels, scores = (np.concatenate(parts) for parts in zip(*CLIENTS.values(), strict=True))
-    assert result.roc_auc_score == pytest.approx(pooled_auc(labels, scores), abs=0.03)
+    assert float(result.roc_auc) == pytest.approx(pooled_auc(labels, scores), abs=0.045)
     assert files.at_fault() == {HOSTILE}
 
 
@@ -184,13 +186,12 @@ def test_evidence_of_another_session_counts_for_nothing(files, deeds, monkeypatc
 
 @pytest.mark.parametrize("deeds", DEEDS.values(), ids=DEEDS)
 def test_altered_evidence_blames_nobody_else(files, deeds):
-    """A bit changed at each of many places, or the end cut off."""
+    """A number or a bit changed at each of many places, or the end cut off."""
     files.turn(deeds)
     files.evaluate(noisy_plan(1.0))
     whole = files.evidence().read_bytes()
-    places = range(0, len(whole), max(1, len(whole) // 100))
-    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places]
-    for altered in (*flipped, *(whole[:at] for at in places), whole + whole):
+    cut = [whole[:at] for at in range(0, len(whole), max(1, len(whole) // 50))]
+    for altered in (*forgeries(whole), *cut, whole + whole):
         files.evidence().write_bytes(altered)
         told = files.status("site-4")
         assert named(told, CLIENTS) <= {HOSTILE}
@@ -249,6 +250,49 @@ def test_a_box_altered_on_its_way_is_not_held_against_its_sender(alter):
     with pytest.raises(fg.ProtocolError, match="not signed by"):
         client.receive(scene.request(VICTIM, changed(inbox, boxes=boxes)))
     assert client.to_bytes() == before
+
+
+def two_stories(scene, alter=None):
+    """The first member deals twice, and the coordinator tells the victim of the other dealing.
+
+    Both are signed by their dealer. What others are told, and the rest, is as it should be.
+    """
+    scene.until(Stage.SHARE)
+    other, request = scene.restored(0), scene.server.requests[0]
+    dealt = other.receive(request)
+    if alter is not None:
+        dealt = said_instead(KEYS[0], dealt, alter)
+    server = SummationServer.from_bytes(scene.server.to_bytes(), BOSS)
+    replies = scene.answers()
+    told = server.step(replies | {0: dealt})[VICTIM]
+    scene.server.step(replies)
+    masked = scene.answers_of_others() | {VICTIM: scene.clients[VICTIM].receive(told)}
+    scene.server.step(masked)
+
+
+def with_junk(body):
+    shares = Shares.from_bytes(body)
+    boxes = [junk(box, None) if box.member == VICTIM else box for box in shares.boxes]
+    return changed(shares, boxes=boxes).to_bytes()
+
+
+@pytest.mark.parametrize("alter", [None, with_junk], ids=["other-shares", "junk"])
+@pytest.mark.parametrize("plan", [None, small_noisy_plan()], ids=["exact", "noisy"])
+def test_whoever_was_told_another_story_is_not_blamed(plan, alter):
+    """A dealer and a coordinator against one member.
+
+    Its share, or its complaint, does not fit the dealing that others are shown.
+    """
+    scene, told = Scene(plan), ""
+    try:
+        two_stories(scene, alter)
+        while scene.server.stage < Stage.OPEN:
+            scene.server.step(scene.answers())
+        scene.server.step(scene.answers())
+    except fg.FedgaugeError as stopped:
+        told = str(stopped)
+    assert KEYS[VICTIM].public not in at_fault(scene.server)
+    assert key_to_text(KEYS[VICTIM].public) not in told
 
 
 def complaints_to(scene, member):
@@ -323,23 +367,11 @@ def test_a_complaint_that_nobody_signed_opens_nothing(complained):
     """In another member's name, about another box, or with a bit of it changed."""
     complaints = complaints_to(complained, VICTIM)
     assert any(complaints)
-    forged = list(_forgeries(complaints))
+    forged = list(forgeries(complaints))
     assert len(forged) > len(complained.clients)
     for each in forged:
         request = with_complaints(complained, VICTIM, each)
         assert_reveals_nothing(complained.restored(VICTIM), request)
-
-
-def _forgeries(part):
-    """Copies of what was sent with one number or one byte in it changed."""
-    if isinstance(part, list):
-        for at, each in enumerate(part):
-            yield from ([*part[:at], other, *part[at + 1 :]] for other in _forgeries(each))
-    elif isinstance(part, bytes):
-        places = range(0, len(part), max(1, len(part) // 8))
-        yield from (part[:at] + bytes([part[at] ^ 1]) + part[at + 1 :] for at in places)
-    elif isinstance(part, int):
-        yield from (other for other in range(-2, 7) if other != part)
 
 
 @pytest.mark.parametrize("deed", ["junk-box", "false-complaint"])

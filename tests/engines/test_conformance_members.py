@@ -83,14 +83,19 @@ SPOILT = {
 
 @pytest.fixture
 def run(engine, monkeypatch):
-    """Evaluate with a member that does these deeds."""
+    """Evaluate with a member that does these deeds, all of them where there is a result."""
 
     def evaluate(plan, deeds):
         sites = engine.sites(CLIENTS)
         # The first in order: its shares are among those that are joined.
         peer = min(sites.keys[name] for name in HONEST)
-        turn(monkeypatch, sites.site(HOSTILE).key, deeds, peer=peer)
-        return engine.run(plan, CLIENTS)
+        done = turn(monkeypatch, sites.site(HOSTILE).key, deeds, peer=peer)
+        try:
+            result = engine.run(plan, CLIENTS)
+        finally:
+            assert done[:1] == deeds[:1]
+        assert done == deeds
+        return result
 
     return evaluate
 

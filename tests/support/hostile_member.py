@@ -8,7 +8,7 @@ while the hostile machine answers; and the body of its reply is altered and sign
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 from unittest import mock
@@ -48,16 +48,23 @@ class Deed:
         A context in which the member's own machine answers, by its place and the request.
     say
         The body it signs instead, by its place and the honest body.
+    silent
+        Whether it says nothing.
     """
 
     stage: Stage
     during: Callable[[Place, bytes], AbstractContextManager[None]] = _as_it_is
-    say: Callable[[Place, bytes], bytes] = lambda _place, body: body
+    say: Callable[[Place, bytes], bytes] | None = None
+    silent: bool = False
 
 
 def turn(monkeypatch, key, deeds, *, peer):
-    """Make the member with this signing key hostile; `peer` is the public key of its victim."""
-    receive = SummationClient.receive
+    """Make the member with this signing key hostile; `peer` is the public key of its victim.
+
+    Gives the list of deeds that were done, which grows. An engine takes a deed that fails for
+    silence, so tests look at it.
+    """
+    receive, done = SummationClient.receive, []
 
     def hostile(machine, request):
         members = machine.invitation.members
@@ -66,23 +73,28 @@ def turn(monkeypatch, key, deeds, *, peer):
         place = Place(members.index(key.public), members.index(peer))
         asked = Envelope.from_bytes(request)
         now = [deed for deed in deeds if deed.stage == asked.stage]
+        if any(deed.silent for deed in now):
+            done.extend(now)
+            raise ProtocolError("this member says nothing.")
         with ExitStack() as changes:
             for deed in now:
                 changes.enter_context(deed.during(place, asked.body))
             reply = receive(machine, request)
         for deed in now:
-            reply = said_instead(key, reply, lambda body, deed=deed: deed.say(place, body))
+            if deed.say is not None:
+                reply = said_instead(key, reply, lambda body, deed=deed: deed.say(place, body))
+            done.append(deed)
         return reply
 
     monkeypatch.setattr(SummationClient, "receive", hostile)
+    return done
 
 
 def said_instead(key, message, alter):
     """A message with another body, at the same place, signed by `key`."""
     envelope = Envelope.from_bytes(message)
     body = alter(envelope.body)
-    if body == envelope.body:
-        return message
+    assert body != envelope.body
     return Envelope.sealed(
         key,
         session=envelope.session,
@@ -98,13 +110,7 @@ def said_instead(key, message, alter):
 
 def silent(stage):
     """It says nothing, and so takes no further part."""
-
-    @contextmanager
-    def during(_place, _request):
-        raise ProtocolError("this member says nothing.")
-        yield
-
-    return Deed(stage, during=during)
+    return Deed(stage, silent=True)
 
 
 def malformed(stage):
@@ -260,7 +266,7 @@ def _opens(alter):
         def other(opening, *more, **options):
             return seal(alter(place, opening), *more, **options)
 
-        return _replaced("of", staticmethod(other), SealedOpening)
+        return _replaced("of", other, SealedOpening)
 
     return Deed(Stage.OPEN, during=during)
 
@@ -271,16 +277,36 @@ def _moved(share):
 
 @contextmanager
 def _replaced(name, function, *places):
-    """Other code for the hostile machine, wherever it is called by this name."""
+    """Other code for the hostile machine, wherever it is called by this name; it is called."""
+    other = mock.Mock(side_effect=function)
     with ExitStack() as stack:
-        found = [place for place in places if hasattr(place, name)]
-        assert found
-        for place in found:
-            stack.enter_context(mock.patch.object(place, name, function))
+        for place in places:
+            if hasattr(place, name):
+                stack.enter_context(mock.patch.object(place, name, other))
         yield
+    assert other.called
 
 
-# What others hold against it
+# What others hold against it, or are made to
+
+
+def forgeries(sent):
+    """Copies of what was sent with one number or one byte in it changed, at many places.
+
+    Messages within messages included: their signatures no longer fit.
+    """
+    if isinstance(sent, list):
+        for at, each in enumerate(sent):
+            yield from ([*sent[:at], other, *sent[at + 1 :]] for other in forgeries(each))
+    elif isinstance(sent, bytes):
+        places = range(0, len(sent), max(1, len(sent) // 8))
+        yield from (sent[:at] + bytes([sent[at] ^ 1]) + sent[at + 1 :] for at in places)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            inner = msgspec.msgpack.decode(sent)
+            if isinstance(inner, list):
+                yield from map(msgspec.msgpack.encode, forgeries(inner))
+    elif isinstance(sent, int):
+        yield from (other for other in range(-2, 7) if other != sent)
 
 
 def watched(monkeypatch):
