@@ -1,0 +1,331 @@
+"""One member of a secure sum that does not keep to the protocol; its messages are signed rightly.
+
+It runs a changed program: a :class:`Deed` says in which round it does what. The changes reach
+its machine in three ways only. :func:`turn` wraps `SummationClient.receive`, and so works on every
+engine that sums in this process; :func:`_replaced` swaps `split`, `unseal` or `SealedOpening.of`
+while the hostile machine answers; and the body of its reply is altered and signed again.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+from unittest import mock
+
+import msgspec
+
+from fedgauge.errors import ProtocolError
+from fedgauge.protocol import Envelope
+from fedgauge.secagg import Stage, SummationClient, SummationServer, client, crypto, shamir
+from fedgauge.secagg import messages as messages_module
+from fedgauge.secagg.messages import Inbox, SealedOpening, Shares
+
+# What moves a secret: X25519 does not look at the three lowest bits of a key.
+_FAR = 1 << 100
+
+
+class Place(NamedTuple):
+    """The index of the hostile member, and of the one that it wants to harm."""
+
+    me: int
+    peer: int
+
+
+def _as_it_is(_place: Place, _request: bytes) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What a member does otherwise in one round.
+
+    Attributes
+    ----------
+    stage
+        The round.
+    during
+        A context in which the member's own machine answers, by its place and the request.
+    say
+        The body it signs instead, by its place and the honest body.
+    silent
+        Whether it says nothing.
+    """
+
+    stage: Stage
+    during: Callable[[Place, bytes], AbstractContextManager[None]] = _as_it_is
+    say: Callable[[Place, bytes], bytes] | None = None
+    silent: bool = False
+
+
+def turn(monkeypatch, key, deeds, *, peer):
+    """Make the member with this signing key hostile; `peer` is the public key of its victim.
+
+    Gives the list of deeds that were done, which grows. An engine takes a deed that fails for
+    silence, so tests look at it.
+    """
+    receive, done = SummationClient.receive, []
+
+    def hostile(machine, request):
+        members = machine.invitation.members
+        if machine._key.public != key.public or peer not in members:
+            return receive(machine, request)
+        place = Place(members.index(key.public), members.index(peer))
+        asked = Envelope.from_bytes(request)
+        now = [deed for deed in deeds if deed.stage == asked.stage]
+        if any(deed.silent for deed in now):
+            done.extend(now)
+            raise ProtocolError("this member says nothing.")
+        with ExitStack() as changes:
+            for deed in now:
+                changes.enter_context(deed.during(place, asked.body))
+            reply = receive(machine, request)
+        for deed in now:
+            if deed.say is not None:
+                reply = said_instead(key, reply, lambda body, deed=deed: deed.say(place, body))
+            done.append(deed)
+        return reply
+
+    monkeypatch.setattr(SummationClient, "receive", hostile)
+    return done
+
+
+def said_instead(key, message, alter):
+    """A message with another body, at the same place, signed by `key`."""
+    envelope = Envelope.from_bytes(message)
+    body = alter(envelope.body)
+    assert body != envelope.body
+    return Envelope.sealed(
+        key,
+        session=envelope.session,
+        stage=envelope.stage,
+        sender=envelope.sender,
+        recipient=envelope.recipient,
+        body=body,
+    ).to_bytes()
+
+
+# What it can do in each round
+
+
+def silent(stage):
+    """It says nothing, and so takes no further part."""
+    return Deed(stage, silent=True)
+
+
+def malformed(stage):
+    """It signs what is no message of this round."""
+    return Deed(stage, say=lambda _place, _body: msgspec.msgpack.encode(["nonsense"]))
+
+
+def junk_boxes(*, to_all=False):
+    """Boxes of the right size that nobody can open, for its victim or for everybody."""
+
+    def junk(box):
+        return msgspec.structs.replace(box, sealed=os.urandom(len(box.sealed)))
+
+    return _boxes(junk, to_all)
+
+
+def other_checks():
+    """A box with the right shares for its victim, and checks of others."""
+
+    def unmatched(box):
+        return msgspec.structs.replace(box, checks=tuple(os.urandom(32) for _ in range(2)))
+
+    return _boxes(unmatched, to_all=False)
+
+
+def other_ephemeral(public=None):
+    """A box that is said to be sealed with another key than it is: a fresh one by default."""
+
+    def unmatched(box):
+        other = public or crypto.AgreementKey(os.urandom(crypto.KEY_BYTES)).public
+        return msgspec.structs.replace(box, ephemeral=other)
+
+    return _boxes(unmatched, to_all=False)
+
+
+def _boxes(alter, to_all):
+    def say(place, body):
+        shares = Shares.from_bytes(body)
+        boxes = [alter(b) if to_all or b.member == place.peer else b for b in shares.boxes]
+        return msgspec.structs.replace(shares, boxes=boxes).to_bytes()
+
+    return Deed(Stage.SHARE, say=say)
+
+
+def wrong_shares(*, to_all=False):
+    """Boxes that open and match their checks, and do not hold what is committed to.
+
+    A share off the polynomial for its victim, or shares of another secret for all.
+    """
+
+    def during(place, _request):
+        split = shamir.split
+
+        def wrong(secret, holders, threshold, **options):
+            if to_all:
+                return split(secret ^ _FAR, holders, threshold, **options)
+            shares = split(secret, holders, threshold, **options)
+            point = place.peer + 1
+            return shares | {point: (shares[point] + _FAR) % shamir.PRIME}
+
+        return _replaced("split", wrong, shamir, client)
+
+    return Deed(Stage.SHARE, during=during)
+
+
+def wrong_commitment():
+    """A commitment to another secret than the one whose shares it deals."""
+
+    def say(_place, body):
+        commitment = os.urandom(crypto.COMMITMENT_BYTES)
+        return msgspec.structs.replace(Shares.from_bytes(body), commitment=commitment).to_bytes()
+
+    return Deed(Stage.SHARE, say=say)
+
+
+def false_complaint(*, about_all=False):
+    """It says of a box that can be opened that it cannot."""
+
+    def during(place, request):
+        boxes = Inbox.from_bytes(request).boxes
+        about = {box.sealed for box in boxes if about_all or box.member == place.peer}
+        unseal = crypto.unseal
+
+        def unable(key, box, *more, **options):
+            if box in about:
+                raise ProtocolError("a box cannot be opened.")
+            return unseal(key, box, *more, **options)
+
+        return _replaced("unseal", unable, crypto, messages_module, client)
+
+    return Deed(Stage.MASK, during=during)
+
+
+def answers(alter):
+    """What it answers to complaints about its boxes, beside its vote, is altered."""
+
+    def say(_place, body):
+        first, *rest = msgspec.msgpack.decode(body)
+        return msgspec.msgpack.encode([first, *(alter(part) for part in rest)])
+
+    return Deed(Stage.AGREE, say=say)
+
+
+def withheld(part):
+    """No answer where there is one."""
+    return [] if isinstance(part, list) else part
+
+
+def made_up(part):
+    """Keys that are none, in an answer."""
+    if isinstance(part, list):
+        return [made_up(each) for each in part]
+    return os.urandom(32) if isinstance(part, bytes) and len(part) == 32 else part
+
+
+def wrong_opening(*, of_all=False):
+    """Shares that are not the ones it got: of its victim's secret, or of everybody's."""
+
+    def altered(place, parts):
+        return [
+            msgspec.structs.replace(part, share=_moved(part.share))
+            if of_all or part.member == place.peer
+            else part
+            for part in parts
+        ]
+
+    return _opens(
+        lambda place, opening: msgspec.structs.replace(
+            opening, masks=altered(place, opening.masks), keys=altered(place, opening.keys)
+        )
+    )
+
+
+def short_opening():
+    """One share too few."""
+    return _opens(lambda _, opening: msgspec.structs.replace(opening, masks=opening.masks[1:]))
+
+
+def junk_opening():
+    """An opening that the coordinator cannot read."""
+
+    def say(_place, body):
+        sealed = SealedOpening.from_bytes(body)
+        return msgspec.structs.replace(sealed, sealed=os.urandom(len(sealed.sealed))).to_bytes()
+
+    return Deed(Stage.OPEN, say=say)
+
+
+def _opens(alter):
+    def during(place, _request):
+        seal = SealedOpening.of
+
+        def other(opening, *more, **options):
+            return seal(alter(place, opening), *more, **options)
+
+        return _replaced("of", other, SealedOpening)
+
+    return Deed(Stage.OPEN, during=during)
+
+
+def _moved(share):
+    return shamir.share_to_bytes((shamir.share_from_bytes(share) + _FAR) % shamir.PRIME)
+
+
+@contextmanager
+def _replaced(name, function, *places):
+    """Other code for the hostile machine, wherever it is called by this name; it is called."""
+    other = mock.Mock(side_effect=function)
+    with ExitStack() as stack:
+        for place in places:
+            if hasattr(place, name):
+                stack.enter_context(mock.patch.object(place, name, other))
+        yield
+    assert other.called
+
+
+# What others hold against it, or are made to
+
+
+def forgeries(sent):
+    """Copies of what was sent with one number or one byte in it changed, at many places.
+
+    Messages within messages included: their signatures no longer fit.
+    """
+    if isinstance(sent, list):
+        for at, each in enumerate(sent):
+            yield from ([*sent[:at], other, *sent[at + 1 :]] for other in forgeries(each))
+    elif isinstance(sent, bytes):
+        places = range(0, len(sent), max(1, len(sent) // 8))
+        yield from (sent[:at] + bytes([sent[at] ^ 1]) + sent[at + 1 :] for at in places)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            inner = msgspec.msgpack.decode(sent)
+            if isinstance(inner, list):
+                yield from map(msgspec.msgpack.encode, forgeries(inner))
+    elif isinstance(sent, int):
+        yield from (other for other in range(-2, 7) if other != sent)
+
+
+def watched(monkeypatch):
+    """All servers that take a step from now on, the last one last."""
+    servers, step = [], SummationServer.step
+
+    def seen(server, replies):
+        servers.append(server)
+        return step(server, replies)
+
+    monkeypatch.setattr(SummationServer, "step", seen)
+    return servers
+
+
+def named(text, names):
+    """Which of these members a text holds at fault: those whom it mentions."""
+    return {name for name in names if name in text}
+
+
+def at_fault(server):
+    """The public keys of those whom a server holds at fault."""
+    return {server.invitation.members[fault.member] for fault in server.faults}
