@@ -169,20 +169,31 @@ def advance(
     without_missing: Annotated[
         bool, typer.Option("--without-missing", help="Go on without those who did not answer.")
     ] = False,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(help="Where the invitation was lost: how the evaluation's id begins."),
+    ] = None,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
     """Coordinator: begin the next round, or compute the result after the last.
 
-    Example:
+    An invitation or a request that was lost is written again.
+
+    Examples:
 
       fedgauge exchange advance /shared/run-1 --site consortium/site.toml
+
+      fedgauge exchange advance /shared/run-1 --evaluation 3fa9c2d1 --site consortium/site.toml
     """
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         coordinator = Coordinator(exchange, site)
-        outcome = with_progress(quiet, lambda: coordinator.advance(without_missing=without_missing))
+        outcome = with_progress(
+            quiet,
+            lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
+        )
     if quiet:
         return
     if isinstance(outcome, Progress):
