@@ -23,6 +23,8 @@ from fedgauge.site import (
     migrate_site,
     name_dataset,
 )
+from fedgauge.site.log import Left, to_csv, what_left
+from fedgauge.storage import durable
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
@@ -171,6 +173,36 @@ def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> Non
         screen.print(_site_table(site))
 
 
+@site_app.command("log")
+def log(
+    csv: Annotated[
+        str | None, typer.Option(help="Write all values to this file, or with - to the screen.")
+    ] = None,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Show what left this site: when, for whom, how many bytes, their hash, what it cost.
+
+    The hash is that of the file in the exchange's folder, or of the file of reports.
+
+    Examples:
+
+      fedgauge site log --site hospital-a/site.toml
+
+      fedgauge site log --csv left.csv --site hospital-a/site.toml
+    """
+    with readable_errors():
+        rows = what_left(Site.from_toml(site_file))
+        if csv not in (None, "-"):
+            _write_new(Path(csv), to_csv(rows))
+    if csv == "-":
+        typer.echo(to_csv(rows), nl=False)
+    elif csv is not None and not quiet:
+        screen.print(f"Saved {csv}: {len(rows):,} rows", markup=False)
+    elif not quiet:
+        screen.print(_log_table(rows) if rows else "Nothing left yet.")
+
+
 @site_app.command("trust")
 def trust(
     name: Annotated[str, typer.Argument(help="Name of the partner.")],
@@ -312,6 +344,38 @@ def _site_table(site: Site) -> Table:
     return table
 
 
+def _log_table(rows: list[Left]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("time (UTC)", "evaluation", "for", "step", "plan", "model", "bytes", "sha256"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("charged", no_wrap=True)
+    for row in rows:
+        shortened = (row.plan[:8], row.model[:8], "" if row.size is None else f"{row.size:,}")
+        charged = "" if row.cost is None else _charge(row.cost)
+        table.add_row(
+            f"{row.time:%Y-%m-%d %H:%M}",
+            row.evaluation[:8],
+            row.coordinator or row.coordinator_key[:16],
+            row.step,
+            *(text or "-" for text in (*shortened, row.sha256[:8], charged)),
+        )
+    return table
+
+
+def _charge(cost: Cost) -> str:
+    return "exact sum" if cost.is_exact_sum else str(cost)
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, unless there is one."""
+    try:
+        durable.write_new(path, text.encode())
+    except FileExistsError:
+        raise SiteError(f"{path} exists. Name another file, or move that one away.") from None
+    except OSError as error:
+        raise SiteError(f"cannot write {path}: {error.strerror}.") from None
+
+
 def _exact(policy: Policy) -> str:
     if not policy.allows_exact:
         return "refused"
@@ -332,8 +396,9 @@ def _entry(entry: Entry) -> str:
     if entry.account is not None:
         about.append(str(entry.account))
     if entry.cost is not None:
-        exact = math.isinf(entry.cost.epsilon)
-        about.append("exact sum" if exact else str(entry.cost))
+        about.append(_charge(entry.cost))
+    if entry.left is not None:
+        about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
     if entry.survivors is not None:
         about.append(f"{len(entry.survivors)} sites in the sum")
     return "  ".join(about)

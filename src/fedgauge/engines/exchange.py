@@ -15,7 +15,7 @@ import msgspec
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.engines.network import conclude
-from fedgauge.engines.participant import NOT_JOINED, Participant
+from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
@@ -27,13 +27,7 @@ from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.storage.whole import write_whole
 
-VERBS: Final = {
-    Stage.ADVERTISE: "join",
-    Stage.SHARE: "share",
-    Stage.MASK: "submit",
-    Stage.AGREE: "confirm",
-    Stage.OPEN: "reveal",
-}
+VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
 RESULT: Final = "result.json"
 

@@ -35,11 +35,18 @@ from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.secagg.crypto import KEY_BYTES
 from fedgauge.secagg.words import check_size
 from fedgauge.site import Site
-from fedgauge.site.entries import Roster
+from fedgauge.site.entries import Asked, Departure, Roster, Step
 from fedgauge.storage import durable
 
 _LOG: Final = logging.getLogger("fedgauge")
 _KEY: Final = "key"
+STEPS: Final[dict[Stage, Step]] = {
+    Stage.ADVERTISE: "join",
+    Stage.SHARE: "share",
+    Stage.MASK: "submit",
+    Stage.AGREE: "confirm",
+    Stage.OPEN: "reveal",
+}
 NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
 
 
@@ -112,9 +119,7 @@ class Participant:
                 raise stopped.reason from None
             # Stored first, recorded as sent next, sent last: a crash repeats no noise.
             self._store(client)
-            if client.stage == Stage.MASK:
-                self._site.ledger.record_sent(envelope.session)
-            return reply
+            return self._recorded(envelope.session, Stage(envelope.stage), reply)
 
     def session(self, session: bytes) -> SummationClient:
         """The state of a session that this site joined."""
@@ -172,7 +177,7 @@ class Participant:
     def _join(self, request: bytes) -> bytes:
         invitation = Invitation(request)
         if self._path(invitation.session).exists():
-            return self.session(invitation.session).receive(request)
+            return self._join_again(invitation)
         if invitation.coordinator not in self._site.coordinators:
             # Before the plan is read: strangers may not make this site work.
             raise PlanRefused(
@@ -192,19 +197,29 @@ class Participant:
         data = None if plan.is_noisy else self._fingerprint()
         with self._alone():
             if self._path(invitation.session).exists():
-                return self.session(invitation.session).receive(request)
+                return self._join_again(invitation)
             self._site.reserve(
                 invitation.session,
                 plan,
                 roster=Roster(frozenset(invitation.members), invitation.needed),
                 certain=invitation.graph.is_complete,
                 data=data,
+                asked=Asked(invitation.coordinator, invitation.model),
             )
             duties = _Duties(self._site, self._data, self._delivery, self._tell)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
-            return client.receive(request)
+            return self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
+
+    def _join_again(self, invitation: Invitation) -> bytes:
+        reply = self.session(invitation.session).receive(invitation.data)
+        return self._recorded(invitation.session, Stage.ADVERTISE, reply)
+
+    def _recorded(self, session: bytes, stage: Stage, reply: bytes) -> bytes:
+        """A reply, once the ledger says that it left."""
+        self._site.ledger.record_sent(session, Departure.of(STEPS[stage], reply))
+        return reply
 
     def _check_delivery(self, invitation: Invitation) -> None:
         """Refuse a model that nobody will bring, or one that nobody signed."""

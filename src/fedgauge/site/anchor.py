@@ -15,7 +15,7 @@ from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.site.entries import Account, Cost, Roster
+from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
@@ -330,6 +330,7 @@ class Site:
         roster: Roster | None = None,
         certain: bool = True,
         data: Fingerprint | None = None,
+        asked: Asked = NOBODY,
     ) -> None:
         """Set the plan's cost aside in the ledger, under this site's policy.
 
@@ -343,6 +344,8 @@ class Site:
             Of a sum: who is invited, and whether all of them see each other.
         data
             Of an exact sum: the rows, where they are known before it begins.
+        asked
+            Who asked for it.
         """
         self.ledger.reserve(
             session,
@@ -350,6 +353,7 @@ class Site:
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
+            asked=asked,
             exact=ExactSum(roster, plan.digest, certain, data=data),
             rules=self.rules(plan),
         )
