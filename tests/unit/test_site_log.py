@@ -15,10 +15,11 @@ from plans import exact_plan, noisy_plan
 from rows import draw_client
 
 import fedgauge as fg
+from fedgauge.engines.participant import Delivery, Participant
 from fedgauge.engines.reporting import write_reports
 from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.keys import key_to_text
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Account, Cost
 from fedgauge.site.books import Books
 from fedgauge.site.entries import Asked, Departure, decode
@@ -96,6 +97,17 @@ def test_a_reply_is_recorded_before_it_is_given(tmp_path, monkeypatch):
         assert not list(run.glob(f"{stage:d}-*.a.reply.fgx"))
         sites.play(run, CLIENTS, since=stage, until=stage)
         assert [row.step for row in what_left(sites.site("a"))] == STEPS[:stage]
+
+
+def test_a_model_that_travels_is_in_the_log(tmp_path):
+    sites, model = Consortium.make(tmp_path, NAMES), bytes(range(32))
+    members = [sites.keys[name] for name in NAMES]
+    boss = sites.site(COORDINATOR).key
+    server = SummationServer.invite(noisy_plan(), members, boss, model=model)
+    delivery = Delivery(model, b"\x01" * 32)
+    reply = Participant(sites.site("a"), delivery=delivery).answer(server.invitation.data)
+    (row,) = what_left(sites.site("a"))
+    assert (row.model, row.sha256) == (model.hex(), hashlib.sha256(reply).hexdigest())
 
 
 def test_a_report_file_is_in_the_log(tmp_path):
@@ -245,6 +257,7 @@ def test_the_csv_holds_every_digit(finished, tmp_path):
         "dataset": "stroke-2026",
         "coordinator": COORDINATOR,
         "coordinator_key": row.coordinator_key,
+        "approver": "",
         "step": "submit",
         "plan": noisy_plan().digest,
         "model": "",

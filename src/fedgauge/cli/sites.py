@@ -18,6 +18,7 @@ from fedgauge.site import (
     Entry,
     Policy,
     Site,
+    add_approver,
     add_trust,
     create_site,
     migrate_site,
@@ -161,7 +162,7 @@ def dataset(
 
 @site_app.command("show")
 def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
-    """Show a site's public key, limits, peers and coordinators.
+    """Show a site's public key, limits, peers, coordinators and approvers.
 
     Example:
 
@@ -210,6 +211,9 @@ def trust(
     coordinator: Annotated[
         bool, typer.Option("--coordinator", help="It may start evaluations; it adds no data.")
     ] = False,
+    approver: Annotated[
+        bool, typer.Option("--approver", help="Nothing is joined that no approver signed.")
+    ] = False,
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
 ) -> None:
@@ -220,12 +224,47 @@ def trust(
       fedgauge site trust hospital-b ed25519:Xk...
 
       fedgauge site trust consortium ed25519:9f... --coordinator
+
+      fedgauge site trust officer ed25519:4c... --approver
     """
     with readable_errors():
-        add_trust(site_file, "coordinator" if coordinator else "peer", name, key)
+        if coordinator and approver:
+            raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
+        add_trust(
+            site_file,
+            "coordinator" if coordinator else "approver" if approver else "peer",
+            name,
+            key,
+        )
     if not quiet:
         role = "may start evaluations" if coordinator else "is an approved site"
+        role = "approves of evaluations" if approver else role
         screen.print(f"{name} {role} for {site_file}", markup=False)
+
+
+@site_app.command("approver")
+def approver(
+    name: Annotated[str, typer.Argument(help="Name of the approver.")],
+    key_file: Annotated[Path, typer.Argument(help="A new file for the key.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Make a key for an approver: from then on nothing is joined that no approver signed.
+
+    Example:
+
+      fedgauge site approver officer /media/stick/officer.key --site hospital-a/site.toml
+    """
+    with readable_errors():
+        add_approver(site_file, name, key_file)
+    if not quiet:
+        screen.print(
+            f"Made {key_file}; {name} approves of evaluations for {site_file}", markup=False
+        )
+        screen.print(
+            f"The key is {name}'s alone. Keep it off this machine: whoever holds it approves.",
+            markup=False,
+        )
 
 
 @ledger_app.command("show")
@@ -335,9 +374,13 @@ def _site_table(site: Site) -> Table:
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     table.add_row("Positive labels", ", ".join(policy.labels) or "none")
     table.add_row("Exact sums", _exact(policy))
-    for title, parties in (("Peer", site.peers), ("Coordinator", site.coordinators)):
+    for title, parties in (
+        ("Peer", site.peers),
+        ("Coordinator", site.coordinators),
+        ("Approver", site.approvers),
+    ):
         for key, name in parties.items():
-            if key != site.key.public or title == "Coordinator":
+            if key != site.key.public or title != "Peer":
                 table.add_row(f"{title} {name}", key_to_text(key))
     if not site.coordinators:
         table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple, Self
 
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import BudgetExceeded, LedgerError
-from fedgauge.site.entries import Account, Cost, Departure, Entry, Roster, Step
+from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Departure, Entry, Roster, Step
 from fedgauge.site.exact import ExactSum
 
 Status = Literal["reserved", "committed", "released"]
@@ -44,6 +44,7 @@ class Spend(NamedTuple):
     plan: str | None = None
     data: Fingerprint | None = None
     survivors: frozenset[bytes] | None = None
+    asked: Asked = NOBODY
     departures: tuple[Departure, ...] = ()
 
     def departure(self, step: Step) -> Departure | None:
@@ -92,6 +93,7 @@ class Books(NamedTuple):
                     certain=entry.certain,
                     plan=entry.plan,
                     data=entry.data,
+                    asked=entry.asked,
                 )
             case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="committed")

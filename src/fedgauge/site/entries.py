@@ -119,14 +119,16 @@ class Roster(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for a session, and for which model.
+    """Who asked for a session, for which model, and who at the site approved of it.
 
     `coordinator` is a public key, None where nobody asked: reports are made of the site's own
-    accord. `model` is a digest, empty where no model travels.
+    accord. `model` is a digest, empty where no model travels. `approver` is a public key, None
+    where the site file wants no approvals.
     """
 
     coordinator: bytes | None = None
     model: bytes = b""
+    approver: bytes | None = None
 
 
 NOBODY: Final = Asked()
@@ -190,6 +192,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     data: Fingerprint | None = None
     coordinator: str | None = None
     model: str = ""
+    approver: str | None = None
     left: tuple[Step, int, str] | None = None
 
 
@@ -208,7 +211,6 @@ def encode(
     left: Departure | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
-    coordinator = asked.coordinator
     line = _Line(
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         kind=kind,
@@ -222,8 +224,9 @@ def encode(
         needed=None if roster is None else roster.needed,
         plan=plan,
         data=data,
-        coordinator=None if coordinator is None else key_to_text(coordinator),
+        coordinator=None if asked.coordinator is None else key_to_text(asked.coordinator),
         model=asked.model.hex(),
+        approver=None if asked.approver is None else key_to_text(asked.approver),
         left=left,
     )
     return msgspec.json.encode(line).decode()
@@ -240,7 +243,7 @@ def decode(number: int, text: str) -> Entry:
         cost = None
         if line.epsilon is not None and line.delta is not None:
             cost = Cost(math.inf if line.epsilon == "inf" else line.epsilon, line.delta)
-        survivors, roster, coordinator = line.survivors, None, line.coordinator
+        survivors, roster = line.survivors, None
         if line.roster is not None and line.needed is not None:
             roster = Roster(frozenset(map(key_from_text, line.roster)), line.needed)
         return Entry(
@@ -256,8 +259,9 @@ def decode(number: int, text: str) -> Entry:
             plan=line.plan,
             data=line.data,
             asked=Asked(
-                None if coordinator is None else key_from_text(coordinator),
+                None if line.coordinator is None else key_from_text(line.coordinator),
                 bytes.fromhex(line.model),
+                None if line.approver is None else key_from_text(line.approver),
             ),
             left=None if line.left is None else Departure(*line.left),
         )

@@ -79,6 +79,7 @@ class Ledger:
         asked: Asked = NOBODY,
         exact: ExactSum | None = None,
         rules: ExactRules | None = None,
+        check_only: bool = False,
     ) -> None:
         """Set a cost aside for a session, or refuse it.
 
@@ -103,6 +104,8 @@ class Ledger:
         exact, rules
             The plan and, of an exact sum, who is invited and, where they are known by now, the
             rows; and what the site allows.
+        check_only
+            Refuse what would be refused, and write nothing.
         """
         _check_session(session)
         _check_limit(default_limit)
@@ -125,7 +128,8 @@ class Ledger:
                 check_join(books.exact_sums(account.dataset), exact, rules)
                 if exact.data is not None:
                     _check_data(books, account.dataset, exact.data, rules)
-            pages.append(_reserved(session, account, cost, exact, asked))
+            if not check_only:
+                pages.append(_reserved(session, account, cost, exact, asked))
 
     def commit(self, session: bytes) -> None:
         """Spend what a session reserved, before its rows are read; again: no change."""
@@ -157,6 +161,16 @@ class Ledger:
         with self._open() as (_, books):
             spend = books.spends.get(session)
         return None if spend is None else spend.status
+
+    def asked(self, session: bytes) -> Asked:
+        """Who asked for a session, and who approved of it."""
+        with self._open() as (_, books):
+            return _known(books, session).asked
+
+    def count_exact(self, dataset: str) -> int:
+        """How many exact sums a dataset has had, those under way included."""
+        with self._open() as (_, books):
+            return len(books.exact_sums(dataset))
 
     def check_account(self, session: bytes, account: Account) -> None:
         """Refuse to count rows of other data than those that a session was reserved for."""

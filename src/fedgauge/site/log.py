@@ -16,6 +16,7 @@ COLUMNS: Final = (
     "dataset",
     "coordinator",
     "coordinator_key",
+    "approver",
     "step",
     "plan",
     "model",
@@ -32,7 +33,8 @@ class Left(NamedTuple):
     """One thing that left, or was about to; what an earlier version did not record is empty.
 
     `cost` is None where nothing was charged: a session is charged once, for what is made of rows.
-    `coordinator` is the name in the site file, empty where that no longer holds the key.
+    `coordinator` is the name in the site file, empty where that no longer holds the key;
+    `approver` is the name of who approved, else the key.
     """
 
     time: datetime
@@ -40,6 +42,7 @@ class Left(NamedTuple):
     account: Account
     coordinator: str
     coordinator_key: str
+    approver: str
     step: str
     plan: str
     model: str
@@ -64,13 +67,14 @@ def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
 
 def _row(site: Site, about: Entry, entry: Entry) -> Left:
     assert about.session is not None and about.account is not None  # noqa: S101, PT018  (a reserve)
-    key, left = about.asked.coordinator, entry.left
+    key, approver, left = about.asked.coordinator, about.asked.approver, entry.left
     return Left(
         time=entry.time,
         evaluation=about.session.hex(),
         account=about.account,
         coordinator="" if key is None else site.coordinators.get(key, ""),
         coordinator_key="" if key is None else key_to_text(key),
+        approver="" if approver is None else site.approvers.get(approver, key_to_text(approver)),
         # Earlier versions recorded contributions to sums alone.
         step="submit" if left is None else left.step,
         plan=about.plan or "",
@@ -95,6 +99,7 @@ def to_csv(rows: Iterable[Left]) -> str:
                 row.account.dataset,
                 row.coordinator,
                 row.coordinator_key,
+                row.approver,
                 row.step,
                 row.plan,
                 row.model,
