@@ -273,7 +273,7 @@ def test_two_plans_for_two_groups_of_sites(world):
         world.answer(own, name, Stage.ADVERTISE)
         # The coordinator passes all replies on to both runs.
         other = runs[1 - NAMES.index(name) // 2]
-        shutil.copy(own / f"1-join.{name}.reply.fgx", other)
+        shutil.copy(own / world.file_name(Stage.ADVERTISE, name), other)
     for run in runs:
         assert len(world.exchange(run).progress().set_aside) == 2
         with pytest.raises(fg.CohortTooSmall, match="2 members answered and 3 are needed"):
@@ -411,7 +411,7 @@ def test_empty_folder(world, commands, verb):
         1,
         "",
         f"fedgauge: there is no invitation.fgx in {world.run}. Get it from the coordinator, who "
-        "makes it with `fedgauge exchange start`.\n",
+        "makes it with `fedgauge exchange start`, and again with `fedgauge exchange advance`.\n",
     )
 
 

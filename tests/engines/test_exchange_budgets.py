@@ -231,7 +231,7 @@ def test_cohorts_that_differ_by_one_site(world):
         with pytest.raises(fg.PlanRefused, match="would or could show the sum over 1 site"):
             world.answer(run, name, Stage.ADVERTISE)
         assert world.entries(name) == before
-        assert not (run / f"1-join.{name}.reply.fgx").exists()
+        assert not list(run.glob("*.reply.fgx"))
     with pytest.raises(fg.CohortTooSmall):
         world.advance(run, without_missing=True)
     # The same sites as before may go on.
@@ -268,7 +268,7 @@ def test_a_sum_that_would_lay_a_site_bare_stops_before_anything_is_counted(world
         with pytest.raises(fg.PlanRefused, match="would or could show the sum over 1 site"):
             world.answer(run, name, Stage.MASK)
         assert world.entries(name)[-1] == "reserve"
-        assert not (run / f"3-submit.{name}.reply.fgx").exists()
+        assert not list(run.glob("3-*.reply.fgx"))
 
 
 def test_a_sum_that_was_never_confirmed_is_not_forgotten(world):

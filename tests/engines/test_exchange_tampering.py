@@ -3,7 +3,6 @@
 import os
 import signal
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -48,7 +47,9 @@ def empty(path, _):
 
 def swap_site(path, _):
     """The file of another site in its place."""
-    path.write_bytes(Path(str(path).replace(A, B)).read_bytes())
+    stage, _, *name = path.name.replace(A, B).split(".")
+    (other,) = path.parent.glob(".".join([stage, "*", *name]))
+    path.write_bytes(other.read_bytes())
 
 
 def swap_session(path, other):
@@ -148,25 +149,78 @@ def test_tampered_request(exact_steps, earlier_run, stage, tamper):
 @pytest.mark.parametrize("tamper", [flip, cut, empty, make_folder, make_fifo, remove])
 @pytest.mark.usefixtures("no_hanging")
 def test_tampered_invitation(exact_steps, tamper):
+    """Sites refuse it; the coordinator's next `advance` restores it."""
     with copied(exact_steps[Stage.ADVERTISE, "answer"]) as world:
         path, before = world.request(Stage.ADVERTISE), world.published()
         tamper(path, None)
         for step in (
             lambda: world.answer(world.run, A, Stage.ADVERTISE),
-            lambda: world.advance(world.run),
             lambda: world.exchange(world.run).progress(),
         ):
             with pytest.raises((fg.ProtocolError, fg.ExchangeError)):
                 step()
         assert world.entries(A) == []
         assert not world.reply(Stage.ADVERTISE).exists()
-        if path.is_dir():
-            path.rmdir()
-        path.unlink(missing_ok=True)
-        path.write_bytes(before[path.name])
+        if path.is_dir() or path.is_fifo():
+            with pytest.raises(fg.FedgaugeError, match="it is not a file"):
+                world.advance(world.run)
+            path.rmdir() if path.is_dir() else path.unlink()
+        with pytest.raises(fg.ExchangeError, match=f"waits for {A}"):
+            world.advance(world.run)
+        assert world.published() == before
         world.answer(world.run, A, Stage.ADVERTISE)
         world.advance(world.run)
         assert_right(world.finish(Stage.SHARE), world)
+
+
+@later_stages
+def test_a_lost_invitation_is_written_again_at_every_stage(exact_steps, stage):
+    with copied(exact_steps[stage, "answer"]) as world:
+        path, before = world.request(Stage.ADVERTISE), world.published()
+        path.unlink()
+        with pytest.raises(fg.ExchangeError, match=r"again with `fedgauge exchange advance`"):
+            world.answer(world.run, A, stage, CLIENTS[A])
+        with pytest.raises(fg.ExchangeError, match="waits for"):
+            world.advance(world.run)
+        assert world.published() == before
+        world.answer(world.run, A, stage, CLIENTS[A])
+        result = world.advance(world.run)
+        assert_right(world.finish(stage + 1) or result, world)
+
+
+def test_which_of_several_invitations_was_lost(exact_steps):
+    """Files beside it say so; where there are none, the coordinator does."""
+    with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+        runs = [world.folder / name for name in ("one", "two")]
+        sessions = [world.start(run, EXACT).hex() for run in runs]
+        world.answer(runs[0], B, Stage.ADVERTISE)
+        kept = [(run / "invitation.fgx").read_bytes() for run in runs]
+        for run in runs:
+            (run / "invitation.fgx").unlink()
+        with pytest.raises(fg.ExchangeError, match="waits for"):
+            world.advance(runs[0])
+        with pytest.raises(fg.ExchangeError, match="--evaluation") as told:
+            world.advance(runs[1])
+        assert all(session[:8] in str(told.value) for session in sessions)
+        assert not list(runs[1].iterdir())
+        with pytest.raises(fg.ExchangeError, match="there is no invitation"):
+            world.coordinator(runs[1]).advance(evaluation="nothing")
+        with pytest.raises(fg.ExchangeError, match="waits for"):
+            world.coordinator(runs[1]).advance(evaluation=sessions[1][:8])
+        assert [(run / "invitation.fgx").read_bytes() for run in runs] == kept
+
+
+def test_an_invitation_is_not_written_into_the_folder_of_another_evaluation(exact_steps):
+    with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+        other, mine = world.folder / "other", world.folder / "mine"
+        world.start(other, EXACT)
+        world.answer(other, B, Stage.ADVERTISE)
+        world.coordinator(other).abandon()
+        (other / "invitation.fgx").unlink()
+        world.start(mine, EXACT)
+        with pytest.raises(fg.ExchangeError, match="there is no invitation"):
+            world.advance(other)
+        assert not (other / "invitation.fgx").exists()
 
 
 @every_stage

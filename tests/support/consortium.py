@@ -79,5 +79,5 @@ class Consortium:
         return outcome
 
     def entries(self, name):
-        """The kinds of entries in a site's ledger, oldest first."""
-        return [entry.kind for entry in self.site(name).ledger.entries()]
+        """The kinds of entries in a site's ledger, oldest first, replies without counts aside."""
+        return [entry.kind for entry in self.site(name).ledger.entries() if entry.kind != "left"]

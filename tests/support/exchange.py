@@ -84,13 +84,18 @@ class World(Consortium):
     def finish(self, since=Stage.ADVERTISE, *, skip=()):
         return self.play(self.run, self.clients, since=since, skip=skip)
 
+    def file_name(self, stage, name, kind="reply"):
+        """Of a file from or to a site, where all are invited."""
+        number = sorted(self.keys[each] for each in self.names).index(self.keys[name]) + 1
+        return f"{stage:d}-{VERBS[stage]}.{number}.{name}.{kind}.fgx"
+
     def reply(self, stage, name=A):
-        return self.run / f"{stage:d}-{VERBS[stage]}.{name}.reply.fgx"
+        return self.run / self.file_name(stage, name)
 
     def request(self, stage, name=A):
         if stage == Stage.ADVERTISE:
             return self.run / "invitation.fgx"
-        return self.run / f"{stage:d}-{VERBS[stage]}.{name}.request.fgx"
+        return self.run / self.file_name(stage, name, "request")
 
     def published(self):
         """All that others can have read."""

@@ -6,11 +6,12 @@ import pytest
 
 from fedgauge.errors import LedgerError
 from fedgauge.site import Account, Cost, Ledger
-from fedgauge.site.entries import Roster
+from fedgauge.site.entries import Departure, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)
+SUBMITTED = Departure.of("submit", b"masked counts")
 RULES = ExactRules(1000, exact_dropouts=True, min_cohort=3, min_new_rows=0)
 
 
@@ -61,7 +62,7 @@ def every_call_fails(ledger, match):
         lambda: ledger.release(session(1)),
         lambda: ledger.status(session(1)),
         lambda: ledger.record_survivors(session(1), survivors, rules=RULES),
-        lambda: ledger.record_sent(session(1)),
+        lambda: ledger.record_sent(session(1), SUBMITTED),
         lambda: ledger.is_sent(session(1)),
         lambda: ledger.set_limit(EXAMPLES, LIMIT),
         ledger.balances,

@@ -6,7 +6,7 @@ from functools import partial
 
 import ledgers
 import pytest
-from ledgers import key, session
+from ledgers import SUBMITTED, key, session
 from sites import BOSS, PEERS, make_site
 
 from fedgauge import Axis, Cohort, EvaluationPlan
@@ -412,16 +412,17 @@ def test_rows_of_another_dataset_are_compared_when_they_are_known(ledger):
 
 def test_what_left_is_recorded_once(ledger):
     ledgers.reserve(ledger, 1, 0.1)
-    for call in (ledger.record_sent, partial(ledger.record_survivors, survivors=[], rules=OPEN)):
+    send = partial(ledger.record_sent, left=SUBMITTED)
+    for call in (send, partial(ledger.record_survivors, survivors=[], rules=OPEN)):
         with pytest.raises(LedgerError, match="has to be committed before"):
             call(session(1))
     ledger.commit(session(1))
     assert not ledger.is_sent(session(1))
-    ledger.record_sent(session(1))
-    ledger.record_sent(session(1))
+    send(session(1))
+    send(session(1))
     assert ledger.is_sent(session(1))
     assert [entry.kind for entry in ledger.entries()] == ["reserve", "commit", "sent"]
-    for call in (ledger.record_sent, ledger.is_sent):
+    for call in (send, ledger.is_sent):
         with pytest.raises(LedgerError, match="not in the ledger"):
             call(session(2))
 

@@ -12,10 +12,14 @@ from fedgauge.engines.exchange import Coordinator, Exchange, NamedRows, Progress
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
-from fedgauge.keys import key_to_text
+from fedgauge.engines.review import Budget, Review
+from fedgauge.engines.review import approve as approve_as
+from fedgauge.engines.review import review as look_at
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
+from fedgauge.site.books import total_of
 
 app = typer.Typer(
     help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
@@ -96,6 +100,56 @@ def join(
 
 
 @app.command()
+def review(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+    """Officer: see who asks for what, what the site file says to it, and what it would cost.
+
+    Example:
+
+      fedgauge exchange review /shared/run-1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        invitation = Exchange(run, site).invitation()
+        seen = look_at(site, invitation)
+    if not quiet:
+        _say_review(seen, site)
+        if site.approvers and seen.refusal is None and seen.approver is None:
+            evaluation = invitation.session.hex()[:16]
+            screen.print(
+                f"To approve:\n  fedgauge exchange approve {run} --evaluation {evaluation} "
+                f"--key officer.key --site {site_file}",
+                markup=False,
+            )
+
+
+@app.command()
+def approve(
+    run: Run,
+    key: Annotated[Path, typer.Option(help="The approver's key file.")],
+    evaluation: Annotated[
+        str | None, typer.Option(help="How the id begins of what was reviewed.")
+    ] = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Officer: sign that this site may join, where its file lists approvers.
+
+    What the site would refuse is not signed. Review it first, which prints this command.
+
+    Example:
+
+      fedgauge exchange approve /shared/run-1 --evaluation 3fa9c2d16be0a457 --key officer.key
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        invitation = Exchange(run, site).invitation()
+        path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
+    if not quiet:
+        session = invitation.session.hex()[:8]
+        screen.print(f"Approved evaluation {session} on {site.dataset}: {path}", markup=False)
+
+
+@app.command()
 def share(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
     """Site, round 2: spread shares of this site's secrets over the others, sealed.
 
@@ -169,20 +223,31 @@ def advance(
     without_missing: Annotated[
         bool, typer.Option("--without-missing", help="Go on without those who did not answer.")
     ] = False,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(help="Where the invitation was lost: how the evaluation's id begins."),
+    ] = None,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
     """Coordinator: begin the next round, or compute the result after the last.
 
-    Example:
+    An invitation or a request that was lost is written again.
+
+    Examples:
 
       fedgauge exchange advance /shared/run-1 --site consortium/site.toml
+
+      fedgauge exchange advance /shared/run-1 --evaluation 3fa9c2d1 --site consortium/site.toml
     """
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         coordinator = Coordinator(exchange, site)
-        outcome = with_progress(quiet, lambda: coordinator.advance(without_missing=without_missing))
+        outcome = with_progress(
+            quiet,
+            lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
+        )
     if quiet:
         return
     if isinstance(outcome, Progress):
@@ -249,6 +314,41 @@ def _invited(site: Site, names: list[str] | None, *, take_part_too: bool) -> lis
             "Add it with `fedgauge site trust NAME KEY`."
         )
     return [peers[name] for name in names or peers]
+
+
+def _say_review(seen: Review, site: Site) -> None:
+    lines = [
+        f"Asked for by {seen.coordinator}, of {len(seen.sites)} sites: {', '.join(seen.sites)}",
+        "",
+    ]
+    if seen.plan is not None:
+        lines += [explain(seen.plan), ""]
+    if seen.budget is not None:
+        lines += ["The budget", f"  {_budget_in_words(seen.budget, site)}", ""]
+    allowed = "Allows it." if seen.refusal is None else f"Refuses it: {seen.refusal}"
+    lines += ["The site file", f"  {allowed}", "", "Approval"]
+    if not site.approvers:
+        lines.append("  None is wanted: the site file lists no approvers.")
+    elif seen.approver is not None:
+        lines.append(f"  Approved by {seen.approver}.")
+    else:
+        told = seen.unapproved or "the plan was not read."
+        lines.append(f"  Not approved: {told}")
+    screen.print("\n".join(lines), markup=False)
+
+
+def _budget_in_words(budget: Budget, site: Site) -> str:
+    _, limit, spent, reserved = budget.balance
+    cost, now = budget.cost, total_of([spent, reserved])
+    if cost is not None and cost.is_exact_sum:
+        return (
+            f"An exact sum: {budget.exact_sums} on {site.dataset} so far, {budget.exact_sums + 1} "
+            f"after it, of {site.policy.exact_sums}."
+        )
+    told = f"Spent or reserved on {site.dataset}: {now}. Limit: {limit}."
+    if cost is None:
+        return f"{told} This evaluation is in it already."
+    return f"{told} After this evaluation: {total_of([now, cost])}."
 
 
 def _say(progress: Progress, run: Path) -> None:

@@ -18,11 +18,14 @@ from fedgauge.site import (
     Entry,
     Policy,
     Site,
+    add_approver,
     add_trust,
     create_site,
     migrate_site,
     name_dataset,
 )
+from fedgauge.site.log import Left, to_csv, what_left
+from fedgauge.storage import durable
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
@@ -159,7 +162,7 @@ def dataset(
 
 @site_app.command("show")
 def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
-    """Show a site's public key, limits, peers and coordinators.
+    """Show a site's public key, limits, peers, coordinators and approvers.
 
     Example:
 
@@ -171,12 +174,45 @@ def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> Non
         screen.print(_site_table(site))
 
 
+@site_app.command("log")
+def log(
+    csv: Annotated[
+        str | None, typer.Option(help="Write all values to this file, or with - to the screen.")
+    ] = None,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Show what left this site: when, for whom, how many bytes, their hash, what it cost.
+
+    The hash is that of the file in the exchange's folder, or of the file of reports.
+
+    Examples:
+
+      fedgauge site log --site hospital-a/site.toml
+
+      fedgauge site log --csv left.csv --site hospital-a/site.toml
+    """
+    with readable_errors():
+        rows = what_left(Site.from_toml(site_file))
+        if csv not in (None, "-"):
+            _write_new(Path(csv), to_csv(rows))
+    if csv == "-":
+        typer.echo(to_csv(rows), nl=False)
+    elif csv is not None and not quiet:
+        screen.print(f"Saved {csv}: {len(rows):,} rows", markup=False)
+    elif not quiet:
+        screen.print(_log_table(rows) if rows else "Nothing left yet.")
+
+
 @site_app.command("trust")
 def trust(
     name: Annotated[str, typer.Argument(help="Name of the partner.")],
     key: Annotated[str, typer.Argument(help="Its public key: ed25519:...")],
     coordinator: Annotated[
         bool, typer.Option("--coordinator", help="It may start evaluations; it adds no data.")
+    ] = False,
+    approver: Annotated[
+        bool, typer.Option("--approver", help="Nothing is joined that no approver signed.")
     ] = False,
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
@@ -188,12 +224,47 @@ def trust(
       fedgauge site trust hospital-b ed25519:Xk...
 
       fedgauge site trust consortium ed25519:9f... --coordinator
+
+      fedgauge site trust officer ed25519:4c... --approver
     """
     with readable_errors():
-        add_trust(site_file, "coordinator" if coordinator else "peer", name, key)
+        if coordinator and approver:
+            raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
+        add_trust(
+            site_file,
+            "coordinator" if coordinator else "approver" if approver else "peer",
+            name,
+            key,
+        )
     if not quiet:
         role = "may start evaluations" if coordinator else "is an approved site"
+        role = "approves of evaluations" if approver else role
         screen.print(f"{name} {role} for {site_file}", markup=False)
+
+
+@site_app.command("approver")
+def approver(
+    name: Annotated[str, typer.Argument(help="Name of the approver.")],
+    key_file: Annotated[Path, typer.Argument(help="A new file for the key.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Make a key for an approver: from then on nothing is joined that no approver signed.
+
+    Example:
+
+      fedgauge site approver officer /media/stick/officer.key --site hospital-a/site.toml
+    """
+    with readable_errors():
+        add_approver(site_file, name, key_file)
+    if not quiet:
+        screen.print(
+            f"Made {key_file}; {name} approves of evaluations for {site_file}", markup=False
+        )
+        screen.print(
+            f"The key is {name}'s alone. Keep it off this machine: whoever holds it approves.",
+            markup=False,
+        )
 
 
 @ledger_app.command("show")
@@ -303,13 +374,49 @@ def _site_table(site: Site) -> Table:
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     table.add_row("Positive labels", ", ".join(policy.labels) or "none")
     table.add_row("Exact sums", _exact(policy))
-    for title, parties in (("Peer", site.peers), ("Coordinator", site.coordinators)):
+    for title, parties in (
+        ("Peer", site.peers),
+        ("Coordinator", site.coordinators),
+        ("Approver", site.approvers),
+    ):
         for key, name in parties.items():
-            if key != site.key.public or title == "Coordinator":
+            if key != site.key.public or title != "Peer":
                 table.add_row(f"{title} {name}", key_to_text(key))
     if not site.coordinators:
         table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
     return table
+
+
+def _log_table(rows: list[Left]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("time (UTC)", "evaluation", "for", "step", "plan", "model", "bytes", "sha256"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("charged", no_wrap=True)
+    for row in rows:
+        shortened = (row.plan[:8], row.model[:8], "" if row.size is None else f"{row.size:,}")
+        charged = "" if row.cost is None else _charge(row.cost)
+        table.add_row(
+            f"{row.time:%Y-%m-%d %H:%M}",
+            row.evaluation[:8],
+            row.coordinator or row.coordinator_key[:16],
+            row.step,
+            *(text or "-" for text in (*shortened, row.sha256[:8], charged)),
+        )
+    return table
+
+
+def _charge(cost: Cost) -> str:
+    return "exact sum" if cost.is_exact_sum else str(cost)
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, unless there is one."""
+    try:
+        durable.write_new(path, text.encode())
+    except FileExistsError:
+        raise SiteError(f"{path} exists. Name another file, or move that one away.") from None
+    except OSError as error:
+        raise SiteError(f"cannot write {path}: {error.strerror}.") from None
 
 
 def _exact(policy: Policy) -> str:
@@ -332,8 +439,9 @@ def _entry(entry: Entry) -> str:
     if entry.account is not None:
         about.append(str(entry.account))
     if entry.cost is not None:
-        exact = math.isinf(entry.cost.epsilon)
-        about.append("exact sum" if exact else str(entry.cost))
+        about.append(_charge(entry.cost))
+    if entry.left is not None:
+        about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
     if entry.survivors is not None:
         about.append(f"{len(entry.survivors)} sites in the sum")
     return "  ".join(about)

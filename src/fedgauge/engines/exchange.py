@@ -15,7 +15,7 @@ import msgspec
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.engines.network import conclude
-from fedgauge.engines.participant import NOT_JOINED, Participant
+from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
@@ -27,13 +27,7 @@ from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.storage.whole import write_whole
 
-VERBS: Final = {
-    Stage.ADVERTISE: "join",
-    Stage.SHARE: "share",
-    Stage.MASK: "submit",
-    Stage.AGREE: "confirm",
-    Stage.OPEN: "reveal",
-}
+VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
 RESULT: Final = "result.json"
 
@@ -81,7 +75,8 @@ class Exchange:
         if not path.is_file():
             raise ExchangeError(
                 f"there is no {INVITATION} in {self._folder}. Get it from the coordinator, who "
-                "makes it with `fedgauge exchange start`."
+                "makes it with `fedgauge exchange start`, and again with `fedgauge exchange "
+                "advance`."
             )
         return Invitation(_read(path))
 
@@ -130,14 +125,19 @@ class Exchange:
         if stage == Stage.ADVERTISE:
             name = INVITATION
         else:
-            name = f"{stage:d}-{VERBS[stage]}.{self.name(invitation, member)}.request.fgx"
+            name = _file_name(stage, member, self.name(invitation, member), "request")
         _write(self._folder / name, data)
 
-    def write_reply(self, stage: Stage, data: bytes) -> Path:
+    def write_reply(self, invitation: Invitation, stage: Stage, data: bytes) -> Path:
         """Put this site's reply into the folder."""
-        path = self._folder / f"{stage:d}-{VERBS[stage]}.{self._site.name}.reply.fgx"
+        me = invitation.members.index(self._site.key.public)
+        path = self._folder / _file_name(stage, me, self._site.name, "reply")
         _write(path, data)
         return path
+
+    def sessions(self) -> set[bytes]:
+        """Evaluations that files in the folder say they belong to; nothing is checked."""
+        return {envelope.session for _, _, envelope in self._envelopes("*.fgx", {})}
 
     def replies(
         self, stage: Stage, check: Callable[[int, bytes], None]
@@ -249,7 +249,7 @@ def join(exchange: Exchange, site: Site, rows: NamedRows) -> Path:
             raise ExchangeError(_other_rows(named))
         rows.check(invitation.plan)  # who joined before was not checked with these
         participant.remember(invitation.session, msgspec.json.encode(rows))
-    return exchange.write_reply(Stage.ADVERTISE, reply)
+    return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
 
 
 def submit(
@@ -272,7 +272,7 @@ def submit(
         raise ExchangeError(_other_rows(named))
     named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
     reply = Participant(site, named.file, tell=tell).answer(request)
-    return exchange.write_reply(Stage.MASK, reply)
+    return exchange.write_reply(invitation, Stage.MASK, reply)
 
 
 def _named_rows(participant: Participant, invitation: Invitation) -> NamedRows | None:
@@ -300,7 +300,7 @@ def take_part(
     invitation = exchange.invitation()
     request = exchange.request_to_me(invitation, stage)
     reply = Participant(site, data).answer(request)
-    return exchange.write_reply(stage, reply)
+    return exchange.write_reply(invitation, stage, reply)
 
 
 class Coordinator:
@@ -317,11 +317,45 @@ class Coordinator:
         self._write_requests(server)
         return server
 
-    def advance(self, *, without_missing: bool = False) -> Progress | Evaluation:
-        """Begin the next round, or compute and save the result after the last one."""
+    def advance(
+        self, *, without_missing: bool = False, evaluation: str | None = None
+    ) -> Progress | Evaluation:
+        """Begin the next round, or compute and save the result after the last one.
+
+        An invitation that was lost is written again. `evaluation`, how its id begins, says which
+        one, where that is not clear.
+        """
+        self._restore(evaluation)
         self._load()  # says who may advance, before anything is locked
         with durable.locked(self._sessions / "coordinator.lock"):
             return self._advance(without_missing=without_missing)
+
+    def _restore(self, evaluation: str | None) -> None:
+        """Write an invitation again that is gone or damaged, from what is stored here."""
+        try:
+            self._exchange.invitation()
+        except FedgaugeError:
+            lost = self._lost(evaluation)
+            if lost is None:
+                raise
+            invitation = SummationServer.from_bytes(lost.read_bytes(), self._site.key).invitation
+            self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
+
+    def _lost(self, evaluation: str | None) -> Path | None:
+        """The state of the evaluation whose files are in the folder; None where there is none."""
+        pending = sorted(self._sessions.glob("*.server"))
+        here = self._exchange.sessions()
+        if evaluation is not None:
+            pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
+        elif here:
+            pending = [path for path in map(self._path, sorted(here)) if path in pending]
+        if len(pending) > 1:
+            raise ExchangeError(
+                f"there is no {INVITATION} that can be read, and this site has started several "
+                f"evaluations: {', '.join(path.stem[:8] for path in pending)}. Say which with "
+                "--evaluation."
+            )
+        return pending[0] if pending else None
 
     def _advance(self, *, without_missing: bool) -> Progress | Evaluation:
         server = self._load()
@@ -414,6 +448,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ExchangeError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
+    """The name of a file from or to a member, who is numbered: two may have one name."""
+    return f"{stage:d}-{VERBS[stage]}.{member + 1}.{name}.{kind}.fgx"
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -35,11 +35,19 @@ from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.secagg.crypto import KEY_BYTES
 from fedgauge.secagg.words import check_size
 from fedgauge.site import Site
-from fedgauge.site.entries import Roster
+from fedgauge.site.approvals import require_approval
+from fedgauge.site.entries import Asked, Departure, Roster, Step
 from fedgauge.storage import durable
 
 _LOG: Final = logging.getLogger("fedgauge")
 _KEY: Final = "key"
+STEPS: Final[dict[Stage, Step]] = {
+    Stage.ADVERTISE: "join",
+    Stage.SHARE: "share",
+    Stage.MASK: "submit",
+    Stage.AGREE: "confirm",
+    Stage.OPEN: "reveal",
+}
 NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
 
 
@@ -112,9 +120,7 @@ class Participant:
                 raise stopped.reason from None
             # Stored first, recorded as sent next, sent last: a crash repeats no noise.
             self._store(client)
-            if client.stage == Stage.MASK:
-                self._site.ledger.record_sent(envelope.session)
-            return reply
+            return self._recorded(envelope.session, Stage(envelope.stage), reply)
 
     def session(self, session: bytes) -> SummationClient:
         """The state of a session that this site joined."""
@@ -163,7 +169,7 @@ class Participant:
 
     def forget(self, session: bytes) -> None:
         """Delete what is remembered of a session."""
-        for path in (self._path(session), self._path(session, "note")):
+        for path in (self._path(session, kind) for kind in ("client", "note", "approval")):
             durable.remove_leftovers(path)
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -172,48 +178,48 @@ class Participant:
     def _join(self, request: bytes) -> bytes:
         invitation = Invitation(request)
         if self._path(invitation.session).exists():
-            return self.session(invitation.session).receive(request)
-        if invitation.coordinator not in self._site.coordinators:
-            # Before the plan is read: strangers may not make this site work.
-            raise PlanRefused(
-                "the coordinator is not approved here. If it should be, add its key with "
-                "`fedgauge site trust --coordinator`."
-            )
-        self._site.judge_bins(peek(invitation.plan_bytes).bins)  # before anything is built
-        self._check_delivery(invitation)
-        plan = invitation.plan
-        self._site.judge(
-            plan,
-            members=invitation.members,
-            coordinator=invitation.coordinator,
-            of_model=self._delivery is not None,
-        )
+            return self._join_again(invitation)
+        plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
+        approver = self._approver(invitation)
         self._check(plan)
         data = None if plan.is_noisy else self._fingerprint()
         with self._alone():
             if self._path(invitation.session).exists():
-                return self.session(invitation.session).receive(request)
+                return self._join_again(invitation)
             self._site.reserve(
                 invitation.session,
                 plan,
                 roster=Roster(frozenset(invitation.members), invitation.needed),
                 certain=invitation.graph.is_complete,
                 data=data,
+                asked=Asked(invitation.coordinator, invitation.model, approver),
             )
             duties = _Duties(self._site, self._data, self._delivery, self._tell)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
-            return client.receive(request)
+            return self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
 
-    def _check_delivery(self, invitation: Invitation) -> None:
-        """Refuse a model that nobody will bring, or one that nobody signed."""
-        if (self._delivery is None) == bool(invitation.model):
+    def _join_again(self, invitation: Invitation) -> bytes:
+        reply = self.session(invitation.session).receive(invitation.data)
+        return self._recorded(invitation.session, Stage.ADVERTISE, reply)
+
+    def _recorded(self, session: bytes, stage: Stage, reply: bytes) -> bytes:
+        """A reply, once the ledger says that it left."""
+        self._site.ledger.record_sent(session, Departure.of(STEPS[stage], reply))
+        return reply
+
+    def _approver(self, invitation: Invitation) -> bytes | None:
+        """Who approved of an evaluation, where this site wants that."""
+        if not self._site.approvers:
+            return None
+        if self._delivery is not None:
             raise PlanRefused(
-                "the invitation and the way it came do not fit: a model that is sent needs its "
-                "digest in the invitation, and scores that a site has need none. Use the same "
-                "version of fedgauge, and the same engine, everywhere."
+                "this site wants each evaluation approved (approvers), and nobody can read and "
+                "sign while a run waits. Use `fedgauge exchange`, or a site file without "
+                "approvers, with a dataset and a ledger of its own."
             )
+        return require_approval(self._site, invitation.session, invitation.plan)
 
     def _fingerprint(self) -> Fingerprint | None:
         """Of the rows of an exact sum, where no model is needed to have them."""
@@ -248,6 +254,40 @@ class Participant:
 
     def _path(self, session: bytes, kind: str = "client") -> Path:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.{kind}"
+
+
+def judge_origin(site: Site, invitation: Invitation) -> None:
+    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones."""
+    if invitation.coordinator not in site.coordinators:
+        raise PlanRefused(
+            "the coordinator is not approved here. If it should be, add its key with "
+            "`fedgauge site trust --coordinator`."
+        )
+    site.judge_bins(peek(invitation.plan_bytes).bins)
+
+
+def judge_invitation(
+    site: Site, invitation: Invitation, *, of_model: bool = False
+) -> EvaluationPlan:
+    """The plan of an invitation, unless the site file refuses it; reads no data.
+
+    `of_model` says whether the way it came brings models.
+    """
+    judge_origin(site, invitation)  # before anything is built
+    if of_model != bool(invitation.model):  # one that nobody will bring, or that nobody signed
+        raise PlanRefused(
+            "the invitation and the way it came do not fit: a model that is sent needs its "
+            "digest in the invitation, and scores that a site has need none. Use the same "
+            "version of fedgauge, and the same engine, everywhere."
+        )
+    plan = invitation.plan
+    site.judge(
+        plan,
+        members=invitation.members,
+        coordinator=invitation.coordinator,
+        of_model=of_model,
+    )
+    return plan
 
 
 def _require_unsent(site: Site, session: bytes) -> None:
@@ -319,14 +359,18 @@ class _Duties:
             )
 
     def _judge_again(self) -> None:
-        """The site file may have changed since this site joined."""
+        """The site file may have changed since this site joined, or its approval be withdrawn."""
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        self._site.judge(
-            self.invitation.plan,
-            members=self.invitation.members,
-            coordinator=self.invitation.coordinator,
+        invitation, site = self.invitation, self._site
+        site.judge(
+            invitation.plan,
+            members=invitation.members,
+            coordinator=invitation.coordinator,
             of_model=self._delivery is not None,
         )
+        # Also where no approver is left: the last one may have been struck off.
+        if site.approvers or site.ledger.asked(invitation.session).approver is not None:
+            require_approval(site, invitation.session, invitation.plan)
 
     def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows under noise, whatever they are."""

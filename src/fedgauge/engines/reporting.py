@@ -1,5 +1,6 @@
 """Local reports to a result: from a server's intake, or from data that is reported here."""
 
+import hashlib
 import logging
 import os
 import tempfile
@@ -25,6 +26,7 @@ from fedgauge.reports.intake import ReportServer
 from fedgauge.reports.messages import ReportFormat, encode_rows
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
+from fedgauge.site.entries import Departure
 from fedgauge.storage import durable
 from fedgauge.typing import Floats
 
@@ -79,9 +81,15 @@ def write_reports(
                 session = os.urandom(32)
                 site.reserve(session, plan)
                 site.ledger.commit(session)
-            file.writelines(_as_far_as_read(encode_rows(plan, data, tell=told.append), told))
+            digest, size = hashlib.sha256(), 0
+            for message in _as_far_as_read(encode_rows(plan, data, tell=told.append), told):
+                size += file.write(message)
+                digest.update(message)
             file.flush()
             os.fsync(file.fileno())
+        if site is not None:
+            left = Departure("encode", size, digest.hexdigest())
+            site.ledger.record_sent(session, left)
         os.replace(temporary, target)
     except BaseException as error:
         if temporary is not None:

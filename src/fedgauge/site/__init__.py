@@ -4,7 +4,13 @@ from fedgauge.site.anchor import Site
 from fedgauge.site.entries import Account, Balance, Cost, Entry
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import Policy
-from fedgauge.site.setup import add_trust, create_site, migrate_site, name_dataset
+from fedgauge.site.setup import (
+    add_approver,
+    add_trust,
+    create_site,
+    migrate_site,
+    name_dataset,
+)
 
 __all__ = [
     "Account",
@@ -14,6 +20,7 @@ __all__ = [
     "Ledger",
     "Policy",
     "Site",
+    "add_approver",
     "add_trust",
     "create_site",
     "migrate_site",

@@ -15,7 +15,7 @@ from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.site.entries import Account, Cost, Roster
+from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
@@ -53,6 +53,9 @@ class Site:
         Names of the approved sites by public key, this one included.
     coordinators
         Names of those who may start an evaluation, by public key.
+    approvers
+        Names of those of whom one must approve of each evaluation, by public key; where there
+        are none, nobody need.
     path
         The site file.
     key_path, ledger_path
@@ -65,6 +68,7 @@ class Site:
     policy: Policy
     peers: Mapping[bytes, str] = field(repr=False)
     coordinators: Mapping[bytes, str] = field(repr=False)
+    approvers: Mapping[bytes, str] = field(repr=False)
     path: Path
     key_path: Path = field(repr=False)
     ledger_path: Path = field(repr=False)
@@ -87,6 +91,8 @@ class Site:
             # The site may list itself, but not its key under another name or the reverse.
             peers = by_key("peers", (itself, *(peer for peer in file.peers if peer != itself)))
             coordinators = by_key("coordinators", file.coordinators)
+            approvers = by_key("approvers", file.approvers)
+            _check_second(approvers, peers | coordinators)
         return cls(
             name=file.name,
             dataset=file.dataset,
@@ -94,6 +100,7 @@ class Site:
             policy=file.policy,
             peers=MappingProxyType(peers),
             coordinators=MappingProxyType(coordinators),
+            approvers=MappingProxyType(approvers),
             path=path,
             key_path=key_path,
             ledger_path=path.parent / file.ledger,
@@ -177,6 +184,11 @@ class Site:
         """
         if not plan.privacy.sends_reports:
             raise PlanRefused("the plan is not for local reports but for a sum over sites.")
+        if self.approvers:
+            raise PlanRefused(
+                "this site wants each evaluation approved (approvers), and nobody can approve of "
+                "local reports: there is no invitation to sign. Take part in sums instead."
+            )
         self._judge_privacy(plan)
         self._judge_label(plan)
         self.judge_bins(plan.axis.bins)
@@ -330,6 +342,8 @@ class Site:
         roster: Roster | None = None,
         certain: bool = True,
         data: Fingerprint | None = None,
+        asked: Asked = NOBODY,
+        check_only: bool = False,
     ) -> None:
         """Set the plan's cost aside in the ledger, under this site's policy.
 
@@ -343,6 +357,10 @@ class Site:
             Of a sum: who is invited, and whether all of them see each other.
         data
             Of an exact sum: the rows, where they are known before it begins.
+        asked
+            Who asked for it, and who approved of it.
+        check_only
+            Refuse what would be refused, and write nothing.
         """
         self.ledger.reserve(
             session,
@@ -350,9 +368,21 @@ class Site:
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
+            asked=asked,
             exact=ExactSum(roster, plan.digest, certain, data=data),
             rules=self.rules(plan),
+            check_only=check_only,
         )
+
+
+def _check_second(approvers: Mapping[bytes, str], others: Mapping[bytes, str]) -> None:
+    """Refuse an approver's key that somebody else signs with: it would be no second one."""
+    for key, name in approvers.items():
+        if key in others:
+            raise SiteError(
+                f"approver {name!r} has the key of {others[key]!r}. An approval is signed with a "
+                "key of its own: make one with `fedgauge site approver`."
+            )
 
 
 def _judge_promise(plan: EvaluationPlan) -> None:

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple, Self
 
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import BudgetExceeded, LedgerError
-from fedgauge.site.entries import Account, Cost, Entry, Roster
+from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Departure, Entry, Roster, Step
 from fedgauge.site.exact import ExactSum
 
 Status = Literal["reserved", "committed", "released"]
@@ -44,6 +44,12 @@ class Spend(NamedTuple):
     plan: str | None = None
     data: Fingerprint | None = None
     survivors: frozenset[bytes] | None = None
+    asked: Asked = NOBODY
+    departures: tuple[Departure, ...] = ()
+
+    def departure(self, step: Step) -> Departure | None:
+        """What left at a step; None where nothing did, or an earlier version did not say."""
+        return next((each for each in self.departures if each.step == step), None)
 
     @property
     def exact(self) -> ExactSum | None:
@@ -87,13 +93,19 @@ class Books(NamedTuple):
                     certain=entry.certain,
                     plan=entry.plan,
                     data=entry.data,
+                    asked=entry.asked,
                 )
             case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="committed")
             case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="released")
             case Entry(kind="sent", session=bytes() as session) if spend and not spend.is_open:
-                self.spends[session] = spend._replace(sent=True)
+                left = () if entry.left is None else (entry.left,)
+                self.spends[session] = spend._replace(
+                    sent=True, departures=(*spend.departures, *left)
+                )
+            case Entry(kind="left", session=bytes() as session, left=Departure() as left) if spend:
+                self.spends[session] = spend._replace(departures=(*spend.departures, left))
             case Entry(kind="data", session=bytes() as session) if spend:
                 self.spends[session] = spend._replace(data=entry.data)
             case Entry(kind="survivors", session=bytes() as session) if spend:

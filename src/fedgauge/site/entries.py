@@ -1,5 +1,6 @@
 """What a ledger holds, as plain data, and the one way each entry is written."""
 
+import hashlib
 import math
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -12,9 +13,11 @@ from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
 
-Kind = Literal["reserve", "commit", "sent", "release", "data", "survivors", "limit"]
+Kind = Literal["reserve", "commit", "left", "sent", "release", "data", "survivors", "limit"]
+Step = Literal["join", "share", "submit", "confirm", "reveal", "encode"]
 
 _ALL: Final = "all"  # no plan's unit
+_COUNTED: Final = ("submit", "encode")  # steps at which rows leave, counted or reported
 
 
 class Account(msgspec.Struct, frozen=True, order=True):
@@ -115,10 +118,46 @@ class Roster(NamedTuple):
     needed: int
 
 
+class Asked(NamedTuple):
+    """Who asked for a session, for which model, and who at the site approved of it.
+
+    `coordinator` is a public key, None where nobody asked: reports are made of the site's own
+    accord. `model` is a digest, empty where no model travels. `approver` is a public key, None
+    where the site file wants no approvals.
+    """
+
+    coordinator: bytes | None = None
+    model: bytes = b""
+    approver: bytes | None = None
+
+
+NOBODY: Final = Asked()
+
+
+class Departure(NamedTuple):
+    """What is about to leave a site at one step of a session."""
+
+    step: Step
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, step: Step, data: bytes) -> Self:
+        """Of these bytes."""
+        return cls(step, len(data), hashlib.sha256(data).hexdigest())
+
+    @property
+    def is_contribution(self) -> bool:
+        """Whether it is made of the site's rows."""
+        return self.step in _COUNTED
+
+
 class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
-    `certain` says whether the sum is proved to be over exactly the survivors.
+    `certain` says whether the sum is proved to be over exactly the survivors. A contribution
+    leaves with an entry of kind ``"sent"``, anything else with one of kind ``"left"``; what
+    entries of earlier versions do not say of it is None.
     """
 
     number: int
@@ -132,6 +171,8 @@ class Entry(NamedTuple):
     roster: Roster | None = None
     plan: str | None = None
     data: Fingerprint | None = None
+    asked: Asked = NOBODY
+    left: Departure | None = None
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -149,6 +190,10 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     needed: int | None = None
     plan: str | None = None
     data: Fingerprint | None = None
+    coordinator: str | None = None
+    model: str = ""
+    approver: str | None = None
+    left: tuple[Step, int, str] | None = None
 
 
 def encode(
@@ -162,6 +207,8 @@ def encode(
     roster: Roster | None = None,
     plan: str | None = None,
     data: Fingerprint | None = None,
+    asked: Asked = NOBODY,
+    left: Departure | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
     line = _Line(
@@ -177,6 +224,10 @@ def encode(
         needed=None if roster is None else roster.needed,
         plan=plan,
         data=data,
+        coordinator=None if asked.coordinator is None else key_to_text(asked.coordinator),
+        model=asked.model.hex(),
+        approver=None if asked.approver is None else key_to_text(asked.approver),
+        left=left,
     )
     return msgspec.json.encode(line).decode()
 
@@ -207,6 +258,12 @@ def decode(number: int, text: str) -> Entry:
             roster=roster,
             plan=line.plan,
             data=line.data,
+            asked=Asked(
+                None if line.coordinator is None else key_from_text(line.coordinator),
+                bytes.fromhex(line.model),
+                None if line.approver is None else key_from_text(line.approver),
+            ),
+            left=None if line.left is None else Departure(*line.left),
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
         raise LedgerError(

@@ -9,7 +9,18 @@ from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.site.books import Books, Spend, Status, check_budget, check_mix, total_of
 from fedgauge.site.chain import Chain, Pages
-from fedgauge.site.entries import Account, Balance, Cost, Entry, decode, encode
+from fedgauge.site.entries import (
+    NOBODY,
+    Account,
+    Asked,
+    Balance,
+    Cost,
+    Departure,
+    Entry,
+    Kind,
+    decode,
+    encode,
+)
 from fedgauge.site.exact import ExactRules, ExactSum, check_data, check_join, check_vote
 from fedgauge.storage.durable import WAIT_SECONDS
 
@@ -65,8 +76,10 @@ class Ledger:
         *,
         default_limit: Cost,
         mix_exact: bool = False,
+        asked: Asked = NOBODY,
         exact: ExactSum | None = None,
         rules: ExactRules | None = None,
+        check_only: bool = False,
     ) -> None:
         """Set a cost aside for a session, or refuse it.
 
@@ -86,9 +99,13 @@ class Ledger:
             The limit of a dataset that has none of its own.
         mix_exact
             Allow exact sums and differential privacy on one dataset.
+        asked
+            Who asked for the session, for the log of what left.
         exact, rules
-            Of an exact sum: who is invited and, where they are known by now, the rows; and what
-            the site allows.
+            The plan and, of an exact sum, who is invited and, where they are known by now, the
+            rows; and what the site allows.
+        check_only
+            Refuse what would be refused, and write nothing.
         """
         _check_session(session)
         _check_limit(default_limit)
@@ -105,25 +122,14 @@ class Ledger:
                 check_mix(books, account, cost)
             if not cost.is_exact_sum:
                 check_budget(books, account, cost, default_limit)
-                pages.append(encode("reserve", session=session, account=account, cost=cost))
-                return
-            if exact is None or rules is None:
+            elif exact is None or rules is None:
                 raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
-            check_join(books.exact_sums(account.dataset), exact, rules)
-            if exact.data is not None:
-                _check_data(books, account.dataset, exact.data, rules)
-            pages.append(
-                encode(
-                    "reserve",
-                    session=session,
-                    account=account,
-                    cost=cost,
-                    roster=exact.roster,
-                    certain=exact.certain,
-                    plan=exact.plan,
-                    data=exact.data,
-                )
-            )
+            else:
+                check_join(books.exact_sums(account.dataset), exact, rules)
+                if exact.data is not None:
+                    _check_data(books, account.dataset, exact.data, rules)
+            if not check_only:
+                pages.append(_reserved(session, account, cost, exact, asked))
 
     def commit(self, session: bytes) -> None:
         """Spend what a session reserved, before its rows are read; again: no change."""
@@ -156,6 +162,16 @@ class Ledger:
             spend = books.spends.get(session)
         return None if spend is None else spend.status
 
+    def asked(self, session: bytes) -> Asked:
+        """Who asked for a session, and who approved of it."""
+        with self._open() as (_, books):
+            return _known(books, session).asked
+
+    def count_exact(self, dataset: str) -> int:
+        """How many exact sums a dataset has had, those under way included."""
+        with self._open() as (_, books):
+            return len(books.exact_sums(dataset))
+
     def check_account(self, session: bytes, account: Account) -> None:
         """Refuse to count rows of other data than those that a session was reserved for."""
         with self._open() as (_, books):
@@ -167,15 +183,23 @@ class Ledger:
                 "finish it under the old name."
             )
 
-    def record_sent(self, session: bytes) -> None:
-        """Record that a session's contribution is about to leave; again: no change.
+    def record_sent(self, session: bytes, left: Departure) -> None:
+        """Record what is about to leave at a step of a session; the same again: no change.
 
-        From then on the session makes no other one.
+        From then on the session sends nothing else at that step. A contribution leaves only once
+        its cost is spent.
         """
         with self._open() as (pages, books):
-            spend = _committed(books, session)
-            if not spend.sent:
-                pages.append(encode("sent", session=session))
+            spend = (_committed if left.is_contribution else _live)(books, session)
+            before = spend.departure(left.step)
+            if before not in (None, left):
+                raise LedgerError(
+                    f"session {_short(session)} sent something else at this step ({left.step}). A "
+                    "new attempt needs a new session."
+                )
+            if before is None and not (left.is_contribution and spend.sent):
+                kind: Kind = "sent" if left.is_contribution else "left"
+                pages.append(encode(kind, session=session, left=left))
 
     def is_sent(self, session: bytes) -> bool:
         """Whether a session's contribution left, or may have."""
@@ -320,6 +344,36 @@ def _known(books: Books, session: bytes) -> Spend:
         raise LedgerError(
             f"session {_short(session)} is not in the ledger. Reserve its budget first."
         ) from None
+
+
+def _reserved(
+    session: bytes, account: Account, cost: Cost, exact: ExactSum | None, asked: Asked
+) -> str:
+    """The entry of a new session; who is invited to a noisy sum is nobody's concern later."""
+    told = ExactSum(None, None) if exact is None else exact
+    if not cost.is_exact_sum:
+        told = ExactSum(None, told.plan)
+    return encode(
+        "reserve",
+        session=session,
+        account=account,
+        cost=cost,
+        roster=told.roster,
+        certain=told.certain,
+        plan=told.plan,
+        data=told.data,
+        asked=asked,
+    )
+
+
+def _live(books: Books, session: bytes) -> Spend:
+    spend = _known(books, session)
+    if spend.status == "released":
+        raise LedgerError(
+            f"session {_short(session)} was released: nothing more leaves in it. A new attempt "
+            "needs a new session."
+        )
+    return spend
 
 
 def _committed(books: Books, session: bytes) -> Spend:

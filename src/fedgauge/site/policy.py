@@ -133,7 +133,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A peer or a coordinator that the site trusts, by its public key."""
+    """A peer, a coordinator or an approver that the site trusts, by its public key."""
 
     name: str
     key: str
@@ -159,6 +159,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: Policy = msgspec.field(default_factory=Policy)
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
+    approvers: tuple[Party, ...] = ()
 
     def __post_init__(self) -> None:
         check_name("name", self.name)

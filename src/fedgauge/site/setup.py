@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fedgauge.errors import SiteError, located
-from fedgauge.keys import SigningKey
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site.anchor import Site
 from fedgauge.site.policy import (
     EXACT,
@@ -25,7 +25,7 @@ _SITE_FILE: Final = "site.toml"
 _KEY: Final = "site.key"
 _LEDGER: Final = "ledger.sqlite"
 _DATASET: Final = re.compile(r"^dataset\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE)
-_TABLES: Final = {"peer": "peers", "coordinator": "coordinators"}
+_TABLES: Final = {"peer": "peers", "coordinator": "coordinators", "approver": "approvers"}
 
 _TEMPLATE: Final = """\
 # A fedgauge site: whom it trusts and what it allows. A plan outside this is refused before any
@@ -64,7 +64,8 @@ exact_of_models = {exact_of_models}  # true: also of models that a coordinator s
 min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 
 # [[coordinators]] may start an evaluation; [[peers]] are the other sites. Each has a name and
-# a key. Compare keys over the phone, or in person: whoever holds one is trusted.
+# a key. Compare keys over the phone, or in person: whoever holds one is trusted. Where there are
+# [[approvers]], nothing is joined that none of them signed (fedgauge exchange review).
 """
 
 
@@ -176,9 +177,9 @@ def name_dataset(path: str | Path, name: str) -> Site:
 
 
 def add_trust(
-    path: str | Path, kind: Literal["peer", "coordinator"], name: str, key_text: str
+    path: str | Path, kind: Literal["peer", "coordinator", "approver"], name: str, key_text: str
 ) -> Site:
-    """Add a peer or a coordinator to a site file, keeping its comments.
+    """Add a peer, a coordinator or an approver to a site file, keeping its comments.
 
     Parameters
     ----------
@@ -186,6 +187,7 @@ def add_trust(
         The site file.
     kind
         ``"peer"``: a site to be summed with. ``"coordinator"``: one who may start evaluations.
+        ``"approver"``: one of whom each evaluation needs an approval.
     name
         Its name.
     key_text
@@ -197,12 +199,40 @@ def add_trust(
         The site as it is now; nothing is written when it would not be valid.
     """
     if kind not in _TABLES:
-        raise SiteError(f"kind must be peer or coordinator, got {kind!r}.")
+        raise SiteError(f"kind must be peer or coordinator or approver, got {kind!r}.")
     path = Path(path).absolute()
-    party = Party(name, key_text)
+    return _rewritten(path, _with_party(path, kind, Party(name, key_text)))
+
+
+def add_approver(path: str | Path, name: str, key_path: str | Path) -> Site:
+    """Make a key for an approver in a new file, and add it to a site file.
+
+    The file is the approver's: whoever holds it approves.
+
+    Parameters
+    ----------
+    path
+        The site file.
+    name
+        The approver's name.
+    key_path
+        Where the key goes; never overwritten.
+
+    Returns
+    -------
+    Site
+        The site as it is now.
+    """
+    path, key = Path(path).absolute(), SigningKey.generate()
+    text = _with_party(path, "approver", Party(name, key_to_text(key.public)))
+    Site.from_text(text, path)  # no key is made for a site file that would not be valid
+    key.save(key_path)
+    return _rewritten(path, text)
+
+
+def _with_party(path: Path, kind: str, party: Party) -> str:
     before = read_site_file(path)
-    block = _block(_TABLES[kind], party)
-    return _rewritten(path, before + ("" if before.endswith("\n") else "\n") + block)
+    return before + ("" if before.endswith("\n") else "\n") + _block(_TABLES[kind], party)
 
 
 def _written(file: SiteFile) -> str:
@@ -213,8 +243,8 @@ def _written(file: SiteFile) -> str:
     }
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
     text = _TEMPLATE.format(exact=EXACT, **fields)
-    for table, parties in (("coordinators", file.coordinators), ("peers", file.peers)):
-        text += "".join(_block(table, party) for party in parties)
+    for table in _TABLES.values():
+        text += "".join(_block(table, party) for party in getattr(file, table))
     if SiteFile.from_text(text) != file:
         raise SiteError("the site file holds names that cannot be written. Choose plainer ones.")
     return text

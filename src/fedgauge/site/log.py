@@ -1,0 +1,114 @@
+"""What left a site: one row for each reply and each file of reports, from its ledger."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from fedgauge.keys import key_to_text
+from fedgauge.site.anchor import Site
+from fedgauge.site.entries import Account, Cost, Entry
+
+COLUMNS: Final = (
+    "time",
+    "evaluation",
+    "dataset",
+    "coordinator",
+    "coordinator_key",
+    "approver",
+    "step",
+    "plan",
+    "model",
+    "bytes",
+    "sha256",
+    "unit",
+    "neighbours",
+    "epsilon",
+    "delta",
+)
+
+
+class Left(NamedTuple):
+    """One thing that left, or was about to; what an earlier version did not record is empty.
+
+    `cost` is None where nothing was charged: a session is charged once, for what is made of rows.
+    `coordinator` is the name in the site file, empty where that no longer holds the key;
+    `approver` is the name of who approved, else the key.
+    """
+
+    time: datetime
+    evaluation: str
+    account: Account
+    coordinator: str
+    coordinator_key: str
+    approver: str
+    step: str
+    plan: str
+    model: str
+    size: int | None
+    sha256: str
+    cost: Cost | None
+
+
+def what_left(site: Site) -> list[Left]:
+    """All that left a site, oldest first."""
+    return list(_rows(site, site.ledger.entries()))
+
+
+def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
+    reserved: dict[bytes | None, Entry] = {}
+    for entry in entries:
+        if entry.kind == "reserve":
+            reserved[entry.session] = entry
+        elif entry.kind in ("left", "sent"):
+            yield _row(site, reserved[entry.session], entry)
+
+
+def _row(site: Site, about: Entry, entry: Entry) -> Left:
+    assert about.session is not None and about.account is not None  # noqa: S101, PT018  (a reserve)
+    key, approver, left = about.asked.coordinator, about.asked.approver, entry.left
+    return Left(
+        time=entry.time,
+        evaluation=about.session.hex(),
+        account=about.account,
+        coordinator="" if key is None else site.coordinators.get(key, ""),
+        coordinator_key="" if key is None else key_to_text(key),
+        approver="" if approver is None else site.approvers.get(approver, key_to_text(approver)),
+        # Earlier versions recorded contributions to sums alone.
+        step="submit" if left is None else left.step,
+        plan=about.plan or "",
+        model=about.asked.model.hex(),
+        size=None if left is None else left.size,
+        sha256="" if left is None else left.sha256,
+        cost=about.cost if entry.kind == "sent" else None,
+    )
+
+
+def to_csv(rows: Iterable[Left]) -> str:
+    """Rows as CSV with all their digits; an exact sum has epsilon inf and protects no unit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        protects = row.cost is not None and not row.cost.is_exact_sum
+        writer.writerow(
+            (
+                row.time.isoformat(),
+                row.evaluation,
+                row.account.dataset,
+                row.coordinator,
+                row.coordinator_key,
+                row.approver,
+                row.step,
+                row.plan,
+                row.model,
+                "" if row.size is None else row.size,
+                row.sha256,
+                row.account.unit if protects else "",
+                row.account.neighbours if protects else "",
+                "" if row.cost is None else repr(row.cost.epsilon),
+                "" if row.cost is None else repr(row.cost.delta),
+            )
+        )
+    return text.getvalue()

@@ -1,0 +1,137 @@
+"""The commands of whoever approves of a site's evaluations."""
+
+import stat
+
+import commands
+import pytest
+from consortium import COORDINATOR, Consortium
+from exchange import EXACT, NAMES, NOISY, make_world
+
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.site import Policy
+from fedgauge.site.policy import MODELS
+
+A = NAMES[0]
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Three sites with an invitation, of which the first has an officer."""
+    world = make_world(tmp_path, NAMES[:3], NOISY)
+    run("site", "approver", "officer", tmp_path / "officer.key", "--site", world.site_file(A))
+    world.start(world.run, NOISY)
+    return world
+
+
+def run(*arguments):
+    done = commands.run(*arguments, columns=200)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def review(world):
+    return run(*world.arguments(A, "review"))
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_approver_gets_a_key_file_of_its_own(tmp_path):
+    sites = Consortium.make(tmp_path, NAMES[:3])
+    file, key = sites.site_file(A), tmp_path / "officer.key"
+    told = run("site", "approver", "officer", key, "--site", file)
+    assert told.splitlines() == [
+        f"Made {key}; officer approves of evaluations for {file}",
+        "The key is officer's alone. Keep it off this machine: whoever holds it approves.",
+    ]
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    public = SigningKey.load(key).public
+    assert sites.site(A).approvers == {public: "officer"}
+    (line,) = [each for each in run("site", "show", "--site", file).splitlines() if "Appr" in each]
+    assert line.split() == ["Approver", "officer", key_to_text(public)]
+
+
+@pytest.mark.parametrize("name", ["officer", "second"])
+def test_a_key_file_is_never_overwritten(world, name):
+    """Nor made where the site file would not be valid."""
+    key, before = world.folder / "officer.key", files(world.folder)
+    again = ["site", "approver", name, key, "--site", world.site_file(A)]
+    commands.complaint(commands.run(*again))
+    assert files(world.folder) == before
+    other = ["site", "approver", "officer", world.folder / "x.key", "--site", world.site_file(A)]
+    assert "comes twice" in commands.complaint(commands.run(*other))
+    assert files(world.folder) == before
+
+
+def test_an_approver_with_a_key_made_elsewhere(world):
+    key = SigningKey.generate().public
+    trust = ["site", "trust", "second", key_to_text(key), "--approver"]
+    both = commands.run(*trust, "--coordinator", "--site", world.site_file(A))
+    assert "Choose one of both" in commands.complaint(both)
+    told = run(*trust, "--site", world.site_file(A))
+    assert told == f"second approves of evaluations for {world.site_file(A)}\n"
+    assert world.site(A).approvers[key] == "second"
+
+
+def test_review_tells_all_and_changes_nothing(world):
+    world.site(A).ledger.entries()  # made when first looked at
+    before = files(world.folder)
+    told = review(world)
+    assert f"Asked for by {COORDINATOR}, of 3 sites: " in told
+    assert all(name in told for name in NAMES[:3])
+    assert f"Plan {NOISY.digest[:16]}" in told
+    delta = NOISY.statement("enforced").delta
+    assert (
+        "Spent or reserved on stroke-2026: epsilon 0, delta 0. Limit: epsilon 10, delta 1e-05. "
+        f"After this evaluation: epsilon 1, delta {delta:.12g}."
+    ) in told
+    assert "The site file\n  Allows it." in told
+    assert "Not approved: nobody has approved" in told
+    evaluation = world.exchange(world.run).invitation().session.hex()[:16]
+    assert told.endswith(
+        f"To approve:\n  fedgauge exchange approve {world.run} --evaluation {evaluation} "
+        f"--key officer.key --site {world.site_file(A)}\n"
+    )
+    assert files(world.folder) == before
+
+
+def test_approve_then_join(world):
+    """As the officer and the operator do it, with the command that the review printed."""
+    joined = commands.run(*world.arguments(A, "join"), columns=200)
+    assert "nobody has approved of this evaluation" in commands.complaint(joined)
+    printed = review(world).splitlines()[-1].split()[1:]
+    printed[printed.index("officer.key")] = str(world.folder / "officer.key")
+    told = run(*printed)
+    session = world.exchange(world.run).invitation().session
+    assert told.startswith(f"Approved evaluation {session.hex()[:8]} on stroke-2026: ")
+    again = review(world)
+    assert "Approved by officer." in again
+    assert "To approve" not in again
+    run(*world.arguments(A, "join"))
+    assert "This evaluation is in it already." in review(world)
+    rows = run("site", "log", "--csv", "-", "--site", world.site_file(A)).splitlines()
+    assert rows[1].split(",")[5] == "officer"
+
+
+def test_what_is_refused_is_shown_with_its_reason(world):
+    path = world.site_file(A)
+    path.write_text(path.read_text().replace("max_epsilon = 1.0", "max_epsilon = 0.5"))
+    told = review(world)
+    assert "Refuses it: the plan costs epsilon 1.0, this site allows 0.5 (max_epsilon)." in told
+    assert f"Plan {NOISY.digest[:16]}" in told
+    assert "To approve" not in told
+
+
+def test_a_used_up_budget_is_shown(world):
+    path = world.site_file(A)
+    path.write_text(path.read_text().replace("budget_epsilon = 10.0", "budget_epsilon = 0.5"))
+    assert "Refuses it: the privacy budget of stroke-2026" in review(world)
+
+
+def test_exact_sums_are_counted(tmp_path):
+    world = make_world(tmp_path, NAMES[:3], EXACT, policy=Policy(models=MODELS, min_cell=0))
+    world.start(world.run, EXACT)
+    told = review(world)
+    assert "An exact sum: 0 on stroke-2026 so far, 1 after it, of 3." in told
+    assert "None is wanted: the site file lists no approvers." in told

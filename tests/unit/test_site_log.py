@@ -1,0 +1,298 @@
+"""What left a site: in its ledger, on the screen and as CSV."""
+
+import csv
+import hashlib
+import io
+import re
+
+import commands
+import ledgers
+import pytest
+from consortium import COORDINATOR, Consortium
+from forks import fast_folder
+from ledgers import SUBMITTED, exact_sum, session
+from plans import exact_plan, noisy_plan
+from rows import draw_client
+
+import fedgauge as fg
+from fedgauge.engines.participant import Delivery, Participant
+from fedgauge.engines.reporting import write_reports
+from fedgauge.errors import LedgerError, PlanRefused
+from fedgauge.keys import key_to_text
+from fedgauge.secagg import Stage, SummationServer
+from fedgauge.site import Account, Cost
+from fedgauge.site.books import Books
+from fedgauge.site.entries import Asked, Departure, decode
+from fedgauge.site.log import COLUMNS, to_csv, what_left
+
+NAMES = ("a", "b", "c")
+CLIENTS = {name: draw_client(40, seed=i) for i, name in enumerate(NAMES)}
+STEPS = ["join", "share", "submit", "confirm", "reveal"]
+COST = Cost(1.0, noisy_plan().statement("enforced").delta)
+JOINED = Departure.of("join", b"keys")
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """Three sites after an evaluation with noise, and the folder it went through."""
+    with fast_folder() as folder:
+        sites = Consortium.make(folder, NAMES)
+        sites.start(folder / "run", noisy_plan())
+        sites.play(folder / "run", CLIENTS)
+        yield sites, folder / "run"
+
+
+def log(sites, *more, name="a"):
+    return commands.run("site", "log", *more, "--site", sites.site_file(name), columns=200)
+
+
+# The log and the folder
+
+
+def test_the_log_names_the_files_of_the_folder(finished):
+    sites, run = finished
+    for name in NAMES:
+        rows = what_left(sites.site(name))
+        assert [row.step for row in rows] == STEPS
+        for row in rows:
+            (file,) = run.glob(f"*-{row.step}.*.{name}.reply.fgx")
+            data = file.read_bytes()
+            assert (row.size, row.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_the_log_says_what_for_and_for_whom(finished):
+    sites, run = finished
+    invitation = sites.exchange(run).invitation()
+    for row in what_left(sites.site("a")):
+        assert row.evaluation == invitation.session.hex()
+        assert row.plan == noisy_plan().digest
+        assert (row.coordinator, row.model) == (COORDINATOR, "")
+        assert row.coordinator_key == key_to_text(sites.keys[COORDINATOR])
+        assert row.cost == (COST if row.step == "submit" else None)
+
+
+def test_asking_again_adds_nothing(finished):
+    sites, run = finished
+    before = sites.site("a").ledger.entries()
+    for stage in Stage:
+        sites.answer(run, "a", stage)
+    assert sites.site("a").ledger.entries() == before
+
+
+def test_a_reply_is_recorded_before_it_is_given(tmp_path, monkeypatch):
+    """Whatever ends the process in between, what is in the folder is in the log."""
+    sites = Consortium.make(tmp_path, NAMES)
+    run = tmp_path / "run"
+    sites.start(run, noisy_plan())
+
+    def refuse(*_):
+        raise LedgerError("the disk is full")
+
+    for stage in Stage:
+        with monkeypatch.context() as broken:
+            broken.setattr(fg.site.Ledger, "record_sent", refuse)
+            for _ in range(2):  # also when asked again
+                with pytest.raises(LedgerError, match="the disk is full"):
+                    sites.answer(run, "a", stage, CLIENTS["a"])
+        assert not list(run.glob(f"{stage:d}-*.a.reply.fgx"))
+        sites.play(run, CLIENTS, since=stage, until=stage)
+        assert [row.step for row in what_left(sites.site("a"))] == STEPS[:stage]
+
+
+def test_a_model_that_travels_is_in_the_log(tmp_path):
+    sites, model = Consortium.make(tmp_path, NAMES), bytes(range(32))
+    members = [sites.keys[name] for name in NAMES]
+    boss = sites.site(COORDINATOR).key
+    server = SummationServer.invite(noisy_plan(), members, boss, model=model)
+    delivery = Delivery(model, b"\x01" * 32)
+    reply = Participant(sites.site("a"), delivery=delivery).answer(server.invitation.data)
+    (row,) = what_left(sites.site("a"))
+    assert (row.model, row.sha256) == (model.hex(), hashlib.sha256(reply).hexdigest())
+
+
+def test_a_report_file_is_in_the_log(tmp_path):
+    site = fg.site.create_site(tmp_path / "a", name="a", dataset="stroke")
+    axis = fg.Axis.uniform(8, outside="clip")
+    plan = fg.EvaluationPlan.for_reports(axis, privacy=fg.LocalDP(1.0))
+    write_reports(plan, CLIENTS["a"], tmp_path / "a.fgr", site=site)
+    (row,) = what_left(site)
+    data = (tmp_path / "a.fgr").read_bytes()
+    assert (row.step, row.size, row.sha256) == (
+        "encode",
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+    )
+    assert (row.plan, row.coordinator, row.cost) == (plan.digest, "", Cost(1.0, 0.0))
+    assert [entry.kind for entry in site.ledger.entries()] == ["reserve", "commit", "sent"]
+
+
+# The ledger
+
+
+def test_a_step_leaves_once(ledger):
+    ledgers.reserve(ledger, 1, 0.1)
+    ledger.record_sent(session(1), JOINED)
+    ledger.record_sent(session(1), JOINED)
+    assert [entry.kind for entry in ledger.entries()] == ["reserve", "left"]
+    assert not ledger.is_sent(session(1))
+    with pytest.raises(LedgerError, match=r"sent something else at this step \(join\)"):
+        ledger.record_sent(session(1), Departure.of("join", b"other keys"))
+    ledger.commit(session(1))
+    ledger.record_sent(session(1), SUBMITTED)
+    with pytest.raises(LedgerError, match=r"sent something else at this step \(submit\)"):
+        ledger.record_sent(session(1), Departure.of("submit", b"other counts"))
+    assert [entry.left for entry in ledger.entries() if entry.left] == [JOINED, SUBMITTED]
+
+
+def test_nothing_leaves_in_a_session_that_was_released(ledger):
+    ledgers.reserve(ledger, 1, 0.1)
+    ledger.release(session(1))
+    with pytest.raises(LedgerError, match="was released: nothing more leaves in it"):
+        ledger.record_sent(session(1), JOINED)
+    with pytest.raises(LedgerError, match="not in the ledger"):
+        ledger.record_sent(session(2), JOINED)
+
+
+def test_who_asked_is_kept(ledger):
+    asked = Asked(bytes(range(32)), b"\x07" * 32)
+    ledgers.reserve(ledger, 1, 0.1, asked=asked, exact=exact_sum("abc"))
+    ledgers.reserve(ledger, 2, float("inf"), asked=asked, mix_exact=True)
+    noisy, exact = ledger.entries()
+    assert noisy.asked == exact.asked == asked
+    assert noisy.plan == exact.plan == "plan"
+    assert noisy.roster is None  # kept of exact sums alone
+
+
+def test_the_plan_of_a_noisy_sum_is_no_concern_of_exact_ones(ledger):
+    """All exact sums on a dataset are of one plan; noisy ones may be of others."""
+    account, rules = Account("stroke", "-", "-"), ledgers.RULES
+    other = exact_sum("abcdefgh")._replace(plan="another plan")
+    ledgers.spend(ledger, 1, 0.1, exact=other)
+    exact = {"exact": exact_sum("abcdefgh"), "rules": rules, "mix_exact": True}
+    ledgers.spend(ledger, 2, float("inf"), account, **exact)
+    with pytest.raises(PlanRefused, match="of another plan"):
+        ledgers.spend(ledger, 3, float("inf"), account, **exact | {"exact": other})
+
+
+OLD = [  # as written by earlier versions
+    '{"time":"2026-01-02T03:04:05+00:00","kind":"reserve","session":"%s","account":'
+    '{"dataset":"stroke","unit":"example","neighbours":"add-remove"},"epsilon":0.5,"delta":0.0}',
+    '{"time":"2026-01-02T03:05:05+00:00","kind":"commit","session":"%s"}',
+    '{"time":"2026-01-02T03:06:05+00:00","kind":"sent","session":"%s"}',
+]
+
+
+def test_ledgers_of_earlier_versions_are_read(finished):
+    lines = [line % session(1).hex() for line in OLD]
+    entries = [decode(number, line) for number, line in enumerate(lines, start=1)]
+    assert Books.of(entries).spends[session(1)].sent
+    site = finished[0].site("a")
+    site.__dict__["ledger"] = type("Old", (), {"entries": lambda _: entries})()
+    (row,) = what_left(site)
+    assert (row.step, row.size, row.sha256, row.plan, row.coordinator) == (
+        "submit",
+        None,
+        "",
+        "",
+        "",
+    )
+    assert row.cost == Cost(0.5, 0.0)
+    (cells,) = csv.DictReader(io.StringIO(to_csv([row])))
+    assert (cells["bytes"], cells["sha256"], cells["epsilon"]) == ("", "", "0.5")
+
+
+def test_a_contribution_of_an_earlier_version_is_not_recorded_twice(ledger, monkeypatch):
+    ledgers.spend(ledger, 1, 0.1)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("fedgauge.site.ledger.encode", without_left)
+        ledger.record_sent(session(1), SUBMITTED)
+    assert ledger.is_sent(session(1))
+    ledger.record_sent(session(1), SUBMITTED)
+    assert [entry.kind for entry in ledger.entries()] == ["reserve", "commit", "sent"]
+
+
+def without_left(kind, *, session, left):
+    del left
+    return f'{{"time":"2026-01-02T03:04:05+00:00","kind":"{kind}","session":"{session.hex()}"}}'
+
+
+# The command
+
+
+def test_nothing_left_yet(tmp_path):
+    sites = Consortium.make(tmp_path, NAMES)
+    assert log(sites).stdout == "Nothing left yet.\n"
+    assert log(sites, "--csv", "-").stdout == f"{','.join(COLUMNS)}\n"
+
+
+def test_the_table_is_short(finished):
+    sites, _ = finished
+    head, *lines = log(sites).stdout.splitlines()
+    assert head.split() == [
+        *("time", "(UTC)", "evaluation", "for", "step", "plan", "model", "bytes", "sha256"),
+        "charged",
+    ]
+    row = what_left(sites.site("a"))[2]
+    assert lines[2].split() == [
+        *f"{row.time:%Y-%m-%d %H:%M}".split(),
+        *(row.evaluation[:8], COORDINATOR, "submit", row.plan[:8], "-"),
+        *(f"{row.size:,}", row.sha256[:8], *str(COST).split()),
+    ]
+    assert lines[0].rstrip().endswith(" -")  # joining costs nothing
+
+
+def test_the_csv_holds_every_digit(finished, tmp_path):
+    sites, _ = finished
+    assert (
+        f"Saved {tmp_path / 'left.csv'}: 5 rows"
+        in log(sites, "--csv", tmp_path / "left.csv").stdout
+    )
+    text = (tmp_path / "left.csv").read_text()
+    assert text == log(sites, "--csv", "-").stdout == to_csv(what_left(sites.site("a")))
+    cells = list(csv.DictReader(io.StringIO(text)))
+    row = what_left(sites.site("a"))[2]
+    assert cells[2] == {
+        "time": row.time.isoformat(),
+        "evaluation": row.evaluation,
+        "dataset": "stroke-2026",
+        "coordinator": COORDINATOR,
+        "coordinator_key": row.coordinator_key,
+        "approver": "",
+        "step": "submit",
+        "plan": noisy_plan().digest,
+        "model": "",
+        "bytes": str(row.size),
+        "sha256": row.sha256,
+        "unit": "example",
+        "neighbours": "add-remove",
+        "epsilon": "1.0",
+        "delta": repr(COST.delta),
+    }
+    assert sum(float(each["epsilon"] or 0) for each in cells) == 1  # charged once
+
+
+def test_no_cell_is_a_formula_to_a_spreadsheet(tmp_path):
+    """Nor where a sum is exact, which protects no unit: its account is named by dashes."""
+    sites = Consortium.make(tmp_path, NAMES)
+    sites.start(tmp_path / "run", exact_plan())
+    sites.play(tmp_path / "run", CLIENTS)
+    cells = list(csv.DictReader(io.StringIO(log(sites, "--csv", "-").stdout)))
+    assert cells[2]["epsilon"] == "inf"
+    for row in cells:
+        assert all(re.fullmatch(r"[A-Za-z0-9].*|", value) for value in row.values())
+
+
+def test_a_file_is_not_overwritten(finished, tmp_path):
+    path = tmp_path / "left.csv"
+    path.write_text("mine")
+    told = commands.complaint(log(finished[0], "--csv", path))
+    assert told == f"fedgauge: {path} exists. Name another file, or move that one away.\n"
+    assert path.read_text() == "mine"
+    assert "cannot write" in commands.complaint(log(finished[0], "--csv", tmp_path / "no" / "x"))
+
+
+def test_the_entries_of_the_ledger_say_it_too(finished):
+    site = finished[0].site_file("a")
+    told = commands.run("ledger", "show", "--entries", "--site", site, columns=200).stdout
+    size = what_left(finished[0].site("a"))[2].size
+    assert re.search(rf"sent +evaluation \w+  submit: {size:,} bytes", told)
