@@ -22,7 +22,8 @@ from standin import StandInGrid, with_reply
 import fedgauge as fg
 from fedgauge.engines import flower, summation
 from fedgauge.engines.contribution import contribution, count_rows, release
-from fedgauge.engines.exchange import INVITATION, Coordinator, Exchange, take_part
+from fedgauge.engines.coordinator import Coordinator
+from fedgauge.engines.exchange import INVITATION, Exchange, take_part
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.simulation import simulate
 from fedgauge.keys import SigningKey

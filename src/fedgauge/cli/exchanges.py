@@ -8,7 +8,8 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.options import Quiet, SiteOption
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
-from fedgauge.engines.exchange import Coordinator, Exchange, NamedRows, Progress, take_part
+from fedgauge.engines.coordinator import Coordinator
+from fedgauge.engines.exchange import Exchange, NamedRows, Progress, examine, take_part
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
@@ -57,14 +58,59 @@ def start(
         site = Site.from_toml(site_file)
         loaded = fg.EvaluationPlan.load(plan)
         members = _invited(site, invite, take_part_too=take_part_too)
-        try:
-            run.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
-        exchange = Exchange(run, site)
-        if any(run.glob("*.fgx")):
-            raise fg.ExchangeError(f"{run} holds an exchange already. Start in an empty folder.")
-        server = Coordinator(exchange, site).start(loaded, members)
+        _start(run, site, loaded, members, quiet)
+
+
+@app.command()
+def restart(
+    run: Run,
+    new: Annotated[Path, typer.Argument(help="An empty or new folder for the next attempt.")],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=r"A site to leave out; again for more. \[default: those who broke the rules]"
+        ),
+    ] = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinator: the same plan once more, without who broke the rules.
+
+    The attempt before is over for the coordinator; sites end it with `exchange abandon`.
+
+    Examples:
+
+      fedgauge exchange restart /shared/run-1 /shared/run-2 --site consortium/site.toml
+
+      fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        before = Exchange(run, site)
+        plan = before.invitation().plan
+        members = Coordinator(before, site).members_without(without or ())
+        _start(new, site, plan, members, quiet)
+        Coordinator(before, site).abandon()
+    if not quiet:
+        screen.print(f"Sites give up the attempt before:\n  fedgauge exchange abandon {run}")
+        if not plan.is_noisy:
+            warn(
+                "The plan is for an exact sum. A site that submitted before keeps to the sites it "
+                "submitted with, and refuses others, unless its file says exact_dropouts = true."
+            )
+
+
+def _start(
+    run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes], quiet: bool
+) -> None:
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
+    exchange = Exchange(run, site)
+    if any(run.glob("*.fgx")):
+        raise fg.ExchangeError(f"{run} holds an exchange already. Start in an empty folder.")
+    server = Coordinator(exchange, site).start(plan, members)
     if not quiet:
         screen.print(
             f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False
@@ -254,6 +300,8 @@ def advance(
         _say(outcome, run)
         return
     screen.print(str(outcome), markup=False)
+    for told in exchange.progress().faults:
+        warn(told)
     screen.print(f"Saved {exchange.result_path}", markup=False)
     check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
     screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
@@ -261,7 +309,7 @@ def advance(
 
 @app.command()
 def status(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
-    """Say which round it is, and what is awaited from whom.
+    """Say which round it is, what is awaited from whom, and who broke the rules.
 
     Example:
 
@@ -271,6 +319,26 @@ def status(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> Non
         progress = Exchange(run, Site.from_toml(site_file)).progress()
     if not quiet:
         _say(progress, run)
+
+
+@app.command()
+def evidence(
+    file: Annotated[Path, typer.Argument(help="evidence.fgx, or what a Flower server wrote.")],
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Check evidence of who broke the rules of an evaluation, and say what it shows.
+
+    It holds what members signed, so nobody's word is needed.
+
+    Example:
+
+      fedgauge exchange evidence evidence.fgx --site hospital-a/site.toml
+    """
+    with readable_errors():
+        told = examine(file, Site.from_toml(site_file))
+    if not quiet:
+        screen.print("\n".join(told) or "It shows nothing.", markup=False)
 
 
 @app.command()
@@ -354,6 +422,10 @@ def _budget_in_words(budget: Budget, site: Site) -> str:
 def _say(progress: Progress, run: Path) -> None:
     session = progress.invitation.session.hex()[:8]
     screen.print(f"Evaluation {session}, plan {progress.invitation.plan.digest[:8]}", markup=False)
+    for told in progress.faults:
+        screen.print(told, markup=False)
+    if progress.faults:
+        screen.print(f"Again without: fedgauge exchange restart {run} NEW", markup=False)
     if progress.finished:
         screen.print("Finished: the result is in result.json", markup=False)
         return

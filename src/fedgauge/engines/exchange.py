@@ -14,21 +14,19 @@ import msgspec
 
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
-from fedgauge.engines.network import conclude
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, SiteError
-from fedgauge.estimation.distribution import Aligned
+from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
-from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
+from fedgauge.secagg import Invitation, Stage
+from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
-from fedgauge.storage import durable
 from fedgauge.storage.whole import write_whole
 
 VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
+EVIDENCE: Final = "evidence.fgx"
 RESULT: Final = "result.json"
 
 
@@ -42,6 +40,7 @@ class Progress:
     missing: tuple[str, ...]
     finished: bool
     set_aside: dict[str, str] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
     @property
     def verb(self) -> str:
@@ -91,6 +90,10 @@ class Exchange:
         asked = {stage: set(self._asked(invitation, stage)) for stage in Stage}
         stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
         replies, set_aside = self._signed_replies(invitation, stage)
+        try:
+            faults = self.faults(invitation)
+        except FedgaugeError as error:
+            faults, set_aside[EVIDENCE] = [], str(error)
         names = {member: self.name(invitation, member) for member in asked[stage]}
         return Progress(
             invitation=invitation,
@@ -99,7 +102,25 @@ class Exchange:
             missing=tuple(sorted(names[m] for m in names if m not in replies)),
             finished=self.result_path.exists(),
             set_aside=set_aside,
+            faults=tuple(
+                fault.in_words(lambda member: self.name(invitation, member)) for fault in faults
+            ),
         )
+
+    def faults(self, invitation: Invitation) -> list[Fault]:
+        """Who broke the rules, by evidence in the folder, which is judged again here."""
+        path = self._folder / EVIDENCE
+        if not path.exists():
+            return []
+        evidence = File.from_bytes(_read(path))
+        if evidence.invitation != invitation.data:
+            raise ExchangeError("it is evidence about another evaluation.")
+        return evidence.judged()
+
+    def write_evidence(self, evidence: File) -> None:
+        """Put what shows who broke the rules into the folder."""
+        if evidence.found:
+            _write(self._folder / EVIDENCE, evidence.to_bytes())
 
     def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
         """The request of a round to this site."""
@@ -114,7 +135,7 @@ class Exchange:
                 return data
         if self.result_path.exists():
             raise ExchangeError("the evaluation is finished, so nothing is asked of this site.")
-        ignored = f" Set aside: {_listed(aside)}." if aside else ""
+        ignored = f" Set aside: {listed(aside)}." if aside else ""
         raise ExchangeError(
             f"there is no request to {VERBS[stage]} for this site in {self._folder} yet: the "
             f"coordinator writes it with `fedgauge exchange advance`.{ignored}"
@@ -211,6 +232,17 @@ class Exchange:
                 yield path, data, envelope
 
 
+def examine(path: Path, site: Site) -> list[str]:
+    """What a file of evidence shows, with the names that a site has for members."""
+    evidence = File.from_bytes(_read(path))
+    invitation = Invitation(evidence.invitation)
+
+    def name(member: int) -> str:
+        return site.peers.get(invitation.members[member], key_to_text(invitation.members[member]))
+
+    return [fault.in_words(name) for fault in evidence.judged()]
+
+
 class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a site's rows are, as its operator named them when joining."""
 
@@ -303,142 +335,6 @@ def take_part(
     return exchange.write_reply(invitation, stage, reply)
 
 
-class Coordinator:
-    """Who starts an exchange, advances it from round to round, and gets the result."""
-
-    def __init__(self, exchange: Exchange, site: Site) -> None:
-        self._exchange = exchange
-        self._site = site
-
-    def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
-        """Invite the members with these public keys."""
-        server = SummationServer.invite(plan, members, self._site.key)
-        self._store(server)
-        self._write_requests(server)
-        return server
-
-    def advance(
-        self, *, without_missing: bool = False, evaluation: str | None = None
-    ) -> Progress | Evaluation:
-        """Begin the next round, or compute and save the result after the last one.
-
-        An invitation that was lost is written again. `evaluation`, how its id begins, says which
-        one, where that is not clear.
-        """
-        self._restore(evaluation)
-        self._load()  # says who may advance, before anything is locked
-        with durable.locked(self._sessions / "coordinator.lock"):
-            return self._advance(without_missing=without_missing)
-
-    def _restore(self, evaluation: str | None) -> None:
-        """Write an invitation again that is gone or damaged, from what is stored here."""
-        try:
-            self._exchange.invitation()
-        except FedgaugeError:
-            lost = self._lost(evaluation)
-            if lost is None:
-                raise
-            invitation = SummationServer.from_bytes(lost.read_bytes(), self._site.key).invitation
-            self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
-
-    def _lost(self, evaluation: str | None) -> Path | None:
-        """The state of the evaluation whose files are in the folder; None where there is none."""
-        pending = sorted(self._sessions.glob("*.server"))
-        here = self._exchange.sessions()
-        if evaluation is not None:
-            pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
-        elif here:
-            pending = [path for path in map(self._path, sorted(here)) if path in pending]
-        if len(pending) > 1:
-            raise ExchangeError(
-                f"there is no {INVITATION} that can be read, and this site has started several "
-                f"evaluations: {', '.join(path.stem[:8] for path in pending)}. Say which with "
-                "--evaluation."
-            )
-        return pending[0] if pending else None
-
-    def _advance(self, *, without_missing: bool) -> Progress | Evaluation:
-        server = self._load()
-        self._write_requests(server)  # again, where a crash or somebody took one away
-        replies, _ = self._exchange.replies(server.stage, server.check)
-        missing = [member for member in server.requests if member not in replies]
-        if missing and not without_missing:
-            raise ExchangeError(self._waiting(server, missing))
-        outcome = server.step(replies)
-        if isinstance(outcome, Sum):
-            return self._finish(server, outcome)
-        self._store(server)
-        self._write_requests(server)
-        return self._exchange.progress()
-
-    def _waiting(self, server: SummationServer, missing: list[int]) -> str:
-        names = ", ".join(self._exchange.name(server.invitation, m) for m in missing)
-        told = (
-            f"round {server.stage:d} of {len(Stage)} waits for {names} to {VERBS[server.stage]}. "
-            "`fedgauge exchange advance` again then"
-        )
-        if len(server.requests) - len(missing) < server.answers_needed:
-            return f"{told}: {server.answers_needed} of {len(server.requests)} are needed."
-        return (
-            f"{told}, or go on without them: --without-missing ({server.needed} must stay to the "
-            "end)."
-        )
-
-    def abandon(self) -> None:
-        """Forget the exchange; its sites learn nothing of it."""
-        path = self._path(self._exchange.invitation().session)
-        path.unlink(missing_ok=True)
-
-    def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
-        result = conclude(server, outcome, key=self._site.key, estimator=Aligned())
-        try:
-            durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
-        except OSError as error:
-            raise ExchangeError(f"cannot write the result: {error.strerror}.") from None
-        self._path(server.invitation.session).unlink()
-        return result
-
-    def _load(self) -> SummationServer:
-        invitation = self._exchange.invitation()
-        try:
-            state = self._path(invitation.session).read_bytes()
-        except FileNotFoundError:
-            if self._exchange.result_path.exists():
-                raise ExchangeError(
-                    f"the evaluation is finished: its result is {self._exchange.result_path}."
-                ) from None
-            raise ExchangeError(
-                f"site {self._site.name!r} did not start this exchange, or has abandoned it. Its "
-                "coordinator advances it, with --site naming the site file it was started with."
-            ) from None
-        except OSError as error:
-            raise SiteError(f"cannot read the state of an exchange: {error.strerror}.") from None
-        return SummationServer.from_bytes(state, self._site.key)
-
-    def _store(self, server: SummationServer) -> None:
-        path = self._path(server.invitation.session)
-        try:
-            self._sessions.mkdir(mode=0o700, exist_ok=True)
-            durable.replace(path, server.to_bytes())
-        except OSError as error:
-            raise SiteError(f"cannot store the state of an exchange: {error.strerror}.") from None
-
-    def _write_requests(self, server: SummationServer) -> None:
-        invitation, stage = server.invitation, server.stage
-        if stage == Stage.ADVERTISE:
-            self._exchange.write_request(invitation, stage, COORDINATOR, invitation.data)
-            return
-        for member, request in server.requests.items():
-            self._exchange.write_request(invitation, stage, member, request)
-
-    @property
-    def _sessions(self) -> Path:
-        return self._site.folder / "sessions"
-
-    def _path(self, session: bytes) -> Path:
-        return self._sessions / f"{session.hex()[:32]}.server"
-
-
 def _read(path: Path) -> bytes:
     try:
         if not path.is_file():
@@ -462,5 +358,6 @@ def _write(path: Path, data: bytes) -> None:
     write_whole(path, data, follow=False)
 
 
-def _listed(aside: dict[str, str]) -> str:
+def listed(aside: dict[str, str]) -> str:
+    """Files set aside, with reasons."""
     return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in aside.items())

@@ -27,6 +27,7 @@ from fedgauge.protocol import Envelope
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Site
+from fedgauge.storage.whole import write_whole
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict
@@ -125,9 +126,15 @@ def evaluate(
         return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
     anchor = named if isinstance(named, Site) else Site.from_toml(named)
     members = [key for key in anchor.peers if key != anchor.key.public]
-    server = SummationServer.invite(plan, members, anchor.key, model=_model_of(arrays))
+    server = SummationServer.invite(
+        plan, members, anchor.key, model=_model_of(arrays), names=anchor.peers
+    )
     carrier = _GridCarrier(grid, server, arrays, timeout)
-    return drive(server, carrier, key=anchor.key, estimator=estimator)
+
+    def hand_over(server: SummationServer) -> None:
+        _report(server, anchor.folder)
+
+    return drive(server, carrier, key=anchor.key, estimator=estimator, hand_over=hand_over)
 
 
 def _evaluate_simulated(
@@ -149,6 +156,18 @@ def _evaluate_simulated(
     server = SummationServer.invite(plan, keys, SigningKey.generate(), model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
     return drive(server, carrier, key=None, estimator=estimator)
+
+
+def _report(server: SummationServer, folder: Path) -> None:
+    """Tell who broke the rules, and keep what shows it beside the site file."""
+    for member, reason in server.refused.items():
+        logger.warning("Set aside the reply of %s: %s", server.name(member), reason)
+    for told in server.blame:
+        logger.warning("%s", told)
+    if server.blame:
+        path = folder / f"evidence-{server.invitation.session.hex()[:8]}.fgx"
+        write_whole(path, server.evidence.to_bytes())
+        logger.warning("What shows it is in %s; others check it: fedgauge exchange evidence", path)
 
 
 class _GridCarrier:

@@ -1,6 +1,6 @@
 """A secure sum over any carrier of requests and replies: rounds, timeouts, dropouts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from fedgauge.engines.contribution import release
@@ -18,12 +18,23 @@ class Carrier(Protocol):
 
 
 def drive(
-    server: SummationServer, carrier: Carrier, *, key: SigningKey | None, estimator: Estimator
+    server: SummationServer,
+    carrier: Carrier,
+    *,
+    key: SigningKey | None,
+    estimator: Estimator,
+    hand_over: Callable[[SummationServer], None] = lambda _: None,
 ) -> Evaluation:
-    """All rounds of a summation; who falls silent is a dropout. `key` as for :func:`conclude`."""
-    outcome = server.step(carrier.carry(server.stage, server.requests))
-    while not isinstance(outcome, Sum):
-        outcome = server.step(carrier.carry(server.stage, outcome))
+    """All rounds of a summation; who falls silent is a dropout. `key` as for :func:`conclude`.
+
+    However it ends, the server is handed over first: it knows who broke the rules.
+    """
+    try:
+        outcome = server.step(carrier.carry(server.stage, server.requests))
+        while not isinstance(outcome, Sum):
+            outcome = server.step(carrier.carry(server.stage, outcome))
+    finally:
+        hand_over(server)
     return conclude(server, outcome, key=key, estimator=estimator)
 
 

@@ -120,7 +120,15 @@ class Participant:
                 raise stopped.reason from None
             # Stored first, recorded as sent next, sent last: a crash repeats no noise.
             self._store(client)
-            return self._recorded(envelope.session, Stage(envelope.stage), reply)
+            reply = self._recorded(envelope.session, Stage(envelope.stage), reply)
+            if client.stage == Stage.MASK:
+                for dealer in client.unopened:
+                    _say(
+                        self._tell,
+                        f"{self._site.peers[dealer]} sent this site shares that do not open. This "
+                        "site goes on without them, and says so to the coordinator.",
+                    )
+            return reply
 
     def session(self, session: bytes) -> SummationClient:
         """The state of a session that this site joined."""
@@ -300,6 +308,16 @@ def _require_unsent(site: Site, session: bytes) -> None:
         )
 
 
+def _say(tell: Callable[[str], None], sentence: str) -> None:
+    """Tell the operator; where nobody can be told, that must not show in what is sent."""
+    try:
+        tell(sentence)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a closed pipe makes a console exit
+        _LOG.error("could not tell the operator something: %s", type(error).__name__)
+
+
 class _Stopped(Exception):
     """Rows that an exact sum cannot count: the session ends here."""
 
@@ -377,17 +395,8 @@ class _Duties:
         assert self._data is not None  # noqa: S101  (checked before)
         histogram, oddities = count_leniently(plan, self._data)
         for sentence in oddities.in_words:
-            self._say(sentence)
+            _say(self._tell, sentence)
         return histogram
-
-    def _say(self, sentence: str) -> None:
-        """Tell the operator; where nobody can be told, that must not show in what is sent."""
-        try:
-            self._tell(sentence)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a closed pipe makes a console exit
-            _LOG.error("could not tell the operator about the rows: %s", type(error).__name__)
 
     def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows of an exact sum, if all can be counted and none changed."""

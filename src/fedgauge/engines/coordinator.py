@@ -1,0 +1,174 @@
+"""The coordinator of an exchange: starts it, advances it from round to round, gets the result."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, listed
+from fedgauge.engines.network import conclude
+from fedgauge.errors import ExchangeError, FedgaugeError, SiteError
+from fedgauge.estimation.distribution import Aligned
+from fedgauge.plan import EvaluationPlan
+from fedgauge.protocol import COORDINATOR
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.secagg import Stage, Sum, SummationServer
+from fedgauge.site import Site
+from fedgauge.storage import durable
+
+
+class Coordinator:
+    """Who starts an exchange, advances it from round to round, and gets the result."""
+
+    def __init__(self, exchange: Exchange, site: Site) -> None:
+        self._exchange = exchange
+        self._site = site
+
+    def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
+        """Invite the members with these public keys."""
+        server = SummationServer.invite(plan, members, self._site.key, names=self._site.peers)
+        self._store(server)
+        self._write_requests(server)
+        return server
+
+    def advance(
+        self, *, without_missing: bool = False, evaluation: str | None = None
+    ) -> Progress | Evaluation:
+        """Begin the next round, or compute and save the result after the last one.
+
+        An invitation that was lost is written again. `evaluation`, how its id begins, says which
+        one, where that is not clear.
+        """
+        self._restore(evaluation)
+        self._load()  # says who may advance, before anything is locked
+        with durable.locked(self._sessions / "coordinator.lock"):
+            return self._advance(without_missing=without_missing)
+
+    def _restore(self, evaluation: str | None) -> None:
+        """Write an invitation again that is gone or damaged, from what is stored here."""
+        try:
+            self._exchange.invitation()
+        except FedgaugeError:
+            lost = self._lost(evaluation)
+            if lost is None:
+                raise
+            invitation = SummationServer.from_bytes(lost.read_bytes(), self._site.key).invitation
+            self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
+
+    def _lost(self, evaluation: str | None) -> Path | None:
+        """The state of the evaluation whose files are in the folder; None where there is none."""
+        pending = sorted(self._sessions.glob("*.server"))
+        here = self._exchange.sessions()
+        if evaluation is not None:
+            pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
+        elif here:
+            pending = [path for path in map(self._path, sorted(here)) if path in pending]
+        if len(pending) > 1:
+            raise ExchangeError(
+                f"there is no {INVITATION} that can be read, and this site has started several "
+                f"evaluations: {', '.join(path.stem[:8] for path in pending)}. Say which with "
+                "--evaluation."
+            )
+        return pending[0] if pending else None
+
+    def _advance(self, *, without_missing: bool) -> Progress | Evaluation:
+        server = self._load()
+        self._write_requests(server)  # again, where a crash or somebody took one away
+        replies, aside = self._exchange.replies(server.stage, server.check)
+        missing = [member for member in server.requests if member not in replies]
+        if missing and not without_missing:
+            raise ExchangeError(self._waiting(server, missing, aside))
+        try:
+            outcome = server.step(replies)
+        finally:
+            self._exchange.write_evidence(server.evidence)
+        if isinstance(outcome, Sum):
+            return self._finish(server, outcome)
+        self._store(server)
+        self._write_requests(server)
+        return self._exchange.progress()
+
+    def _waiting(self, server: SummationServer, missing: list[int], aside: dict[str, str]) -> str:
+        names = ", ".join(map(server.name, missing))
+        ignored = f"Set aside: {listed(aside)}. " if aside else ""
+        told = (
+            f"round {server.stage:d} of {len(Stage)} waits for {names} to {VERBS[server.stage]}. "
+            f"{ignored}`fedgauge exchange advance` again then"
+        )
+        if len(server.requests) - len(missing) < server.answers_needed:
+            return f"{told}: {server.answers_needed} of {len(server.requests)} are needed."
+        return (
+            f"{told}, or go on without them: --without-missing ({server.needed} must stay to the "
+            "end)."
+        )
+
+    def members_without(self, names: Collection[str]) -> list[bytes]:
+        """Whom to invite to another attempt: the members but these, or but those at fault."""
+        invitation = self._exchange.invitation()
+        if invitation.coordinator != self._site.key.public:
+            raise ExchangeError(f"site {self._site.name!r} did not start this exchange.")
+        called = {self._exchange.name(invitation, m): m for m in range(len(invitation.members))}
+        unknown = [name for name in names if name not in called]
+        if unknown:
+            raise ExchangeError(f"{', '.join(unknown)} was not invited to this exchange.")
+        out = {called[name] for name in names}
+        if not names:
+            faults = self._exchange.faults(invitation)
+            out = {fault.member for fault in faults if fault.proved}
+        if not out:
+            raise ExchangeError(
+                "nobody is shown to have broken the rules. Say whom to leave out: --without NAME."
+            )
+        return [key for member, key in enumerate(invitation.members) if member not in out]
+
+    def abandon(self) -> None:
+        """Forget the exchange; its sites learn nothing of it."""
+        path = self._path(self._exchange.invitation().session)
+        path.unlink(missing_ok=True)
+
+    def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
+        result = conclude(server, outcome, key=self._site.key, estimator=Aligned())
+        try:
+            durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
+        except OSError as error:
+            raise ExchangeError(f"cannot write the result: {error.strerror}.") from None
+        self._path(server.invitation.session).unlink()
+        return result
+
+    def _load(self) -> SummationServer:
+        invitation = self._exchange.invitation()
+        try:
+            state = self._path(invitation.session).read_bytes()
+        except FileNotFoundError:
+            if self._exchange.result_path.exists():
+                raise ExchangeError(
+                    f"the evaluation is finished: its result is {self._exchange.result_path}."
+                ) from None
+            raise ExchangeError(
+                f"site {self._site.name!r} did not start this exchange, or has abandoned it. Its "
+                "coordinator advances it, with --site naming the site file it was started with."
+            ) from None
+        except OSError as error:
+            raise SiteError(f"cannot read the state of an exchange: {error.strerror}.") from None
+        return SummationServer.from_bytes(state, self._site.key, names=self._site.peers)
+
+    def _store(self, server: SummationServer) -> None:
+        path = self._path(server.invitation.session)
+        try:
+            self._sessions.mkdir(mode=0o700, exist_ok=True)
+            durable.replace(path, server.to_bytes())
+        except OSError as error:
+            raise SiteError(f"cannot store the state of an exchange: {error.strerror}.") from None
+
+    def _write_requests(self, server: SummationServer) -> None:
+        invitation, stage = server.invitation, server.stage
+        if stage == Stage.ADVERTISE:
+            self._exchange.write_request(invitation, stage, COORDINATOR, invitation.data)
+            return
+        for member, request in server.requests.items():
+            self._exchange.write_request(invitation, stage, member, request)
+
+    @property
+    def _sessions(self) -> Path:
+        return self._site.folder / "sessions"
+
+    def _path(self, session: bytes) -> Path:
+        return self._sessions / f"{session.hex()[:32]}.server"
