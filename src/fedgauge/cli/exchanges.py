@@ -13,7 +13,7 @@ from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
 from fedgauge.keys import key_to_text
-from fedgauge.plan.explain import explain
+from fedgauge.plan.explain import brief
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
 
@@ -91,7 +91,7 @@ def join(
         path = with_progress(quiet, lambda: join_with(exchange, site, rows))
         plan = exchange.invitation().plan
     if not quiet:
-        screen.print(explain(plan), markup=False)
+        screen.print(brief(plan), markup=False)
         screen.print(f"\nJoined: {path}", markup=False)
 
 
