@@ -185,7 +185,8 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
         del delta, min_cell  # neither plays a part
         return (
             f"What epsilon {self.epsilon:g} means",
-            "Say somebody believes, with a chance of 10% or of 50%, that a certain row is positive, "
-            f"and reads its report: {beliefs(self.epsilon)}. For what the 3 rows of one person say "
-            f"together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is 0).",
+            "Say somebody believes, with a chance of 10% or of 50%, that a certain row is "
+            f"positive, and reads its report: {beliefs(self.epsilon)}. For what the 3 rows of one "
+            f"person say together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is "
+            "0).",
         )

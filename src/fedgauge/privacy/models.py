@@ -284,7 +284,7 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
         if min_cell:
             text += (
                 f"The coordinator sees 1 and {many}. A reader sees {many + 1} in one wider range. "
-                f"A site to which {many} of these belong takes them off, and knows of the last one. "
+                f"A site to which {many} of these belong takes them off, and knows of the last. "
             )
         else:
             text += f"Whoever reads the result sees 1 and {many}. "
