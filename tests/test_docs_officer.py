@@ -2,14 +2,18 @@
 
 import math
 import re
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.site import Policy
+from fedgauge.keys import key_to_text
+from fedgauge.plan.explain import brief
+from fedgauge.privacy.models import PROTOCOL_FAILURE
+from fedgauge.secagg.graph import MOST_COMPLETE
+from fedgauge.site import Policy, Site, add_trust, create_site
 
 DOCS = Path(__file__).parents[1] / "docs"
 TEXT = (DOCS / "officer.md").read_text()
@@ -20,9 +24,13 @@ def section(title):
     return TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def tables(text):
-    """The rows of each table, without its head."""
-    blocks = re.findall(r"(?:^\|.*\|\n)+", text, flags=re.MULTILINE)
+def prose(title):
+    return " ".join(section(title).split())
+
+
+def tables(title):
+    """The rows of each table of a section, without its head."""
+    blocks = re.findall(r"(?:^\|.*\|\n)+", section(title), flags=re.MULTILINE)
     split = [[row.strip("| ").split(" | ") for row in block.splitlines()] for block in blocks]
     return [rows[2:] for rows in split]
 
@@ -34,19 +42,19 @@ def shown(prior, epsilon):
 
 
 def test_beliefs():
-    (rows,) = tables(section("Epsilon in numbers"))
+    (rows,) = tables("Epsilon in numbers")
     assert [row[0] for row in rows] == ["0.1", "0.5", "1", "3", "10"]
     for first, *told in rows:
         epsilon = float(first)
         expected = [shown(prior, epsilon) for prior in (0.01, 0.1, 0.5)]
         expected += [shown(prior, steps * epsilon) for steps in (2, 3) for prior in (0.1, 0.5)]
         assert told == expected
-    assert f"becomes at most {shown(0.1, 1.0)} sure" in section("Three questions")
+    assert f"becomes at most {shown(0.1, 1.0)} sure" in prose("Three questions")
 
 
 def test_three_evaluations_are_the_row_of_their_sum():
     spent, _ = fg.privacy.compose([(1.0, 0.0)] * 3)
-    assert "Three with epsilon 1 on the same data are epsilon 3" in section("Epsilon in numbers")
+    assert "Three with epsilon 1 on the same data are epsilon 3" in prose("Epsilon in numbers")
     assert spent == 3
 
 
@@ -54,7 +62,7 @@ def test_delta_of_the_usual_noise():
     plan = fg.EvaluationPlan.for_histogram(
         fg.Axis.uniform(16, outside="clip"), fg.Cohort(5, 1), privacy=fg.DistributedDP(1.0)
     )
-    (one_in,) = re.findall(r"the usual noise, 1 in ([\d,]+)", TEXT)
+    (one_in,) = re.findall(r"the usual noise, 1 in ([\d,]+)", prose("Epsilon in numbers"))
     delta = plan.statement("enforced").delta
     assert 1 / int(one_in.replace(",", "")) == pytest.approx(delta, rel=0.01)
 
@@ -63,7 +71,7 @@ def small_groups():
     """Counts with and without a stroke, by range: as the coordinator and as readers see them."""
     coordinator, readers = (
         {row[0]: (int(row[1]), int(row[2])) for row in rows}
-        for rows in tables(section("Small groups: an example"))
+        for rows in tables("Small groups: an example")
     )
     assert list(coordinator) == RANGES
     return coordinator, readers
@@ -98,7 +106,7 @@ def test_two_results_subtracted():
     with_stroke, without = coordinator["0.25 to 0.5"]
     later = published(coordinator | {"0.25 to 0.5": (with_stroke + 1, without)}, 10)
     before, after = readers["0.25 to 0.75"], later["0.25 to 0.75"]
-    text = section("Small groups: an example")
+    text = prose("Small groups: an example")
     assert "0.25 to 0.75 says {} and {}".format(*after) in text
     gained = tuple(b - a for a, b in zip(before, after, strict=True))
     assert "The difference is {} and {}".format(*gained) in text
@@ -107,13 +115,23 @@ def test_two_results_subtracted():
 
 def test_limits_of_a_new_site_file():
     policy = Policy()
-    numbers = section("Epsilon in numbers")
+    numbers = prose("Epsilon in numbers")
     allows = f"allows {policy.max_epsilon:g} for one evaluation and {policy.budget_epsilon:g} for"
     assert allows in numbers
-    assert f"`min_cell` ({policy.min_cell})" in TEXT
+    assert f"`min_cell` ({policy.min_cell})" in prose("Who learns what, at worst")
     assert policy.exact_sums == 3
-    assert "and after three" in section("Small groups: an example")
+    assert "and after three" in prose("Small groups: an example")
+    for title in ("Small groups: an example", "Outline of an impact assessment"):
+        assert f"at least {policy.min_new_rows} " in prose(title)
     assert "secure-aggregation" not in policy.models
+
+
+def test_figures_from_elsewhere():
+    assert f"more than {MOST_COMPLETE} sites" in prose("What is not promised")
+    assert "chance of 2^-40 in each attempt" in prose("What is not promised")
+    assert PROTOCOL_FAILURE == 2.0**-40
+    mean, pooled = re.findall(r"\*\*(0\.\d\d)\*\*", (DOCS.parent / "README.md").read_text())
+    assert f"{mean} is really {pooled}" in prose("Outline of an impact assessment")
 
 
 def test_links_lead_somewhere():
@@ -129,7 +147,9 @@ def test_links_lead_somewhere():
 # The commands. Hospital A is the page's; two others and a coordinator are made for it.
 
 HOSPITALS = ["hospital-a", "hospital-b", "hospital-c"]
-PERSONS = "--unit subject --max-per-unit 2"
+PARTNERS = ["consortium", *HOSPITALS[1:]]
+DATASET = "stroke-2026"
+PERSONS = {"unit": "subject", "max_per_unit": 2}
 
 
 class Consortium:
@@ -142,13 +162,11 @@ class Consortium:
         (folder / "rows.csv").write_text("\n".join(["id,y,p", *rows]))
         for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL):
             self.told = self.run(block)
-        for site in ("consortium", *HOSPITALS[1:]):
-            self.run(f"fedgauge site init --name {site} --dataset stroke-2026 {site}")
-        for site in HOSPITALS:
-            self._trust(site, "--coordinator consortium")
-            self._trust("consortium", site)
-            for peer in set(HOSPITALS) - {site}:
-                self._trust(site, peer)
+        made = [create_site(folder / name, name=name, dataset=DATASET) for name in PARTNERS]
+        sites = [Site.from_toml(folder / "hospital-a" / "site.toml"), *made]
+        for site, other in permutations(sites, 2):
+            role = "coordinator" if other.name == "consortium" else "peer"
+            add_trust(site.path, role, other.name, key_to_text(other.key.public))
 
     def run(self, script, *, code=0):
         """What a script said, which must end with this code."""
@@ -159,13 +177,11 @@ class Consortium:
     def at(self, site, command, *, code=0):
         return self.run(f"fedgauge {command} --site {site}/site.toml", code=code)
 
-    def _trust(self, site, whom):
-        shown = self.at(whom.split()[-1], "site show")
-        self.at(site, f"site trust {whom} {re.search('ed25519:.*', shown)[0].strip()}")
-
-    def start(self, name, options=""):
-        hints = "--clients 3 --examples 600 --positive-rate 0.3 --epsilon 1"
-        self.run(f"fedgauge plan {hints} {options} -o {name}.toml")
+    def start(self, name, **privacy):
+        model = fg.DistributedDP(1.0, **privacy)
+        axis = fg.Axis.uniform(8, outside="clip")
+        plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3, 1), privacy=model)
+        plan.save(self._folder / f"{name}.toml")
         self.at("consortium", f"exchange start {name}.toml {name}")
 
     def join(self, name, site="hospital-a", *, code=0):
@@ -182,21 +198,23 @@ def consortium(tmp_path, shell):
     return Consortium(tmp_path, shell)
 
 
-def test_row_plans_are_refused_and_plans_for_persons_are_not(consortium):
+def test_row_plans_are_refused_and_plans_for_persons_are_not(consortium, tmp_path):
     assert re.search(r"stroke-2026 +all +all +0 +0 +3 +3", consortium.told)
-    for name, options in (("added", ""), ("replaced", "--neighbours replace-one")):
-        consortium.start(name, options)
-        assert "(example, " in consortium.join(name, code=2)
-    consortium.run("fedgauge plan --clients 2 --privacy ldp --epsilon 1 -o reports.toml")
+    for neighbours in ("add-remove", "replace-one"):
+        consortium.start(neighbours, neighbours=neighbours)
+        assert f"(example, {neighbours})" in consortium.join(neighbours, code=2)
+    reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
+    reports.save(tmp_path / "reports.toml")
     encode = "encode reports.toml rows.csv --label y --score p -o rows.fgr"
     assert "(example, replace-one)" in consortium.at("hospital-a", encode, code=2)
-    consortium.start("persons", PERSONS)
-    consortium.join("persons")
+    consortium.start("persons", **PERSONS)
+    told = consortium.join("persons")
+    assert brief(fg.EvaluationPlan.load(tmp_path / "persons.toml")) in told  # the rest is explain's
     assert re.search(r"all +all +0 +1 +3 +2", consortium.at("hospital-a", "ledger show"))
 
 
 def test_leaving_before_counts_are_sent_costs_nothing(consortium):
-    consortium.start("persons", PERSONS)
+    consortium.start("persons", **PERSONS)
     consortium.join("persons")
     assert consortium.sessions() == [".client", ".note"]
     consortium.at("hospital-a", "exchange abandon persons")
@@ -206,12 +224,12 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
 
 def test_a_budget_of_zero_refuses_everything_with_noise(consortium):
     consortium.at("hospital-a", "ledger set-limit --epsilon 0")
-    consortium.start("persons", PERSONS)
+    consortium.start("persons", **PERSONS)
     assert "(all plans) does not allow this" in consortium.join("persons", code=2)
 
 
 def test_what_is_kept_after_an_evaluation(consortium, tmp_path):
-    consortium.start("persons", PERSONS)
+    consortium.start("persons", **PERSONS)
     for site in HOSPITALS:
         consortium.join("persons", site)
     for verb in ("share", "submit", "confirm", "reveal"):

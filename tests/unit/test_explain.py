@@ -255,7 +255,7 @@ def test_every_party_has_a_worst_case(name):
     stated = PLANS[name].privacy.epsilon
     assert len(epsilons) == 3  # the coordinator, also with colluding sites, and readers
     assert all(re.findall(r"epsilon (\d+(?:\.\d+)?)", text) == [f"{stated:g}"] for text in epsilons)
-    assert "of the other 7 keep" in told["The coordinator with 2 colluding sites"]
+    assert "the others, at least 7, keep" in told["The coordinator with 2 colluding sites"]
 
 
 def test_parties_of_an_exact_sum():

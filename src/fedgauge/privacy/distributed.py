@@ -365,8 +365,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
         colluders = (
             "The same. They can take their own counts and random numbers off the sum; those of "
-            f"the other {least - colluding} keep epsilon {self.epsilon:g}. With more colluding "
-            "sites nothing is promised."
+            f"the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With more "
+            "colluding sites nothing is promised."
         )
         return [
             (
