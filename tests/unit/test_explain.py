@@ -3,10 +3,12 @@
 import math
 import re
 
+import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.plan.explain import explain
+from fedgauge.estimation.cells import kept_edges
+from fedgauge.plan.explain import brief, explain
 
 TITLES = [
     "What leaves each site",
@@ -15,6 +17,14 @@ TITLES = [
     "Who must take part",
     "What is not protected",
     "Which plan this is",
+]
+WORST = "What each party learns in the worst case"
+PARTIES = [
+    "The coordinator",
+    "The coordinator with 2 colluding sites",
+    "Another site",
+    "Whoever reads the result",
+    "Whoever sees all messages",
 ]
 
 
@@ -25,8 +35,19 @@ def make_plan(privacy=None, *, tree=(24,), cohort=fg.Cohort(9, 2), clip=True):  
 
 def paragraphs(plan):
     parts = [part.split("\n  ") for part in explain(plan).split("\n\n")]
-    assert all(len(part) == 2 for part in parts)
-    return {title: text for title, text in parts}  # noqa: C416  (pairs of a list)
+    assert all(len(lines) == 1 for title, *lines in parts if title != WORST)
+    return {title: "\n".join(lines) for title, *lines in parts}
+
+
+def worst_cases(plan):
+    return dict(line.split(": ", 1) for line in paragraphs(plan)[WORST].splitlines())
+
+
+def example(plan):
+    """The worked example: the paragraph after the parties."""
+    found = paragraphs(plan)
+    (title,) = (t for t in found if t.startswith(("What epsilon", "What this means")))
+    return found[title]
 
 
 PLANS = {
@@ -40,13 +61,17 @@ PLANS = {
     "tree": make_plan(fg.DistributedDP(1.0), tree=(4, 6)),
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
+SMALL = "What this means for small groups"
 NOISY = [name for name in PLANS if not name.startswith("exact")]
 
 
 @every_plan
 def test_paragraphs(name):
     found = paragraphs(PLANS[name])
-    assert list(found) == TITLES
+    *first, last = TITLES
+    noisy = name in NOISY
+    worked = f"What epsilon {PLANS[name].privacy.budget.epsilon:g} means" if noisy else SMALL
+    assert list(found) == [*first, WORST, worked, "Where this holds", last]
     for text in found.values():
         assert text[0].isupper() or text[0].isdigit()
         assert text.endswith(".")
@@ -128,11 +153,12 @@ def test_rows_have_no_cap():
     assert "at most" not in paragraphs(PLANS["example"])["What leaves each site"]
 
 
-def test_exact_sum_promises_nothing():
+def test_exact_sum_hides_sites_not_persons():
     text = paragraphs(PLANS["exact"])["What is promised"]
-    assert text.startswith("No differential privacy.")
+    assert text.startswith("Nobody sees the counts of one site")
+    assert "no differential privacy" in text
     assert "epsilon" not in text
-    assert "two sums that differ by one site show that site's counts" in text
+    assert "Two sums that differ by one site, or by one person, show the difference" in text
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 1.25, 10.0])
@@ -170,8 +196,8 @@ def test_whom_it_protects_against_what(unit, whose, neighbours, change):
 
 def test_delta():
     text = paragraphs(PLANS["delta"])["What is promised"]
-    assert "except with a probability below 1e-06" in text
-    assert "except" not in paragraphs(PLANS["example"])["What is promised"]
+    assert "but for a chance of 1 in 1,000,000 (delta)" in text
+    assert "delta" not in paragraphs(PLANS["example"])["What is promised"]
 
 
 @pytest.mark.parametrize(("survivors", "colluding"), [(9, 2), (5, 1), (4, 3)])
@@ -180,7 +206,8 @@ def test_who_must_take_part(survivors, colluding):
     text = paragraphs(make_plan(fg.DistributedDP(1.0), cohort=cohort))["Who must take part"]
     assert text.startswith(f"At least {survivors} sites; with fewer nothing is released.")
     assert f"when {survivors - colluding} of them add" in text
-    assert f"even if {colluding} share" in text
+    shared = "1 shares" if colluding == 1 else f"{colluding} share"
+    assert f"even if {shared} all they know" in text
 
 
 def test_who_must_take_part_in_an_exact_sum():
@@ -205,6 +232,134 @@ def test_plan_is_named(name):
 
 def test_different_plans_are_explained_differently():
     assert len({explain(plan) for plan in PLANS.values()}) == len(PLANS)
+
+
+# What each party learns
+
+LOCAL = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
+MERGED = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(24, outside="clip"), fg.Cohort(9, 2), min_cell=12
+)
+
+
+@every_plan
+def test_every_party_has_a_worst_case(name):
+    told = worst_cases(PLANS[name])
+    assert list(told) == PARTIES
+    assert "at least 9 sites" in told["The coordinator"]
+    assert "No counts, and not the sum" in told["Whoever sees all messages"]
+    epsilons = [text for text in told.values() if "epsilon" in text]
+    if name not in NOISY:
+        assert not epsilons
+        return
+    stated = PLANS[name].privacy.epsilon
+    assert len(epsilons) == 3  # the coordinator, also with colluding sites, and readers
+    assert all(re.findall(r"epsilon (\d+(?:\.\d+)?)", text) == [f"{stated:g}"] for text in epsilons)
+    assert "the others, at least 7, keep" in told["The coordinator with 2 colluding sites"]
+
+
+def test_parties_of_an_exact_sum():
+    told = worst_cases(MERGED)
+    assert "a single one included" in told["The coordinator"]
+    assert "at least 7 of them" in told["The coordinator with 2 colluding sites"]
+    assert "fewer than 12 examples of the others" in told["Another site"]
+    assert "no example of a class or at least 12" in told["Whoever reads the result"]
+    bare = worst_cases(PLANS["exact"])
+    assert "joins no small ranges" in bare["Whoever reads the result"]
+    assert "fewer than" not in bare["Another site"]
+
+
+def test_parties_of_local_reports():
+    told = worst_cases(LOCAL)
+    assert list(told) == [party.replace("2 colluding", "any colluding") for party in PARTIES]
+    assert all("epsilon 1 allows" in told[who] for who in (PARTIES[0], PARTIES[3]))
+    assert "As much as the coordinator" in told["Whoever sees all messages"]
+    assert "sum" not in " ".join(told.values())
+
+
+def test_one_colluding_site_is_one():
+    plan = make_plan(fg.DistributedDP(1.0), cohort=fg.Cohort(5, 1))
+    assert "The coordinator with 1 colluding site" in worst_cases(plan)
+
+
+@pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)])
+def test_a_plan_that_guards_against_no_colluders_says_so(privacy):
+    told = worst_cases(make_plan(privacy, cohort=fg.Cohort(5, 0)))
+    assert "no site joins it" in told["The coordinator with any colluding sites"]
+
+
+def test_an_exact_sum_that_colluders_lay_bare_says_so():
+    told = worst_cases(make_plan(cohort=fg.Cohort(3, 2), clip=False))
+    assert "may be a single one" in told["The coordinator with 2 colluding sites"]
+
+
+def strongest(percent, epsilon):
+    """Bayes' rule with the largest ratio of chances there is."""
+    odds = percent / (100 - percent) * math.exp(epsilon)
+    return 100 * odds / (1 + odds)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "factors"),
+    [
+        (fg.DistributedDP(0.5), [1, 2, 3]),
+        (fg.DistributedDP(0.5, neighbours="replace-one"), [1, 3]),
+        (fg.DistributedDP(0.5, unit="subject"), [1, 2]),
+        (fg.DistributedDP(0.5, unit="client", neighbours="replace-one"), [1]),
+        (fg.LocalDP(0.5), [1, 3]),
+    ],
+)
+def test_beliefs_are_computed_from_epsilon(privacy, factors):
+    plan = LOCAL if privacy.sends_reports else make_plan(privacy)
+    if privacy.sends_reports:
+        plan = fg.EvaluationPlan.for_reports(plan.axis, privacy)
+    told = re.findall(r"10% becomes at most ([\d.]+)%, and 50% at most ([\d.]+)%", example(plan))
+    assert len(told) == len(factors)
+    for (low, half), factor in zip(told, factors, strict=True):
+        for shown, prior in ((low, 10), (half, 50)):
+            bound = strongest(prior, 0.5 * factor)
+            assert bound <= float(shown) < bound + 0.1  # rounded up: it is a limit
+
+
+def test_chance_that_the_limits_fail():
+    privacy = fg.DistributedDP(1.0, delta=1e-6, noise="skellam", unit="subject")
+    one_in = re.search(r"about 1 in ([\d,]+) \(from delta\)", example(make_plan(privacy)))
+    told = 1 / float(one_in[1].replace(",", ""))
+    # Two changes: the limits of both, and what the first leaves open grows e^epsilon-fold.
+    assert told == pytest.approx(1e-6 * (1 + math.e), rel=0.05)
+    assert "never fail (delta is 0)" in example(LOCAL)
+
+
+@pytest.mark.parametrize("min_cell", [2, 10, 50])
+def test_the_example_of_small_groups_is_what_merging_does(min_cell):
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(2, outside="clip"), fg.Cohort(9, 2), min_cell=min_cell
+    )
+    text = example(plan)
+    alone, crowd = map(int, re.search(r"holds (\d+) positive .* one (\d+)\.", text).groups())
+    counts = np.array([[100, 100], [alone, crowd]])
+    merged = np.add.reduceat(counts[1], kept_edges(counts, min_cell)[:-1])
+    assert f"A reader sees {merged[0]} in one wider range" in text
+    assert len(merged) == 1
+    assert f"to which {crowd} of these belong" in text
+
+
+def test_without_a_smallest_cell_readers_see_the_one():
+    assert "Whoever reads the result sees 1 and 14." in example(PLANS["exact"])
+
+
+@pytest.mark.parametrize("plan", [*PLANS.values(), LOCAL, MERGED])
+def test_nothing_is_claimed_for_simulations(plan):
+    text = paragraphs(plan)["Where this holds"]
+    assert "the result says simulated: then none of this protects anybody" in text
+
+
+@pytest.mark.parametrize("plan", [*PLANS.values(), LOCAL, MERGED])
+def test_the_brief_is_a_part_of_the_explanation(plan):
+    parts = brief(plan).split("\n\n")
+    assert set(parts) < set(explain(plan).split("\n\n"))
+    assert WORST not in brief(plan)
+    assert [part.split("\n")[0] for part in parts if "small groups" not in part] == TITLES
 
 
 # Score sums

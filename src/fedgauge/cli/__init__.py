@@ -292,7 +292,7 @@ def explain(
     path: Annotated[Path, typer.Argument(help="A plan, .toml or .json.")],
     quiet: Quiet = False,
 ) -> None:
-    """Say in plain words what leaves each site under a plan.
+    """Say in plain words what leaves each site under a plan, and what each party learns at worst.
 
     Example:
 

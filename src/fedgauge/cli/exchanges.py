@@ -17,7 +17,7 @@ from fedgauge.engines.review import Budget, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.explain import explain
+from fedgauge.plan.explain import brief, explain
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
 from fedgauge.site.books import total_of
@@ -141,7 +141,7 @@ def join(
         path = with_progress(quiet, lambda: join_with(exchange, site, rows))
         plan = exchange.invitation().plan
     if not quiet:
-        screen.print(explain(plan), markup=False)
+        screen.print(brief(plan), markup=False)
         screen.print(f"\nJoined: {path}", markup=False)
 
 

@@ -217,17 +217,18 @@ class HistogramRound(
         if self.sum_steps:
             follows += ", and the average scores within the ranges,"
         return (
-            f"Only {what}. From it come {follows} of all sites together; nothing about one site "
-            "alone."
+            f"Only {what}. From it come {follows} of all sites together; not the counts of one "
+            "site."
         )
 
     def _participants(self, cohort: Cohort) -> str:
         text = f"At least {cohort.min_survivors} sites; with fewer nothing is released."
         if self.is_noisy:
+            colluders = "1 shares" if cohort.max_colluding == 1 else f"{cohort.max_colluding} share"
             text += (
                 f" The promise holds when {honest_parties(cohort)} of them add their random "
-                f"numbers honestly, even if {cohort.max_colluding} share all they know with "
-                "whoever reads the result."
+                f"numbers honestly, even if {colluders} all they know with whoever reads the "
+                "result."
             )
         return text
 

@@ -9,11 +9,18 @@ import msgspec
 
 from fedgauge.errors import PlanError
 from fedgauge.privacy import accounting
+from fedgauge.privacy.belief import beliefs, chance, delta_of
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.laws import TOO_WIDE
 from fedgauge.privacy.models import (
     ALWAYS_UNPROTECTED,
+    ANY_SITE,
+    COORDINATOR,
+    NO_COLLUDERS,
+    ONLOOKER,
     PROTOCOL_FAILURE,
+    READER,
+    SEEN_OF_A_SUM,
     Budget,
     Claim,
     LevelNoise,
@@ -24,6 +31,7 @@ from fedgauge.privacy.models import (
     check_epsilon,
     fold,
     is_number,
+    together,
 )
 from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties, table_values
 
@@ -50,6 +58,11 @@ _WHOSE: Final = {
 _CHANGED: Final = {
     "add-remove": "were there or not",
     "replace-one": "were replaced by others, or had other labels",
+}
+_COUNTED: Final = {
+    "example": "a certain row is among those counted",
+    "subject": "a certain person is among those counted at a site",
+    "client": "the rows of a certain site were counted",
 }
 _BEYOND: Final = {
     "example": "; a person with many rows, of whom only each row is protected",
@@ -333,7 +346,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             f"{_WHOSE[self.unit]} {_CHANGED[self.neighbours]}"
         )
         if self.delta:
-            text += f", except with a probability below {self.delta:g}"
+            text += f", but for a chance of {chance(self.delta)} (delta)"
         return (
             f"{text}. The promise is for this one evaluation; each further one adds its own "
             "epsilon."
@@ -343,3 +356,56 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
         return ALWAYS_UNPROTECTED + _BEYOND[self.unit]
+
+    def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
+        """Each party, and what it learns in the worst case, in words."""
+        assert cohort is not None  # noqa: S101  (a sum has one)
+        del min_cell  # noise hides small cells
+        least, colluding = cohort.min_survivors, cohort.max_colluding
+        allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
+        colluders = (
+            "The same. They can take their own counts and random numbers off the sum; those of "
+            f"the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With more "
+            "colluding sites nothing is promised."
+        )
+        return [
+            (
+                COORDINATOR,
+                f"The sum over at least {least} sites, blurred by their random numbers. {allowed}, "
+                "as shown below. Not the counts of one site.",
+            ),
+            (together(colluding), colluders if colluding else NO_COLLUDERS),
+            (
+                ANY_SITE,
+                "Nothing until there is a result. Then as much as its readers; that it can take "
+                "its own numbers off is allowed for."
+                if colluding
+                else NO_COLLUDERS,
+            ),
+            (READER, f"The same blurred sum. {allowed}, whatever else the reader knows."),
+            (ONLOOKER, SEEN_OF_A_SUM),
+        ]
+
+    def worked(self, delta: float | None, min_cell: int) -> tuple[str, str]:
+        """What a result can make of somebody's belief."""
+        del min_cell
+        steps = 1
+        text = (
+            f"Say somebody believes, with a chance of 10% or of 50%, that {_COUNTED[self.unit]}. "
+            f"By the result {beliefs(self.epsilon)}. "
+        )
+        if self.neighbours == "add-remove":
+            steps = 2
+            text += (
+                "Who knows that already may ask what the data say, such as a label. That is two "
+                "changes, something taken out and something put in, so "
+                f"{beliefs(2 * self.epsilon)}. "
+            )
+        else:
+            text += "The same holds for what the data say, such as a label. "
+        if self.unit == "example":
+            steps = 3
+            text += f"For a person with 3 rows, there or not, {beliefs(3 * self.epsilon)}. "
+        failing = 0.0 if delta is None else delta_of(steps, self.epsilon, delta)
+        text += f"These limits fail with a chance of at most about {chance(failing)} (from delta)."
+        return f"What epsilon {self.epsilon:g} means", text

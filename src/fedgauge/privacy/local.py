@@ -6,8 +6,13 @@ from typing import ClassVar, Final, Literal, get_args
 import msgspec
 
 from fedgauge.errors import PlanError
+from fedgauge.privacy.belief import beliefs
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.models import (
+    ANY_SITE,
+    COORDINATOR,
+    ONLOOKER,
+    READER,
     Budget,
     Claim,
     PrivacyModel,
@@ -15,6 +20,7 @@ from fedgauge.privacy.models import (
     ReportNoise,
     check_epsilon,
     fold,
+    together,
 )
 from fedgauge.privacy.oracles import (
     KEEP,
@@ -152,4 +158,35 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
         return (
             "That a site takes part, and with how many rows; results that a site falsifies; a "
             "person with many rows, of whom only each row is protected"
+        )
+
+    def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
+        """Each party, and what it learns in the worst case, in words."""
+        del cohort, min_cell  # there are none
+        allowed = f"About one row it tells no more than epsilon {self.epsilon:g} allows"
+        return [
+            (
+                COORDINATOR,
+                "Every report, and which site sent it; so how many rows each site has. Of a "
+                f"report: {allowed[0].lower()}{allowed[1:]}, as shown below.",
+            ),
+            (together(0), "The same. No site hides another, so none can lay another bare."),
+            (ANY_SITE, "Nothing until there is a result. Then as much as its readers."),
+            (READER, f"Estimates made of all reports. {allowed}, whatever else the reader knows."),
+            (
+                ONLOOKER,
+                "As much as the coordinator: reports are not sealed, since each is safe to show "
+                "by itself.",
+            ),
+        ]
+
+    def worked(self, delta: float | None, min_cell: int) -> tuple[str, str]:
+        """What a report can make of somebody's belief."""
+        del delta, min_cell  # neither plays a part
+        return (
+            f"What epsilon {self.epsilon:g} means",
+            "Say somebody believes, with a chance of 10% or of 50%, that a certain row is "
+            f"positive, and reads its report: {beliefs(self.epsilon)}. For what the 3 rows of one "
+            f"person say together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is "
+            "0).",
         )

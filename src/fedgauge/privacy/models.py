@@ -75,6 +75,17 @@ ALWAYS_UNPROTECTED: Final = (
     "That a site takes part; results that a site falsifies by counting wrongly"
 )
 
+# Whom an officer asks about, and what is the same for each of them in every secure sum.
+COORDINATOR: Final = "The coordinator"
+ANY_SITE: Final = "Another site"
+READER: Final = "Whoever reads the result"
+ONLOOKER: Final = "Whoever sees all messages"
+NO_COLLUDERS: Final = "The plan guards against none, so no site joins it."
+SEEN_OF_A_SUM: Final = (
+    "The plan, the model where one is sent, who takes part and who drops out, and the sizes and "
+    "times of messages. No counts, and not the sum: only the coordinator can open it."
+)
+
 
 class ReportNoise(NamedTuple):
     """The noise of reports at each level: a chance out of 2^64, and Hadamard response's blocks."""
@@ -134,6 +145,14 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
+        raise NotImplementedError
+
+    def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
+        """Each party, and what it learns in the worst case, in words."""
+        raise NotImplementedError
+
+    def worked(self, delta: float | None, min_cell: int) -> tuple[str, str]:
+        """An example in numbers, with its title; `delta` is all that a result may state."""
         raise NotImplementedError
 
     def calibrate(
@@ -212,14 +231,68 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
     def promise(self) -> str:
         """What is promised, in words."""
         return (
-            "No differential privacy. The exact sum is released: small groups can show in it, and "
-            "two sums that differ by one site show that site's counts."
+            "Nobody sees the counts of one site: only the sum over all sites is opened. The sum "
+            "is exact. No random numbers hide a person in it (no differential privacy), so it "
+            "protects where many share a range. Two sums that differ by one site, or by one "
+            "person, show the difference: a site's own file limits how many it joins, over which "
+            "sites and on which data."
         )
 
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
-        return ALWAYS_UNPROTECTED
+        return f"{ALWAYS_UNPROTECTED}; a person who is alone, or nearly so, in a range of the sum"
+
+    def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
+        """Each party, and what it learns in the worst case, in words."""
+        assert cohort is not None  # noqa: S101  (a sum has one)
+        least, colluding = cohort.min_survivors, cohort.max_colluding
+        if least - colluding > 1:
+            others = f"at least {least - colluding} of them. Not the counts of one of these"
+        else:
+            others = "which may be a single one. Sites refuse such a plan"
+        site = "Nothing until there is a result. Then it can take its own counts off what is shown"
+        reader = "The same sum as the coordinator: this plan joins no small ranges."
+        if min_cell:
+            site += f", which can leave fewer than {min_cell} examples of the others in a range"
+            reader = (
+                "The sum after small ranges were joined: each holds no example of a class or at "
+                f"least {min_cell}. Where ranges were joined, some held fewer; that shows."
+            )
+        return [
+            (
+                COORDINATOR,
+                f"The exact sum over at least {least} sites: how many positive and how many "
+                "negative examples of all of them lie in each range, a single one included. Not "
+                "from which site they are. Whoever also knows where one person's score lies, and "
+                "finds one example there, learns whether that person is positive.",
+            ),
+            (
+                together(colluding),
+                f"The exact sum over the other sites, {others}." if colluding else NO_COLLUDERS,
+            ),
+            (ANY_SITE, f"{site}."),
+            (READER, reader),
+            (ONLOOKER, SEEN_OF_A_SUM),
+        ]
+
+    def worked(self, delta: float | None, min_cell: int) -> tuple[str, str]:
+        """What becomes of one example that is alone in its range."""
+        del delta  # nothing is promised that could fail
+        many = min_cell + 14
+        text = f"Say one range holds 1 positive example and the next one {many}. "
+        if min_cell:
+            text += (
+                f"The coordinator sees 1 and {many}. A reader sees {many + 1} in one wider range. "
+                f"A site to which {many} of these belong takes them off, and knows of the last. "
+            )
+        else:
+            text += f"Whoever reads the result sees 1 and {many}. "
+        text += (
+            "If the same sum were taken again after one person more, the difference would be that "
+            "person: the label, and the range of the score."
+        )
+        return "What this means for small groups", text
 
     def calibrate(
         self,
@@ -280,6 +353,12 @@ def check_epsilon(epsilon: object) -> None:
             PrivacyWarning,
             stacklevel=3,
         )
+
+
+def together(colluding: int) -> str:
+    """The coordinator and the sites that a plan lets collude, in words."""
+    sites = "site" if colluding == 1 else "sites"
+    return f"The coordinator with {colluding or 'any'} colluding {sites}"
 
 
 def fold(epsilon: float) -> str:

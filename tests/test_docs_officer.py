@@ -1,0 +1,246 @@
+"""Numbers on the data-protection officer's page are computed again; its commands do as it says."""
+
+import math
+import re
+from itertools import pairwise, permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge.keys import key_to_text
+from fedgauge.plan.explain import brief
+from fedgauge.privacy.models import PROTOCOL_FAILURE
+from fedgauge.secagg.graph import MOST_COMPLETE
+from fedgauge.site import Policy, Site, add_trust, create_site
+
+DOCS = Path(__file__).parents[1] / "docs"
+TEXT = (DOCS / "officer.md").read_text()
+RANGES = ["0 to 0.25", "0.25 to 0.5", "0.5 to 0.75", "0.75 to 1"]
+
+
+def section(title):
+    return TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def prose(title):
+    return " ".join(section(title).split())
+
+
+def tables(title):
+    """The rows of each table of a section, without its head."""
+    blocks = re.findall(r"(?:^\|.*\|\n)+", section(title), flags=re.MULTILINE)
+    split = [[row.strip("| ").split(" | ") for row in block.splitlines()] for block in blocks]
+    return [rows[2:] for rows in split]
+
+
+def shown(prior, epsilon):
+    """Bayes' rule with the largest ratio of chances there is, rounded up to a tenth."""
+    odds = prior / (1 - prior) * math.exp(epsilon)
+    return f"{math.ceil(1000 * odds / (1 + odds)) / 10:g}%"
+
+
+def test_beliefs():
+    (rows,) = tables("Epsilon in numbers")
+    assert [row[0] for row in rows] == ["0.1", "0.5", "1", "3", "10"]
+    for first, *told in rows:
+        epsilon = float(first)
+        expected = [shown(prior, epsilon) for prior in (0.01, 0.1, 0.5)]
+        expected += [shown(prior, steps * epsilon) for steps in (2, 3) for prior in (0.1, 0.5)]
+        assert told == expected
+    assert f"becomes at most {shown(0.1, 1.0)} sure" in prose("Three questions")
+
+
+def test_three_evaluations_are_the_row_of_their_sum():
+    spent, _ = fg.privacy.compose([(1.0, 0.0)] * 3)
+    assert "Three with epsilon 1 on the same data are epsilon 3" in prose("Epsilon in numbers")
+    assert spent == 3
+
+
+def test_delta_of_the_usual_noise():
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(16, outside="clip"), fg.Cohort(5, 1), privacy=fg.DistributedDP(1.0)
+    )
+    (one_in,) = re.findall(r"the usual noise, 1 in ([\d,]+)", prose("Epsilon in numbers"))
+    delta = plan.statement("enforced").delta
+    assert 1 / int(one_in.replace(",", "")) == pytest.approx(delta, rel=0.01)
+
+
+def small_groups():
+    """Counts with and without a stroke, by range: as the coordinator and as readers see them."""
+    coordinator, readers = (
+        {row[0]: (int(row[1]), int(row[2])) for row in rows}
+        for rows in tables("Small groups: an example")
+    )
+    assert list(coordinator) == RANGES
+    return coordinator, readers
+
+
+def published(counts, min_cell):
+    """What a result of three hospitals shows of such counts, in the words of the page."""
+    middles = [0.125, 0.375, 0.625, 0.875]
+    pairs = [*counts.values()]
+    labels = np.concatenate([np.repeat([1, 0], pair) for pair in pairs])
+    scores = np.repeat(middles, [sum(pair) for pair in pairs])
+    clients = {name: (labels[i::3], scores[i::3]) for i, name in enumerate("abc")}
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(4, outside="clip"), fg.Cohort(3, 1), min_cell=min_cell
+    )
+    record = fg.evaluate(clients, plan).record
+    edges = [f"{edge:g}" for edge in record.released_axis.edges]
+    negatives, positives = record.slices[0].counts
+    names = [f"{low} to {high}" for low, high in pairwise(edges)]
+    return dict(zip(names, zip(positives, negatives, strict=True), strict=True))
+
+
+def test_small_groups():
+    coordinator, readers = small_groups()
+    assert published(coordinator, 0) == coordinator
+    assert published(coordinator, 10) == readers
+
+
+def test_two_results_subtracted():
+    """One patient more, and the readers of both results know what was added."""
+    coordinator, readers = small_groups()
+    with_stroke, without = coordinator["0.25 to 0.5"]
+    later = published(coordinator | {"0.25 to 0.5": (with_stroke + 1, without)}, 10)
+    before, after = readers["0.25 to 0.75"], later["0.25 to 0.75"]
+    text = prose("Small groups: an example")
+    assert "0.25 to 0.75 says {} and {}".format(*after) in text
+    gained = tuple(b - a for a, b in zip(before, after, strict=True))
+    assert "The difference is {} and {}".format(*gained) in text
+    assert f"If {before[0] - 1} of the {before[0]} are its own" in text
+
+
+def test_limits_of_a_new_site_file():
+    policy = Policy()
+    numbers = prose("Epsilon in numbers")
+    allows = f"allows {policy.max_epsilon:g} for one evaluation and {policy.budget_epsilon:g} for"
+    assert allows in numbers
+    assert f"`min_cell` ({policy.min_cell})" in prose("Who learns what, at worst")
+    assert policy.exact_sums == 3
+    assert "and after three" in prose("Small groups: an example")
+    for title in ("Small groups: an example", "Outline of an impact assessment"):
+        assert f"at least {policy.min_new_rows} " in prose(title)
+    assert "secure-aggregation" not in policy.models
+
+
+def test_figures_from_elsewhere():
+    assert f"more than {MOST_COMPLETE} sites" in prose("What is not promised")
+    assert "chance of 2^-40 in each attempt" in prose("What is not promised")
+    assert PROTOCOL_FAILURE == 2.0**-40
+    mean, pooled = re.findall(r"\*\*(0\.\d\d)\*\*", (DOCS.parent / "README.md").read_text())
+    assert f"{mean} is really {pooled}" in prose("Outline of an impact assessment")
+
+
+def test_links_lead_somewhere():
+    for file, anchor in re.findall(r"\]\(([\w./]*)#([\w-]+)\)", TEXT):
+        titles = re.findall(r"^#+ (.*)$", (DOCS / (file or "officer.md")).read_text(), re.MULTILINE)
+        assert anchor in {
+            re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles
+        }
+    for file in re.findall(r"\]\(([\w./]+\.md)", TEXT):
+        assert (DOCS / file).exists()
+
+
+# The commands. Hospital A is the page's; two others and a coordinator are made for it.
+
+HOSPITALS = ["hospital-a", "hospital-b", "hospital-c"]
+PARTNERS = ["consortium", *HOSPITALS[1:]]
+DATASET = "stroke-2026"
+PERSONS = {"unit": "subject", "max_per_unit": 2}
+
+
+class Consortium:
+    """Hospital A as the page's commands left it, and partners."""
+
+    def __init__(self, folder, shell):
+        self._folder, self._shell = folder, shell
+        rng = np.random.default_rng(5)
+        rows = [f"{i // 2},{int(rng.random() < 0.3)},{rng.random():.4f}" for i in range(200)]
+        (folder / "rows.csv").write_text("\n".join(["id,y,p", *rows]))
+        for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL):
+            self.told = self.run(block)
+        made = [create_site(folder / name, name=name, dataset=DATASET) for name in PARTNERS]
+        sites = [Site.from_toml(folder / "hospital-a" / "site.toml"), *made]
+        for site, other in permutations(sites, 2):
+            role = "coordinator" if other.name == "consortium" else "peer"
+            add_trust(site.path, role, other.name, key_to_text(other.key.public))
+
+    def run(self, script, *, code=0):
+        """What a script said, which must end with this code."""
+        done = self._shell(script, self._folder, COLUMNS="120")
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def at(self, site, command, *, code=0):
+        return self.run(f"fedgauge {command} --site {site}/site.toml", code=code)
+
+    def start(self, name, **privacy):
+        model = fg.DistributedDP(1.0, **privacy)
+        axis = fg.Axis.uniform(8, outside="clip")
+        plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3, 1), privacy=model)
+        plan.save(self._folder / f"{name}.toml")
+        self.at("consortium", f"exchange start {name}.toml {name}")
+
+    def join(self, name, site="hospital-a", *, code=0):
+        columns = "--label y --score p --subject id"
+        return self.at(site, f"exchange join {name} rows.csv {columns}", code=code)
+
+    def sessions(self):
+        folder = self._folder / "hospital-a" / "sessions"
+        return sorted(path.suffix for path in folder.iterdir() if path.name != "lock")
+
+
+@pytest.fixture
+def consortium(tmp_path, shell):
+    return Consortium(tmp_path, shell)
+
+
+def test_row_plans_are_refused_and_plans_for_persons_are_not(consortium, tmp_path):
+    assert re.search(r"stroke-2026 +all +all +0 +0 +3 +3", consortium.told)
+    for neighbours in ("add-remove", "replace-one"):
+        consortium.start(neighbours, neighbours=neighbours)
+        assert f"(example, {neighbours})" in consortium.join(neighbours, code=2)
+    reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
+    reports.save(tmp_path / "reports.toml")
+    encode = "encode reports.toml rows.csv --label y --score p -o rows.fgr"
+    assert "(example, replace-one)" in consortium.at("hospital-a", encode, code=2)
+    consortium.start("persons", **PERSONS)
+    told = consortium.join("persons")
+    assert brief(fg.EvaluationPlan.load(tmp_path / "persons.toml")) in told  # the rest is explain's
+    assert re.search(r"all +all +0 +1 +3 +2", consortium.at("hospital-a", "ledger show"))
+
+
+def test_leaving_before_counts_are_sent_costs_nothing(consortium):
+    consortium.start("persons", **PERSONS)
+    consortium.join("persons")
+    assert consortium.sessions() == [".client", ".note"]
+    consortium.at("hospital-a", "exchange abandon persons")
+    assert consortium.sessions() == []
+    assert re.search(r"all +all +0 +0 +3 +3", consortium.at("hospital-a", "ledger show"))
+
+
+def test_a_budget_of_zero_refuses_everything_with_noise(consortium):
+    consortium.at("hospital-a", "ledger set-limit --epsilon 0")
+    consortium.start("persons", **PERSONS)
+    assert "(all plans) does not allow this" in consortium.join("persons", code=2)
+
+
+def test_what_is_kept_after_an_evaluation(consortium, tmp_path):
+    consortium.start("persons", **PERSONS)
+    for site in HOSPITALS:
+        consortium.join("persons", site)
+    for verb in ("share", "submit", "confirm", "reveal"):
+        consortium.at("consortium", "exchange advance persons")
+        for site in HOSPITALS:
+            consortium.at(site, f"exchange {verb} persons")
+    assert "enforced between the sites" in consortium.at("consortium", "exchange advance persons")
+    assert consortium.sessions() == [".client", ".note"]
+    consortium.at("hospital-a", "exchange abandon persons")
+    assert consortium.sessions() == []
+    assert re.search(r"all +all +1 +0 +3 +2", consortium.at("hospital-a", "ledger show"))
+    kept = {path.name for path in (tmp_path / "hospital-a").iterdir()}
+    assert {"site.toml", "site.key", "site.key.head", "ledger.sqlite"} <= kept
+    assert (tmp_path / "persons" / "3-submit.hospital-a.reply.fgx").exists()  # nobody deletes it
