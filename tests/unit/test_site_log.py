@@ -99,6 +99,28 @@ def test_a_reply_is_recorded_before_it_is_given(tmp_path, monkeypatch):
         assert [row.step for row in what_left(sites.site("a"))] == STEPS[:stage]
 
 
+@pytest.mark.parametrize("stage", list(Stage)[:2], ids=STEPS[:2])
+def test_an_old_copy_of_a_session_sends_nothing_else(tmp_path, stage):
+    """A session put back as it was before a reply would make another one, with other secrets."""
+    sites, run = Consortium.make(tmp_path, NAMES), tmp_path / "run"
+    sites.start(run, noisy_plan())
+    sites.play(run, CLIENTS, until=stage - 1)
+    sessions = tmp_path / "a" / "sessions"
+    kept = {path: path.read_bytes() for path in sessions.glob("*.client")}
+    left = sites.answer(run, "a", stage)
+    sent = left.read_bytes()
+    left.unlink()
+    for path in sessions.glob("*.client"):
+        path.unlink()
+    for path, data in kept.items():
+        path.write_bytes(data)
+    with pytest.raises(LedgerError, match="sent something else at this step"):
+        sites.answer(run, "a", stage)
+    assert not left.exists()
+    (row,) = what_left(sites.site("a"))[stage - 1 :]
+    assert row.sha256 == hashlib.sha256(sent).hexdigest()
+
+
 def test_a_model_that_travels_is_in_the_log(tmp_path):
     sites, model = Consortium.make(tmp_path, NAMES), bytes(range(32))
     members = [sites.keys[name] for name in NAMES]
