@@ -29,6 +29,12 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
     assert done.stdout.count("verified: signed by ") == 2
     assert result.clients == 3
     assert abs(result.negatives + result.positives - 6000) < 500
+    hashes = re.findall(r"^([0-9a-f]{64})  shared/", done.stdout, flags=re.MULTILINE)
+    logged = (tmp_path / "left.csv").read_text()
+    assert len(hashes) == 5
+    assert all(each in logged for each in hashes)
+    assert "Approved evaluation" in done.stdout
+    assert len(list((tmp_path / "second").glob("1-join.*.hospital-a.reply.fgx"))) == 1
     for week, rows in (("week-1", 6000), ("week-2", 6300)):
         exact = fg.Evaluation.from_json(tmp_path / week / "result.json")
         assert exact.privacy.epsilon is None

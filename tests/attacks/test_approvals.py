@@ -195,6 +195,19 @@ def test_an_officer_who_came_later_is_asked_before_rows_are_counted(attack, offi
     assert attack.entries() == ["reserve"]
 
 
+def test_an_evaluation_that_was_abandoned_needs_a_new_approval(attack, officer):
+    """What is given up is over: the same invitation is not joined again, approved or not."""
+    session = attack.begin(PLAN)
+    path = approve_run(attack, officer, 0)
+    session.play(Stage.ADVERTISE)
+    Participant(attack.sites.site(VICTIM)).abandon(invitation_of(attack, 0).session)
+    assert not path.exists()
+    with pytest.raises(PlanRefused, match="nobody has approved"):
+        attack.sites.answer(attack.folder / "run-0", VICTIM, Stage.ADVERTISE)
+    with pytest.raises(fg.LedgerError, match="as released"):
+        approve_run(attack, officer, 0)
+
+
 def test_another_invitation_in_place_of_the_reviewed_one_is_not_signed(attack, officer):
     """A coordinator may put a second invitation of its own into the folder after the review."""
     attack.begin(PLAN)

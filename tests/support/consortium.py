@@ -81,4 +81,4 @@ class Consortium:
 
     def entries(self, name):
         """The kinds of entries in a site's ledger, oldest first, replies without counts aside."""
-        return [entry.kind for entry in self.site(name).ledger.entries() if entry.kind != "left"]
+        return [entry.kind for entry in self.site(name).ledger.entries() if entry.kind != "reply"]

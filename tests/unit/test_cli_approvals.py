@@ -87,7 +87,7 @@ def test_review_tells_all_and_changes_nothing(world):
         f"After this evaluation: epsilon 1, delta {delta:.12g}."
     ) in told
     assert "The site file\n  Allows it." in told
-    assert "Not approved: nobody has approved" in told
+    assert "Approval\n  None yet.\n" in told
     evaluation = world.exchange(world.run).invitation().session.hex()[:16]
     assert told.endswith(
         f"To approve:\n  fedgauge exchange approve {world.run} --evaluation {evaluation} "
@@ -112,6 +112,14 @@ def test_approve_then_join(world):
     assert "This evaluation is in it already." in review(world)
     rows = run("site", "log", "--csv", "-", "--site", world.site_file(A)).splitlines()
     assert rows[1].split(",")[5] == "officer"
+
+
+def test_an_approval_that_does_not_hold_is_shown_as_none(world):
+    run(*world.arguments(A, "approve", "--key", world.folder / "officer.key"))
+    run("site", "dataset", "other", "--site", world.site_file(A))
+    told = review(world)
+    assert "Approval\n  None: what officer approved is not this evaluation on this dataset" in told
+    assert "To approve" in told
 
 
 def test_what_is_refused_is_shown_with_its_reason(world):

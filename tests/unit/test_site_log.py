@@ -99,6 +99,28 @@ def test_a_reply_is_recorded_before_it_is_given(tmp_path, monkeypatch):
         assert [row.step for row in what_left(sites.site("a"))] == STEPS[:stage]
 
 
+@pytest.mark.parametrize("stage", list(Stage)[:2], ids=STEPS[:2])
+def test_an_old_copy_of_a_session_sends_nothing_else(tmp_path, stage):
+    """A session put back as it was before a reply would make another one, with other secrets."""
+    sites, run = Consortium.make(tmp_path, NAMES), tmp_path / "run"
+    sites.start(run, noisy_plan())
+    sites.play(run, CLIENTS, until=stage - 1)
+    sessions = tmp_path / "a" / "sessions"
+    kept = {path: path.read_bytes() for path in sessions.glob("*.client")}
+    left = sites.answer(run, "a", stage)
+    sent = left.read_bytes()
+    left.unlink()
+    for path in sessions.glob("*.client"):
+        path.unlink()
+    for path, data in kept.items():
+        path.write_bytes(data)
+    with pytest.raises(LedgerError, match="sent something else at this step"):
+        sites.answer(run, "a", stage)
+    assert not left.exists()
+    (row,) = what_left(sites.site("a"))[stage - 1 :]
+    assert row.sha256 == hashlib.sha256(sent).hexdigest()
+
+
 def test_a_model_that_travels_is_in_the_log(tmp_path):
     sites, model = Consortium.make(tmp_path, NAMES), bytes(range(32))
     members = [sites.keys[name] for name in NAMES]
@@ -133,7 +155,7 @@ def test_a_step_leaves_once(ledger):
     ledgers.reserve(ledger, 1, 0.1)
     ledger.record_sent(session(1), JOINED)
     ledger.record_sent(session(1), JOINED)
-    assert [entry.kind for entry in ledger.entries()] == ["reserve", "left"]
+    assert [entry.kind for entry in ledger.entries()] == ["reserve", "reply"]
     assert not ledger.is_sent(session(1))
     with pytest.raises(LedgerError, match=r"sent something else at this step \(join\)"):
         ledger.record_sent(session(1), Departure.of("join", b"other keys"))
@@ -227,16 +249,18 @@ def test_nothing_left_yet(tmp_path):
 
 def test_the_table_is_short(finished):
     sites, _ = finished
-    head, *lines = log(sites).stdout.splitlines()
+    told = log(sites).stdout
+    assert commands.run("site", "log", "--site", sites.site_file("a"), columns=40).stdout == told
+    head, *lines = told.splitlines()
     assert head.split() == [
-        *("time", "(UTC)", "evaluation", "for", "step", "plan", "model", "bytes", "sha256"),
-        "charged",
+        *("time", "(UTC)", "evaluation", "coordinator", "step", "plan", "model", "bytes"),
+        *("sha256", "epsilon"),
     ]
     row = what_left(sites.site("a"))[2]
     assert lines[2].split() == [
         *f"{row.time:%Y-%m-%d %H:%M}".split(),
         *(row.evaluation[:8], COORDINATOR, "submit", row.plan[:8], "-"),
-        *(f"{row.size:,}", row.sha256[:8], *str(COST).split()),
+        *(f"{row.size:,}", row.sha256[:8], "1"),
     ]
     assert lines[0].rstrip().endswith(" -")  # joining costs nothing
 

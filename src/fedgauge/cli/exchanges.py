@@ -24,7 +24,8 @@ from fedgauge.site.books import total_of
 
 app = typer.Typer(
     help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
-    "Sites: join, share, submit, confirm, reveal. Coordinator: start, then advance after each.",
+    "Sites: join, share, submit, confirm, reveal. Coordinator: start, then advance after each. "
+    "Officer, where a site has one: review, then approve, before it joins.",
     no_args_is_help=True,
 )
 Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
@@ -119,33 +120,6 @@ def _start(
 
 
 @app.command()
-def join(
-    run: Run,
-    file: Annotated[Path, typer.Argument(help=_FILE)],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
-    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
-    subject: Subject = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
-) -> None:
-    """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
-
-    Example:
-
-      fedgauge exchange join /shared/run-1 scores.csv --label y --score p
-    """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        rows = _rows(file, label, score, subject)
-        path = with_progress(quiet, lambda: join_with(exchange, site, rows))
-        plan = exchange.invitation().plan
-    if not quiet:
-        screen.print(brief(plan), markup=False)
-        screen.print(f"\nJoined: {path}", markup=False)
-
-
-@app.command()
 def review(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
     """Officer: see who asks for what, what the site file says to it, and what it would cost.
 
@@ -193,6 +167,33 @@ def approve(
     if not quiet:
         session = invitation.session.hex()[:8]
         screen.print(f"Approved evaluation {session} on {site.dataset}: {path}", markup=False)
+
+
+@app.command()
+def join(
+    run: Run,
+    file: Annotated[Path, typer.Argument(help=_FILE)],
+    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    subject: Subject = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
+
+    Example:
+
+      fedgauge exchange join /shared/run-1 scores.csv --label y --score p
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        rows = _rows(file, label, score, subject)
+        path = with_progress(quiet, lambda: join_with(exchange, site, rows))
+        plan = exchange.invitation().plan
+    if not quiet:
+        screen.print(brief(plan), markup=False)
+        screen.print(f"\nJoined: {path}", markup=False)
 
 
 @app.command()
@@ -400,8 +401,7 @@ def _say_review(seen: Review, site: Site) -> None:
     elif seen.approver is not None:
         lines.append(f"  Approved by {seen.approver}.")
     else:
-        told = seen.unapproved or "the plan was not read."
-        lines.append(f"  Not approved: {told}")
+        lines.append("  None yet." if seen.unapproved is None else f"  None: {seen.unapproved}")
     screen.print("\n".join(lines), markup=False)
 
 

@@ -2,9 +2,10 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from rich.measure import Measurement
 from rich.table import Table
 
 from fedgauge.cli.options import Model, NeighbourKind, Quiet, SiteOption, UnitKind
@@ -26,6 +27,8 @@ from fedgauge.site import (
 )
 from fedgauge.site.log import Left, to_csv, what_left
 from fedgauge.storage import durable
+
+_WIDEST: Final = 1000  # characters, more than a row of names and digests has
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
 ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
@@ -201,7 +204,7 @@ def log(
     elif csv is not None and not quiet:
         screen.print(f"Saved {csv}: {len(rows):,} rows", markup=False)
     elif not quiet:
-        screen.print(_log_table(rows) if rows else "Nothing left yet.")
+        _print_whole(_log_table(rows)) if rows else screen.print("Nothing left yet.")
 
 
 @site_app.command("trust")
@@ -389,24 +392,27 @@ def _site_table(site: Site) -> Table:
 
 def _log_table(rows: list[Left]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for column in ("time (UTC)", "evaluation", "for", "step", "plan", "model", "bytes", "sha256"):
+    columns = ("evaluation", "coordinator", "step", "plan", "model", "bytes", "sha256", "epsilon")
+    for column in ("time (UTC)", *columns):
         table.add_column(column, no_wrap=True)
-    table.add_column("charged", no_wrap=True)
     for row in rows:
         shortened = (row.plan[:8], row.model[:8], "" if row.size is None else f"{row.size:,}")
-        charged = "" if row.cost is None else _charge(row.cost)
+        charged = "" if row.cost is None else _epsilon(row.cost)
         table.add_row(
             f"{row.time:%Y-%m-%d %H:%M}",
             row.evaluation[:8],
-            row.coordinator or row.coordinator_key[:16],
+            row.coordinator or row.coordinator_key[:16] or "-",
             row.step,
             *(text or "-" for text in (*shortened, row.sha256[:8], charged)),
         )
     return table
 
 
-def _charge(cost: Cost) -> str:
-    return "exact sum" if cost.is_exact_sum else str(cost)
+def _print_whole(table: Table) -> None:
+    """Print a table whose lines may be longer than the screen is wide: nothing is cut off."""
+    options = screen.options.update(max_width=_WIDEST)
+    table.width = Measurement.get(screen, options, table).maximum
+    screen.print(table, crop=False)
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -439,7 +445,7 @@ def _entry(entry: Entry) -> str:
     if entry.account is not None:
         about.append(str(entry.account))
     if entry.cost is not None:
-        about.append(_charge(entry.cost))
+        about.append("exact sum" if entry.cost.is_exact_sum else str(entry.cost))
     if entry.left is not None:
         about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
     if entry.survivors is not None:

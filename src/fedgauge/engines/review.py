@@ -10,8 +10,8 @@ from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.secagg import Invitation
 from fedgauge.site import Account, Balance, Cost, Site
+from fedgauge.site.approvals import approval_path, require_approval
 from fedgauge.site.approvals import approve as sign
-from fedgauge.site.approvals import require_approval
 from fedgauge.site.entries import Roster
 
 
@@ -31,7 +31,7 @@ class Review(NamedTuple):
     """An invitation as it stands to a site.
 
     `plan` is None where it is not read: strangers may not make a site work. `refusal` says why the
-    site would not join, were it approved; `unapproved` why it is not, None where it is.
+    site would not join, were it approved; `unapproved` why an approval that there is does not hold.
     """
 
     coordinator: str
@@ -50,7 +50,7 @@ def review(site: Site, invitation: Invitation) -> Review:
     """
     refusal, plan = _judged(site, invitation)
     approver, unapproved = None, None
-    if plan is not None and site.approvers:
+    if plan is not None and approval_path(site, invitation.session).exists():
         try:
             approver = site.approvers[require_approval(site, invitation.session, plan)]
         except FedgaugeError as error:

@@ -104,7 +104,7 @@ class Books(NamedTuple):
                 self.spends[session] = spend._replace(
                     sent=True, departures=(*spend.departures, *left)
                 )
-            case Entry(kind="left", session=bytes() as session, left=Departure() as left) if spend:
+            case Entry(kind="reply", session=bytes() as session, left=Departure() as left) if spend:
                 self.spends[session] = spend._replace(departures=(*spend.departures, left))
             case Entry(kind="data", session=bytes() as session) if spend:
                 self.spends[session] = spend._replace(data=entry.data)

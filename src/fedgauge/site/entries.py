@@ -13,7 +13,7 @@ from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
 
-Kind = Literal["reserve", "commit", "left", "sent", "release", "data", "survivors", "limit"]
+Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivors", "limit"]
 Step = Literal["join", "share", "submit", "confirm", "reveal", "encode"]
 
 _ALL: Final = "all"  # no plan's unit
@@ -156,7 +156,7 @@ class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
     `certain` says whether the sum is proved to be over exactly the survivors. A contribution
-    leaves with an entry of kind ``"sent"``, anything else with one of kind ``"left"``; what
+    leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``; what
     entries of earlier versions do not say of it is None.
     """
 

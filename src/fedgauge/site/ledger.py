@@ -198,7 +198,7 @@ class Ledger:
                     "new attempt needs a new session."
                 )
             if before is None and not (left.is_contribution and spend.sent):
-                kind: Kind = "sent" if left.is_contribution else "left"
+                kind: Kind = "sent" if left.is_contribution else "reply"
                 pages.append(encode(kind, session=session, left=left))
 
     def is_sent(self, session: bytes) -> bool:

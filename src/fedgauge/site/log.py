@@ -61,7 +61,7 @@ def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
     for entry in entries:
         if entry.kind == "reserve":
             reserved[entry.session] = entry
-        elif entry.kind in ("left", "sent"):
+        elif entry.kind in ("reply", "sent"):
             yield _row(site, reserved[entry.session], entry)
 
 
