@@ -119,6 +119,7 @@ def evaluate(
         claims ``"simulated"`` and is not signed.
     """
     plan.check_promise()
+    plan.check_time()
     named = site if site is not None else os.environ.get(SITE_VARIABLE)
     _wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
     if named is None:

@@ -155,6 +155,7 @@ class Site:
                 "the plan is for local reports, which need no sum over sites. Make them with "
                 "`fedgauge encode`."
             )
+        plan.check_time()
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
@@ -177,6 +178,7 @@ class Site:
         """
         if not plan.privacy.sends_reports:
             raise PlanRefused("the plan is not for local reports but for a sum over sites.")
+        plan.check_time()
         self._judge_privacy(plan)
         self._judge_label(plan)
         self.judge_bins(plan.axis.bins)
@@ -350,7 +352,8 @@ class Site:
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
-            exact=ExactSum(roster, plan.digest, certain, data=data),
+            # Plans that differ in when they expire measure the same.
+            exact=ExactSum(roster, plan.with_not_after(None).digest, certain, data=data),
             rules=self.rules(plan),
         )
 
