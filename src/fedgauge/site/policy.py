@@ -18,6 +18,7 @@ from fedgauge.site.entries import Cost
 LEAST_COHORT: Final = 3
 FORMAT: Final = 2
 _FIRST_FORMAT: Final = 1  # which did not say so
+_MOST_DAYS: Final = 3650
 
 # Names become parts of file names: no separators, nothing hidden, no "..".
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -111,6 +112,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in ("min_colluding", "max_bins", "rows_per_bin", "session_days"):
             if getattr(self, name) < 1:
                 raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.session_days > _MOST_DAYS:
+            raise SiteError(f"session_days must be at most {_MOST_DAYS:,}: keys go some day.")
         for name in ("exact_sums", "min_cell", "min_new_rows"):
             if getattr(self, name) < 0:
                 raise SiteError(f"{name} must be 0 or more, got {getattr(self, name)}.")
