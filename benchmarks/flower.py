@@ -26,10 +26,11 @@ from fedgauge.engines import simulation
 SIZES = (4, 20, 100)
 ROWS = 2000
 REPEATS = 3
-OFF = {
+SETTINGS = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "FEDGAUGE_SIMULATION": "1",
 }
 Interval = tuple[float, float]
 
@@ -122,7 +123,7 @@ def measure(nodes: int) -> tuple[float, float, float]:
         folder = Path(name)
         done = subprocess.run(
             [sys.executable, __file__, "--simulate", str(nodes), name],
-            env=os.environ | OFF | {"FLWR_HOME": name},
+            env=os.environ | SETTINGS | {"FLWR_HOME": name},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -179,13 +179,16 @@ def _disk(site: Site) -> Finding:
 
 def _sessions(site: Site) -> Finding:
     try:
-        pending = Participant(site).count_pending()
-    except (FedgaugeError, OSError):
-        told = f"a state in {site.folder / 'sessions'} cannot be read. Abandon its evaluation."
+        pending = Participant(site).pending() if _has_ledger(site) else []
+    except FedgaugeError:
+        return Finding("Evaluations", "note", "unknown without a ledger that can be read")
+    damaged = [each.session.hex()[:8] for each in pending if not each.readable]
+    if damaged:
+        told = f"the state of {damaged[0]} cannot be read. `fedgauge ledger release` ends it."
         return Finding("Evaluations", "mend", told)
     if not pending:
         return Finding("Evaluations", "ok", "none under way")
-    told = f"{pending:,} joined and not over; `fedgauge exchange abandon` ends one for good"
+    told = f"{len(pending):,} joined and not over: `fedgauge ledger pending` lists them"
     return Finding("Evaluations", "note", told)
 
 

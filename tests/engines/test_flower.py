@@ -113,7 +113,7 @@ def stage_of(message):
 def federation(request, tmp_path, monkeypatch):
     """Makes federations of one claim."""
     if request.param == "simulated":
-        monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
+        monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
 
     def make(name="nodes", **options):
         return Federation(tmp_path / name if request.param == "enforced" else None, **options)
@@ -331,13 +331,30 @@ def test_without_a_site_file_a_node_refuses_outside_a_simulation(caplog):
     with pytest.raises(fg.CohortTooSmall, match="0 nodes without a site file answered"):
         nodes.evaluate()
     assert "this node has no site file" in caplog.text
+    assert "set FEDGAUGE_SIMULATION=1 where it is started" in caplog.text
     assert all(not reply.content["fedgauge"] for reply in nodes.grid.replies)
     assert not nodes.scored
 
 
+@pytest.mark.parametrize("value", ["", "0", "false", "no", "yes"])
+def test_simulation_is_said_in_one_way(value, monkeypatch):
+    monkeypatch.setenv("FEDGAUGE_SIMULATION", value)
+    nodes = Federation()
+    with pytest.raises(fg.CohortTooSmall, match="FEDGAUGE_SIMULATION=1 is set"):
+        nodes.evaluate()
+    assert not nodes.scored
+
+
+def test_a_site_file_goes_before_simulation(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
+    nodes = Federation(tmp_path)
+    assert nodes.evaluate().privacy.claim == "enforced"
+    assert all("commit" in nodes.sites.entries(name) for name in nodes.names)
+
+
 def test_a_node_with_a_site_file_answers_no_simulated_request(tmp_path, monkeypatch):
     nodes = Federation(tmp_path)
-    monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
+    monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
     with pytest.raises(fg.CohortTooSmall, match="pass site="):
         flower.evaluate(nodes.grid, PLAN, timeout=0.01)
     assert not nodes.scored
@@ -547,7 +564,7 @@ def test_a_spent_budget_is_silence(tmp_path, caplog):
 
 
 def test_several_evaluations_of_a_simulation(monkeypatch):
-    monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
+    monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
     nodes = Federation()
     for _ in range(2):
         assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
@@ -680,7 +697,7 @@ def test_a_public_style_app_gets_the_evaluation_by_two_and_three_lines(tmp_path,
 
     monkeypatch.syspath_prepend(APPS / "after")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedgauge.engines.flower._is_simulation", lambda: True)
+    monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
     from quickstart import client_app, server_app, task
 
     try:

@@ -307,6 +307,16 @@ def test_plan_options_reach_the_plan():
     assert loaded.task == fg.BinaryTask("yes")
     assert loaded.privacy == fg.SecureAggregation()
     assert loaded.min_cell == 25
+    assert loaded.not_after is None
+
+
+@pytest.mark.parametrize("moment", ["2026-12-31", "2026-12-31T23:59:59Z"])
+def test_a_plan_that_expires(moment):
+    told = done(run("plan", *HINTS, "--epsilon", 1, "--not-after", moment, "-o", "p.toml"))
+    assert "Not after 2026-12-31T23:59:59Z " in " ".join(told.split())
+    assert "ROC Area Error" in told
+    assert fg.EvaluationPlan.load("p.toml").not_after == "2026-12-31T23:59:59Z"
+    assert "Not after" not in done(run("plan", *HINTS, "--epsilon", 1))
 
 
 @pytest.mark.parametrize(("want", "enough"), [(0.4, "yes"), (1e-5, "no")])
@@ -337,6 +347,7 @@ BAD_PLAN = {
     "rate": (["--clients", 8, "--epsilon", 1, "--positive-rate", 0], "positive_rate must"),
     "delta": (["--clients", 8, "--epsilon", 1, "--delta", 1e-6], "takes no delta"),
     "want": (["--clients", 8, "--privacy", "sa", "--want", 0.01], "--want needs --privacy ddp"),
+    "not after": ([*HINTS, "--epsilon", 1, "--not-after", "soon"], "not_after must be a day"),
     "want 0": ([*HINTS, "--epsilon", 1, "--want", 0], "a wanted error lies between"),
     "ending": (["--clients", 8, "--privacy", "sa", "-o", "p.txt"], "ends in .json or .toml"),
 }
@@ -405,7 +416,7 @@ def test_examples_of_the_help_run(table, needs):
     table.to_parquet("s.parquet")
     examples = [*examples_of("plan"), *examples_of("explain")]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 5
+    assert len(examples) == 6
     for arguments in examples:
         told = done(run(*arguments))
         assert told

@@ -189,6 +189,8 @@ def test_whom_a_site_trusts_cannot_be_changed_in_memory(site):
         ("budget_delta = 1e-05", "budget_delta = -1.0", "budget_delta"),
         ("max_bins = 4096", "max_bins = 0", "max_bins"),
         ("mix_exact = false", "mix_exact = 0", "bool"),
+        ("session_days = 30", "session_days = 0", "session_days must be at least 1"),
+        ("session_days = 30", "session_days = 3651", "session_days must be at most 3,650"),
         ("score_sums = false", "score_sums = 256", "bool"),
         ('"distributed-dp"', '"central-dp"', "models must be among"),
         ('name = "c"', 'name = "b"', "comes twice"),

@@ -233,6 +233,10 @@ def plan(
             r"nothing. \[default: 10 without noise]"
         ),
     ] = None,
+    not_after: Annotated[
+        str | None,
+        typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
+    ] = None,
     want: Annotated[
         float | None, typer.Option(help="A ROC Area Error you need: says what it takes.")
     ] = None,
@@ -250,6 +254,8 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
 
       fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
     """
     with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
@@ -265,7 +271,7 @@ def plan(
             lambda: fg.planner.propose(
                 privacy=model, positive=positive, min_cell=min_cell, **known
             ),
-        )
+        ).with_not_after(not_after)
         needed = None
         if want is not None:
             if not isinstance(model, fg.DistributedDP):
@@ -367,6 +373,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected")
     sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
     table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
+    if chosen.not_after is not None:
+        table.add_row("Not after", chosen.not_after)
     table.add_row("Plan", chosen.digest[:8])
     return table
 

@@ -356,8 +356,11 @@ def abandon(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> No
         session = exchange.invitation().session
         Coordinator(exchange, site).abandon()
         Participant(site).abandon(session)
+        paid = site.ledger.status(session) == "committed"
     if not quiet:
         screen.print(f"Abandoned the evaluation in {run}", markup=False)
+        if paid:
+            screen.print("Its cost stays: rows were counted, or may have been.", markup=False)
 
 
 def _rows(file: Path, label: str, score: str, subject: str | None) -> NamedRows:

@@ -11,7 +11,8 @@ from rich.table import Table
 from fedgauge.cli.options import Model, NeighbourKind, Quiet, SiteOption, UnitKind
 from fedgauge.cli.terminal import readable_errors, screen
 from fedgauge.doctor import examine
-from fedgauge.errors import SiteError
+from fedgauge.engines.participant import Participant, Pending
+from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_to_text
 from fedgauge.site import (
     Account,
@@ -31,7 +32,9 @@ from fedgauge.storage import durable
 _WIDEST: Final = 1000  # characters, more than a row of names and digests has
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
-ledger_app = typer.Typer(help="Show and limit what the evaluations of a site's data cost.")
+ledger_app = typer.Typer(
+    help="Show and limit what the evaluations of a site's data cost; end those that are open."
+)
 
 
 def doctor(
@@ -309,6 +312,76 @@ def show_ledger(
         screen.print(_entry(entry), markup=False)
 
 
+@ledger_app.command("pending")
+def show_pending(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+    """List evaluations that the site joined and that are not over, and since when.
+
+    Example:
+
+      fedgauge ledger pending --site hospital-a/site.toml
+    """
+    with readable_errors():
+        listed = Participant(Site.from_toml(site_file)).pending()
+    if quiet:
+        return
+    if not listed:
+        screen.print("No evaluation is open.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("evaluation", "since", "dataset", "cost", "state"):
+        table.add_column(column)
+    for each in listed:
+        spend = each.spend
+        table.add_row(
+            each.session.hex()[:8],
+            f"{spend.since:%Y-%m-%d %H:%M} UTC",
+            spend.account.dataset,
+            _cost(spend.cost),
+            _state(each),
+        )
+    screen.print(table)
+    screen.print("`fedgauge ledger release EVALUATION` ends one for good.", markup=False)
+
+
+@ledger_app.command("release")
+def release(
+    evaluation: Annotated[
+        str, typer.Argument(help="The first 8 digits of its id, or more, as pending shows them.")
+    ],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """End an evaluation that is open: delete its keys; what it reserved comes back.
+
+    For one that came over Flower, or whose folder is gone. Once rows were counted, or may have
+    been, its cost stays.
+
+    Example:
+
+      fedgauge ledger release 3f9a02c1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        participant = Participant(site)
+        session = site.ledger.find(evaluation)
+        if session not in {each.session for each in participant.pending()}:
+            status = site.ledger.status(session)
+            became = "was released" if status == "released" else "is over, and its cost stays"
+            raise LedgerError(
+                f"evaluation {session.hex()[:8]} {became}. No keys of it are left to delete."
+            )
+        participant.abandon(session)
+        spend = site.ledger.sessions()[session]
+    if quiet:
+        return
+    screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted", markup=False)
+    if spend.status == "released":
+        screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}", markup=False)
+    else:
+        told = f"Spent on {spend.account}, and stays: {_cost(spend.cost)}. Its rows were counted, "
+        screen.print(f"{told}or may have been.", markup=False)
+
+
 @ledger_app.command("set-limit")
 def set_limit(
     epsilon: Annotated[
@@ -377,6 +450,7 @@ def _site_table(site: Site) -> Table:
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     table.add_row("Positive labels", ", ".join(policy.labels) or "none")
     table.add_row("Exact sums", _exact(policy))
+    table.add_row("Evaluations given up", f"after {policy.session_days:,} days")
     for title, parties in (
         ("Peer", site.peers),
         ("Coordinator", site.coordinators),
@@ -445,12 +519,25 @@ def _entry(entry: Entry) -> str:
     if entry.account is not None:
         about.append(str(entry.account))
     if entry.cost is not None:
-        about.append("exact sum" if entry.cost.is_exact_sum else str(entry.cost))
+        about.append(_cost(entry.cost))
     if entry.left is not None:
         about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
     if entry.survivors is not None:
         about.append(f"{len(entry.survivors)} sites in the sum")
     return "  ".join(about)
+
+
+def _state(pending: Pending) -> str:
+    told = {
+        "reserved": "nothing counted",
+        "committed": "counted, or may have been",
+        "released": "given back; keys left",
+    }[pending.spend.status]
+    return f"{told}; time is over" if pending.overdue else told
+
+
+def _cost(cost: Cost) -> str:
+    return "exact sum" if cost.is_exact_sum else str(cost)
 
 
 def _amounts(spent: Cost, reserved: Cost, limit: Cost | None) -> tuple[str, str, str, str]:

@@ -24,6 +24,7 @@ class Coordinator:
 
     def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
         """Invite the members with these public keys."""
+        plan.check_time()
         server = SummationServer.invite(plan, members, self._site.key, names=self._site.peers)
         self._store(server)
         self._write_requests(server)

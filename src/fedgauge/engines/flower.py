@@ -8,7 +8,6 @@ masked integers leave a node. Flower's SecAgg+ is not used.
 import hashlib
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,6 +40,7 @@ except ImportError:  # pragma: no cover
 ACTION: Final = "fedgauge"
 SITE_OPTION: Final = "fedgauge-site"
 SITE_VARIABLE: Final = "FEDGAUGE_SITE"
+SIMULATION_VARIABLE: Final = "FEDGAUGE_SIMULATION"
 _ARRAYS: Final = "arrays"
 _POLL_SECONDS: Final = 1.0
 
@@ -65,8 +65,8 @@ def attach(app: ClientApp, score: Score) -> None:
     Notes
     -----
     A node names its site file in its node config: ``--node-config
-    'fedgauge-site="/etc/fedgauge/site.toml"'``. In Flower's simulation nodes have none and the
-    result says ``claim: "simulated"``.
+    'fedgauge-site="/etc/fedgauge/site.toml"'``. Without one it answers only where its operator set
+    ``FEDGAUGE_SIMULATION=1``, as for Flower's simulation; the result says ``claim: "simulated"``.
     """
 
     @app.evaluate(ACTION)
@@ -120,6 +120,7 @@ def evaluate(
         claims ``"simulated"`` and is not signed.
     """
     plan.check_promise()
+    plan.check_time()
     named = site if site is not None else os.environ.get(SITE_VARIABLE)
     _wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
     if named is None:
@@ -151,7 +152,8 @@ def _evaluate_simulated(
     if len(keys) < needed:
         raise CohortTooSmall(
             f"{len(keys)} nodes without a site file answered and {needed} are needed. Nodes that "
-            f"have one want a coordinator: pass site=, or set {SITE_VARIABLE}."
+            f"have one want a coordinator: pass site=, or set {SITE_VARIABLE}. Nodes of a "
+            f"simulation answer where {SIMULATION_VARIABLE}=1 is set."
         )
     server = SummationServer.invite(plan, keys, SigningKey.generate(), model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
@@ -234,7 +236,8 @@ def _participant(
     if not _is_simulation():
         raise SiteError(
             "this node has no site file, so nothing says whom it trusts. Make one with `fedgauge "
-            f"site init` and name it in the node config: {SITE_OPTION}."
+            f"site init` and name it in the node config: {SITE_OPTION}. In a simulation, where no "
+            f"data need protection, set {SIMULATION_VARIABLE}=1 where it is started."
         )
     if ACTION not in context.state:
         context.state[ACTION] = ConfigRecord()
@@ -304,9 +307,12 @@ def _setting_of(context: Context) -> bytes:
 
 
 def _is_simulation() -> bool:
-    """Whether this process is a worker of Flower's simulation: a fact no server can feign."""
-    ray: Any = sys.modules.get("ray")
-    return ray is not None and bool(ray.is_initialized())
+    """Whether who started this process said that it simulates nodes.
+
+    An environment variable, since no server can set one: a run's config comes from whoever starts
+    the run. Flower's simulation hands it on to its workers.
+    """
+    return os.environ.get(SIMULATION_VARIABLE) == "1"
 
 
 def _message(node: int, request: bytes, arrays: ArrayRecord | None = None) -> Message:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +28,7 @@ from fedgauge.errors import (
     SiteError,
 )
 from fedgauge.keys import SigningKey
-from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import EvaluationPlan, expiry
 from fedgauge.plan.sizes import peek
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
@@ -36,6 +37,7 @@ from fedgauge.secagg.crypto import KEY_BYTES
 from fedgauge.secagg.words import check_size
 from fedgauge.site import Site
 from fedgauge.site.approvals import require_approval
+from fedgauge.site.books import Spend
 from fedgauge.site.entries import Asked, Departure, Roster, Step
 from fedgauge.storage import durable
 
@@ -48,7 +50,10 @@ STEPS: Final[dict[Stage, Step]] = {
     Stage.AGREE: "confirm",
     Stage.OPEN: "reveal",
 }
-NOT_JOINED: Final = "this site did not join that evaluation, or has ended it. Join it first."
+NOT_JOINED: Final = (
+    "this site did not join that evaluation, or has ended it: when told to, when its plan expired "
+    "(not_after), or after some days (session_days). Join it, or ask for a new invitation."
+)
 
 
 class Delivery(NamedTuple):
@@ -59,6 +64,19 @@ class Delivery(NamedTuple):
 
     model: bytes
     setting: bytes
+
+
+class Pending(NamedTuple):
+    """An evaluation that a site joined and that is not over.
+
+    `readable` says whether the state that it would go on from is intact, or was never stored;
+    `overdue` whether it is given up at the next request to this site.
+    """
+
+    session: bytes
+    spend: Spend
+    readable: bool
+    overdue: bool
 
 
 class Participant:
@@ -110,6 +128,7 @@ class Participant:
             return self._join(request)
         # Two processes that answer at once would both draw noise under the same masks.
         with self._alone():
+            self._end_overdue()
             client = self.session(envelope.session)
             if client.stage < Stage.MASK:
                 _require_unsent(self._site, envelope.session)
@@ -143,21 +162,50 @@ class Participant:
         duties.invitation, duties.setting = client.invitation, client.setting
         return client
 
-    def count_pending(self) -> int:
-        """How many evaluations this site joined that are neither over nor abandoned."""
-        states = (self._site.folder / "sessions").glob("*.client")
-        duties = _Duties(self._site, None, None, self._tell)
-        clients = (
-            SummationClient.from_bytes(s.read_bytes(), self._site.key, duties) for s in states
-        )
-        return sum(client.stage < Stage.OPEN for client in clients)
+    def pending(self) -> list[Pending]:
+        """Evaluations that are neither over nor abandoned, oldest first; nothing is changed."""
+        listed = []
+        for session, spend in self._site.ledger.sessions().items():
+            stored, client = self._path(session).exists(), self._stored(session)
+            over = client is not None and client.stage == Stage.OPEN
+            if spend.is_open or (stored and not over):
+                readable = client is not None or not stored
+                overdue = self._is_overdue(session, spend)
+                listed.append(Pending(session, spend, readable, overdue))
+        return listed
 
     def abandon(self, session: bytes) -> None:
         """Stop a session and delete its keys; the budget comes back if it was not spent."""
         with self._alone():
-            if self._site.ledger.status(session) == "reserved":
-                self._site.ledger.release(session)
-            self.forget(session)
+            self._end(session)
+
+    def _end(self, session: bytes) -> None:
+        if self._site.ledger.status(session) == "reserved":
+            self._site.ledger.release(session)
+        self.forget(session)
+
+    def _end_overdue(self) -> None:
+        """End every session whose time is over, so that none of them is counted late."""
+        for session, spend in self._site.ledger.sessions().items():
+            kept = spend.is_open or self._path(session).exists()
+            if kept and self._is_overdue(session, spend):
+                self._end(session)
+
+    def _is_overdue(self, session: bytes, spend: Spend) -> bool:
+        """Whether a session was open for too long, or its plan expired before it was counted."""
+        if spend.status == "released":  # and then the process was killed
+            return True
+        if expiry.now() - spend.since > timedelta(days=self._site.policy.session_days):
+            return True
+        client = self._stored(session) if spend.is_open else None
+        return client is not None and client.invitation.plan.has_expired
+
+    def _stored(self, session: bytes) -> SummationClient | None:
+        """The state of a session; None where there is none that can be read."""
+        try:
+            return self.session(session)
+        except FedgaugeError:
+            return None
 
     def remember(self, session: bytes, note: bytes) -> None:
         """Keep a note beside the state of a session that this site joined."""
@@ -192,6 +240,7 @@ class Participant:
         self._check(plan)
         data = None if plan.is_noisy else self._fingerprint()
         with self._alone():
+            self._end_overdue()  # what they reserved may be what is missing
             if self._path(invitation.session).exists():
                 return self._join_again(invitation)
             self._site.reserve(

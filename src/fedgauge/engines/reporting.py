@@ -68,6 +68,7 @@ def write_reports(
             f"{path} exists. Send those reports again if they were lost: new ones of the same "
             "rows cost privacy again."
         )
+    plan.check_time()
     if site is not None:
         site.judge_reports(plan)
     ReportFormat(plan)  # refuses a plan that breaks its promise, before anything is paid for

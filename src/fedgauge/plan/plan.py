@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -11,7 +12,8 @@ import msgspec
 
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
-from fedgauge.errors import AxisError, PlanError
+from fedgauge.errors import AxisError, PlanError, PlanRefused
+from fedgauge.plan import expiry
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_OF_REPORTS, Round, Terms
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
@@ -72,6 +74,9 @@ class EvaluationPlan(
     min_cell
         Without noise: neighbouring bins of the sum are merged before it is shown, until each
         holds no example or at least so many of each class. 0 merges nothing.
+    not_after
+        Last second, in UTC, at which sites count under the plan; a day stands for its end. None:
+        it does not expire. See :meth:`with_not_after`.
 
     Examples
     --------
@@ -89,8 +94,11 @@ class EvaluationPlan(
     cohort: Cohort | None = None
     rounds: tuple[HistogramRound | ReportRound, ...] = ()
     min_cell: int = 0
+    not_after: str | None = None
 
     def __post_init__(self) -> None:
+        if self.not_after is not None:
+            msgspec.structs.force_setattr(self, "not_after", expiry.written(self.not_after))
         check_levels(self.tree)
         try:
             check_tree(self.tree, self.axis.bins)
@@ -270,6 +278,19 @@ class EvaluationPlan(
         for sent in self.rounds:
             sent.check_promise(self.terms)
 
+    @property
+    def has_expired(self) -> bool:
+        """Whether it may no longer be used, by the clock of this machine."""
+        return self.not_after is not None and expiry.is_past(self.not_after)
+
+    def check_time(self) -> None:
+        """Refuse a plan that has expired."""
+        if self.has_expired:
+            raise PlanRefused(
+                f"the plan could be used until {self.not_after} (not_after), and by the clock of "
+                "this machine that is past. It takes a new plan; or set the clock."
+            )
+
     def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
         """What a result of this plan may claim about privacy."""
         draws = [drawn for sent in self.rounds for drawn in sent.draws(self.terms)]
@@ -316,6 +337,18 @@ class EvaluationPlan(
         plan = msgspec.structs.replace(self)
         plan.__dict__["predicted_errors"] = prediction
         return plan
+
+    def with_not_after(self, moment: str | None) -> Self:
+        """The same plan with another moment after which no site counts under it.
+
+        Examples
+        --------
+        >>> plan = EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(min_survivors=5))
+        >>> plan.with_not_after("2026-12-31").not_after
+        '2026-12-31T23:59:59Z'
+        """
+        plan = msgspec.structs.replace(self, not_after=moment)
+        return plan if self.predicted is None else plan.with_prediction(self.predicted)
 
     @property
     def channels(self) -> int:
@@ -385,6 +418,8 @@ class EvaluationPlan(
         with plan_errors("TOML"):
             plain = msgspec.toml.decode(text)
             peek_plain(plain, "TOML")
+            if isinstance(moment := plain.get("not_after"), date):  # TOML has dates of its own
+                plain["not_after"] = moment.isoformat()
             return msgspec.convert(plain, type=cls, dec_hook=decode_axis)
 
     def save(self, path: str | Path) -> None:

@@ -191,6 +191,7 @@ def encode_rows(
     >>> [len(message) for message in encode_rows(plan, ([0, 1], [0.2, 0.7]))]
     [92]
     """
+    plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()
     rows = _LeafCells(plan, data)

@@ -162,6 +162,7 @@ class Site:
                 "the plan is for local reports, which need no sum over sites. Make them with "
                 "`fedgauge encode`."
             )
+        plan.check_time()
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
@@ -189,6 +190,7 @@ class Site:
                 "this site wants each evaluation approved (approvers), and nobody can approve of "
                 "local reports: there is no invitation to sign. Take part in sums instead."
             )
+        plan.check_time()
         self._judge_privacy(plan)
         self._judge_label(plan)
         self.judge_bins(plan.axis.bins)
@@ -369,7 +371,8 @@ class Site:
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
             asked=asked,
-            exact=ExactSum(roster, plan.digest, certain, data=data),
+            # Plans that differ in when they expire measure the same.
+            exact=ExactSum(roster, plan.with_not_after(None).digest, certain, data=data),
             rules=self.rules(plan),
             check_only=check_only,
         )

@@ -21,6 +21,7 @@ promises as much only where all plans protect such units, which is what accounts
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import Literal, NamedTuple, Self
 
@@ -33,10 +34,11 @@ Status = Literal["reserved", "committed", "released"]
 
 
 class Spend(NamedTuple):
-    """One session's cost and what became of it."""
+    """One session's cost, when it was reserved, and what became of it."""
 
     account: Account
     cost: Cost
+    since: datetime
     status: Status = "reserved"
     sent: bool = False
     roster: Roster | None = None
@@ -89,6 +91,7 @@ class Books(NamedTuple):
                 self.spends[entry.session] = Spend(
                     account,
                     cost,
+                    entry.time,
                     roster=entry.roster,
                     certain=entry.certain,
                     plan=entry.plan,

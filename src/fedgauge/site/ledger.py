@@ -1,5 +1,6 @@
 """The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from fedgauge.site.exact import ExactRules, ExactSum, check_data, check_join, ch
 from fedgauge.storage.durable import WAIT_SECONDS
 
 _ID_BYTES: Final = 32
+_LEAST_DIGITS: Final = 8  # of an id, as entries are shown with
+_PREFIX: Final = re.compile(f"[0-9a-f]{{{_LEAST_DIGITS},{2 * _ID_BYTES}}}")
 
 
 class Ledger:
@@ -112,7 +115,7 @@ class Ledger:
         with self._open() as (pages, books):
             spend = books.spends.get(session)
             if spend is not None:
-                if spend[:3] != (account, cost, "reserved"):
+                if (spend.account, spend.cost, spend.status) != (account, cost, "reserved"):
                     raise LedgerError(
                         f"session {_short(session)} is in the ledger already, as {spend.status}. "
                         "A new attempt needs a new session."
@@ -171,6 +174,29 @@ class Ledger:
         """How many exact sums a dataset has had, those under way included."""
         with self._open() as (_, books):
             return len(books.exact_sums(dataset))
+
+    def sessions(self) -> dict[bytes, Spend]:
+        """All sessions and what became of each, oldest first."""
+        with self._open() as (_, books):
+            return books.spends
+
+    def find(self, digits: str) -> bytes:
+        """The one session whose id begins with these hexadecimal digits, 8 of them or more."""
+        if not _PREFIX.fullmatch(digits):
+            raise LedgerError(
+                f"an evaluation is named by the first {_LEAST_DIGITS} hexadecimal digits of its "
+                "id, or more, as `fedgauge ledger pending` shows them."
+            )
+        found = [session for session in self.sessions() if session.hex().startswith(digits)]
+        if not found:
+            raise LedgerError(
+                f"no evaluation in the ledger begins with {digits}. `fedgauge ledger pending` "
+                "lists those that are open."
+            )
+        if len(found) > 1:
+            listed = ", ".join(session.hex() for session in found)
+            raise LedgerError(f"several evaluations begin with {digits}: {listed}. Add digits.")
+        return found[0]
 
     def check_account(self, session: bytes, account: Account) -> None:
         """Refuse to count rows of other data than those that a session was reserved for."""

@@ -18,6 +18,7 @@ from fedgauge.site.entries import Cost
 LEAST_COHORT: Final = 3
 FORMAT: Final = 2
 _FIRST_FORMAT: Final = 1  # which did not say so
+_MOST_DAYS: Final = 3650
 
 # Names become parts of file names: no separators, nothing hidden, no "..".
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -56,6 +57,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ledger sets another limit.
     mix_exact
         Whether exact sums and differential privacy may meet on one dataset.
+    session_days
+        Days after which an evaluation that this site joined is given up: its keys are deleted, and
+        what it reserved comes back where nothing was counted.
     exact_sums
         Most exact sums on one dataset, where `models` allows any.
     min_bin_width
@@ -87,6 +91,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     budget_epsilon: float = 10.0
     budget_delta: float = 1e-5
     mix_exact: bool = False
+    session_days: int = 30
     exact_sums: int = 3
     min_bin_width: float = 1 / 128
     axes: tuple[str, ...] = ()
@@ -104,9 +109,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"min_cohort must be at least {LEAST_COHORT}, got {self.min_cohort}: in a sum "
                 "over two, each knows the other's part."
             )
-        for name in ("min_colluding", "max_bins", "rows_per_bin"):
+        for name in ("min_colluding", "max_bins", "rows_per_bin", "session_days"):
             if getattr(self, name) < 1:
                 raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.session_days > _MOST_DAYS:
+            raise SiteError(f"session_days must be at most {_MOST_DAYS:,}: keys go some day.")
         for name in ("exact_sums", "min_cell", "min_new_rows"):
             if getattr(self, name) < 0:
                 raise SiteError(f"{name} must be 0 or more, got {getattr(self, name)}.")

@@ -50,6 +50,7 @@ score_sums = {score_sums}  # true: plans may sum up the scores within bins; tell
 budget_epsilon = {budget_epsilon}  # of all plans on a dataset, unless the ledger sets a limit
 budget_delta = {budget_delta}
 mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on this dataset
+session_days = {session_days}  # after which an evaluation that was joined is given up
 
 # Exact sums, where models hold "{exact}". They have no noise: whoever chooses the
 # plan sees how many patients of all sites together lie in each bin, one patient in a bin
