@@ -169,7 +169,7 @@ def test_no_report_is_made_of_an_expired_plan(tmp_path, clock, with_site):
     if site is not None:
         with pytest.raises(fg.PlanRefused, match="not_after"):
             site.judge_reports(plan)
-        assert [entry.kind for entry in site.ledger.entries()] == ["reserve", "commit"]
+        assert [entry.kind for entry in site.ledger.entries()] == ["reserve", "commit", "sent"]
 
 
 def test_reports_that_were_made_in_time_are_taken_in_later(clock):

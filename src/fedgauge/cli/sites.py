@@ -339,7 +339,7 @@ def show_pending(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False
             _cost(spend.cost),
             _state(each),
         )
-    screen.print(table)
+    _print_whole(table)
     screen.print("`fedgauge ledger release EVALUATION` ends one for good.", markup=False)
 
 
