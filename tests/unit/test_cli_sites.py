@@ -158,10 +158,22 @@ def test_a_limit_that_makes_no_sense(site, limit):
     assert "Invalid value" in run("ledger", "set-limit", *limit, "--site", site, code=2)
 
 
-def test_limits_of_clients_are_about_zeroed_counts(site):
-    run("ledger", "set-limit", "--epsilon", 2, "--unit", "client", "--site", site)
-    balances = fg.Site.from_toml(site).ledger.balances()
-    assert [row.account.neighbours for row in balances] == ["zero-out"]
+def test_limits_of_a_unit_are_of_all_that_may_differ_about_it(site):
+    """One of a kind alone would let the other kind pass."""
+    for unit in ("client", "example"):
+        run("ledger", "set-limit", "--epsilon", 2, "--unit", unit, "--site", site)
+    accounts = [row.account for row in fg.Site.from_toml(site).ledger.balances()]
+    assert [(account.unit, account.neighbours) for account in accounts] == [
+        ("client", "replace-one"),
+        ("client", "zero-out"),  # what the counts of a client are without it
+        ("example", "add-remove"),
+        ("example", "replace-one"),
+    ]
+
+
+def test_neighbours_go_with_a_unit(site):
+    command = ["ledger", "set-limit", "--epsilon", 2, "--neighbours", "add-remove", "--site", site]
+    assert "goes with --unit" in run(*command, code=2)
 
 
 def test_a_limit_is_of_all_plans_unless_a_unit_is_named(site):

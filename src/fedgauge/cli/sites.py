@@ -393,8 +393,9 @@ def set_limit(
         typer.Option(help=r"Only of plans that protect such a unit. \[default: of all plans]"),
     ] = None,
     neighbours: Annotated[
-        NeighbourKind, typer.Option(help="With --unit: what may differ about it.")
-    ] = NeighbourKind.ADD_REMOVE,
+        NeighbourKind | None,
+        typer.Option(help=r"With --unit: what may differ about it. \[default: each]"),
+    ] = None,
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
 ) -> None:
@@ -410,19 +411,29 @@ def set_limit(
     """
     with readable_errors():
         site = Site.from_toml(site_file)
-        account = _limited(site.dataset, unit, neighbours)
+        accounts = _limited(site.dataset, unit, neighbours)
         limit = Cost(epsilon, delta)
-        site.ledger.set_limit(account, limit)
+        for account in accounts:
+            site.ledger.set_limit(account, limit)
     if not quiet:
-        screen.print(f"{account}: at most {limit}", markup=False)
+        for account in accounts:
+            screen.print(f"{account}: at most {limit}", markup=False)
 
 
-def _limited(dataset: str, unit: UnitKind | None, neighbours: NeighbourKind) -> Account:
-    """The account that a limit is for."""
+def _limited(
+    dataset: str, unit: UnitKind | None, neighbours: NeighbourKind | None
+) -> list[Account]:
+    """The accounts that a limit is for."""
     if unit is None:
-        return Account.whole(dataset)
-    zeroed = unit is UnitKind.CLIENT and neighbours is NeighbourKind.ADD_REMOVE
-    return Account(dataset, unit.value, "zero-out" if zeroed else neighbours.value)
+        if neighbours is not None:
+            raise SiteError("--neighbours goes with --unit: a dataset's limit is for all plans.")
+        return [Account.whole(dataset)]
+    removed = "zero-out" if unit is UnitKind.CLIENT else NeighbourKind.ADD_REMOVE.value
+    kinds = [neighbours] if neighbours is not None else list(NeighbourKind)
+    return [
+        Account(dataset, unit.value, removed if kind is NeighbourKind.ADD_REMOVE else kind.value)
+        for kind in kinds
+    ]
 
 
 def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:
