@@ -243,4 +243,5 @@ def test_what_is_kept_after_an_evaluation(consortium, tmp_path):
     assert re.search(r"all +all +1 +0 +3 +2", consortium.at("hospital-a", "ledger show"))
     kept = {path.name for path in (tmp_path / "hospital-a").iterdir()}
     assert {"site.toml", "site.key", "site.key.head", "ledger.sqlite"} <= kept
-    assert (tmp_path / "persons" / "3-submit.hospital-a.reply.fgx").exists()  # nobody deletes it
+    # Nobody deletes them.
+    assert list((tmp_path / "persons").glob("3-submit.*.hospital-a.reply.fgx"))
