@@ -36,7 +36,7 @@ def states(*arguments):
 def test_a_new_site_is_well_and_is_left_as_it_was(site):
     before = sorted(path.name for path in site.folder.rglob("*"))
     assert states(site.path, site.folder) <= {"ok", "note"}
-    assert "none yet" in found("Ledger", site.path).told
+    assert found("Ledger", site.path).told == "0 entries; its head fits"
     assert "epsilon 10, all of it left" in found("Budget", site.path).told
     assert sorted(path.name for path in site.folder.rglob("*")) == before
 

@@ -71,7 +71,7 @@ def old(tmp_path):
     path.write_text(OLD)
     path.chmod(0o640)
     SigningKey.generate().save(tmp_path / "site.key")
-    ledger = ledgers.open_ledger(tmp_path)
+    ledger = ledgers.make_ledger(tmp_path)
     ledgers.spend(ledger, 1, 0.5, account=Account("stroke-2026", "example", "add-remove"))
     return path
 

@@ -4,7 +4,14 @@ from fedgauge.site.anchor import Site
 from fedgauge.site.entries import Account, Balance, Cost, Entry
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import Policy
-from fedgauge.site.setup import add_trust, create_site, migrate_site, name_dataset
+from fedgauge.site.setup import (
+    add_trust,
+    add_witness,
+    create_site,
+    migrate_site,
+    name_dataset,
+    new_ledger,
+)
 
 __all__ = [
     "Account",
@@ -15,7 +22,9 @@ __all__ = [
     "Policy",
     "Site",
     "add_trust",
+    "add_witness",
     "create_site",
     "migrate_site",
     "name_dataset",
+    "new_ledger",
 ]

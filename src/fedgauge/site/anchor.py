@@ -55,8 +55,8 @@ class Site:
         Names of those who may start an evaluation, by public key.
     path
         The site file.
-    key_path, ledger_path
-        The files it names.
+    key_path, ledger_path, witness_path
+        The files it names; a witness only where it does.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Site:
     path: Path
     key_path: Path = field(repr=False)
     ledger_path: Path = field(repr=False)
+    witness_path: Path | None = field(default=None, repr=False)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -87,6 +88,9 @@ class Site:
             # The site may list itself, but not its key under another name or the reverse.
             peers = by_key("peers", (itself, *(peer for peer in file.peers if peer != itself)))
             coordinators = by_key("coordinators", file.coordinators)
+            witness_path = None if file.witness is None else path.parent / file.witness
+            if witness_path is not None:
+                _require_apart(witness_path, path.parent)
         return cls(
             name=file.name,
             dataset=file.dataset,
@@ -97,6 +101,7 @@ class Site:
             path=path,
             key_path=key_path,
             ledger_path=path.parent / file.ledger,
+            witness_path=witness_path,
         )
 
     @property
@@ -112,7 +117,7 @@ class Site:
     @cached_property
     def ledger(self) -> Ledger:
         """The privacy ledger."""
-        return Ledger(self.ledger_path, head=self.head_path)
+        return Ledger(self.ledger_path, head=self.head_path, witness=self.witness_path)
 
     @property
     def head_path(self) -> Path:
@@ -352,6 +357,14 @@ class Site:
             mix_exact=self.policy.mix_exact,
             exact=ExactSum(roster, plan.digest, certain, data=data),
             rules=self.rules(plan),
+        )
+
+
+def _require_apart(witness: Path, folder: Path) -> None:
+    if witness.parent.resolve().is_relative_to(folder.resolve()):
+        raise SiteError(
+            f"the witness {witness} lies in the site's own folder, and a copy of that would bring "
+            "it along. Choose another disk, a share or a stick."
         )
 
 
