@@ -9,7 +9,6 @@ from sites import BOSS, PEERS, STRANGER, edit, make_site, text_of
 from fedgauge.errors import SiteError
 from fedgauge.site import Policy, Site, add_trust, create_site
 
-
 FILES = ["ledger.sqlite", "site.key", "site.key.head", "site.key.head.lock", "site.toml"]
 
 

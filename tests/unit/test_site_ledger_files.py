@@ -138,8 +138,9 @@ def test_an_emptied_ledger_is_refused(used, tmp_path):
     every_call_fails(used, "old copy")
 
 
+@pytest.mark.usefixtures("used")
 @pytest.mark.parametrize("gone", [(), ("ledger.sqlite",), ("site.key.head",)])
-def test_a_ledger_is_never_made_anew_over_one(used, tmp_path, gone):
+def test_a_ledger_is_never_made_anew_over_one(tmp_path, gone):
     for name in gone:
         (tmp_path / name).unlink()
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
