@@ -103,10 +103,10 @@ def create_site(
         for file in (_SITE_FILE, _KEY, _LEDGER, _HEAD):
             if (folder / file).exists():
                 raise SiteError(f"{folder / file} exists. Make a new site in another folder.")
-        # The key comes last: a site file without one is of no use and holds no secret. So a site
-        # that can be used has had a ledger, and one without has lost it.
-        durable.write_new(folder / _SITE_FILE, text.encode())
+        # The key comes last: a site file without one is of no use and holds no secret. The ledger
+        # comes first: a site that can be used has had one, and without one has lost it.
         Ledger.create(folder / _LEDGER, head=folder / _HEAD)
+        durable.write_new(folder / _SITE_FILE, text.encode())
         SigningKey.generate().save(folder / _KEY)
     except OSError as error:
         raise SiteError(f"cannot make a site in {folder}: {error.strerror}.") from None
