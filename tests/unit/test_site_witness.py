@@ -225,6 +225,7 @@ def test_a_link_in_the_sites_folder_would_be_replaced_by_a_file(site, place):
     (site.folder / "a.head").symlink_to(place)
     with pytest.raises(SiteError, match="own folder"):
         add_witness(site.path, site.folder / "a.head")
+    assert (site.folder / "a.head").is_symlink()
 
 
 @pytest.mark.parametrize("spoil", ["ledger", "disk"])
