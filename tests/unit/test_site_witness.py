@@ -90,6 +90,15 @@ def test_the_witness_is_written_between_the_ledger_and_the_head(ledger, folder, 
     assert place.read_bytes() == head_of(folder).read_bytes() != before
 
 
+def test_a_stick_that_knows_no_modes(ledger, place, folder, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    spend(ledger, 3, 0.5)
+    assert place.read_bytes() == head_of(folder).read_bytes()
+
+
 def test_copies_of_a_site_wait_for_each_other(ledger, folder, place, tmp_path):
     shutil.copytree(folder, tmp_path / "twin")
     twin = open_ledger(tmp_path / "twin", witness=place, timeout=0.05)
