@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import FedgaugeError
-from fedgauge.site import Site
+from fedgauge.site import Ledger, Site
 from fedgauge.storage import durable
 
 _LEAST_PYTHON: Final = (3, 11)
@@ -81,6 +81,7 @@ def _site(path: Path) -> Iterator[Finding]:
         _trust,
         _folder,
         _ledger,
+        _witness,
         _budget,
         _clock,
         _disk,
@@ -117,24 +118,35 @@ def _folder(site: Site) -> Finding:
 
 
 def _ledger(site: Site) -> Finding:
-    if not _has_ledger(site):
-        return Finding("Ledger", "note", "none yet: it is made when the site first joins.")
+    """By itself: what its witness says is another finding."""
     try:
-        entries = site.ledger.entries()
+        entries = Ledger(site.ledger_path, head=site.head_path).entries()
     except FedgaugeError as error:
         return Finding("Ledger", "mend", str(error))
     return Finding("Ledger", "ok", f"{len(entries):,} entries; its head fits")
 
 
-def _has_ledger(site: Site) -> bool:
-    """Whether there is a ledger, or a trace of one; opening it would make one."""
-    return site.ledger_path.exists() or site.head_path.exists()
+def _witness(site: Site) -> Finding:
+    if site.witness_path is None:
+        return Finding(
+            "Witness",
+            "note",
+            "none: a backup of the whole folder that is put back, or a cloned machine, would spend "
+            "again unnoticed. `fedgauge site witness PATH`, on another disk or machine.",
+        )
+    if _ledger(site).state == "mend":
+        return Finding("Witness", "mend", "unknown without the ledger.")
+    try:
+        site.ledger.entries()
+    except FedgaugeError as error:
+        return Finding("Witness", "mend", str(error))
+    return Finding("Witness", "ok", f"{site.witness_path} knows the latest entry")
 
 
 def _budget(site: Site) -> Finding:
     limit = site.policy.default_limit
     try:
-        totals = site.ledger.totals(default_limit=limit) if _has_ledger(site) else []
+        totals = site.ledger.totals(default_limit=limit)
     except FedgaugeError:
         return Finding("Budget", "mend", "unknown without the ledger.")
     for total in totals:
@@ -155,7 +167,7 @@ def _budget(site: Site) -> Finding:
 def _clock(site: Site) -> Finding:
     now = datetime.now(UTC)
     try:
-        entries = site.ledger.entries() if _has_ledger(site) else []
+        entries = site.ledger.entries()
     except FedgaugeError:
         entries = []
     if entries and now < entries[-1].time - _CLOCKS:

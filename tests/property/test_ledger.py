@@ -216,7 +216,7 @@ def new_ledger():
     memory = Path("/dev/shm")  # noqa: S108  (a fresh folder in it)
     place = memory if os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        yield Ledger(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
+        yield Ledger.create(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
 
 
 @settings(deadline=None, max_examples=120)

@@ -15,6 +15,7 @@ from rows import draw_client
 import fedgauge as fg
 from fedgauge.engines.exchange import VERBS, Exchange, NamedRows, join, submit
 from fedgauge.secagg import Stage
+from fedgauge.site import add_witness
 
 A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
@@ -117,9 +118,18 @@ def make_world(folder, names=NAMES, plan=EXACT, policy=None):
     return world
 
 
+def appoint(world, name=A):
+    """Give a site a witness, which is copied together with the whole world."""
+    (world.folder / "elsewhere").mkdir()
+    path = world.site_file(name)
+    witness = add_witness(path, world.folder / "elsewhere" / f"{name}.head").witness_path
+    path.write_text(path.read_text().replace(str(witness), f"../elsewhere/{name}.head"))
+
+
 def snapshots(folder, plan):
     """Three sites before each step of an evaluation: by stage, of the first site or `advance`."""
     world = make_world(folder / "now", NAMES[:3], plan)
+    appoint(world)
     saved = {}
 
     def save(key):

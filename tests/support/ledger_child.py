@@ -20,7 +20,12 @@ FILES = [
 
 def open_ledger(request):
     folder = Path(request["folder"])
-    return Ledger(folder / "ledger.sqlite", head=folder / "head")
+    witness = folder / "elsewhere" / "witness"
+    return Ledger(
+        folder / "ledger.sqlite",
+        head=folder / "head",
+        witness=witness if witness.parent.exists() else None,
+    )
 
 
 def reserve(ledger, session, request):
@@ -37,6 +42,14 @@ def spend_once(request, report):
     os.write(report, b"reserve ")
     ledger.commit(session)
     os.write(report, b"commit ")
+
+
+def begin(request, _):
+    """Make a ledger and give it a witness."""
+    folder = Path(request["folder"])
+    Deadline(request["last"]).watch_around(FILES, connection=("execute",))
+    ledger = Ledger.create(folder / "ledger.sqlite", head=folder / "head")
+    ledger.appoint(folder / "elsewhere" / "witness")
 
 
 def spend_on(request, report):
@@ -63,8 +76,8 @@ def spend_all(request, report):
 
 
 def answer(request):
-    work = {"once": spend_once, "on": spend_on, "all": spend_all}[request["work"]]
-    return answer_with(work, request)
+    work = {"begin": begin, "once": spend_once, "on": spend_on, "all": spend_all}
+    return answer_with(work[request["work"]], request)
 
 
 if __name__ == "__main__":

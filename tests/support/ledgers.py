@@ -28,6 +28,10 @@ def key(letter):
     return letter.encode() * 32
 
 
+def make_ledger(folder):
+    return Ledger.create(folder / "ledger.sqlite", head=folder / "site.key.head")
+
+
 def open_ledger(folder, **options):
     return Ledger(folder / "ledger.sqlite", head=folder / "site.key.head", **options)
 

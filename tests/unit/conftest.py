@@ -2,13 +2,13 @@
 
 import pytest
 import scene
-from ledgers import EXAMPLES, LIMIT, open_ledger, spend
+from ledgers import EXAMPLES, LIMIT, make_ledger, spend
 from plans import small_noisy_plan, small_plan
 
 
 @pytest.fixture
 def ledger(tmp_path):
-    return open_ledger(tmp_path)
+    return make_ledger(tmp_path)
 
 
 @pytest.fixture

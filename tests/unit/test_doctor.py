@@ -15,7 +15,7 @@ from sites import make_site, text_of
 
 from fedgauge import doctor
 from fedgauge.secagg import Stage
-from fedgauge.site import Account, create_site
+from fedgauge.site import Account, Site, add_witness, create_site
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def states(*arguments):
 def test_a_new_site_is_well_and_is_left_as_it_was(site):
     before = sorted(path.name for path in site.folder.rglob("*"))
     assert states(site.path, site.folder) <= {"ok", "note"}
-    assert "none yet" in found("Ledger", site.path).told
+    assert found("Ledger", site.path).told == "0 entries; its head fits"
     assert "epsilon 10, all of it left" in found("Budget", site.path).told
     assert sorted(path.name for path in site.folder.rglob("*")) == before
 
@@ -94,6 +94,39 @@ def test_a_ledger_or_head_that_is_gone(site, gone):
     for about in ("Ledger", "Budget"):
         assert found(about, site.path).state == "mend"
     assert "is gone" in found("Ledger", site.path).told
+
+
+def test_a_site_that_left_its_ledger_behind(site):
+    for path in (site.ledger_path, site.head_path):
+        path.unlink()
+    finding = found("Ledger", site.path)
+    assert (finding.state, "fedgauge ledger new" in finding.told) == ("mend", True)
+    assert not site.ledger_path.exists()
+
+
+def test_a_ledger_that_others_can_write(site):
+    site.ledger_path.chmod(0o666)
+    finding = found("Ledger", site.path)
+    assert (finding.state, "chmod go-w" in finding.told) == ("mend", True)
+
+
+def test_the_witness(site, tmp_path):
+    finding = found("Witness", site.path)
+    assert (finding.state, "fedgauge site witness PATH" in finding.told) == ("note", True)
+    (tmp_path / "disk").mkdir()
+    place = add_witness(site.path, tmp_path / "disk" / "head").witness_path
+    finding = found("Witness", site.path)
+    assert finding == ("Witness", "ok", f"{place} knows the latest entry")
+    shutil.copytree(site.folder, tmp_path / "old")
+    ledgers.spend(Site.from_toml(site.path).ledger, 1, 1.0, Account("d", "example", "add-remove"))
+    old = tmp_path / "old" / "site.toml"
+    assert (found("Ledger", old).state, found("Witness", old).state) == ("ok", "mend")
+    assert "old copy" in found("Witness", old).told
+    place.unlink()
+    finding = found("Witness", site.path)
+    assert (finding.state, "Mount its disk" in finding.told) == ("mend", True)
+    site.ledger_path.unlink()
+    assert found("Witness", site.path).told == "unknown without the ledger."
 
 
 def test_a_clock_that_went_back(site, monkeypatch):

@@ -9,6 +9,8 @@ from sites import BOSS, PEERS, STRANGER, edit, make_site, text_of
 from fedgauge.errors import SiteError
 from fedgauge.site import Policy, Site, add_trust, create_site
 
+FILES = ["ledger.sqlite", "site.key", "site.key.head", "site.key.head.lock", "site.toml"]
+
 
 @pytest.fixture
 def site(tmp_path):
@@ -22,7 +24,7 @@ def test_a_new_site(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE(site.folder.stat().st_mode) == 0o700
-    assert sorted(os.listdir(site.folder)) == ["site.key", "site.toml"]
+    assert sorted(os.listdir(site.folder)) == FILES
     assert {stat.S_IMODE(path.stat().st_mode) for path in site.folder.iterdir()} == {0o600}
     assert (site.name, site.dataset, site.policy) == ("hospital-a", "stroke-2026", Policy())
     assert dict(site.peers) == {site.key.public: "hospital-a"}
@@ -46,7 +48,7 @@ def test_a_policy_is_written_and_read_back(tmp_path):
     assert create_site(tmp_path, name="a", dataset="d", policy=policy).policy == policy
 
 
-@pytest.mark.parametrize("existing", ["site.toml", "site.key"])
+@pytest.mark.parametrize("existing", [name for name in FILES if not name.endswith(".lock")])
 def test_a_site_is_never_overwritten(tmp_path, existing):
     (tmp_path / existing).write_text("precious")
     with pytest.raises(SiteError, match="exists"):
@@ -99,7 +101,7 @@ def test_trust_is_added_below_what_is_there(site):
     assert STRANGER.public not in after.coordinators
     assert site.path.read_text().startswith(before)
     assert Site.from_toml(site.path).peers == after.peers
-    assert sorted(os.listdir(site.folder)) == ["site.key", "site.toml"]
+    assert sorted(os.listdir(site.folder)) == FILES
     again = add_trust(site.path, "coordinator", "hospital-z", text_of(STRANGER))
     assert again.coordinators == {BOSS.public: "consortium", STRANGER.public: "hospital-z"}
 

@@ -6,7 +6,16 @@ import sqlite3
 import stat
 
 import pytest
-from ledgers import EXAMPLES, alter, every_call_fails, open_ledger, reserve, session, spend
+from ledgers import (
+    EXAMPLES,
+    alter,
+    every_call_fails,
+    make_ledger,
+    open_ledger,
+    reserve,
+    session,
+    spend,
+)
 
 from fedgauge.errors import LedgerError
 from fedgauge.site import Cost, Ledger
@@ -18,7 +27,7 @@ from fedgauge.storage import durable
 def test_only_the_owner_reads_the_files(tmp_path):
     before = os.umask(0)
     try:
-        reserve(open_ledger(tmp_path), 1, 0.1)
+        reserve(make_ledger(tmp_path), 1, 0.1)
     finally:
         os.umask(before)
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
@@ -37,7 +46,7 @@ def test_making_a_ledger_object_touches_nothing(tmp_path):
 def test_odd_file_names_work(tmp_path):
     folder = tmp_path / "a b?mode=ro#%41"
     folder.mkdir()
-    ledger = Ledger(folder / "l?e d%ger.sqlite", head=folder / "he?ad")
+    ledger = Ledger.create(folder / "l?e d%ger.sqlite", head=folder / "he?ad")
     spend(ledger, 1, 0.1)
     assert ledger.status(session(1)) == "committed"
     assert (folder / "l?e d%ger.sqlite").exists()
@@ -45,7 +54,7 @@ def test_odd_file_names_work(tmp_path):
 
 def test_relative_paths_work_and_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ledger = Ledger("ledger.sqlite", head="head")
+    ledger = Ledger.create("ledger.sqlite", head="head")
     spend(ledger, 1, 0.1)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -71,6 +80,26 @@ def test_a_ledger_that_another_program_switched_to_a_write_ahead_log_is_switched
     spend(used, 3, 0.5)
     assert read(tmp_path, "PRAGMA journal_mode") == ("delete",)
     assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "site.key.head", "site.key.head.lock"]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "site.key.head"])
+def test_files_that_others_can_change_are_refused(used, tmp_path, name, mode):
+    (tmp_path / name).chmod(mode)
+    every_call_fails(used, f"others than its owner can change .*`chmod go-w {tmp_path / name}`")
+    (tmp_path / name).chmod(0o644)
+    assert used.status(session(1)) == "committed"
+
+
+@pytest.mark.parametrize("name", ["ledger", "key"])
+def test_folders_where_anybody_can_replace_files_are_refused(tmp_path, name):
+    for folder in ("ledger", "key"):
+        (tmp_path / folder).mkdir()
+    ledger = Ledger.create(tmp_path / "ledger" / "l.sqlite", head=tmp_path / "key" / "head")
+    (tmp_path / name).chmod(0o777)
+    every_call_fails(ledger, f"anybody can replace .*`chmod o-w {tmp_path / name}`")
+    (tmp_path / name).chmod(0o1777)  # as /tmp: only owners replace
+    assert ledger.entries() == []
 
 
 # Old copies and altered ones
@@ -109,6 +138,27 @@ def test_an_emptied_ledger_is_refused(used, tmp_path):
     every_call_fails(used, "old copy")
 
 
+@pytest.mark.usefixtures("used")
+@pytest.mark.parametrize("gone", [(), ("ledger.sqlite",), ("site.key.head",)])
+def test_a_ledger_is_never_made_anew_over_one(tmp_path, gone):
+    for name in gone:
+        (tmp_path / name).unlink()
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(LedgerError, match="ever made anew"):
+        make_ledger(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
+@pytest.mark.parametrize("gone", ["ledger.sqlite", "site.key.head"])
+def test_a_new_ledger_is_not_made_by_using_it(ledger, tmp_path, gone):
+    (tmp_path / gone).unlink()
+    every_call_fails(ledger, "is gone")
+    for path in tmp_path.iterdir():
+        path.unlink()
+    every_call_fails(ledger, "neither a ledger .* nor its head.*`fedgauge ledger new --site FILE`")
+    assert os.listdir(tmp_path) == ["site.key.head.lock"]
+
+
 def test_a_deleted_head_is_refused(used, tmp_path):
     (tmp_path / "site.key.head").unlink()
     every_call_fails(used, "head .* is gone")
@@ -126,7 +176,7 @@ def test_a_damaged_head_is_refused(used, tmp_path, content):
 def test_another_ledger_is_refused(used, tmp_path):
     folder = tmp_path / "other"
     folder.mkdir()
-    other = open_ledger(folder)
+    other = make_ledger(folder)
     for number in range(10):
         spend(other, number, 0.01)
     (folder / "ledger.sqlite").replace(tmp_path / "ledger.sqlite")
@@ -183,7 +233,7 @@ def read(folder, query):
 def test_a_chain_that_was_written_anew_is_refused(used, tmp_path):
     folder = tmp_path / "forged"
     folder.mkdir()
-    forged = open_ledger(folder)
+    forged = make_ledger(folder)
     forged.set_limit(EXAMPLES, Cost(5.0, 1e-6))
     for number in (1, 2):
         spend(forged, number, 0.25)
@@ -220,12 +270,11 @@ def test_a_ledger_ahead_of_its_head_brings_it_up_to_date(used, tmp_path):
     assert (tmp_path / "site.key.head").read_bytes() == new
 
 
-def test_a_new_ledger_that_crashed_before_its_first_entry_is_taken_up(ledger, tmp_path):
-    assert ledger.entries() == []
+def test_making_a_ledger_is_taken_up_after_a_crash(ledger, tmp_path):
+    """The head is made first, and says that nothing was spent."""
     (tmp_path / "ledger.sqlite").unlink()
-    assert ledger.entries() == []
-    (tmp_path / "site.key.head").unlink()
-    spend(ledger, 1, 0.1)
+    every_call_fails(ledger, "is gone")
+    spend(make_ledger(tmp_path), 1, 0.1)
     assert len(ledger.entries()) == 2
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import PurePosixPath
 
 import pytest
-from ledgers import alter, every_call_fails, open_ledger, reserve, session, spend
+from ledgers import alter, every_call_fails, make_ledger, open_ledger, reserve, session, spend
 
 from fedgauge.errors import LedgerError
 from fedgauge.site import Ledger, chain
@@ -61,13 +61,16 @@ def test_a_lock_that_is_not_given_up(used, tmp_path):
 
 def test_a_missing_folder(tmp_path):
     every_call_fails(open_ledger(tmp_path / "none"), "No such file")
-    away = Ledger(tmp_path / "none" / "ledger.sqlite", head=tmp_path / "head")
-    every_call_fails(away, "No such file")
+    with pytest.raises(LedgerError, match="No such file"):
+        Ledger.create(tmp_path / "none" / "ledger.sqlite", head=tmp_path / "head")
 
 
 def test_a_folder_in_place_of_a_file(tmp_path):
+    make_ledger(tmp_path)
+    (tmp_path / "ledger.sqlite").unlink()
     (tmp_path / "ledger.sqlite").mkdir()
     every_call_fails(open_ledger(tmp_path), "cannot be written")
+    (tmp_path / "site.key.head").unlink()
     (tmp_path / "site.key.head").mkdir()
     every_call_fails(open_ledger(tmp_path), "Is a directory")
 
@@ -234,7 +237,10 @@ def test_a_ledger_on_a_shared_filesystem_is_refused(ledger, tmp_path, monkeypatc
         f"27 1 254:0 / / rw - ext4 /dev/vda rw\n30 27 0:31 / {tmp_path} rw - nfs4 n: rw\n"
     )
     every_call_fails(ledger, "shared between machines .nfs4.*local disk")
-    assert not (tmp_path / "ledger.sqlite").exists()
+    (tmp_path / "other").mkdir()
+    with pytest.raises(LedgerError, match="shared between machines"):
+        make_ledger(tmp_path / "other")
+    assert not (tmp_path / "other" / "ledger.sqlite").exists()
     table.write_text("27 1 254:0 / / rw - ext4 /dev/vda rw\n")
     spend(ledger, 1, 0.1)
     table.unlink()  # not Linux

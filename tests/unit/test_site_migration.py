@@ -9,9 +9,18 @@ import pytest
 from ledgers import exact_sum, session
 from sites import BOSS, PEERS, text_of
 
-from fedgauge.errors import PlanRefused, SiteError
+from fedgauge.errors import LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
-from fedgauge.site import Account, Cost, Policy, Site, create_site, migrate_site, name_dataset
+from fedgauge.site import (
+    Account,
+    Cost,
+    Policy,
+    Site,
+    create_site,
+    migrate_site,
+    name_dataset,
+    new_ledger,
+)
 from fedgauge.site.policy import FORMAT, MODELS
 
 # As the version before wrote it, with limits of its own.
@@ -71,7 +80,7 @@ def old(tmp_path):
     path.write_text(OLD)
     path.chmod(0o640)
     SigningKey.generate().save(tmp_path / "site.key")
-    ledger = ledgers.open_ledger(tmp_path)
+    ledger = ledgers.make_ledger(tmp_path)
     ledgers.spend(ledger, 1, 0.5, account=Account("stroke-2026", "example", "add-remove"))
     return path
 
@@ -221,6 +230,55 @@ def test_the_command_says_what_became_of_exact_sums(old):
 def test_the_command_allows_exact_sums_when_told(old):
     assert "Exact sums are allowed" in run("site", "migrate", "--allow-exact", "--site", old)
     assert Site.from_toml(old).policy.allows_exact
+
+
+# Sites made before ledgers were made with them
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A site file of the version before, with a key and nothing else."""
+    path = tmp_path / "site.toml"
+    path.write_text(OLD)
+    SigningKey.generate().save(tmp_path / "site.key")
+    return path
+
+
+def test_a_site_file_without_its_ledger_starts_none_by_migration(bare):
+    told = " ".join(commands.run("site", "migrate", "--site", bare).stdout.split())
+    assert "never took part in anything, run `fedgauge ledger new`" in told
+    site = Site.from_toml(bare)
+    with pytest.raises(LedgerError, match="neither a ledger"):
+        site.ledger.entries()
+    assert not site.ledger_path.exists()
+
+
+def test_a_site_that_kept_its_ledger_is_told_nothing(bare):
+    ledgers.make_ledger(bare.parent)
+    assert "ledger new" not in commands.run("site", "migrate", "--site", bare).stdout
+
+
+def test_a_new_ledger_when_asked_for(bare):
+    migrate_site(bare)
+    done = commands.run("ledger", "new", "--site", bare, columns=200)
+    assert done.exit_code == 0
+    assert "in which nothing is spent" in done.stdout
+    assert Site.from_toml(bare).ledger.entries() == []
+    again = commands.run("ledger", "new", "--site", bare)
+    assert again.exit_code == 1
+    assert "exists" in again.stderr
+
+
+def test_a_site_that_joined_something_had_a_ledger(bare):
+    migrate_site(bare)
+    (bare.parent / "sessions").mkdir()
+    (bare.parent / "sessions" / "lock").touch()  # of a command that was refused
+    (bare.parent / "sessions" / "00.client").touch()
+    with pytest.raises(SiteError, match="took part"):
+        new_ledger(bare)
+    assert not (bare.parent / "ledger.sqlite").exists()
+    (bare.parent / "sessions" / "00.client").unlink()
+    assert new_ledger(bare).ledger.entries() == []
 
 
 # New names of data

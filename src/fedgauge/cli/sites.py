@@ -22,9 +22,11 @@ from fedgauge.site import (
     Site,
     add_approver,
     add_trust,
+    add_witness,
     create_site,
     migrate_site,
     name_dataset,
+    new_ledger,
 )
 from fedgauge.site.log import Left, to_csv, what_left
 from fedgauge.storage import durable
@@ -92,7 +94,7 @@ def init(
     budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
     quiet: Quiet = False,
 ) -> None:
-    """Make a site: a private key that never leaves, and a file of what it allows.
+    """Make a site: a private key that never leaves, a file of what it allows, a ledger.
 
     Examples:
 
@@ -137,10 +139,17 @@ def migrate(
     """
     with readable_errors():
         aside = migrate_site(site_file, allow_exact=allow_exact)
+        site = Site.from_toml(site_file)
     if not quiet:
         exact = "allowed" if allow_exact else "not allowed (--allow-exact)"
         screen.print(f"Wrote {site_file} anew; the old one is {aside}", markup=False)
         screen.print(f"Exact sums are {exact}. Read it through.", markup=False)
+        if not site.ledger_path.exists():
+            screen.print(
+                f"There is no ledger {site.ledger_path}. Put it and its head back or, if this site "
+                "never took part in anything, run `fedgauge ledger new`.",
+                markup=False,
+            )
 
 
 @site_app.command("dataset")
@@ -159,11 +168,32 @@ def dataset(
       fedgauge site dataset stroke-2026-week-2 --site hospital-a/site.toml
     """
     with readable_errors():
+        known = name in Site.from_toml(site_file).ledger.datasets()
         site = name_dataset(site_file, name)
-        known = name in site.ledger.datasets()
     if not quiet:
         stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
         screen.print(f"The data of {site.name} are now {site.dataset}; {stands}", markup=False)
+
+
+@site_app.command("witness")
+def witness(
+    path: Annotated[Path, typer.Argument(help="A file on another disk, a share or a stick.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Keep a second copy of the ledger's head elsewhere, and notice old copies of the site by it.
+
+    From then on the site takes part only while that file is in reach. It must not be among what
+    is backed up, put back or cloned together with the site's folder.
+
+    Example:
+
+      fedgauge site witness /mnt/share/hospital-a.head --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = add_witness(site_file, path)
+    if not quiet:
+        screen.print(f"{site.witness_path} is the witness of {site.name}", markup=False)
 
 
 @site_app.command("show")
@@ -382,6 +412,23 @@ def release(
         screen.print(f"{told}or may have been.", markup=False)
 
 
+@ledger_app.command("new")
+def new(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+    """Make the ledger of a site that never took part in anything.
+
+    `site init` makes one; this is for site files of before it did. Whatever was spent on the
+    site's data before is forgotten: if the site took part, put its ledger back instead.
+
+    Example:
+
+      fedgauge ledger new --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = new_ledger(site_file)
+    if not quiet:
+        screen.print(f"Made {site.ledger_path}, in which nothing is spent", markup=False)
+
+
 @ledger_app.command("set-limit")
 def set_limit(
     epsilon: Annotated[
@@ -461,6 +508,7 @@ def _site_table(site: Site) -> Table:
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     table.add_row("Positive labels", ", ".join(policy.labels) or "none")
     table.add_row("Exact sums", _exact(policy))
+    table.add_row("Witness", _witness(site))
     table.add_row("Evaluations given up", f"after {policy.session_days:,} days")
     for title, parties in (
         ("Peer", site.peers),
@@ -508,6 +556,12 @@ def _write_new(path: Path, text: str) -> None:
         raise SiteError(f"{path} exists. Name another file, or move that one away.") from None
     except OSError as error:
         raise SiteError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _witness(site: Site) -> str:
+    if site.witness_path is None:
+        return "none: `fedgauge site witness` names one, which notices old copies"
+    return str(site.witness_path)
 
 
 def _exact(policy: Policy) -> str:

@@ -7,9 +7,11 @@ from fedgauge.site.policy import Policy
 from fedgauge.site.setup import (
     add_approver,
     add_trust,
+    add_witness,
     create_site,
     migrate_site,
     name_dataset,
+    new_ledger,
 )
 
 __all__ = [
@@ -22,7 +24,9 @@ __all__ = [
     "Site",
     "add_approver",
     "add_trust",
+    "add_witness",
     "create_site",
     "migrate_site",
     "name_dataset",
+    "new_ledger",
 ]

@@ -58,8 +58,8 @@ class Site:
         are none, nobody need.
     path
         The site file.
-    key_path, ledger_path
-        The files it names.
+    key_path, ledger_path, witness_path
+        The files it names; a witness only where it does.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Site:
     path: Path
     key_path: Path = field(repr=False)
     ledger_path: Path = field(repr=False)
+    witness_path: Path | None = field(default=None, repr=False)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -93,6 +94,9 @@ class Site:
             coordinators = by_key("coordinators", file.coordinators)
             approvers = by_key("approvers", file.approvers)
             _check_second(approvers, peers | coordinators)
+            witness_path = None if file.witness is None else path.parent / file.witness
+            if witness_path is not None:
+                _require_apart(witness_path, path.parent)
         return cls(
             name=file.name,
             dataset=file.dataset,
@@ -104,6 +108,7 @@ class Site:
             path=path,
             key_path=key_path,
             ledger_path=path.parent / file.ledger,
+            witness_path=witness_path,
         )
 
     @property
@@ -119,7 +124,7 @@ class Site:
     @cached_property
     def ledger(self) -> Ledger:
         """The privacy ledger."""
-        return Ledger(self.ledger_path, head=self.head_path)
+        return Ledger(self.ledger_path, head=self.head_path, witness=self.witness_path)
 
     @property
     def head_path(self) -> Path:
@@ -386,6 +391,14 @@ def _check_second(approvers: Mapping[bytes, str], others: Mapping[bytes, str]) -
                 f"approver {name!r} has the key of {others[key]!r}. An approval is signed with a "
                 "key of its own: make one with `fedgauge site approver`."
             )
+
+
+def _require_apart(witness: Path, folder: Path) -> None:
+    if witness.parent.resolve().is_relative_to(folder.resolve()):
+        raise SiteError(
+            f"the witness {witness} lies in the site's own folder, and a copy of that would bring "
+            "it along. Choose another disk, a share or a stick."
+        )
 
 
 def _judge_promise(plan: EvaluationPlan) -> None:

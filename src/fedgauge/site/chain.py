@@ -1,40 +1,19 @@
-"""Lines of text that can only be added to: SQLite, a hash chain, and the head kept elsewhere."""
+"""Lines of text that can only be added to: SQLite, a hash chain, and its end kept elsewhere."""
 
-import hashlib
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import reduce
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from fedgauge.errors import LedgerError
+from fedgauge.site.heads import LOST, START, Head, HeadFile, Witness
 from fedgauge.storage import durable
 from fedgauge.storage.mounts import require_local
+from fedgauge.storage.ownership import require_own
 
 _APPLICATION: Final = 0x66674C31  # "fgL1", which tells a ledger from other SQLite files
-_GENESIS: Final = hashlib.sha256(b"fedgauge-ledger/1").hexdigest()
-_HEAD: Final = re.compile(r"fedgauge-head/1 (0|[1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
-_LOST: Final = (
-    "Put the latest ledger back. If it is lost, what was spent is unknown: take the budget of "
-    "its datasets as used up."
-)
-
-
-class Head(NamedTuple):
-    """The number of the last line, 0 before the first, and its hash."""
-
-    number: int
-    digest: str
-
-    def then(self, line: str) -> "Head":
-        """The head after one more line."""
-        # The digest before has a fixed length, so no two histories read as the same bytes.
-        data = bytes.fromhex(self.digest) + line.encode()
-        return Head(self.number + 1, hashlib.sha256(data).hexdigest())
-
-
-_START: Final = Head(0, _GENESIS)
 
 
 class Pages:
@@ -54,8 +33,8 @@ class Chain:
 
     Every line is hashed together with the hash before it. The last hash is also written to a
     head file elsewhere: a chain that does not hold it is an old copy or was altered. This
-    finds mistakes, restored backups and edits of one file, not an owner who rewrites or puts
-    back both.
+    finds mistakes, restored backups and edits of one file. Where both are put back together, a
+    witness tells: a second head at a place that is not.
 
     Parameters
     ----------
@@ -63,46 +42,104 @@ class Chain:
         The SQLite file.
     head
         The head file. A lock file lies beside it.
+    witness
+        The second head, where there is one. A lock file lies beside it.
     timeout
         Seconds to wait for other processes.
+
+    Notes
+    -----
+    What is added is written in this order: COMMIT, the witness, the head. A call returns after all
+    three, and only what a call returned from lets anything leave the site.
+
+    - Killed before COMMIT lasts: nothing was added, and both heads name a line of the ledger.
+    - Killed after it: the ledger holds more than one or both heads say. The next call brings them
+      up to date before it gives a line away, so nobody acts on a line that the witness does not
+      know. It is the line of a call that did not return, and is found when the call is repeated.
+    - Heads are written once the COMMIT lasts, power cuts included, so none is ever ahead of
+      its ledger by a crash: one that is, or that names another line, is proof of an old copy.
+      One that lags proves nothing (a share may lose its last writes, a process that started
+      before the witness did writes none), and is mended.
+    - A copy of the folder that lacks a line whose call returned is older than the witness. Of two
+      copies in use, the witness names a line of the one that added last, and the other stops at its
+      next call. Its lock keeps them apart meanwhile; where a share has no locks, two may add a line
+      each at the same moment, and one of them gets no further: a session makes several calls
+      before its numbers leave.
     """
 
-    def __init__(self, path: Path, head: Path, *, timeout: float) -> None:
-        self._path, self._head, self._timeout = path.absolute(), head.absolute(), timeout
+    def __init__(
+        self, path: Path, head: Path, *, timeout: float, witness: Path | None = None
+    ) -> None:
+        self._path, self._head, self._timeout = path.absolute(), HeadFile(head), timeout
+        self._witness = None if witness is None else Witness(witness)
+
+    def create(self) -> None:
+        """Begin a chain where there is none."""
+        with self._errors(), durable.locked(self._head.lock, self._timeout):
+            require_local(self._path)
+            # A head that names no line is what a killed call left: the head comes first.
+            if self._path.exists() or self._head.read() not in (None, START):
+                raise LedgerError(
+                    f"ledger {self._path} or its head {self._head.path} exists, and neither is "
+                    "ever made anew."
+                )
+            self._head.write(START)
+            durable.write_new(self._path, b"")
 
     @contextmanager
     def open(self) -> Iterator[Pages]:
         """Check the whole chain, give its lines, then add what was appended: all or nothing."""
-        with (
-            self._errors(),
-            durable.locked(self._head.with_name(f"{self._head.name}.lock"), self._timeout),
-        ):
+        with self._errors(), self._alone():
             require_local(self._path)
-            known = self._prepare()
+            known = self._read_head()
+            seen = None if self._witness is None else self._witness.read()
             with closing(self._connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 lines, heads = self._read(connection)
-                self._check_head(known, heads)
-                if known != heads[-1]:  # ended between COMMIT and the writing of the head
-                    self._write_head(heads[-1])
+                self._check_heads(known, seen, heads)
+                if known != heads[-1] or seen not in (None, heads[-1]):  # killed after COMMIT
+                    self._write_heads(heads[-1])
                 pages = Pages(lines)
                 yield pages
                 if pages.added:
                     head = _insert(connection, heads[-1], pages.added)
                     connection.execute("COMMIT")
-                    self._write_head(head)
+                    self._write_heads(head)
 
-    def _prepare(self) -> Head | None:
-        """The head, after making a new chain where there is none."""
-        known = self._read_head()
-        if self._path.exists():
-            return known
-        if known is not None and known.number:
-            raise LedgerError(f"ledger {self._path} is gone. {_LOST}")
-        # The head comes first: entries without a head are then never the trace of a crash.
-        self._write_head(_START, folder=False)
-        durable.write_new(self._path, b"")
-        return _START
+    def appoint(self, witness: Path) -> None:
+        """Write a first witness; one that is there must fit, as after a call that was killed."""
+        file = Witness(witness)
+        if not file.exists():
+            with self.open() as pages:
+                file.write(reduce(Head.then, pages.lines, START))
+        with Chain(self._path, self._head.path, witness=witness, timeout=self._timeout).open():
+            pass
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(durable.locked(self._head.lock, self._timeout))
+            if self._witness is not None:
+                stack.enter_context(self._witness.held(self._timeout))
+            yield
+
+    def _read_head(self) -> Head:
+        known = self._head.read()
+        if not self._path.exists():
+            if known is not None:
+                raise LedgerError(f"ledger {self._path} is gone. {LOST}")
+            raise LedgerError(
+                f"there is neither a ledger {self._path} nor its head {self._head.path}. A site is "
+                "carried over as a whole: put both back. If it never took part in anything, "
+                "`fedgauge ledger new --site FILE` makes them."
+            )
+        if known is None:
+            raise LedgerError(
+                f"the head {self._head.path} of ledger {self._path} is gone, so nobody can tell "
+                "whether the ledger is the latest. Put the head back from a copy made with it."
+            )
+        require_own("ledger", self._path, self._path.stat().st_mode, LedgerError)
+        return known
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -124,7 +161,7 @@ class Chain:
         """All lines, and the head after each number of them."""
         self._check_schema(connection)
         lines: list[str] = []
-        heads = [_START]
+        heads = [START]
         rows = connection.execute("SELECT number, line, digest FROM entries ORDER BY number")
         for number, line, digest in rows:
             if not isinstance(line, str):
@@ -148,34 +185,26 @@ class Chain:
         elif application != _APPLICATION:
             raise LedgerError(f"{self._path} is another program's file, not a ledger.")
 
-    def _check_head(self, known: Head | None, heads: Sequence[Head]) -> None:
-        if known is None and len(heads) > 1:
+    def _check_heads(self, known: Head, seen: Head | None, heads: Sequence[Head]) -> None:
+        if not _holds(heads, known):
+            raise LedgerError(f"ledger {self._path} is an old copy, or was altered. {LOST}")
+        if self._witness is not None and seen is not None and not _holds(heads, seen):
             raise LedgerError(
-                f"the head {self._head} of ledger {self._path} is gone, so nobody can tell "
-                "whether the ledger is the latest. Put the head back from a copy made with it."
+                f"ledger {self._path} lacks what its witness {self._witness.path} knows of: it is "
+                "an old copy, or another copy of this site is in use. Keep the one that the "
+                f"witness fits, and no other. {LOST}"
             )
-        if known is not None and (known.number >= len(heads) or heads[known.number] != known):
-            raise LedgerError(f"ledger {self._path} is an old copy, or was altered. {_LOST}")
 
     def _altered(self) -> LedgerError:
-        return LedgerError(f"ledger {self._path} was altered or is damaged. {_LOST}")
+        return LedgerError(f"ledger {self._path} was altered or is damaged. {LOST}")
 
-    def _read_head(self) -> Head | None:
-        try:
-            text = self._head.read_bytes().decode("ascii", errors="replace")
-        except FileNotFoundError:
-            return None
-        match = _HEAD.fullmatch(text)
-        if match is None:
-            raise LedgerError(f"the head {self._head} of the ledger is damaged. {_LOST}")
-        return Head(int(match[1]), match[2])
-
-    def _write_head(self, head: Head, *, folder: bool = True) -> None:
-        if folder:
-            # SQLite commits by deleting its journal. The head may say so only once the deletion
-            # lasts, or a power cut would leave a head that is ahead of its ledger.
-            durable.sync_folder(self._path.parent)
-        durable.replace(self._head, f"fedgauge-head/1 {head.number} {head.digest}\n".encode())
+    def _write_heads(self, head: Head) -> None:
+        # SQLite commits by deleting its journal. Heads may say so only once the deletion
+        # lasts, or a power cut would leave one that is ahead of its ledger.
+        durable.sync_folder(self._path.parent)
+        if self._witness is not None:
+            self._witness.write(head)
+        self._head.write(head)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -185,7 +214,7 @@ class Chain:
             raise LedgerError(self._explain(error)) from None
         except OSError as error:
             raise LedgerError(
-                f"cannot use ledger {self._path} with head {self._head}: {error.strerror}."
+                f"cannot use ledger {self._path} with head {self._head.path}: {error.strerror}."
             ) from None
 
     def _explain(self, error: sqlite3.Error) -> str:
@@ -196,7 +225,11 @@ class Chain:
             return f"ledger {self._path} cannot be written. Check its permissions and its folder's."
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             return f"ledger {self._path} cannot be written: the disk is full or fails."
-        return f"{self._path} is not a ledger, or is damaged. {_LOST}"
+        return f"{self._path} is not a ledger, or is damaged. {LOST}"
+
+
+def _holds(heads: Sequence[Head], head: Head) -> bool:
+    return head.number < len(heads) and heads[head.number] == head
 
 
 def _application(connection: sqlite3.Connection) -> int:

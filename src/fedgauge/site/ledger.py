@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, PlanRefused
@@ -43,10 +43,13 @@ class Ledger:
     Parameters
     ----------
     path
-        The SQLite file, on a local disk. Made when missing.
+        The SQLite file, on a local disk, made by :meth:`create`.
     head
         A small file, kept beside the site's key, that names the last entry: with it, an old
         copy of the ledger is noticed.
+    witness
+        A second such file on another disk or machine, made by :meth:`appoint`: with it, old
+        copies of ledger and head together are noticed.
     timeout
         Seconds to wait for another process that uses the ledger.
 
@@ -55,7 +58,7 @@ class Ledger:
     >>> import tempfile
     >>> account, cost = Account("stroke-2026", "example", "add-remove"), Cost(0.5, 0.0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = Ledger(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
+    ...     ledger = Ledger.create(Path(folder, "ledger.sqlite"), head=Path(folder, "head"))
     ...     ledger.reserve(bytes(32), account, cost, default_limit=Cost(1.0, 1e-6))
     ...     ledger.commit(bytes(32))
     ...     ledger.status(bytes(32))
@@ -63,10 +66,30 @@ class Ledger:
     """
 
     def __init__(
-        self, path: str | Path, *, head: str | Path, timeout: float = WAIT_SECONDS
+        self,
+        path: str | Path,
+        *,
+        head: str | Path,
+        witness: str | Path | None = None,
+        timeout: float = WAIT_SECONDS,
     ) -> None:
         self._path = Path(path)
-        self._chain = Chain(self._path, Path(head), timeout=timeout)
+        second = None if witness is None else Path(witness)
+        self._chain = Chain(self._path, Path(head), witness=second, timeout=timeout)
+
+    @classmethod
+    def create(cls, path: str | Path, *, head: str | Path) -> Self:
+        """Make a ledger in which nothing is spent, and its head; LedgerError where one is."""
+        ledger = cls(path, head=head)
+        ledger._chain.create()
+        return ledger
+
+    def appoint(self, witness: str | Path) -> None:
+        """Write the head to a witness too, which is given whenever the ledger is used from now on.
+
+        A file that is there must be the witness of this ledger.
+        """
+        self._chain.appoint(Path(witness))
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._path)!r})"

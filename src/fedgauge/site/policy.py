@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -14,6 +13,7 @@ from fedgauge.keys import key_from_text
 from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.entries import Cost
+from fedgauge.storage.ownership import require_own
 
 LEAST_COHORT: Final = 3
 FORMAT: Final = 2
@@ -163,6 +163,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dataset: str
     key: str
     ledger: str
+    witness: str | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
@@ -171,8 +172,9 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_name("dataset", self.dataset)
-        for name in ("key", "ledger"):
-            if not getattr(self, name) or "\0" in getattr(self, name):
+        for name in ("key", "ledger", "witness"):
+            path = getattr(self, name)
+            if path is not None and (not path or "\0" in path):
                 raise SiteError(f"{name} must be the path of a file.")
 
     @classmethod
@@ -215,24 +217,8 @@ def read_site_file(path: Path) -> str:
         raise SiteError(f"cannot read site file {path}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise SiteError(f"site file {path} is not text in UTF-8.") from None
-    if os.name == "posix":
-        _require_own(path, mode)
+    require_own("site file", path, mode, SiteError)
     return text
-
-
-def _require_own(path: Path, mode: int) -> None:
-    if mode & 0o022:
-        raise SiteError(
-            f"others than its owner can change site file {path}. Run `chmod go-w {path}`, and "
-            "check what it says."
-        )
-    # Whoever may write to a folder can put another file, or an old ledger, in a file's place.
-    folder = path.resolve().parent
-    if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-        raise SiteError(
-            f"anybody can replace what is in {folder}. Run `chmod o-w {folder}`, and check the "
-            "site file and the ledger."
-        )
 
 
 def by_key(kind: str, parties: tuple[Party, ...]) -> dict[bytes, str]:

@@ -10,6 +10,7 @@ import msgspec
 from fedgauge.errors import SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site.anchor import Site
+from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
     EXACT,
     FORMAT,
@@ -23,7 +24,9 @@ from fedgauge.storage import durable
 
 _SITE_FILE: Final = "site.toml"
 _KEY: Final = "site.key"
+_HEAD: Final = "site.key.head"
 _LEDGER: Final = "ledger.sqlite"
+_LEDGER_LINE: Final = re.compile(r"^ledger\s*=.*$", re.MULTILINE)
 _DATASET: Final = re.compile(r"^dataset\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE)
 _TABLES: Final = {"peer": "peers", "coordinator": "coordinators", "approver": "approvers"}
 
@@ -36,7 +39,7 @@ name = {name}
 dataset = {dataset}  # what budgets are about; give new data a new name
 key = {key}  # relative to this file
 ledger = {ledger}  # relative to this file; on a local disk
-
+{witness}
 [policy]
 models = {models}  # privacy models that plans may use
 labels = {labels}  # labels that a plan may call positive
@@ -73,12 +76,12 @@ min_new_rows = {min_new_rows}  # by which a dataset must differ from one that ha
 def create_site(
     folder: str | Path, *, name: str, dataset: str, policy: Policy | None = None
 ) -> Site:
-    """Make a site file and a key in a folder, which is made when missing.
+    """Make a site file, a ledger and a key in a folder, which is made when missing.
 
     Parameters
     ----------
     folder
-        Where ``site.toml`` and ``site.key`` go. Neither may exist.
+        Where ``site.toml``, ``site.key`` and the ledger with its head go. None of them may exist.
     name
         The site's name: letters, digits, dots, dashes, underscores.
     dataset
@@ -96,13 +99,15 @@ def create_site(
     """
     folder = Path(folder).absolute()
     policy = policy or Policy()
-    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy))
+    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy=policy))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for file in (folder / _SITE_FILE, folder / _KEY):
-            if file.exists():
-                raise SiteError(f"{file} exists. Make a new site in another folder.")
-        # The key comes last: a site file without one is of no use and holds no secret.
+        for file in (_SITE_FILE, _KEY, _LEDGER, _HEAD):
+            if (folder / file).exists():
+                raise SiteError(f"{folder / file} exists. Make a new site in another folder.")
+        # The key comes last: a site file without one is of no use and holds no secret. The ledger
+        # comes first: a site that can be used has had one, and without one has lost it.
+        Ledger.create(folder / _LEDGER, head=folder / _HEAD)
         durable.write_new(folder / _SITE_FILE, text.encode())
         SigningKey.generate().save(folder / _KEY)
     except OSError as error:
@@ -114,7 +119,8 @@ def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
     """Write a site file of an earlier version anew; the old one is kept beside it.
 
     Earlier versions allowed exact sums unless told not to, so they are allowed now only when
-    that is said again. Ledgers need no migration.
+    that is said again. Ledgers need no migration, and none is made: a site file that came without
+    its ledger would start with nothing spent.
 
     Parameters
     ----------
@@ -147,6 +153,67 @@ def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
         raise SiteError(f"cannot write {aside}: {error.strerror}.") from None
     _rewritten(path, text)
     return aside
+
+
+def new_ledger(path: str | Path) -> Site:
+    """Make the ledger of a site that was made before sites came with one, and never took part.
+
+    What was spent before, if anything was, is forgotten. Refused where anything tells that the site
+    had a ledger: one, its head, a witness, or an evaluation that it joined.
+
+    Parameters
+    ----------
+    path
+        The site file.
+
+    Returns
+    -------
+    Site
+        The site.
+    """
+    site = Site.from_toml(path)
+    joined = (site.folder / "sessions").glob("*.client")
+    for trace in (site.witness_path, *joined):
+        if trace is not None:
+            raise SiteError(
+                f"{trace} tells that this site took part, so it had a ledger. Put that back, with "
+                "its head; if it is lost, take the budget of its datasets as used up."
+            )
+    Ledger.create(site.ledger_path, head=site.head_path)
+    return site
+
+
+def add_witness(path: str | Path, witness: str | Path) -> Site:
+    """Keep a second copy of the ledger's head elsewhere, from now on, keeping the file's comments.
+
+    Parameters
+    ----------
+    path
+        The site file, which names no witness yet.
+    witness
+        A file on another disk, a share or a stick, outside the site's folder. Made when missing.
+
+    Returns
+    -------
+    Site
+        The site as it is now.
+    """
+    path, witness = Path(path).absolute(), Path(witness).absolute()
+    before = read_site_file(path)
+    site = Site.from_text(before, path)
+    if site.witness_path is not None:
+        raise SiteError(
+            f"site file {path} names the witness {site.witness_path}. To move it, move that file "
+            "and change the line."
+        )
+    line = _witness_line(str(witness))
+    text = _LEDGER_LINE.sub(lambda found: f"{found[0]}\n{line.rstrip()}", before, count=1)
+    if Site.from_text(text, path).witness_path != witness:
+        raise SiteError(f"site file {path} has no line that begins with ledger. Edit it by hand.")
+    # The witness comes first: one that is named must be there. Lines that others add in between
+    # make it lag, which is mended.
+    site.ledger.appoint(witness)
+    return _rewritten(path, text)
 
 
 def name_dataset(path: str | Path, name: str) -> Site:
@@ -242,6 +309,7 @@ def _written(file: SiteFile) -> str:
         field: _toml(getattr(file, field))
         for field in ("format", "name", "dataset", "key", "ledger")
     }
+    fields["witness"] = "" if file.witness is None else _witness_line(file.witness)
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
     text = _TEMPLATE.format(exact=EXACT, **fields)
     for table in _TABLES.values():
@@ -249,6 +317,10 @@ def _written(file: SiteFile) -> str:
     if SiteFile.from_text(text) != file:
         raise SiteError("the site file holds names that cannot be written. Choose plainer ones.")
     return text
+
+
+def _witness_line(witness: str) -> str:
+    return f"witness = {_toml(witness)}  # a second head of the ledger, outside this folder\n"
 
 
 def _toml(value: Any) -> str:

@@ -12,6 +12,7 @@ from fedgauge.errors import LedgerError
 
 WAIT_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.005
+_OWN: Final = 0o600  # as temporary files are made
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -29,14 +30,15 @@ def write_new(path: Path, data: bytes) -> None:
         raise
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def replace(path: Path, data: bytes, *, mode: int = _OWN) -> None:
     """Replace a file so that a crash leaves the old one or the new one, on disk too."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.chmod(temporary, mode)
+            if mode != _OWN:  # sticks and shares without modes refuse to set one
+                os.chmod(temporary, mode)
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

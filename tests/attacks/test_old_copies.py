@@ -1,0 +1,210 @@
+"""Old copies: backups put back, sites moved by halves, machines cloned.
+
+The attacker is an operator in a hurry, or one whose budget is used up. What was spent must not come
+back, and no site may send other noise under masks that it has used.
+"""
+
+import shutil
+
+import numpy as np
+import pytest
+from hostile import VICTIM, Attacker, exact_policy, noisy_plan
+from rows import draw_client
+
+from fedgauge.errors import LedgerError, SiteError
+from fedgauge.protocol import Envelope
+from fedgauge.secagg import Stage
+from fedgauge.secagg.messages import Masked
+from fedgauge.site import Site, add_witness, new_ledger
+
+
+class Copying(Attacker):
+    """The victim's folder, its copies, and a disk elsewhere."""
+
+    @property
+    def home(self):
+        return self.sites.folder / VICTIM
+
+    def appoint(self):
+        (self.folder / "elsewhere").mkdir()
+        add_witness(self.home / "site.toml", self.folder / "elsewhere" / "victim.head")
+
+    def keep(self):
+        """A copy of the whole folder."""
+        return shutil.copytree(self.home, self.folder / "backup")
+
+    def put_back(self, copy, names=None):
+        """The folder as it was, or some of its files and nothing else."""
+        shutil.rmtree(self.home)
+        shutil.copytree(copy, self.home)
+        for path in self.home.iterdir():
+            if names is not None and path.name not in names:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def files(self):
+        return {path.name for path in self.home.iterdir()}
+
+    def spent(self):
+        site = self.sites.site(VICTIM)
+        totals = site.ledger.totals(default_limit=site.policy.default_limit)
+        return sum(total.spent.epsilon for total in totals)
+
+    def submit(self):
+        """The victim's masked words in the first evaluation."""
+        run = self.folder / "run-0"
+        reply = self.sites.answer(run, VICTIM, Stage.MASK, self.clients[VICTIM])
+        words = Masked.from_bytes(Envelope.from_bytes(reply.read_bytes()).body).words
+        return np.frombuffer(words, dtype="<u4")
+
+
+@pytest.fixture
+def attack(folder):
+    clients = {VICTIM: draw_client(70, seed=9)}
+    clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(3)}
+    return Copying(folder, clients, policy=exact_policy())
+
+
+def refused(answer):
+    stage, error = answer.refusals[VICTIM]
+    return answer.result is None and stage == Stage.ADVERTISE and isinstance(error, LedgerError)
+
+
+# A folder put back
+
+
+def test_without_a_witness_a_folder_that_is_put_back_has_its_budget_again(attack):
+    """What docs say of it: nothing inside of a folder tells that the whole of it is old."""
+    copy = attack.keep()
+    assert attack.ask(noisy_plan(4)).result is not None
+    assert attack.spent() == pytest.approx(1.0)
+    attack.put_back(copy)
+    assert attack.spent() == 0
+
+
+def test_with_a_witness_a_folder_that_is_put_back_spends_nothing(attack):
+    attack.appoint()
+    copy = attack.keep()
+    assert attack.ask(noisy_plan(4)).result is not None
+    attack.put_back(copy)
+    for call in (attack.spent, attack.entries):
+        with pytest.raises(LedgerError, match=r"an old copy, or another copy.*Keep the one"):
+            call()
+    answer = attack.ask(noisy_plan(4))
+    assert answer.refusals[VICTIM][0] == Stage.ADVERTISE
+    assert "old copy" in str(answer.refusals[VICTIM][1])
+
+
+def test_the_latest_folder_goes_on(attack):
+    """A backup made after the last evaluation, or a site that moved, is no attack."""
+    attack.appoint()
+    attack.ask(noisy_plan(4))
+    attack.put_back(attack.keep())
+    assert attack.ask(noisy_plan(4)).result is not None
+    assert attack.spent() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("witnessed", [False, True])
+def test_noise_under_masks_that_were_used(attack, witnessed):
+    """The difference of two inputs under the same masks: noise, and whatever rows changed."""
+    if witnessed:
+        attack.appoint()
+    attack.begin(noisy_plan(4)).play(Stage.ADVERTISE, Stage.SHARE)
+    copy = attack.keep()
+    first = attack.submit()
+    attack.put_back(copy)
+    if witnessed:
+        with pytest.raises(LedgerError, match="old copy"):
+            attack.submit()
+    else:
+        bare = (attack.submit() - first).view("<i4")
+        assert np.abs(bare).max() < 1000  # of numbers that look like any of 2^32
+        assert bare.any()
+
+
+def test_a_site_does_not_sign_twice_whose_sum_it_reveals(attack):
+    attack.appoint()
+    session = attack.begin(noisy_plan(4))
+    session.play(Stage.ADVERTISE, Stage.SHARE, Stage.MASK)
+    copy = attack.keep()
+    session.play(Stage.AGREE)
+    attack.put_back(copy)
+    with pytest.raises(LedgerError, match="old copy"):
+        attack.sites.answer(attack.folder / "run-0", VICTIM, Stage.AGREE)
+
+
+# A site moved by halves
+
+HALVES = {
+    "file and key": {"site.toml", "site.key"},
+    "no ledger": {"site.toml", "site.key", "site.key.head", "sessions"},
+    "no head": {"site.toml", "site.key", "ledger.sqlite", "sessions"},
+    "sessions": {"site.toml", "site.key", "sessions"},
+}
+
+
+@pytest.mark.parametrize("names", HALVES.values(), ids=HALVES)
+def test_a_site_that_left_its_ledger_behind_starts_no_budget(attack, names):
+    attack.ask(noisy_plan(4))
+    attack.put_back(attack.keep(), names)
+    assert refused(attack.ask(noisy_plan(4)))
+    assert not {"ledger.sqlite", "site.key.head"} - names & attack.files()
+    with pytest.raises(LedgerError):
+        attack.spent()
+
+
+@pytest.mark.parametrize("names", list(HALVES.values())[1:], ids=list(HALVES)[1:])
+def test_no_new_ledger_where_there_was_one(attack, names):
+    attack.ask(noisy_plan(4))
+    attack.put_back(attack.keep(), names)
+    with pytest.raises((SiteError, LedgerError)):
+        new_ledger(attack.home / "site.toml")
+    assert not {"ledger.sqlite", "site.key.head"} - names & attack.files()
+
+
+def test_no_new_ledger_where_a_witness_is_named(attack):
+    """Even when it is out of reach: who has a witness has had a ledger."""
+    attack.appoint()
+    attack.put_back(attack.keep(), HALVES["file and key"])
+    shutil.rmtree(attack.folder / "elsewhere")
+    with pytest.raises(SiteError, match=r"victim\.head tells that this site took part"):
+        new_ledger(attack.home / "site.toml")
+
+
+# Machines cloned
+
+
+def test_two_copies_in_use_do_not_share_a_budget(attack):
+    """Whichever is first goes on; the other one, and whatever it had begun, stops."""
+    attack.appoint()
+    attack.begin(noisy_plan(4)).play(Stage.ADVERTISE, Stage.SHARE)
+    twin = Site.from_toml(attack.keep() / "site.toml")
+    session = Envelope.from_bytes((attack.folder / "run-0" / "invitation.fgx").read_bytes()).session
+    twin.ledger.commit(session)
+    with pytest.raises(LedgerError, match="another copy of this site is in use"):
+        attack.submit()
+    twin.ledger.record_sent(session)
+
+
+def test_two_copies_that_added_a_line_each(attack):
+    """On a share without locks, at one moment: same number, another line. One is left."""
+    attack.appoint()
+    twin = Site.from_toml(attack.keep() / "site.toml")
+    witness = twin.witness_path.read_bytes()
+    attack.begin(noisy_plan(4)).play(Stage.ADVERTISE)
+    twin.witness_path.write_bytes(witness)
+    twin.reserve(bytes(32), noisy_plan(4))
+    assert refused(attack.begin(noisy_plan(4)).play())
+    assert len(twin.ledger.entries()) == 1
+
+
+# Files that others can change
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite", "site.key.head", "site.key", "site.toml"])
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_no_budget_that_others_can_write(attack, name, mode):
+    attack.ask(noisy_plan(4))
+    (attack.home / name).chmod(mode)
+    stage, error = attack.ask(noisy_plan(4)).refusals[VICTIM]
+    assert stage == Stage.ADVERTISE
+    assert "Run `chmod" in str(error)
