@@ -191,7 +191,7 @@ def _disk(site: Site) -> Finding:
 
 def _sessions(site: Site) -> Finding:
     try:
-        pending = Participant(site).pending() if _has_ledger(site) else []
+        pending = Participant(site).pending()
     except FedgaugeError:
         return Finding("Evaluations", "note", "unknown without a ledger that can be read")
     damaged = [each.session.hex()[:8] for each in pending if not each.readable]
