@@ -7,7 +7,7 @@ from typing import Any, Final
 from fedgauge.errors import PlanError
 
 # TOML's own moments come with +00:00. Some versions of Python read 24:00:00 as the next day.
-_FORM: Final = re.compile(r"(\d{4}-\d\d-\d\d)(T(?!24)\d\d:\d\d:\d\d)?(?(2)(Z|\+00:00))", re.ASCII)
+_FORM: Final = re.compile(r"(\d{4}-\d\d-\d\d)(T(?!24)\d\d:\d\d:\d\d)?(?(2)(Z|\+00:00))")
 _LAST_SECOND: Final = "T23:59:59"
 
 
