@@ -9,14 +9,16 @@ from conformance import CLIENTS, ENGINES, EVERYBODY, assert_sum_over
 from hostile_member import (
     answers,
     at_fault,
+    cut_short,
     false_complaint,
     junk_boxes,
     junk_opening,
     made_up,
     malformed,
     named,
+    other_box_key,
     other_checks,
-    other_ephemeral,
+    sealed_for_another,
     short_opening,
     silent,
     turn,
@@ -44,34 +46,45 @@ pytestmark = [
 HOSTILE = "site-1"
 HONEST = [name for name in EVERYBODY if name != HOSTILE]
 
-# Whatever the other members send suffices: the sum is opened, and it is known who did it.
+# Whatever the other members send suffices: the sum is opened, and it is shown who did it.
 TRACED = {
     "junk-box": [junk_boxes()],
     "other-checks": [other_checks()],
-    "other-ephemeral": [other_ephemeral()],
-    "junk-box-unanswered": [junk_boxes(), answers(withheld)],
+    "other-box-key": [other_box_key()],
+    "low-order-box-key": [other_box_key(LOW_ORDER[2])],
     "junk-box-answered-wrongly": [junk_boxes(), answers(made_up)],
+    "junk-box-answered-in-short": [junk_boxes(), answers(cut_short)],
     "false-complaint": [false_complaint()],
     "false-complaints": [false_complaint(about_all=True)],
     "false-complaint-then-silence": [false_complaint(), silent(Stage.OPEN)],
     "wrong-opening-of-one": [wrong_opening()],
     "wrong-opening": [wrong_opening(of_all=True)],
 }
+# It does not say what is in its boxes: that is held against it, and is no proof. Of five members
+# four must open what they hold of it, so nothing is opened where it is silent, too.
+UNANSWERED = {
+    "junk-box-of-somebody-else": [junk_boxes(late=True)],
+    "checks-of-somebody-else": [other_checks(late=True)],
+    "key-of-somebody-else": [other_box_key(late=True)],
+    "junk-box-unanswered": [junk_boxes(), answers(withheld)],
+    "junk-box-for-another-key": [junk_boxes(), answers(sealed_for_another)],
+    "junk-boxes-then-silent-mask": [junk_boxes(to_all=True), silent(Stage.MASK)],
+    "junk-box-then-silent-mask": [junk_boxes(), silent(Stage.MASK)],
+    "junk-box-then-silent-agree": [junk_boxes(), silent(Stage.AGREE)],
+    "junk-box-then-malformed-agree": [junk_boxes(), malformed(Stage.AGREE)],
+}
 # As any member that leaves: the others go on, if enough stay and the sum needs no vote of all.
 LEAVES = {
     **{f"silent-{stage.name.lower()}": [silent(stage)] for stage in Stage},
     **{f"malformed-{stage.name.lower()}": [malformed(stage)] for stage in Stage},
+    "short-box-key": [other_box_key(bytes(31))],
     "junk-opening": [junk_opening()],
     "short-opening": [short_opening()],
+    "unsigned-opening": [wrong_opening(signed=False)],
 }
-# Its own secrets cannot be opened, so nothing can be; or its boxes are refused at once.
+# Its own secrets cannot be opened, so nothing can be.
 SPOILT = {
-    "low-order-ephemeral": [other_ephemeral(LOW_ORDER[2])],
-    "short-ephemeral": [other_ephemeral(bytes(31))],
     "junk-boxes": [junk_boxes(to_all=True)],
-    "junk-boxes-then-silent-mask": [junk_boxes(to_all=True), silent(Stage.MASK)],
-    "junk-box-then-silent-mask": [junk_boxes(), silent(Stage.MASK)],
-    "junk-box-then-silent-agree": [junk_boxes(), silent(Stage.AGREE)],
     "junk-box-then-silent-open": [junk_boxes(), silent(Stage.OPEN)],
     "wrong-shares": [wrong_shares(to_all=True)],
     "wrong-share": [wrong_shares()],
@@ -79,6 +92,23 @@ SPOILT = {
     "wrong-share-then-silent-mask": [wrong_shares(), silent(Stage.MASK)],
     "wrong-commitment": [wrong_commitment()],
 }
+
+
+@pytest.fixture(autouse=True)
+def servers(monkeypatch):
+    return watched(monkeypatch)
+
+
+@pytest.fixture
+def guilty(engine, servers):
+    """Names of those whom the server holds at fault: proved, and only said."""
+
+    def named_by_faults():
+        names = {key: name for name, key in engine.sites(CLIENTS).keys.items()}
+        said = [at_fault(servers[-1], proved=proved) for proved in (True, False)]
+        return tuple({names[key] for key in keys} for keys in said)
+
+    return named_by_faults
 
 
 @pytest.fixture
@@ -111,15 +141,24 @@ def assert_names_it(error):
 
 
 @pytest.mark.parametrize("deeds", TRACED.values(), ids=TRACED)
-def test_the_sum_is_right_and_the_member_known(engine, run, make_plan, monkeypatch, deeds):
-    servers, plan = watched(monkeypatch), make_plan()
+def test_the_sum_is_right_and_the_member_known(engine, run, make_plan, guilty, deeds):
+    plan = make_plan()
     assert_right(run(plan, deeds), plan)
-    assert at_fault(servers[-1]) == {engine.sites(CLIENTS).keys[HOSTILE]}
+    assert guilty() == ({HOSTILE}, set())
+    assert engine.refusals.keys() <= {HOSTILE}
+
+
+@pytest.mark.parametrize("deeds", UNANSWERED.values(), ids=UNANSWERED)
+def test_who_does_not_answer_is_named_and_nothing_proved(engine, run, make_plan, guilty, deeds):
+    with pytest.raises(fg.CohortTooSmall) as refused:
+        run(make_plan(), deeds)
+    assert_names_it(refused.value)
+    assert guilty() == (set(), {HOSTILE})
     assert engine.refusals.keys() <= {HOSTILE}
 
 
 @pytest.mark.parametrize("deeds", LEAVES.values(), ids=LEAVES)
-def test_the_others_go_on_or_hear_who_is_missing(engine, run, make_plan, deeds):
+def test_the_others_go_on_or_hear_who_is_missing(engine, run, make_plan, guilty, deeds):
     plan = make_plan()
     if deeds[-1].stage == Stage.AGREE and not plan.is_noisy:
         with pytest.raises(fg.CohortTooSmall, match="4 members answered and 5 are") as refused:
@@ -127,11 +166,12 @@ def test_the_others_go_on_or_hear_who_is_missing(engine, run, make_plan, deeds):
         assert_names_it(refused.value)
     else:
         assert_right(run(plan, deeds), plan)
+    assert guilty() == (set(), set())
     assert engine.refusals.keys() <= {HOSTILE}
 
 
 @pytest.mark.parametrize("deeds", LEAVES.values(), ids=LEAVES)
-def test_where_all_are_needed_it_is_named(engine, run, make_plan, deeds):
+def test_where_all_are_needed_it_is_named(engine, run, make_plan, guilty, deeds):
     plan = make_plan(cohort=fg.Cohort(5, 1))
     try:
         result = run(plan, deeds)
@@ -140,16 +180,16 @@ def test_where_all_are_needed_it_is_named(engine, run, make_plan, deeds):
     else:
         assert deeds[-1].stage > Stage.MASK  # its counts are in the sum
         assert_sum_over(result, plan, CLIENTS, EVERYBODY)
+    assert guilty() == (set(), set())
     assert engine.refusals.keys() <= {HOSTILE}
 
 
 @pytest.mark.parametrize("deeds", SPOILT.values(), ids=SPOILT)
-def test_the_sum_is_right_or_the_refusal_names_the_member(engine, run, make_plan, deeds):
-    plan = make_plan()
-    try:
-        result = run(plan, deeds)
-    except fg.FedgaugeError as refused:
-        assert_names_it(refused)
-    else:
-        assert_right(result, plan)
+def test_where_nothing_can_be_opened_the_refusal_names_the_member(
+    engine, run, make_plan, guilty, deeds
+):
+    with pytest.raises(fg.FedgaugeError) as refused:
+        run(make_plan(), deeds)
+    assert_names_it(refused.value)
+    assert guilty() == ({HOSTILE}, set())
     assert engine.refusals.keys() <= {HOSTILE}

@@ -2,11 +2,13 @@
 
 It runs a changed program: a :class:`Deed` says in which round it does what. The changes reach
 its machine in three ways only. :func:`turn` wraps `SummationClient.receive`, and so works on every
-engine that sums in this process; :func:`_replaced` swaps `split`, `unseal` or `SealedOpening.of`
-while the hostile machine answers; and the body of its reply is altered and signed again.
+engine that sums in this process; :func:`_replaced` swaps `split`, `unseal`, `Box.made` or
+`SealedOpening.of` while the hostile machine answers; and the body of its reply is altered and
+signed again.
 """
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -16,20 +18,23 @@ from unittest import mock
 import msgspec
 
 from fedgauge.errors import ProtocolError
-from fedgauge.protocol import Envelope
+from fedgauge.keys import SigningKey
+from fedgauge.protocol import EVERYONE, Envelope
 from fedgauge.secagg import Stage, SummationClient, SummationServer, client, crypto, shamir
-from fedgauge.secagg import messages as messages_module
-from fedgauge.secagg.messages import Inbox, SealedOpening, Shares
+from fedgauge.secagg import boxes as boxes_module
+from fedgauge.secagg.boxes import Box
+from fedgauge.secagg.messages import Ballot, Inbox, Opening, SealedOpening, Shares, opening
 
 # What moves a secret: X25519 does not look at the three lowest bits of a key.
 _FAR = 1 << 100
 
 
 class Place(NamedTuple):
-    """The index of the hostile member, and of the one that it wants to harm."""
+    """The index of the hostile member, of the one that it wants to harm, and its signing key."""
 
     me: int
     peer: int
+    key: SigningKey
 
 
 def _as_it_is(_place: Place, _request: bytes) -> AbstractContextManager[None]:
@@ -70,7 +75,7 @@ def turn(monkeypatch, key, deeds, *, peer):
         members = machine.invitation.members
         if machine._key.public != key.public or peer not in members:
             return receive(machine, request)
-        place = Place(members.index(key.public), members.index(peer))
+        place = Place(members.index(key.public), members.index(peer), key)
         asked = Envelope.from_bytes(request)
         now = [deed for deed in deeds if deed.stage == asked.stage]
         if any(deed.silent for deed in now):
@@ -118,41 +123,55 @@ def malformed(stage):
     return Deed(stage, say=lambda _place, _body: msgspec.msgpack.encode(["nonsense"]))
 
 
-def junk_boxes(*, to_all=False):
+def junk_boxes(*, to_all=False, late=False):
     """Boxes of the right size that nobody can open, for its victim or for everybody."""
 
     def junk(box):
         return msgspec.structs.replace(box, sealed=os.urandom(len(box.sealed)))
 
-    return _boxes(junk, to_all)
+    return _boxes(junk, to_all=to_all, late=late)
 
 
-def other_checks():
+def other_checks(*, late=False):
     """A box with the right shares for its victim, and checks of others."""
 
     def unmatched(box):
-        return msgspec.structs.replace(box, checks=tuple(os.urandom(32) for _ in range(2)))
+        return msgspec.structs.replace(box, checks=os.urandom(len(box.checks)))
 
-    return _boxes(unmatched, to_all=False)
+    return _boxes(unmatched, late=late)
 
 
-def other_ephemeral(public=None):
+def other_box_key(public=None, *, late=False):
     """A box that is said to be sealed with another key than it is: a fresh one by default."""
 
     def unmatched(box):
         other = public or crypto.AgreementKey(os.urandom(crypto.KEY_BYTES)).public
-        return msgspec.structs.replace(box, ephemeral=other)
+        return msgspec.structs.replace(box, key=other)
 
-    return _boxes(unmatched, to_all=False)
+    return _boxes(unmatched, late=late)
 
 
-def _boxes(alter, to_all):
+def _boxes(alter, *, to_all=False, late=False):
+    """Boxes that are made otherwise; its machine answers for them as if they were right.
+
+    Those altered late, when they have left it, it does not know: it says nothing about them.
+    """
+
+    def during(place, _request):
+        made = Box.made
+
+        def other(*parts):
+            box = made(*parts)
+            return alter(box) if to_all or box.member == place.peer else box
+
+        return _replaced("made", other, Box)
+
     def say(place, body):
         shares = Shares.from_bytes(body)
         boxes = [alter(b) if to_all or b.member == place.peer else b for b in shares.boxes]
         return msgspec.structs.replace(shares, boxes=boxes).to_bytes()
 
-    return Deed(Stage.SHARE, say=say)
+    return Deed(Stage.SHARE, say=say) if late else Deed(Stage.SHARE, during=during)
 
 
 def wrong_shares(*, to_all=False):
@@ -199,7 +218,7 @@ def false_complaint(*, about_all=False):
                 raise ProtocolError("a box cannot be opened.")
             return unseal(key, box, *more, **options)
 
-        return _replaced("unseal", unable, crypto, messages_module, client)
+        return _replaced("unseal", unable, crypto, boxes_module)
 
     return Deed(Stage.MASK, during=during)
 
@@ -208,25 +227,33 @@ def answers(alter):
     """What it answers to complaints about its boxes, beside its vote, is altered."""
 
     def say(_place, body):
-        first, *rest = msgspec.msgpack.decode(body)
-        return msgspec.msgpack.encode([first, *(alter(part) for part in rest)])
+        ballot = Ballot.from_bytes(body)
+        return msgspec.structs.replace(ballot, answers=alter(ballot.answers)).to_bytes()
 
     return Deed(Stage.AGREE, say=say)
 
 
-def withheld(part):
+def withheld(_answers):
     """No answer where there is one."""
-    return [] if isinstance(part, list) else part
+    return []
 
 
-def made_up(part):
+def made_up(said):
     """Keys that are none, in an answer."""
-    if isinstance(part, list):
-        return [made_up(each) for each in part]
-    return os.urandom(32) if isinstance(part, bytes) and len(part) == 32 else part
+    return [msgspec.structs.replace(each, key=os.urandom(crypto.KEY_BYTES)) for each in said]
 
 
-def wrong_opening(*, of_all=False):
+def cut_short(said):
+    """Keys of a wrong length, in an answer."""
+    return [msgspec.structs.replace(each, key=each.key[1:]) for each in said]
+
+
+def sealed_for_another(said):
+    """That the boxes were for keys that nobody advertised."""
+    return [msgspec.structs.replace(each, box_key=os.urandom(crypto.KEY_BYTES)) for each in said]
+
+
+def wrong_opening(*, of_all=False, signed=True):
     """Shares that are not the ones it got: of its victim's secret, or of everybody's."""
 
     def altered(place, parts):
@@ -238,15 +265,16 @@ def wrong_opening(*, of_all=False):
         ]
 
     return _opens(
-        lambda place, opening: msgspec.structs.replace(
-            opening, masks=altered(place, opening.masks), keys=altered(place, opening.keys)
-        )
+        lambda place, told: msgspec.structs.replace(
+            told, masks=altered(place, told.masks), keys=altered(place, told.keys)
+        ),
+        signed=signed,
     )
 
 
 def short_opening():
     """One share too few."""
-    return _opens(lambda _, opening: msgspec.structs.replace(opening, masks=opening.masks[1:]))
+    return _opens(lambda _, told: msgspec.structs.replace(told, masks=told.masks[1:]))
 
 
 def junk_opening():
@@ -259,16 +287,32 @@ def junk_opening():
     return Deed(Stage.OPEN, say=say)
 
 
-def _opens(alter):
+def _opens(alter, *, signed=True):
     def during(place, _request):
         seal = SealedOpening.of
 
-        def other(opening, *more, **options):
-            return seal(alter(place, opening), *more, **options)
+        def other(told, invitation, *more):
+            told = alter(place, told)
+            if signed:
+                told = _signed_opening(place, told, invitation.session)
+            return seal(told, invitation, *more)
 
         return _replaced("of", other, SealedOpening)
 
     return Deed(Stage.OPEN, during=during)
+
+
+def _signed_opening(place, told, session):
+    """What a member tells, under its signature."""
+    envelope = Envelope.sealed(
+        place.key,
+        session=session,
+        stage=Stage.OPEN,
+        sender=place.me,
+        recipient=EVERYONE,
+        body=opening(session, Opening.digests(told.masks, told.keys)).to_bytes(),
+    )
+    return msgspec.structs.replace(told, signature=envelope.signature)
 
 
 def _moved(share):
@@ -321,11 +365,24 @@ def watched(monkeypatch):
     return servers
 
 
+# Whom a sentence is also about: the one that something was done to, or who says so.
+_CONCERNED = re.compile(
+    r"(?<= sent )\S+(?= a box of shares that does not open\.)"
+    r"|\S+(?= cannot open the box of shares that )"
+    r"|(?<= complained of a box of shares from )\S+(?= that does open\.)"
+    r"|(?<= opened another share than it was dealt by )\S+(?=\.)"
+)
+
+
 def named(text, names):
-    """Which of these members a text holds at fault: those whom it mentions."""
-    return {name for name in names if name in text}
+    """Which of these members a text holds at fault: those of whom it is not only said to whom."""
+    return {name for name in names if name in _CONCERNED.sub("", text)}
 
 
-def at_fault(server):
-    """The public keys of those whom a server holds at fault."""
-    return {server.invitation.members[fault.member] for fault in server.faults}
+def at_fault(server, *, proved=None):
+    """The public keys of those whom a server holds at fault; proved, only said, or both."""
+    return {
+        server.invitation.members[fault.member]
+        for fault in server.faults
+        if proved in (None, fault.proved)
+    }

@@ -79,11 +79,12 @@ class Dispute(msgspec.Struct, frozen=True, array_like=True, tag="dispute"):
             and _is_said(invitation, holder, self.keys, Stage.ADVERTISE, EVERYONE)
         )
         answers = Ballot.from_bytes(self.ballot.body).answers
-        keys = [answer.key for answer in answers if answer.member == holder]
-        _require(len(keys) == 1)
+        answered = [answer for answer in answers if answer.member == holder]
         theirs = Advertisement.from_bytes(self.keys.body).box_key
+        # Else a holder could advertise a second key, for which the box was not made.
+        _require(len(answered) == 1 and answered[0].box_key == theirs)
         try:
-            box.shown(keys[0], theirs, session, dealer, holder)
+            box.shown(answered[0].key, theirs, session, dealer, holder)
         except ProtocolError:
             return Fault(
                 dealer, "{member} sent {other} a box of shares that does not open.", holder

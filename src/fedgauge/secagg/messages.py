@@ -290,10 +290,14 @@ class Agreement(Message, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The key of one box, by which everybody can see what it holds."""
+    """The key of one box, by which everybody can see what it holds.
+
+    `box_key` is what the holder advertised and the box was sealed for, as the dealer was told.
+    """
 
     member: int
     key: bytes
+    box_key: bytes
 
 
 class Ballot(Message, frozen=True):

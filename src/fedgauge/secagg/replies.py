@@ -116,6 +116,9 @@ class Reader:
         answered = sorted(answer.member for answer in ballot.answers)
         if answered != sorted(self._dealings.complaints_of(member)):
             raise ProtocolError("a member does not answer the complaints about its boxes.")
+        for answer in ballot.answers:
+            if answer.box_key != self._kept.advertised(answer.member).box_key:
+                raise ProtocolError("a member says that it sealed a box for another key.")
         return ballot
 
     def _checked_opening(self, member: int, opened: Opening) -> Opening:
