@@ -16,7 +16,8 @@ from hostile import VICTIM, Attacker, exact_policy, invite, noisy_plan
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.participant import Delivery, Participant
+from fedgauge.engines.duties import Delivery
+from fedgauge.engines.participant import Participant
 from fedgauge.engines.review import approve, review
 from fedgauge.errors import ExchangeError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text

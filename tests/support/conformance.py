@@ -180,7 +180,7 @@ class ExchangeEngine:
         if seed is not None:
             seeds = iter(range(1000 * seed, 1000 * seed + 1000))
             monkeypatch.setattr(
-                "fedgauge.engines.participant.Keystream", lambda: SimulatedKeystream(next(seeds))
+                "fedgauge.engines.duties.Keystream", lambda: SimulatedKeystream(next(seeds))
             )
 
     def sites(self, names) -> Consortium:

@@ -7,7 +7,7 @@ from scene import opening_in
 from sites import open_policy
 
 from fedgauge import Axis
-from fedgauge.engines.participant import _Duties
+from fedgauge.engines.duties import SiteDuties
 from fedgauge.errors import PlanRefused, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
@@ -201,7 +201,7 @@ def test_named_survivors_are_proof_only_where_everybody_is_checked(tmp_path, mon
 
     def confirm(run, survivors):
         invitation = Invitation.made(plan, members, boss, run, graph)
-        duties = _Duties(site, None, None, print)
+        duties = SiteDuties(site, None, None, print)
         duties.invitation = invitation
         site.reserve(
             invitation.session,

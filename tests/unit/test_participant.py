@@ -8,7 +8,8 @@ from plans import noisy_plan
 from sites import open_policy
 
 from fedgauge.binning.axis import Axis
-from fedgauge.engines.participant import Participant, _Duties
+from fedgauge.engines.duties import SiteDuties
+from fedgauge.engines.participant import Participant
 from fedgauge.errors import PlanRefused
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
@@ -35,7 +36,7 @@ def test_colluders_know_their_own_part_of_a_difference(tmp_path, monkeypatch, co
     def confirm(run, survivors):
         invited = [*survivors, *new_keys(6)]  # the six never come
         graph = choose_graph(len(invited), plan.cohort)
-        duties = _Duties(site, None, None, print)
+        duties = SiteDuties(site, None, None, print)
         duties.invitation = invitation = Invitation.made(plan, invited, boss, run, graph)
         roster = Roster(frozenset(invited), invitation.needed)
         site.reserve(invitation.session, plan, roster=roster)

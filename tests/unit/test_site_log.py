@@ -15,7 +15,8 @@ from plans import exact_plan, noisy_plan
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.participant import Delivery, Participant
+from fedgauge.engines.duties import Delivery
+from fedgauge.engines.participant import Participant
 from fedgauge.engines.reporting import write_reports
 from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.keys import key_to_text

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge import demo as demonstration
-from fedgauge.cli import exchanges, reporting, results, sites
+from fedgauge.cli import exchanges, ledgers, reporting, results, sites
 from fedgauge.cli.options import (
     AxisKind,
     Delta,
@@ -68,7 +68,7 @@ def _version(wanted: bool) -> None:
 
 
 app.add_typer(sites.site_app, name="site")
-app.add_typer(sites.ledger_app, name="ledger")
+app.add_typer(ledgers.ledger_app, name="ledger")
 app.add_typer(exchanges.app, name="exchange")
 
 

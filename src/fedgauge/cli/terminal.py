@@ -6,8 +6,13 @@ from typing import NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 import fedgauge as fg
+from fedgauge.site import Cost
+
+_WIDEST = 1000  # characters, more than a row of names and digests has
 
 screen = Console(highlight=False, soft_wrap=True, emoji=False)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
@@ -57,3 +62,15 @@ def fail(reason: object, code: int) -> NoReturn:
 def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in one line, without a place in the code."""
     stderr.print(f"fedgauge: warning: {message}", markup=False)
+
+
+def print_whole(table: Table) -> None:
+    """Print a table whose lines may be longer than the screen is wide: nothing is cut off."""
+    options = screen.options.update(max_width=_WIDEST)
+    table.width = Measurement.get(screen, options, table).maximum
+    screen.print(table, crop=False)
+
+
+def epsilon_of(cost: Cost) -> str:
+    """A price in one word."""
+    return "exact" if cost.is_exact_sum else f"{cost.epsilon:g}"

@@ -16,8 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from fedgauge.data.examples import Data
+from fedgauge.engines.duties import Delivery
 from fedgauge.engines.network import drive
-from fedgauge.engines.participant import Delivery, Participant, SimulatedParticipant
+from fedgauge.engines.participant import Participant
+from fedgauge.engines.simulated import SimulatedParticipant
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey

@@ -4,45 +4,30 @@ It judges the plan before any data is read, keeps the privacy budget, counts its
 remembers every session so that a crash loses nothing and repeats nothing.
 """
 
-import logging
-import os
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
-from fedgauge.engines.contribution import contribution, count_leniently, count_rows
+from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, say
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
-    InputError,
     PlanRefused,
-    ProtocolError,
     SiteError,
 )
-from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan, expiry
-from fedgauge.plan.sizes import peek
-from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
-from fedgauge.secagg.crypto import KEY_BYTES
-from fedgauge.secagg.words import check_size
 from fedgauge.site import Site
 from fedgauge.site.approvals import require_approval
 from fedgauge.site.books import Spend
 from fedgauge.site.entries import Asked, Departure, Roster, Step
 from fedgauge.storage import durable
 
-_LOG: Final = logging.getLogger("fedgauge")
-_KEY: Final = "key"
 STEPS: Final[dict[Stage, Step]] = {
     Stage.ADVERTISE: "join",
     Stage.SHARE: "share",
@@ -54,16 +39,6 @@ NOT_JOINED: Final = (
     "this site did not join that evaluation, or has ended it: when told to, when its plan expired "
     "(not_after), or after some days (session_days). Join it, or ask for a new invitation."
 )
-
-
-class Delivery(NamedTuple):
-    """What comes along with a request where a model travels, by digests.
-
-    `model` is all that this message brings to score with; `setting` the config of the run.
-    """
-
-    model: bytes
-    setting: bytes
 
 
 class Pending(NamedTuple):
@@ -134,7 +109,7 @@ class Participant:
                 _require_unsent(self._site, envelope.session)
             try:
                 reply = client.receive(request)
-            except _Stopped as stopped:
+            except Stopped as stopped:
                 self.forget(envelope.session)  # no second attempt
                 raise stopped.reason from None
             # Stored first, recorded as sent next, sent last: a crash repeats no noise.
@@ -142,7 +117,7 @@ class Participant:
             reply = self._recorded(envelope.session, Stage(envelope.stage), reply)
             if client.stage == Stage.MASK:
                 for dealer in client.unopened:
-                    _say(
+                    say(
                         self._tell,
                         f"{self._site.peers[dealer]} sent this site shares that do not open. This "
                         "site goes on without them, and says so to the coordinator.",
@@ -157,7 +132,7 @@ class Participant:
             raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
-        duties = _Duties(self._site, self._data, self._delivery, self._tell)
+        duties = SiteDuties(self._site, self._data, self._delivery, self._tell)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation, duties.setting = client.invitation, client.setting
         return client
@@ -251,7 +226,7 @@ class Participant:
                 data=data,
                 asked=Asked(invitation.coordinator, invitation.model, approver),
             )
-            duties = _Duties(self._site, self._data, self._delivery, self._tell)
+            duties = SiteDuties(self._site, self._data, self._delivery, self._tell)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
@@ -313,40 +288,6 @@ class Participant:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.{kind}"
 
 
-def judge_origin(site: Site, invitation: Invitation) -> None:
-    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones."""
-    if invitation.coordinator not in site.coordinators:
-        raise PlanRefused(
-            "the coordinator is not approved here. If it should be, add its key with "
-            "`fedgauge site trust --coordinator`."
-        )
-    site.judge_bins(peek(invitation.plan_bytes).bins)
-
-
-def judge_invitation(
-    site: Site, invitation: Invitation, *, of_model: bool = False
-) -> EvaluationPlan:
-    """The plan of an invitation, unless the site file refuses it; reads no data.
-
-    `of_model` says whether the way it came brings models.
-    """
-    judge_origin(site, invitation)  # before anything is built
-    if of_model != bool(invitation.model):  # one that nobody will bring, or that nobody signed
-        raise PlanRefused(
-            "the invitation and the way it came do not fit: a model that is sent needs its "
-            "digest in the invitation, and scores that a site has need none. Use the same "
-            "version of fedgauge, and the same engine, everywhere."
-        )
-    plan = invitation.plan
-    site.judge(
-        plan,
-        members=invitation.members,
-        coordinator=invitation.coordinator,
-        of_model=of_model,
-    )
-    return plan
-
-
 def _require_unsent(site: Site, session: bytes) -> None:
     """Refuse to go on from an old copy of a session: it would add new noise under old masks."""
     status = site.ledger.status(session)
@@ -355,179 +296,3 @@ def _require_unsent(site: Site, session: bytes) -> None:
             "this site's numbers already left in that evaluation, or its budget was given "
             "back. A new attempt needs a new invitation."
         )
-
-
-def _say(tell: Callable[[str], None], sentence: str) -> None:
-    """Tell the operator; where nobody can be told, that must not show in what is sent."""
-    try:
-        tell(sentence)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a closed pipe makes a console exit
-        _LOG.error("could not tell the operator something: %s", type(error).__name__)
-
-
-class _Stopped(Exception):
-    """Rows that an exact sum cannot count: the session ends here."""
-
-    def __init__(self, reason: FedgaugeError) -> None:
-        self.reason = reason
-
-
-class _Duties:
-    """What the protocol asks of a site: its numbers once, and its word on the survivors."""
-
-    def __init__(
-        self,
-        site: Site,
-        data: Callable[[], Data] | None,
-        delivery: Delivery | None,
-        tell: Callable[[str], None],
-    ) -> None:
-        self._site = site
-        self._data = data
-        self._delivery = delivery
-        self._tell = tell
-        self.invitation: Invitation | None = None
-        self.setting = b""
-
-    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
-        """Counts and fresh noise.
-
-        The budget is spent before rows are read or a model is called: what they turn out to be
-        no longer changes what it costs.
-        """
-        assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
-        if self._data is None:
-            raise ExchangeError("it is time to submit, and no data was named.")
-        self._check_delivered(invitation)
-        self._judge_again()
-        ledger.check_account(invitation.session, self._site.account(plan))
-        ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
-        ledger.commit(invitation.session)
-        histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
-        return contribution(plan, histogram, Keystream())
-
-    def _check_delivered(self, invitation: Invitation) -> None:
-        """Refuse to score with anything that other members did not agree to."""
-        if self._delivery is None:
-            return
-        if self._delivery.model != invitation.model:
-            raise ProtocolError(
-                "what came to score with is not what the invitation names, so other members may "
-                "have got something else. Nothing was scored."
-            )
-        # A session outlives a run: the request may come in another one than the invitation did.
-        if self._delivery.setting != self.setting:
-            raise ProtocolError(
-                "the request to score came in another run, or with another config, than the one "
-                "this node joined in, so other members may count otherwise. Nothing was scored."
-            )
-
-    def _judge_again(self) -> None:
-        """The site file may have changed since this site joined, or its approval be withdrawn."""
-        assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        invitation, site = self.invitation, self._site
-        site.judge(
-            invitation.plan,
-            members=invitation.members,
-            coordinator=invitation.coordinator,
-            of_model=self._delivery is not None,
-        )
-        # Also where no approver is left: the last one may have been struck off.
-        if site.approvers or site.ledger.asked(invitation.session).approver is not None:
-            require_approval(site, invitation.session, invitation.plan)
-
-    def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
-        """The rows under noise, whatever they are."""
-        assert self._data is not None  # noqa: S101  (checked before)
-        histogram, oddities = count_leniently(plan, self._data)
-        for sentence in oddities.in_words:
-            _say(self._tell, sentence)
-        return histogram
-
-    def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
-        """The rows of an exact sum, if all can be counted and none changed."""
-        assert self._data is not None and self.invitation is not None  # noqa: S101, PT018
-        taken = Fingerprinter(self._site.fingerprint_key, with_scores=self._delivery is None)
-        try:
-            data = self._data()
-            histogram = count_rows(plan, lambda: taken.watch(read_batches(data)))
-            check_size(histogram.counts, plan.summed.largest)
-            self._site.ledger.record_data(
-                self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
-            )
-        except FedgaugeError as error:
-            raise _Stopped(error) from None
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise _Stopped(
-                InputError(f"the rows could not be read or scored: {type(error).__name__}.")
-            ) from error
-        return histogram
-
-    def agree(self, survivors: Sequence[bytes]) -> None:
-        """The differencing guard, recorded before this site's word is given."""
-        assert self.invitation is not None  # noqa: S101  (set when the session is read)
-        self._judge_again()
-        self._site.ledger.record_survivors(
-            self.invitation.session,
-            survivors,
-            rules=self._site.rules(self.invitation.plan),
-            certain=self.invitation.graph.is_complete,
-        )
-
-
-class SimulatedParticipant:
-    """A node of a simulation: it makes up a key, trusts everybody and keeps no ledger.
-
-    Parameters
-    ----------
-    memory
-        Where keys and states stay between messages.
-    data
-        The node's data.
-    """
-
-    def __init__(self, memory: MutableMapping[str, Any], data: Callable[[], Data]) -> None:
-        self._memory = memory
-        self._data = data
-        if _KEY not in memory:
-            memory[_KEY] = os.urandom(KEY_BYTES)
-        self._key = SigningKey.from_bytes(memory[_KEY])
-
-    def answer(self, request: bytes) -> bytes:
-        """The reply to a request; to an empty one, the key that the node made up."""
-        if not request:
-            return self._key.public
-        duties = _SimulatedDuties(self._data)
-        envelope = Envelope.from_bytes(request)
-        name = envelope.session.hex()
-        if name in self._memory:
-            client = SummationClient.from_bytes(self._memory[name], self._key, duties)
-        else:
-            client = SummationClient.join(Invitation(request), self._key, duties)
-        duties.invitation = client.invitation
-        reply = client.receive(request)
-        self._memory[name] = client.to_bytes()
-        return reply
-
-
-class _SimulatedDuties:
-    """Counts and noise of a simulated node."""
-
-    def __init__(self, data: Callable[[], Data]) -> None:
-        self._data = data
-        self.invitation: Invitation | None = None
-
-    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
-        """Counts and fresh noise."""
-        del sharers
-        assert self.invitation is not None  # noqa: S101  (set before anything is received)
-        plan = self.invitation.plan
-        return contribution(plan, count_rows(plan, self._data()), Keystream())
-
-    def agree(self, survivors: Sequence[bytes]) -> None:
-        """There is nobody to refuse anything."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fedgauge.engines.participant import judge_invitation, judge_origin
+from fedgauge.engines.duties import judge_invitation, judge_origin
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan

@@ -1,0 +1,196 @@
+"""What a secure summation asks of a site: its numbers once, and its word on the survivors."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.fingerprint import Fingerprinter
+from fedgauge.engines.contribution import contribution, count_leniently, count_rows
+from fedgauge.errors import (
+    ExchangeError,
+    FedgaugeError,
+    InputError,
+    PlanRefused,
+    ProtocolError,
+)
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.sizes import peek
+from fedgauge.privacy.keystream import Keystream
+from fedgauge.secagg import Invitation
+from fedgauge.secagg.words import check_size
+from fedgauge.site import Site
+from fedgauge.site.approvals import require_approval
+
+_LOG: Final = logging.getLogger("fedgauge")
+
+
+class Delivery(NamedTuple):
+    """What comes along with a request where a model travels, by digests.
+
+    `model` is all that this message brings to score with; `setting` the config of the run.
+    """
+
+    model: bytes
+    setting: bytes
+
+
+def judge_origin(site: Site, invitation: Invitation) -> None:
+    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones."""
+    if invitation.coordinator not in site.coordinators:
+        raise PlanRefused(
+            "the coordinator is not approved here. If it should be, add its key with "
+            "`fedgauge site trust --coordinator`."
+        )
+    site.judge_bins(peek(invitation.plan_bytes).bins)
+
+
+def judge_invitation(
+    site: Site, invitation: Invitation, *, of_model: bool = False
+) -> EvaluationPlan:
+    """The plan of an invitation, unless the site file refuses it; reads no data.
+
+    `of_model` says whether the way it came brings models.
+    """
+    judge_origin(site, invitation)  # before anything is built
+    if of_model != bool(invitation.model):  # one that nobody will bring, or that nobody signed
+        raise PlanRefused(
+            "the invitation and the way it came do not fit: a model that is sent needs its "
+            "digest in the invitation, and scores that a site has need none. Use the same "
+            "version of fedgauge, and the same engine, everywhere."
+        )
+    plan = invitation.plan
+    site.judge(
+        plan,
+        members=invitation.members,
+        coordinator=invitation.coordinator,
+        of_model=of_model,
+    )
+    return plan
+
+
+def say(tell: Callable[[str], None], sentence: str) -> None:
+    """Tell the operator; where nobody can be told, that must not show in what is sent."""
+    try:
+        tell(sentence)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a closed pipe makes a console exit
+        _LOG.error("could not tell the operator something: %s", type(error).__name__)
+
+
+class Stopped(Exception):
+    """Rows that an exact sum cannot count: the session ends here."""
+
+    def __init__(self, reason: FedgaugeError) -> None:
+        self.reason = reason
+
+
+class SiteDuties:
+    """What the protocol asks of a site: its numbers once, and its word on the survivors."""
+
+    def __init__(
+        self,
+        site: Site,
+        data: Callable[[], Data] | None,
+        delivery: Delivery | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._site = site
+        self._data = data
+        self._delivery = delivery
+        self._tell = tell
+        self.invitation: Invitation | None = None
+        self.setting = b""
+
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
+        """Counts and fresh noise.
+
+        The budget is spent before rows are read or a model is called: what they turn out to be
+        no longer changes what it costs.
+        """
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
+        if self._data is None:
+            raise ExchangeError("it is time to submit, and no data was named.")
+        self._check_delivered(invitation)
+        self._judge_again()
+        ledger.check_account(invitation.session, self._site.account(plan))
+        ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
+        ledger.commit(invitation.session)
+        histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
+        return contribution(plan, histogram, Keystream())
+
+    def _check_delivered(self, invitation: Invitation) -> None:
+        """Refuse to score with anything that other members did not agree to."""
+        if self._delivery is None:
+            return
+        if self._delivery.model != invitation.model:
+            raise ProtocolError(
+                "what came to score with is not what the invitation names, so other members may "
+                "have got something else. Nothing was scored."
+            )
+        # A session outlives a run: the request may come in another one than the invitation did.
+        if self._delivery.setting != self.setting:
+            raise ProtocolError(
+                "the request to score came in another run, or with another config, than the one "
+                "this node joined in, so other members may count otherwise. Nothing was scored."
+            )
+
+    def _judge_again(self) -> None:
+        """The site file may have changed since this site joined, or its approval be withdrawn."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        invitation, site = self.invitation, self._site
+        site.judge(
+            invitation.plan,
+            members=invitation.members,
+            coordinator=invitation.coordinator,
+            of_model=self._delivery is not None,
+        )
+        # Also where no approver is left: the last one may have been struck off.
+        if site.approvers or site.ledger.asked(invitation.session).approver is not None:
+            require_approval(site, invitation.session, invitation.plan)
+
+    def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
+        """The rows under noise, whatever they are."""
+        assert self._data is not None  # noqa: S101  (checked before)
+        histogram, oddities = count_leniently(plan, self._data)
+        for sentence in oddities.in_words:
+            say(self._tell, sentence)
+        return histogram
+
+    def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
+        """The rows of an exact sum, if all can be counted and none changed."""
+        assert self._data is not None and self.invitation is not None  # noqa: S101, PT018
+        taken = Fingerprinter(self._site.fingerprint_key, with_scores=self._delivery is None)
+        try:
+            data = self._data()
+            histogram = count_rows(plan, lambda: taken.watch(read_batches(data)))
+            check_size(histogram.counts, plan.summed.largest)
+            self._site.ledger.record_data(
+                self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
+            )
+        except FedgaugeError as error:
+            raise Stopped(error) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise Stopped(
+                InputError(f"the rows could not be read or scored: {type(error).__name__}.")
+            ) from error
+        return histogram
+
+    def agree(self, survivors: Sequence[bytes]) -> None:
+        """The differencing guard, recorded before this site's word is given."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        self._judge_again()
+        self._site.ledger.record_survivors(
+            self.invitation.session,
+            survivors,
+            rules=self._site.rules(self.invitation.plan),
+            certain=self.invitation.graph.is_complete,
+        )
