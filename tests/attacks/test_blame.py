@@ -14,25 +14,29 @@ from conformance import ExchangeEngine
 from consortium import COORDINATOR, Consortium
 from counts import counts_of, pooled_counts
 from hostile_member import (
+    answers,
     at_fault,
     false_complaint,
     forgeries,
     junk_boxes,
     named,
     said_instead,
+    silent,
     turn,
+    withheld,
     wrong_opening,
     wrong_shares,
 )
 from plans import exact_plan, noisy_plan, small_noisy_plan
 from rows import draw_rows
-from scene import BOSS, KEYS, VICTIM, Scene, changed
+from scene import BOSS, KEYS, VICTIM, Scene, changed, refuses
 
 import fedgauge as fg
 from fedgauge.keys import key_to_text
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage, SummationServer, crypto
-from fedgauge.secagg.messages import Shares
+from fedgauge.secagg.evidence import Dispute, Signed
+from fedgauge.secagg.messages import Ballot, Masked, Shares
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
@@ -88,6 +92,13 @@ class Files:
 
     def evidence(self, place="run"):
         return self.folder / place / EVIDENCE
+
+    def judged(self, name="site-4"):
+        """What `exchange evidence` says at a site, which needs the file alone."""
+        site = self.sites.site_file(name)
+        done = run("exchange", "evidence", self.evidence(), "--site", site)
+        assert done.exit_code == 0
+        return done.stdout.splitlines()
 
     def at_fault(self, place="run"):
         """Whom all others hold at fault, by what `exchange status` says at each."""
@@ -148,6 +159,8 @@ def test_every_site_can_see_who_did_it(files, deeds):
     result, _ = files.evaluate(plan)
     np.testing.assert_array_equal(counts_of(result), pooled_counts(plan, CLIENTS))
     assert files.at_fault() == {HOSTILE}
+    assert [named(line, CLIENTS) for line in files.judged()] == [{HOSTILE}] * len(files.judged())
+    assert set(files.judged()) <= set(files.status("site-4").splitlines())
 
 
 @pytest.mark.parametrize("without", [[], ["--without", HOSTILE]], ids=["found", "said"])
@@ -162,6 +175,20 @@ def test_a_second_run_without_it_is_one_command(files, without):
     assert members == sorted(files.sites.keys[name] for name in stay)
     result, refused = files.play("again", stay)
     assert (result.clients, refused) == (4, {})
+
+
+def test_who_is_only_said_to_be_at_fault_must_be_named_to_be_left_out(files):
+    """Its answer may have been lost, or taken away."""
+    files.turn([junk_boxes(), silent(Stage.AGREE)])
+    stopped, _ = files.evaluate(exact_plan())
+    assert named(str(stopped), CLIENTS) == {HOSTILE}
+    assert named("\n".join(files.judged()), CLIENTS) == {HOSTILE}
+    again = [files.folder / "run", files.folder / "again"]
+    site = ["--site", files.sites.site_file(COORDINATOR)]
+    refused = run("exchange", "restart", *again, *site)
+    assert refused.exit_code == 1
+    assert "--without NAME" in refused.stderr
+    assert run("exchange", "restart", *again, "--without", HOSTILE, *site).exit_code == 0
 
 
 # Evidence: what others hold against a member
@@ -220,6 +247,18 @@ def test_machines_find_who_did_it(hostile_scene, plan, deeds):
     assert at_fault(scene.server) == {KEYS[0].public}
 
 
+@pytest.mark.parametrize("withhold", [True, False], ids=["withheld", "silent"])
+def test_machines_go_on_without_an_answer(hostile_scene, withhold):
+    """It may have had another reason to fall silent, so nothing is proved."""
+    deeds = [junk_boxes(), *([answers(withheld)] if withhold else [])]
+    leaves = {} if withhold else {0: Stage.AGREE}
+    scene = hostile_scene(*deeds, plan=small_noisy_plan(), silent=leaves).until(Stage.AGREE)
+    outcome = scene.finish(refused={0} if withhold else ())
+    assert list(outcome.survivors) == list(range(6))
+    assert at_fault(scene.server, proved=False) == {KEYS[0].public}
+    assert at_fault(scene.server, proved=True) == set()
+
+
 def junk(box, _):
     return changed(box, sealed=bytes(len(box.sealed)))
 
@@ -241,15 +280,25 @@ def other_checks(box, boxes):
 
 @pytest.mark.parametrize("alter", [junk, of_another_sender, of_another_session, other_checks])
 def test_a_box_altered_on_its_way_is_not_held_against_its_sender(alter):
-    """The member that gets it sees that the sender did not sign it, and stops: no complaint."""
-    scene = Scene().until(Stage.MASK)
+    """Who gets it complains of a box that nobody dealt: neither it nor the sender is blamed."""
+    scene = Scene(small_noisy_plan()).until(Stage.MASK)
     inbox = scene.asked(VICTIM)
     boxes = [alter(inbox.boxes[0], inbox.boxes), *inbox.boxes[1:]]
-    client = scene.clients[VICTIM]
-    before = client.to_bytes()
-    with pytest.raises(fg.ProtocolError, match="not signed by"):
-        client.receive(scene.request(VICTIM, changed(inbox, boxes=boxes)))
-    assert client.to_bytes() == before
+    reply = scene.clients[VICTIM].receive(scene.request(VICTIM, changed(inbox, boxes=boxes)))
+    masked = Masked.from_bytes(Envelope.from_bytes(reply).body)
+    (said,) = masked.complaints
+    assert said.member == 0
+    with pytest.raises(fg.ProtocolError, match="did not sign what it was told"):
+        scene.server.check(VICTIM, reply)
+    replied, state = scene.replied, scene.server._state
+    dealt = Envelope.from_bytes(replied[Stage.SHARE][0])
+    shares, keys = Signed(dealt.body, dealt.signature), state.peers[VICTIM]
+    dispute = Dispute(0, VICTIM, shares, Signed(keys.body, keys.signature), said.signature, None)
+    with pytest.raises(fg.ProtocolError, match="shows nothing"):
+        dispute.judged(scene.invitation)
+    scene.server.step(scene.answers_of_others())
+    complaints = [[[VICTIM, said.box, said.signature]]]
+    refuses(scene.clients[0], with_complaints(scene, 0, complaints), "given another box")
 
 
 def two_stories(scene, alter=None):
@@ -304,17 +353,8 @@ def complaints_to(scene, member):
 
 
 def revealed(reply):
-    """The keys of boxes in an answer: what has 32 bytes, beside the vote."""
-    _vote, *rest = msgspec.msgpack.decode(Envelope.from_bytes(reply).body)
-    return list(_keys_in(rest))
-
-
-def _keys_in(part):
-    if isinstance(part, list):
-        for each in part:
-            yield from _keys_in(each)
-    elif isinstance(part, bytes) and len(part) == crypto.KEY_BYTES:
-        yield part
+    """The keys of boxes in an answer."""
+    return [said.key for said in Ballot.from_bytes(Envelope.from_bytes(reply).body).answers]
 
 
 def with_complaints(scene, member, complaints):
@@ -339,9 +379,7 @@ def test_a_complaint_opens_the_one_box_that_it_is_about(hostile_scene):
     assert any(complaints_to(scene, VICTIM))
     (key,) = revealed(scene.answers()[VICTIM])
     sent = Shares.from_bytes(Envelope.from_bytes(scene.replied[Stage.SHARE][VICTIM]).body)
-    (opened,) = [
-        box.member for box in sent.boxes if box.ephemeral == crypto.AgreementKey(key).public
-    ]
+    (opened,) = [box.member for box in sent.boxes if box.key == crypto.AgreementKey(key).public]
     assert opened == 0
     for member in (1, 3, 4, 5):
         assert revealed(scene.answers()[member]) == []

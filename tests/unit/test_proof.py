@@ -15,12 +15,14 @@ from sites import open_policy
 import fedgauge as fg
 from fedgauge.engines.network import conclude
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.protocol import Envelope
 from fedgauge.results.proof import Proof, prove
 from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Stage
 from fedgauge.secagg.messages import to_bitmap
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "results"
+EARLIER = KEPT.parent / "signed-protocol-2.json"
 NOISY = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(8, outside="clip"),
     fg.Cohort(3, 1),
@@ -120,6 +122,18 @@ def test_a_result_between_sites_is_verified(signed, read):
     assert (known.state, known.name) == ("verified", "consortium")
     assert known.in_words == (
         f"verified: signed by consortium, confirmed by {len(members)} of {len(members)} sites"
+    )
+
+
+def test_a_result_signed_under_the_protocol_before_is_verified(read):
+    """Five sites confirmed it when messages had version 2."""
+    text = EARLIER.read_bytes()
+    proof = msgspec.convert(json.loads(text)["proof"], Proof)
+    assert Envelope.from_bytes(proof.invitation, versions=[2]).version == 2
+    signature = read(text).signature
+    assert (signature.state, signature.clients, len(signature.members)) == ("unknown key", 5, 5)
+    assert (
+        CHANGED in read(text.replace(b'"min_survivors":4', b'"min_survivors":3')).signature.in_words
     )
 
 
