@@ -30,7 +30,7 @@ class Budget(NamedTuple):
 class Review(NamedTuple):
     """An invitation as it stands to a site.
 
-    `plan` is None where it is not read: strangers may not make a site work. `refusal` says why the
+    `plan` is None where it is not worth reading. `refusal` says why the
     site would not join, were it approved; `unapproved` why an approval that there is does not hold.
     """
 
@@ -94,12 +94,15 @@ def _judged(site: Site, invitation: Invitation) -> tuple[str | None, EvaluationP
 
 
 def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | None:
-    """The plan of a refused invitation: of a known coordinator, and small enough to be built."""
+    """The plan of a refused invitation, unless it is huge, a stranger's, or promises in vain."""
     try:
         judge_origin(site, invitation)
-        return invitation.plan
-    except FedgaugeError:
+        plan = invitation.plan
+        plan.check_promise()
+        site.cost(plan)
+    except (FedgaugeError, ArithmeticError, ValueError):
         return None
+    return plan
 
 
 def _check_ledger(site: Site, invitation: Invitation, plan: EvaluationPlan) -> None:
