@@ -10,6 +10,7 @@ from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.secagg import Invitation
 from fedgauge.site import Account, Balance, Cost, Site
+from fedgauge.site.anchor import judge_promise
 from fedgauge.site.approvals import approval_path, require_approval
 from fedgauge.site.approvals import approve as sign
 from fedgauge.site.entries import Roster
@@ -97,12 +98,10 @@ def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | N
     """The plan of a refused invitation, unless it is huge, a stranger's, or promises in vain."""
     try:
         judge_origin(site, invitation)
-        plan = invitation.plan
-        plan.check_promise()
-        site.cost(plan)
-    except (FedgaugeError, ArithmeticError, ValueError):
+        judge_promise(invitation.plan)
+    except FedgaugeError:
         return None
-    return plan
+    return invitation.plan
 
 
 def _check_ledger(site: Site, invitation: Invitation, plan: EvaluationPlan) -> None:
