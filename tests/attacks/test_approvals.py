@@ -21,7 +21,8 @@ from fedgauge.engines.participant import Participant
 from fedgauge.engines.review import approve, review
 from fedgauge.errors import ExchangeError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Invitation, Stage
+from fedgauge.secagg.graph import choose_graph
 from fedgauge.site import add_approver, add_trust
 from fedgauge.site.approvals import approval_path
 from fedgauge.site.approvals import approve as sign
@@ -246,6 +247,32 @@ def test_a_stranger_makes_no_officer_read_a_plan(attack):
     assert "the coordinator is not approved here" in seen.refusal
     assert seen.plan is seen.budget is None
     assert seen.coordinator == key_to_text(attack.sites.keys[COORDINATOR])
+
+
+GAUSSIAN = fg.DistributedDP(1.0, delta=1e-7, noise="discrete-gaussian")
+
+
+@pytest.mark.parametrize(
+    ("plan", "noise"),
+    [(PLAN, 1.2), (PLAN, 1e-300), (noisy_plan(4, privacy=GAUSSIAN), 1e300)],
+    ids=["too little", "too wide to draw", "too wide to account"],
+)
+def test_a_promise_that_noise_does_not_keep_is_not_shown(attack, officer, plan, noise):
+    """Its words would say epsilon 1."""
+    sent = msgspec.structs.replace(plan.final, noise=(noise,))
+    invitation = Invitation.made(
+        msgspec.structs.replace(plan, rounds=(sent,)),
+        [attack.sites.keys[name] for name in attack.clients],
+        attack.sites.site(COORDINATOR).key,
+        bytes(32),
+        choose_graph(4, plan.cohort),
+    )
+    site = attack.sites.site(VICTIM)
+    seen = review(site, invitation)
+    assert re.search("noise|wide", seen.refusal)
+    assert seen.plan is seen.budget is None
+    with pytest.raises(PlanRefused, match=r"noise|wide"):
+        approve(site, invitation, officer)
 
 
 @pytest.mark.parametrize("whose", ["its own", "a peer's", "a coordinator's"])

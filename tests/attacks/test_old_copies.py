@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 from hostile import VICTIM, Attacker, exact_policy, noisy_plan
+from ledgers import SUBMITTED
 from rows import draw_client
 
 from fedgauge.errors import LedgerError, SiteError
@@ -182,7 +183,7 @@ def test_two_copies_in_use_do_not_share_a_budget(attack):
     twin.ledger.commit(session)
     with pytest.raises(LedgerError, match="another copy of this site is in use"):
         attack.submit()
-    twin.ledger.record_sent(session)
+    twin.ledger.record_sent(session, SUBMITTED)
 
 
 def test_two_copies_that_added_a_line_each(attack):

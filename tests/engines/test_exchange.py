@@ -415,6 +415,20 @@ def test_empty_folder(world, commands, verb):
     )
 
 
+def test_a_lost_invitation_by_command(world, commands):
+    sessions = [world.start(run, EXACT).hex() for run in (world.run, world.folder / "other")]
+    path = world.run / "invitation.fgx"
+    before = path.read_bytes()
+    path.unlink()
+    (done,) = commands({"arguments": world.arguments(COORDINATOR, "advance")})
+    assert (done.code, path.exists()) == (1, False)
+    assert all(session[:8] in done.err for session in sessions)
+    chosen = ("--evaluation", sessions[0][:8])
+    (done,) = commands({"arguments": world.arguments(COORDINATOR, "advance", *chosen)})
+    assert "round 1 of 5 waits for" in done.err
+    assert path.read_bytes() == before
+
+
 @later_stages
 def test_verb_before_its_round(exact_steps, commands, stage):
     with copied(exact_steps[Stage.ADVERTISE, "answer"]) as world:

@@ -4,6 +4,7 @@ Everything lies in a folder in memory where there is one: what a killed process 
 there like anywhere.
 """
 
+import hashlib
 import itertools
 import os
 import re
@@ -31,6 +32,7 @@ import fedgauge as fg
 from fedgauge.engines.exchange import VERBS
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
+from fedgauge.site.log import what_left
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
@@ -59,6 +61,14 @@ def assert_spent_once(world):
         assert world.entries(name) == ["reserve", "commit", "sent", "survivors"]
 
 
+def assert_logged(world):
+    """Everything in the folder is in the logs of those who sent it, once."""
+    for name in world.names:
+        sent = [world.reply(stage, name).read_bytes() for stage in Stage]
+        logged = [row.sha256 for row in what_left(world.site(name))]
+        assert logged == [hashlib.sha256(data).hexdigest() for data in sent]
+
+
 @every_stage
 def test_site_killed_at_every_step(exact_steps, commands, stage):
     for world, again in die_at_every_step(commands, exact_steps[stage, "answer"], A, VERBS[stage]):
@@ -68,6 +78,7 @@ def test_site_killed_at_every_step(exact_steps, commands, stage):
         result = world.finish(stage + 1) or result
         assert_right(result, world)
         assert_spent_once(world)
+        assert_logged(world)
         assert world.reply(stage).read_bytes() == reply
 
 

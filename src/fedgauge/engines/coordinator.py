@@ -51,7 +51,7 @@ class Coordinator:
             lost = self._lost(evaluation)
             if lost is None:
                 raise
-            invitation = SummationServer.from_bytes(lost.read_bytes(), self._site.key).invitation
+            invitation = self._read_state(lost).invitation
             self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
 
     def _lost(self, evaluation: str | None) -> Path | None:
@@ -137,7 +137,7 @@ class Coordinator:
     def _load(self) -> SummationServer:
         invitation = self._exchange.invitation()
         try:
-            state = self._path(invitation.session).read_bytes()
+            return self._read_state(self._path(invitation.session))
         except FileNotFoundError:
             if self._exchange.result_path.exists():
                 raise ExchangeError(
@@ -147,6 +147,12 @@ class Coordinator:
                 f"site {self._site.name!r} did not start this exchange, or has abandoned it. Its "
                 "coordinator advances it, with --site naming the site file it was started with."
             ) from None
+
+    def _read_state(self, path: Path) -> SummationServer:
+        try:
+            state = path.read_bytes()
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise SiteError(f"cannot read the state of an exchange: {error.strerror}.") from None
         return SummationServer.from_bytes(state, self._site.key, names=self._site.peers)

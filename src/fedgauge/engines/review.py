@@ -10,6 +10,7 @@ from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.secagg import Invitation
 from fedgauge.site import Account, Balance, Cost, Site
+from fedgauge.site.anchor import judge_promise
 from fedgauge.site.approvals import approval_path, require_approval
 from fedgauge.site.approvals import approve as sign
 from fedgauge.site.entries import Roster
@@ -30,7 +31,7 @@ class Budget(NamedTuple):
 class Review(NamedTuple):
     """An invitation as it stands to a site.
 
-    `plan` is None where it is not read: strangers may not make a site work. `refusal` says why the
+    `plan` is None where it is not worth reading. `refusal` says why the
     site would not join, were it approved; `unapproved` why an approval that there is does not hold.
     """
 
@@ -94,12 +95,13 @@ def _judged(site: Site, invitation: Invitation) -> tuple[str | None, EvaluationP
 
 
 def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | None:
-    """The plan of a refused invitation: of a known coordinator, and small enough to be built."""
+    """The plan of a refused invitation, unless it is huge, a stranger's, or promises in vain."""
     try:
         judge_origin(site, invitation)
-        return invitation.plan
+        judge_promise(invitation.plan)
     except FedgaugeError:
         return None
+    return invitation.plan
 
 
 def _check_ledger(site: Site, invitation: Invitation, plan: EvaluationPlan) -> None:

@@ -181,7 +181,7 @@ class Site:
         self.judge_bins(plan.axis.bins)
         if not plan.privacy.adds_noise:
             self._judge_exact(plan, of_model=of_model)
-        _judge_promise(plan)
+        judge_promise(plan)
 
     def judge_reports(self, plan: EvaluationPlan) -> None:
         """Refuse local reports outside the site file; reads no data.
@@ -199,7 +199,7 @@ class Site:
         self._judge_privacy(plan)
         self._judge_label(plan)
         self.judge_bins(plan.axis.bins)
-        _judge_promise(plan)
+        judge_promise(plan)
 
     def judge_bins(self, bins: int) -> None:
         """Refuse an axis finer than the site file allows, which can be told before it is made."""
@@ -401,7 +401,8 @@ def _require_apart(witness: Path, folder: Path) -> None:
         )
 
 
-def _judge_promise(plan: EvaluationPlan) -> None:
+def judge_promise(plan: EvaluationPlan) -> None:
+    """Refuse a plan whose noise does not keep what it promises, or cannot be accounted for."""
     try:
         plan.check_promise()
         plan.statement("enforced")  # fails where noise as wide as the plan's cannot be drawn
