@@ -339,9 +339,7 @@ class SummationClient:
                     "a holder was given another box than this site sent: who carried it, or the "
                     "coordinator, altered it."
                 )
-        return [
-            Answer(m, self._key_of_box(m, state).private, state.peers[m].box) for m in holders
-        ]
+        return [Answer(m, self._key_of_box(m, state).private, state.peers[m].box) for m in holders]
 
     def _open(self, quorum: Quorum, state: _State) -> SealedOpening:
         survivors, sharers = self._members(state.survivors), self._members(state.sharers)
