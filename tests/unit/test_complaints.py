@@ -85,6 +85,7 @@ def test_a_coordinator_sets_aside_what_is_no_answer(scene):
         is_refused(scene, VICTIM, changed(ballot, answers=answers), "does not answer the compl")
     other = changed(said, box_key=os.urandom(32))
     is_refused(scene, VICTIM, changed(ballot, answers=[other]), "sealed a box for another key")
+    is_refused(scene, VICTIM, changed(ballot, vote=scene.said(1).vote), "did not sign")
 
 
 def asks(scene, *complaints):
