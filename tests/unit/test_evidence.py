@@ -17,6 +17,7 @@ from hostile_member import (
     forgeries,
     junk_boxes,
     made_up,
+    other_box_key,
     turn,
     wrong_commitment,
     wrong_opening,
@@ -60,6 +61,7 @@ class Story(NamedTuple):
 
 STORIES = {
     "junk-box": Story([junk_boxes()], {Dispute}),
+    "other-box-key": Story([other_box_key()], {Dispute}),
     "junk-box-answered-wrongly": Story([junk_boxes(), answers(made_up)], {Dispute}),
     "junk-box-unanswered": Story(
         [junk_boxes()], {Dispute}, proved=False, leaves=((HOSTILE, Stage.AGREE),)
