@@ -17,6 +17,7 @@ from hostile_member import (
     forgeries,
     junk_boxes,
     made_up,
+    other_box_key,
     turn,
     wrong_commitment,
     wrong_opening,
@@ -60,6 +61,7 @@ class Story(NamedTuple):
 
 STORIES = {
     "junk-box": Story([junk_boxes()], {Dispute}),
+    "other-box-key": Story([other_box_key()], {Dispute}),
     "junk-box-answered-wrongly": Story([junk_boxes(), answers(made_up)], {Dispute}),
     "junk-box-unanswered": Story(
         [junk_boxes()], {Dispute}, proved=False, leaves=((HOSTILE, Stage.AGREE),)
@@ -302,14 +304,15 @@ def test_keys_that_the_holder_did_not_advertise_open_nothing(hand):
 
 @pytest.mark.parametrize("times", [0, 2])
 def test_there_is_one_answer_and_one_box(hand, times):
-    said = Ballot.from_bytes(answer_of(hand, HOSTILE, VICTIM).body)
-    ballot = hand.said(Stage.AGREE, changed(said, answers=said.answers * times))
-    word = hand.complaint(HOSTILE, VICTIM, by=VICTIM)
-    hand.shows_nothing(hand.dispute(HOSTILE, VICTIM, complaint=word, ballot=ballot))
+    ballot, word = answer_of(hand, HOSTILE, VICTIM), hand.complaint(HOSTILE, VICTIM, by=VICTIM)
+    whole = hand.dispute(HOSTILE, VICTIM, complaint=word, ballot=ballot)
+    assert whole.judged(hand.invitation).proved
+    said = Ballot.from_bytes(ballot.body)
+    answered = hand.said(Stage.AGREE, changed(said, answers=said.answers * times))
+    hand.shows_nothing(changed(whole, ballot=answered))
     shares = Shares.from_bytes(hand.shares(HOSTILE).body)
     boxes = [box for box in shares.boxes for _ in range(times if box.member == VICTIM else 1)]
-    dealt = hand.said(Stage.SHARE, changed(shares, boxes=boxes))
-    hand.shows_nothing(hand.dispute(HOSTILE, VICTIM, complaint=word, shares=dealt))
+    hand.shows_nothing(changed(whole, shares=hand.said(Stage.SHARE, changed(shares, boxes=boxes))))
 
 
 # A share that was told
