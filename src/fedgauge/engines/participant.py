@@ -19,6 +19,7 @@ from fedgauge.errors import (
     PlanRefused,
     SiteError,
 )
+from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan, expiry
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
@@ -117,10 +118,11 @@ class Participant:
             reply = self._recorded(envelope.session, Stage(envelope.stage), reply)
             if client.stage == Stage.MASK:
                 for dealer in client.unopened:
+                    name = self._site.peers.get(dealer, key_to_text(dealer))
                     say(
                         self._tell,
-                        f"{self._site.peers[dealer]} sent this site shares that do not open. This "
-                        "site goes on without them, and says so to the coordinator.",
+                        f"{name} sent this site shares that do not open. This site goes on without "
+                        "them, and says so to the coordinator.",
                     )
             return reply
 

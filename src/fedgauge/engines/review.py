@@ -45,10 +45,7 @@ class Review(NamedTuple):
 
 
 def review(site: Site, invitation: Invitation) -> Review:
-    """What an invitation asks, what the site file says to it, and whether it is approved.
-
-    Nothing is written but a ledger, empty, where there is none yet.
-    """
+    """What an invitation asks, what the site file says to it, and whether it is approved."""
     refusal, plan = _judged(site, invitation)
     approver, unapproved = None, None
     if plan is not None and approval_path(site, invitation.session).exists():
