@@ -13,14 +13,14 @@ from rows import draw_client
 
 from fedgauge.engines.exchange import INVITATION
 from fedgauge.engines.review import approve, review
-from fedgauge.errors import FedgaugeError
-from fedgauge.keys import SigningKey
+from fedgauge.errors import FedgaugeError, SiteError
+from fedgauge.keys import SigningKey, key_to_text, verify
 from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.protocol import EVERYONE, Envelope, session_id
 from fedgauge.secagg import Invitation
 from fedgauge.secagg.graph import choose_graph
 from fedgauge.secagg.messages import Terms, box_key
-from fedgauge.site import add_approver
+from fedgauge.site import add_approver, add_trust
 
 HARMLESS, HARMFUL = noisy_plan(4, 0.1), noisy_plan(4, 1.0)
 DIGITS = 8  # as `status` and `approve` show an id; 16, as `review` does, take 2^32 tries
@@ -95,3 +95,23 @@ def test_what_was_not_reviewed_is_not_signed_though_its_id_begins_alike(attack):
             SigningKey.load(attack.folder / "officer.key"),
             evaluation=read.session.hex()[:DIGITS],
         )
+
+
+# Points of small order, as public keys: 1, -1, and each again in a second form.
+ANYBODYS = [
+    b"\1" + bytes(31),
+    b"\xec" + b"\xff" * 30 + b"\x7f",
+    b"\1" + bytes(30) + b"\x80",
+    b"\xee" + b"\xff" * 30 + b"\x7f",
+]
+
+
+@pytest.mark.xfail(strict=True, reason="keys of small order are taken, and anybody signs for them")
+@pytest.mark.parametrize("kind", ["approver", "peer", "coordinator"])
+@pytest.mark.parametrize("key", ANYBODYS, ids=["one", "minus one", "one again", "p plus one"])
+def test_a_key_that_anybody_can_sign_with_is_nobodys(attack, kind, key):
+    """Evidence against a member with such a key shows nothing, and its approval is no approval."""
+    signatures = [point + bytes(32) for point in ANYBODYS]
+    assert any(verify(key, b"%d" % i, each) for each in signatures for i in range(16))
+    with pytest.raises(SiteError):
+        add_trust(attack.sites.site_file(VICTIM), kind, "anybody", key_to_text(key))
