@@ -7,6 +7,8 @@ means; every such pair is an account with a budget of its own, of the same rows.
 import itertools
 
 import numpy as np
+import pytest
+from commands import run
 from hostile import VICTIM, Attacker, exact_policy, noisy_plan
 from rows import draw_client
 
@@ -41,3 +43,14 @@ def test_a_row_is_not_spent_on_several_accounts(folder):
             if attack.ask(noisy_plan(4, privacy=model)).total is not None:
                 spent += 1.0 if neighbours == "add-remove" else 0.5
     assert spent <= BUDGET
+
+
+@pytest.mark.xfail(strict=True, reason="set-limit without --delta allows 1e-5, whatever there was")
+def test_a_lower_epsilon_does_not_raise_delta(folder):
+    """An officer lowers the budget, in the words of the officer's page."""
+    clients = {name: draw_client(50, seed=i) for i, name in enumerate([VICTIM, "a", "b", "c"])}
+    attack = Attacker(folder, clients, policy=exact_policy(budget_delta=1e-12))
+    assert attack.ask(noisy_plan(4)).total is not None  # delta is 9e-13
+    assert VICTIM in attack.ask(noisy_plan(4)).refusals
+    run("ledger", "set-limit", "--epsilon", 3, "--site", attack.sites.site_file(VICTIM))
+    assert VICTIM in attack.ask(noisy_plan(4)).refusals
