@@ -17,6 +17,9 @@ _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
 _KEY_BYTES: Final = 32
 _LONGEST_FILE: Final = 200
+_FIELD: Final = 2**255 - 19
+_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 
 class SigningKey:
@@ -130,7 +133,19 @@ def key_from_text(text: str) -> bytes:
             f"a public key is {_PUBLIC!r} and 43 letters, digits, - or _. Copy the whole line "
             "that `fedgauge site show` prints."
         )
+    if is_anybodys(public):
+        raise SiteError(
+            f"{text} is a key that anybody can sign with. Ask its owner for one that `fedgauge "
+            "site init` made."
+        )
     return public
+
+
+def is_anybodys(public: bytes) -> bool:
+    """Whether a public key is a point of small order, for which signatures need no secret."""
+    # The sign of x is the highest bit, and says nothing about the order.
+    y = int.from_bytes(public, "little") & ~(1 << 255)
+    return y % _FIELD in _SMALL_ORDER
 
 
 def _encode(prefix: str, raw: bytes) -> str:

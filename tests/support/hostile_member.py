@@ -368,7 +368,7 @@ def watched(monkeypatch):
 # Whom a sentence is also about: the one that something was done to, or who says so.
 _CONCERNED = re.compile(
     r"(?<= sent )\S+(?= a box of shares that does not open\.)"
-    r"|\S+(?= cannot open the box of shares that )"
+    r"|\S+(?= says that it cannot open a box of shares from )"
     r"|(?<= complained of a box of shares from )\S+(?= that does open\.)"
     r"|(?<= opened another share than it was dealt by )\S+(?=\.)"
 )

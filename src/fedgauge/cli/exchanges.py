@@ -424,10 +424,10 @@ def _budget_in_words(budget: Budget, site: Site) -> str:
 
 def _say(progress: Progress, run: Path) -> None:
     session = progress.invitation.session.hex()[:8]
-    screen.print(f"Evaluation {session}, plan {progress.invitation.plan.digest[:8]}", markup=False)
+    screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}", markup=False)
     for told in progress.faults:
         screen.print(told, markup=False)
-    if progress.faults:
+    if progress.proved:
         screen.print(f"Again without: fedgauge exchange restart {run} NEW", markup=False)
     if progress.finished:
         screen.print("Finished: the result is in result.json", markup=False)

@@ -155,7 +155,9 @@ def set_limit(
     epsilon: Annotated[
         float, typer.Option(min=0, help="Most epsilon that all evaluations may cost.")
     ],
-    delta: Annotated[float, typer.Option(min=0, max=1, help="Most delta.")] = 1e-5,
+    delta: Annotated[
+        float | None, typer.Option(min=0, max=1, help=r"Most delta. \[default: as it is now]")
+    ] = None,
     unit: Annotated[
         UnitKind | None,
         typer.Option(help=r"Only of plans that protect such a unit. \[default: of all plans]"),
@@ -180,12 +182,22 @@ def set_limit(
     with readable_errors():
         site = Site.from_toml(site_file)
         accounts = _limited(site.dataset, unit, neighbours)
-        limit = Cost(epsilon, delta)
-        for account in accounts:
+        limits = {account: Cost(epsilon, _delta(site, account, delta)) for account in accounts}
+        for account, limit in limits.items():
             site.ledger.set_limit(account, limit)
     if not quiet:
-        for account in accounts:
+        for account, limit in limits.items():
             screen.print(f"{account}: at most {limit}", markup=False)
+
+
+def _delta(site: Site, account: Account, wanted: float | None) -> float:
+    """The limit of delta that was asked for, or the one there is."""
+    if wanted is not None:
+        return wanted
+    default = site.policy.default_limit
+    balances = (*site.ledger.balances(), *site.ledger.totals(default_limit=default))
+    limits = [row.limit for row in balances if row.account == account and row.limit is not None]
+    return limits[0].delta if limits else default.delta
 
 
 def _limited(

@@ -80,6 +80,9 @@ def init(
         bool, typer.Option("--score-sums", help="Allow plans that sum up scores within bins.")
     ] = False,
     budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
+    witness: Annotated[
+        Path | None, typer.Option(help="A file elsewhere by which old copies are noticed.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Make a site: a private key that never leaves, a file of what it allows, a ledger.
@@ -101,6 +104,8 @@ def init(
             budget_epsilon=budget,
         )
         site = create_site(folder, name=name, dataset=dataset, policy=policy)
+        if witness is not None:
+            site = add_witness(site.path, witness)
     if quiet:
         return
     screen.print(f"Made {site.path} and {site.key_path}", markup=False)
@@ -164,7 +169,7 @@ def dataset(
 
 
 @site_app.command("witness")
-def witness(
+def name_witness(
     path: Annotated[Path, typer.Argument(help="A file on another disk, a share or a stick.")],
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
@@ -182,6 +187,7 @@ def witness(
         site = add_witness(site_file, path)
     if not quiet:
         screen.print(f"{site.witness_path} is the witness of {site.name}", markup=False)
+        screen.print("Destroy copies of the site's folder made before: they name no witness.")
 
 
 @site_app.command("show")

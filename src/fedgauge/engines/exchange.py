@@ -28,6 +28,7 @@ VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
 RESULT: Final = "result.json"
+_MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Progress:
     finished: bool
     set_aside: dict[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    proved: bool = False
 
     @property
     def verb(self) -> str:
@@ -105,6 +107,7 @@ class Exchange:
             faults=tuple(
                 fault.in_words(lambda member: self.name(invitation, member)) for fault in faults
             ),
+            proved=any(fault.proved for fault in faults),
         )
 
     def faults(self, invitation: Invitation) -> list[Fault]:
@@ -112,7 +115,7 @@ class Exchange:
         path = self._folder / EVIDENCE
         if not path.exists():
             return []
-        evidence = File.from_bytes(_read(path))
+        evidence = _evidence(path)
         if evidence.invitation != invitation.data:
             raise ExchangeError("it is evidence about another evaluation.")
         return evidence.judged()
@@ -170,7 +173,7 @@ class Exchange:
             try:
                 check(envelope.sender, data)
             except FedgaugeError as error:
-                aside[path.name] = str(error)
+                aside[_shown(path)] = str(error)
             else:
                 replies.setdefault(envelope.sender, data)
         return replies, aside
@@ -215,7 +218,7 @@ class Exchange:
                     recipients={envelope.recipient},
                 )
             except FedgaugeError as error:
-                aside[path.name] = str(error)
+                aside[_shown(path)] = str(error)
             else:
                 yield data, envelope
 
@@ -227,14 +230,14 @@ class Exchange:
                 data = _read(path)
                 envelope = Envelope.from_bytes(data)
             except FedgaugeError as error:
-                aside[path.name] = str(error)
+                aside[_shown(path)] = str(error)
             else:
                 yield path, data, envelope
 
 
 def examine(path: Path, site: Site) -> list[str]:
     """What a file of evidence shows, with the names that a site has for members."""
-    evidence = File.from_bytes(_read(path))
+    evidence = _evidence(path)
     invitation = Invitation(evidence.invitation)
 
     def name(member: int) -> str:
@@ -335,12 +338,16 @@ def take_part(
     return exchange.write_reply(invitation, stage, reply)
 
 
-def _read(path: Path) -> bytes:
+def _evidence(path: Path) -> File:
+    return File.from_bytes(_read(path, most=_MOST_EVIDENCE))
+
+
+def _read(path: Path, *, most: int = MOST_BYTES) -> bytes:
     try:
         if not path.is_file():
             raise ExchangeError("it is not a file.")
-        if path.stat().st_size > MOST_BYTES:
-            raise ExchangeError(f"it is larger than {MOST_BYTES:,} bytes.")
+        if path.stat().st_size > most:
+            raise ExchangeError(f"it is larger than {most:,} bytes.")
         return path.read_bytes()
     except OSError as error:
         raise ExchangeError(f"cannot read {path}: {error.strerror}.") from None
@@ -352,10 +359,16 @@ def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    # Others may write here, too: a link of theirs must not lead to a file of this party.
-    if path.is_file() and not path.is_symlink() and _read(path) == data:
-        return
-    write_whole(path, data, follow=False)
+    # Others may write here, too: a link of theirs must not lead to a file of this party, nor
+    # what they put in its place keep it from being written.
+    same_size = path.is_file() and not path.is_symlink() and path.stat().st_size == len(data)
+    if not same_size or _read(path) != data:
+        write_whole(path, data, follow=False)
+
+
+def _shown(path: Path) -> str:
+    """The name of a file as it is told: anybody may have chosen it."""
+    return "".join(sign if sign.isprintable() else "?" for sign in path.name)
 
 
 def listed(aside: dict[str, str]) -> str:

@@ -16,6 +16,7 @@ from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitat
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
+    LedgerError,
     PlanRefused,
     SiteError,
 )
@@ -108,6 +109,7 @@ class Participant:
             client = self.session(envelope.session)
             if client.stage < Stage.MASK:
                 _require_unsent(self._site, envelope.session)
+            _require_latest(self._site, envelope.session, envelope.stage, client.stage)
             try:
                 reply = client.receive(request)
             except Stopped as stopped:
@@ -228,6 +230,7 @@ class Participant:
                 data=data,
                 asked=Asked(invitation.coordinator, invitation.model, approver),
             )
+            _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
             duties = SiteDuties(self._site, self._data, self._delivery, self._tell)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
@@ -288,6 +291,18 @@ class Participant:
 
     def _path(self, session: bytes, kind: str = "client") -> Path:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.{kind}"
+
+
+def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> None:
+    """Refuse to go on from a state that is older than what left.
+
+    It would hold other keys than others were told of, and the site would seem to lie.
+    """
+    if answered < asked <= Stage.OPEN and site.ledger.has_left(session, STEPS[Stage(asked)]):
+        raise LedgerError(
+            "this site's state of that evaluation is older than what it sent: it sent something "
+            "else at this step. A new attempt needs a new invitation."
+        )
 
 
 def _require_unsent(site: Site, session: bytes) -> None:

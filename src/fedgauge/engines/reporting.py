@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,7 +77,9 @@ def write_reports(
     told: list[str] = []
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        # Not where others fetch it before the ledger says that it left.
+        place = target.parent if site is None else site.folder
+        handle, temporary = tempfile.mkstemp(dir=place, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
             if site is not None:
                 session = os.urandom(32)
@@ -91,7 +94,7 @@ def write_reports(
         if site is not None:
             left = Departure("encode", size, digest.hexdigest())
             site.ledger.record_sent(session, left)
-        os.replace(temporary, target)
+        _move(temporary, target)
     except BaseException as error:
         if temporary is not None:
             os.unlink(temporary)
@@ -101,6 +104,21 @@ def write_reports(
     durable.sync_folder(target.parent)
     for sentence in told:
         tell(sentence)
+
+
+def _move(temporary: str, target: Path) -> None:
+    """Give a finished file its name, all at once also where that is on another disk."""
+    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file, open(temporary, "rb") as source:
+            shutil.copyfileobj(source, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:
+        os.unlink(beside)
+        raise
+    os.unlink(temporary)
 
 
 def _checked(data: Data) -> Data:

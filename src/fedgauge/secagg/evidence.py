@@ -5,6 +5,7 @@ believe the coordinator. Nobody can be made to look guilty who kept to the rules
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -69,11 +70,9 @@ class Dispute(msgspec.Struct, frozen=True, array_like=True, tag="dispute"):
         body = complaint(session, box.digest(dealer, holder)).to_bytes()
         _require(invitation.is_signed(holder, self.complaint, Stage.MASK, body))
         if self.ballot is None:
-            unanswered = (
-                "{other} cannot open the box of shares that {member} sent, as it says, and "
-            )
-            unanswered += "{member} did not show what is in it."
-            return Fault(dealer, unanswered, holder, proved=False)
+            said = "{other} says that it cannot open a box of shares from {member}. No answer of "
+            said += "{member} is here, so nothing is shown."
+            return Fault(dealer, said, holder, proved=False)
         _require(
             _is_said(invitation, dealer, self.ballot, Stage.AGREE, COORDINATOR)
             and _is_said(invitation, holder, self.keys, Stage.ADVERTISE, EVERYONE)
@@ -148,7 +147,8 @@ class WrongDealing(msgspec.Struct, frozen=True, array_like=True, tag="dealing"):
         shares = _shares(invitation, dealer, self.shares)
         _require(_is_said(invitation, dealer, self.keys, Stage.ADVERTISE, EVERYONE))
         holders = [part.member for part in self.opened]
-        _require(len(set(holders)) == len(holders) >= invitation.graph.threshold)
+        _require(len(set(holders)) == len(holders) == invitation.graph.threshold)
+        _require(all(0 <= holder < len(invitation.members) for holder in holders))
         for holder, share in ((part.member, part.share) for part in self.opened):
             own = holder == dealer
             checks = shares.own if own else _box_for(holder, shares).checks
@@ -171,9 +171,15 @@ class File(Message, frozen=True):
     found: list[Evidence]
 
     def judged(self) -> list[Fault]:
-        """What it shows."""
+        """What it shows; what shows nothing is passed over, so that it hides nothing either."""
         invitation = Invitation(self.invitation)
-        return [evidence.judged(invitation) for evidence in self.found]
+        faults = []
+        for evidence in self.found:
+            with suppress(ProtocolError):
+                faults.append(evidence.judged(invitation))
+        if self.found and not faults:
+            raise ProtocolError(_NOTHING)
+        return faults
 
 
 def secret_behind(

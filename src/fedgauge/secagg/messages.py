@@ -129,6 +129,11 @@ class Invitation:
         return self._terms.plan
 
     @property
+    def plan_digest(self) -> str:
+        """The digest of the plan, told without reading it."""
+        return hashlib.sha256(self._terms.plan).hexdigest()
+
+    @property
     def is_unanimous(self) -> bool:
         """Whether a sum is opened with the vote of everybody in it, or not at all.
 

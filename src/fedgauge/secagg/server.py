@@ -147,8 +147,12 @@ class SummationServer:
 
     @property
     def evidence(self) -> File:
-        """What shows who broke the rules, for others to check."""
-        return File(invitation=self._invitation.data, found=self._state.evidence)
+        """What shows who broke the rules, for others to check: of each kind one."""
+        found = {
+            (fault.member, fault.proved, type(evidence)): evidence
+            for fault, evidence in zip(self.faults, self._state.evidence, strict=True)
+        }
+        return File(invitation=self._invitation.data, found=list(found.values()))
 
     @property
     def faults(self) -> list[Fault]:

@@ -19,6 +19,7 @@ from fedgauge.site.entries import (
     Departure,
     Entry,
     Kind,
+    Step,
     decode,
     encode,
 )
@@ -249,6 +250,11 @@ class Ledger:
             if before is None and not (left.is_contribution and spend.sent):
                 kind: Kind = "sent" if left.is_contribution else "reply"
                 pages.append(encode(kind, session=session, left=left))
+
+    def has_left(self, session: bytes, step: Step) -> bool:
+        """Whether something left at a step of a session, or may have."""
+        with self._open() as (_, books):
+            return _known(books, session).departure(step) is not None
 
     def is_sent(self, session: bytes) -> bool:
         """Whether a session's contribution left, or may have."""
