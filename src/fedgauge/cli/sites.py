@@ -201,7 +201,7 @@ def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> Non
     with readable_errors():
         site = Site.from_toml(site_file)
     if not quiet:
-        screen.print(_site_table(site))
+        print_whole(_site_table(site))
 
 
 @site_app.command("log")
