@@ -35,7 +35,7 @@ class Page(HTMLParser):
         self.cells.append(data)
 
 
-TABLE = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+TABLE = {"table", "caption", "tbody", "tr", "th", "td"}
 
 
 def cells(html):

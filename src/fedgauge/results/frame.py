@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import pyarrow as pa
-
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.measures.metric import metrics_of
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:  # a result makes its frame
 
 Backend = Literal["pandas", "polars", "pyarrow"]
 _BACKENDS: Final = ("pandas", "polars", "pyarrow")
+_TEXT: Final = ("metric", "caution")  # of the columns; the others hold numbers
 
 
 class _Row(NamedTuple):
@@ -40,10 +39,6 @@ class _Row(NamedTuple):
         return cls(name, e.value, e.low, e.high, *e.bounds, e.level, e.caution)
 
 
-_TEXT: Final = ("metric", "caution")
-_TYPES: Final = {name: pa.string() if name in _TEXT else pa.float64() for name in _Row._fields}
-
-
 def metrics_frame(result: Evaluation, backend: Backend) -> Any:
     """Every metric over all thresholds; those that the counts do not define have no value."""
     rows = []
@@ -54,7 +49,7 @@ def metrics_frame(result: Evaluation, backend: Backend) -> Any:
             raise
         except UndefinedMetric:
             rows.append(_Row(each.name))
-    return _frame(rows, {}, backend)
+    return _frame(rows, backend)
 
 
 def thresholds_frame(points: Iterable[AtThreshold], backend: Backend) -> Any:
@@ -64,16 +59,21 @@ def thresholds_frame(points: Iterable[AtThreshold], backend: Backend) -> Any:
         named = {**at.as_dict(), **at.confusion_matrix._asdict()}
         rows += [_Row.of(name, estimate) for name, estimate in named.items()]
         thresholds += [at.threshold] * len(named)
-    return _frame(rows, {"threshold": pa.array(thresholds, pa.float64())}, backend)
+    return _frame(rows, backend, thresholds)
 
 
-def _frame(rows: list[_Row], before: dict[str, pa.Array], backend: Backend) -> Any:
-    columns = {
-        name: pa.array([getattr(row, name) for row in rows], kind) for name, kind in _TYPES.items()
-    }
-    table = pa.table(before | columns)
+def _frame(rows: list[_Row], backend: Backend, thresholds: list[float] | None = None) -> Any:
+    import pyarrow as pa  # here, for results do without
+
     if backend not in _BACKENDS:
         raise InputError(f"backend must be one of {', '.join(_BACKENDS)}, got {backend!r}.")
+    kinds = {name: pa.string() if name in _TEXT else pa.float64() for name in _Row._fields}
+    columns = {
+        name: pa.array([getattr(row, name) for row in rows], kind) for name, kind in kinds.items()
+    }
+    if thresholds is not None:
+        columns = {"threshold": pa.array(thresholds, pa.float64())} | columns
+    table = pa.table(columns)
     if backend == "pyarrow":
         return table
     try:
