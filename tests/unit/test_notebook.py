@@ -60,7 +60,12 @@ def test_evaluation():
 
 def test_estimate():
     estimate = fg.Estimate(0.5, (0.4, 0.6), 0.3, 0.7, 0.95, caution=HOSTILE)
-    assert cells(estimate._repr_html_()) == [str(estimate)]
+    assert "".join(cells(estimate._repr_html_())) == str(estimate)
+
+
+def test_estimate_whose_words_look_like_markup(monkeypatch):
+    monkeypatch.setattr(fg.Estimate, "__str__", lambda _: HOSTILE)
+    assert cells(fg.Estimate(0.5, (0.4, 0.6))._repr_html_()) == [HOSTILE]
 
 
 def test_threshold():

@@ -95,6 +95,7 @@ def test_numpy_takes_the_value():
     assert np.asarray(auc).dtype == np.float64
     assert np.asarray(auc) == 0.875
     assert np.asarray(auc, dtype=np.float32).dtype == np.float32
+    assert auc.__array__(np.float32).dtype == np.float32
     assert np.array([auc, count]).tolist() == [0.875, 578.0]
     assert np.mean([auc, Estimate(0.125, (0, 1))]) == 0.5
     assert np.isclose(auc, 0.875)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from msgspec import UNSET
@@ -362,7 +362,7 @@ class Evaluation:
         return [self.at_threshold(threshold) for threshold in thresholds]
 
     def to_frame(
-        self, thresholds: Iterable[float] | None = None, *, backend: Backend = "pandas"
+        self, thresholds: Iterable[SupportsFloat] | None = None, *, backend: Backend = "pandas"
     ) -> Any:
         """The metrics as a data frame, one row for each.
 
