@@ -4,6 +4,7 @@ import copy
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from plans import plan_for
 
 import fedgauge as fg
 
+SIGNED = Path(__file__).parents[1] / "fixtures" / "signed-protocol-2.json"
 EVALUATIONS = {
     "exact": lambda: fg.evaluate(clients(), axis=fg.Axis.uniform(16)),
     "sums": lambda: fg.evaluate(clients(), axis=fg.Axis.uniform(16), score_sums=True),
@@ -122,14 +124,19 @@ def test_an_axis_that_was_altered_on_the_way_is_refused():
         pickle.loads(altered)  # noqa: S301
 
 
-def test_a_result_that_is_signed_stays_so():
-    result = EVALUATIONS["exact"]()
-    result._saved = result.record.to_json()
-    other = result.at_level(0.9)
-    again = pickle.loads(pickle.dumps(other))  # noqa: S301
-    assert again._origin._saved == result._saved
-    assert again._origin is not again
-    assert pickle.loads(pickle.dumps(result))._origin._saved == result._saved  # noqa: S301
+def test_a_signed_result_stays_signed(copied):
+    result = fg.Evaluation.from_json(SIGNED)
+    assert result.signature.state == "unknown key"  # signed, and nobody said whose key it is
+    assert copied(result).signature == result.signature
+    assert copied(result.at_level(0.9)).signature == result.signature
+
+
+def test_an_edited_result_stays_edited(copied, tmp_path):
+    edited = tmp_path / "r.json"
+    edited.write_bytes(SIGNED.read_bytes().replace(b'"clients":', b'"added":1,"clients":', 1))
+    result = fg.Evaluation.from_json(edited)
+    assert result.signature.state == "broken"
+    assert copied(result).signature.state == "broken"
 
 
 def test_draws_are_not_carried_along():
