@@ -66,7 +66,7 @@ class Estimate(Number):
     low: float | None = None
     high: float | None = None
     level: float | None = None
-    parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    parts: Mapping[str, float] = field(default_factory=dict)
     caution: str | None = None
 
     def __post_init__(self) -> None:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from numbers import Real
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -245,7 +244,7 @@ class AtThreshold:
             interval.low,
             interval.high,
             self._level,
-            MappingProxyType(parts | {"sampling": of_sampling}),
+            parts | {"sampling": of_sampling},
             formula.caution(corners) or self._pooled.faint,
         )
 
