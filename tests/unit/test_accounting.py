@@ -3,7 +3,9 @@ import sys
 from itertools import pairwise
 
 import pytest
+from plans import plan_for
 
+from fedgauge import DistributedDP, InputError, SecureAggregation
 from fedgauge.errors import PlanError
 from fedgauge.privacy.accounting import (
     calibrate_gaussian,
@@ -118,6 +120,37 @@ def test_plans_add_up():
     assert compose([]) == (0, 0)
     assert compose([(0.1, 1e-6)] * 10) == (1.0, pytest.approx(1e-5))
     assert compose(iter([(1.0, 0.7), (1.0, 0.7)])) == (2.0, 1.0)
+
+
+def stated(privacy):
+    return plan_for(privacy, (16,)).statement("enforced")
+
+
+def test_statements_of_results_add_up():
+    model = DistributedDP(0.5, delta=1e-6, noise="skellam")
+    one = stated(model)
+    assert compose([one, one, (0.25, 0.0)]) == (1.25, pytest.approx(2 * one.delta))
+    assert one.delta > 0
+    assert compose(stated(DistributedDP(0.5)) for _ in range(3))[0] == 1.5
+
+
+def test_an_exact_sum_has_no_epsilon_that_could_be_added():
+    exact, noisy = stated(SecureAggregation()), stated(DistributedDP(0.5))
+    assert compose([exact])[0] == math.inf
+    assert compose([noisy, exact, exact])[0] == math.inf
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        DistributedDP(0.5, unit="subject", max_per_unit=2),
+        DistributedDP(0.5, neighbours="replace-one"),
+    ],
+)
+def test_promises_to_different_units_do_not_add_up(other):
+    with pytest.raises(InputError, match=r"protect different things.*Compose those of one unit"):
+        compose([stated(DistributedDP(0.5)), stated(other)])
+    assert compose([stated(other), stated(other)])[0] == 1.0
 
 
 @pytest.mark.parametrize(

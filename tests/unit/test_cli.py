@@ -131,6 +131,27 @@ def test_quiet_prints_nothing():
     assert evaluate("scores.parquet", "-q").output == ""
 
 
+@pytest.mark.parametrize("options", [[], ["--quiet"], ["--at", 0.5]])
+def test_json_to_a_pipe(options):
+    assert evaluate("scores.parquet", "--json", "r.json").exit_code == 0
+    told = evaluate("scores.parquet", *options).stdout
+    piped = evaluate("scores.parquet", "--json", "-", *options)
+    assert piped.exit_code == 0
+    assert piped.stdout_bytes == Path("r.json").read_bytes()
+    assert piped.stderr == told
+    assert not Path("-").exists()
+
+
+def test_json_to_a_pipe_where_noise_hides_all():
+    Path("s.csv").write_text("y,p\n1,0.9\n0,0.1\n")
+    shutil.copy("s.csv", "t.csv")
+    options = ["--privacy", "ddp", "--epsilon", 0.1, "--seed", 1, "--json", "-"]
+    piped = evaluate("s.csv", "t.csv", *options)
+    assert piped.exit_code == 2
+    assert "no signal" in piped.stderr
+    assert json.loads(piped.stdout)["privacy"]["epsilon"] == 0.1
+
+
 def test_quiet_still_tells_errors():
     assert "no such file" in complaint(evaluate("absent.csv", "-q"))
 

@@ -163,8 +163,8 @@ def test_combine_differs_from_separate_between_the_ends():
 def test_callable_keeps_the_shape(kind, estimator, x):
     curve = kind(drawn_from(estimator, 16))
     found = curve(x)
-    assert found.shape == np.shape(x)
-    np.testing.assert_array_equal(found.ravel(), [float(curve(value)) for value in np.ravel(x)])
+    assert np.shape(found) == np.shape(x)
+    np.testing.assert_array_equal(np.ravel(found), [curve(value) for value in np.ravel(x)])
 
 
 @pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
@@ -271,3 +271,17 @@ def test_an_evaluation_gives_the_curves_of_its_estimator():
         expected = roc_curve(drawn_from(result.estimator, 16))
         np.testing.assert_array_equal(result.roc_curve().tpr, expected.tpr)
     assert len(other.roc_curve().tpr) != len(evaluation.roc_curve().tpr)
+
+
+@pytest.mark.parametrize("kind", ["roc", "pr", "det", "prg", "gain"])
+def test_a_curve_gives_what_it_is_given(kind):
+    rows = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
+    curve = getattr(fg.evaluate({"a": rows}), f"{kind}_curve")()
+    readers = [curve, curve.lift] if kind == "gain" else [curve]
+    for read in readers:
+        for alone in (0.4, 1, np.float64(0.4), np.array(0.4), fg.Estimate(0.4, (0.3, 0.5))):
+            assert type(read(alone)) is float
+            assert read(alone) == read([float(alone)])[0]
+        assert read(np.full((2, 3), 0.4)).shape == (2, 3)
+        assert read([0.4]).shape == (1,)
+        assert read([]).shape == (0,)

@@ -131,7 +131,8 @@ def test_verdict_counts_one_client_in_the_singular():
 
 
 def test_repr_is_short_and_holds_no_counts():
-    assert repr(make_evaluation(COUNTS)) == "<Evaluation of 75 examples at 3 clients>"
+    result = make_evaluation(COUNTS)
+    assert repr(result) == f"<Evaluation of 75 examples at 3 clients: ROC AUC {result.roc_auc}>"
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,9 @@ class Axis:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Axis, (self._edges, self._spec)  # the lookup holds functions, and is soon made anew
+
     def __repr__(self) -> str:
         spec = self.spec
         match self.kind:

@@ -39,12 +39,14 @@ from fedgauge.cli.options import (
     make_tree,
 )
 from fedgauge.cli.results import (
+    STDOUT,
     At,
     AtFpr,
     AtLevel,
     AtPrecision,
     AtRecall,
     Wanted,
+    save_json,
     threshold_tables,
 )
 from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
@@ -138,7 +140,10 @@ def evaluate(
     at_recall: AtRecall = None,
     at_precision: AtPrecision = None,
     level: AtLevel = None,
-    json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
+    ] = None,
     plots: Annotated[
         Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
     ] = None,
@@ -182,20 +187,21 @@ def evaluate(
             result.roc_curve()  # a result without curves is an error here
         except fg.NoSignal:
             if json is not None:  # the budget is spent: keep what was released
-                result.to_json(json)
+                save_json(result, json)
             raise
         if json is not None:
-            result.to_json(json)
+            save_json(result, json)
         if plots is not None:
             save_plots(result, plots)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         tables = list(threshold_tables(points, result))
     if quiet:
         return
-    screen.print(str(result), markup=False)
+    out = stderr if json == STDOUT else screen
+    out.print(str(result), markup=False)
     for table in tables:
-        screen.print()
-        screen.print(table)
+        out.print()
+        out.print(table)
 
 
 app.command()(results.show)

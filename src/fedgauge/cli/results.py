@@ -42,6 +42,7 @@ KnownTo = Annotated[
     typer.Option("--site", help="Your site file: the keys of its coordinators, and its own."),
 ]
 
+STDOUT = Path("-")  # as --json names it
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
@@ -200,6 +201,14 @@ def _unverified(signature: fg.Signature) -> str:
         f"is signed by {signature.key}, but you did not say whose key you expect. Name your site "
         "file (--site), or the coordinator's key (--key), as it told you."
     )
+
+
+def save_json(result: fg.Evaluation, path: Path) -> None:
+    """Save a result to a file, or the same bytes to stdout for another program to read."""
+    if path == STDOUT:
+        typer.echo(result.record.to_json(), nl=False)
+    else:
+        result.to_json(path)
 
 
 def metrics_table(result: fg.Evaluation) -> Table:

@@ -1,10 +1,10 @@
-"""Score tables on disk: CSV and Parquet files read in batches, never whole."""
+"""Score tables: CSV and Parquet files read in batches, never whole, or a data frame."""
 
 import codecs
 import io
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import floats_of, read_leniently
 from fedgauge.data.examples import Examples
+from fedgauge.data.frames import frame_batches, frame_of, no_client, no_names
 from fedgauge.errors import InputError, located
 from fedgauge.typing import Floats
 
@@ -92,54 +93,82 @@ class ScoreFile:
 
 
 class ScoreTable:
-    """Files with the labels and scores of many clients, told apart by a column.
+    """Labels and scores of many clients, told apart by a column: files, or a data frame.
 
     Parameters
     ----------
-    paths
-        Files as for :class:`ScoreFile`.
+    source
+        A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or
+        pyarrow.
     client, label, score, subject
         Names of the columns; `subject` only where privacy protects subjects.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> import pyarrow as pa
+    >>> frame = pa.table({"site": ["a", "a", "b"], "y": [0, 1, 1], "p": [0.2, 0.7, 0.9]})
+    >>> table = ScoreTable(frame, client="site", label="y", score="p")
+    >>> fg.evaluate(table).clients
+    2
     """
 
     def __init__(
         self,
-        paths: Sequence[str | Path],
+        source: Any,
         *,
         client: str,
         label: str,
         score: str,
         subject: str | None = None,
     ) -> None:
-        if not paths:
-            raise InputError("there are no files. Name at least one.")
         self._client = client
         self._columns = _Columns(label, score, subject)
         self._wanted = (*self._columns.all, client)
-        self._open = {Path(path): _checked_opener(Path(path), self._wanted) for path in paths}
+        self._frame, self._open = frame_of(source), {}
+        if self._frame is not None:
+            with located(str(self)):
+                _check_distinct(self._wanted)
+                _check_columns(self._wanted, self._frame.columns)
+            return
+        self._open = {path: _checked_opener(path, self._wanted) for path in _paths(source)}
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._open))
+        return ", ".join(map(str, self._open)) or "the data frame"
 
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
+        if self._frame is not None:
+            yield from frame_batches(self._frame, client=self._client, **self._columns._asdict())
         for opener in self._open.values():
             for batch in opener(self._wanted, None).batches:
                 yield self._names(batch[self._client]), self._columns.examples(batch)
 
     def _names(self, column: pa.Array) -> NDArray[Any]:
         if column.null_count:
-            raise InputError(
-                f"column {self._client!r} names no client in {column.null_count:,} or more rows. "
-                "Fill them in or drop them."
-            )
+            raise InputError(no_client(self._client, f"{column.null_count:,} or more rows"))
         if pa.types.is_nested(column.type):
-            raise InputError(f"column {self._client!r} holds lists, not names of clients.")
+            raise InputError(no_names(self._client))
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
         chosen: NDArray[Any] = names[column.indices.to_numpy(zero_copy_only=False)]
         return chosen
+
+
+def _paths(source: Any) -> list[Path]:
+    """One path, or several."""
+    paths = [source] if isinstance(source, str | Path) else source
+    if isinstance(paths, Iterable) and not isinstance(paths, Mapping):
+        paths = list(paths)
+        if not paths:
+            raise InputError("there are no files. Name at least one.")
+        if all(isinstance(path, str | Path) for path in paths):
+            return [Path(path) for path in paths]
+    raise InputError(
+        "expected a path, several, or a data frame of pandas, polars or pyarrow, got "
+        f"{type(source).__name__}."
+    )
 
 
 class _Columns(NamedTuple):
@@ -208,9 +237,7 @@ Opener = Callable[[Sequence[str], Skip], _Table]
 
 def _checked_opener(path: Path, columns: Sequence[str]) -> Opener:
     """How to open the file; refuses what can be refused before reading rows."""
-    if len(set(columns)) < len(columns):
-        listed = ", ".join(map(repr, columns))
-        raise InputError(f"one column cannot be two things: got {listed}. Name different ones.")
+    _check_distinct(columns)
     with located(str(path)):
         opener = _opener(path)
         try:
@@ -381,6 +408,12 @@ def _not_numbers(column: str) -> str:
     return (
         f"column {column!r} holds values that are not numbers. Check which column holds the score."
     )
+
+
+def _check_distinct(columns: Sequence[str]) -> None:
+    if len(set(columns)) < len(columns):
+        listed = ", ".join(map(repr, columns))
+        raise InputError(f"one column cannot be two things: got {listed}. Name different ones.")
 
 
 def _check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:

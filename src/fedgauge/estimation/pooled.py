@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -58,6 +58,10 @@ class PooledCounts:
             plan.noise_variances(released.contributions),
             plan.node_variances if plan.final.sends_reports else None,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without what follows from the rest: draws can be a hundred times as large.
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"_draws": {}}
 
     @property
     def noisy(self) -> bool:

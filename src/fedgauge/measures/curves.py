@@ -28,9 +28,9 @@ class RocCurve:
     thresholds: Floats
     path: ParametricCurve = field(repr=False)
 
-    def __call__(self, fpr: Any) -> Floats:
-        """True positive rate at each false positive rate."""
-        return _read_off(self.path, fpr, side="end")
+    def __call__(self, fpr: Any) -> Any:
+        """True positive rate at each false positive rate; a float at a single one."""
+        return _as_given(_read_off(self.path, fpr, side="end"))
 
     def points(self) -> tuple[Floats, Floats]:
         """False and true positive rates along the curve, close enough to draw it."""
@@ -55,9 +55,9 @@ class PrCurve:
     thresholds: Floats
     path: ParametricCurve = field(repr=False)
 
-    def __call__(self, recall: Any) -> Floats:
-        """Precision at each recall."""
-        return _read_off(self.path, recall, side="start")
+    def __call__(self, recall: Any) -> Any:
+        """Precision at each recall; a float at a single one."""
+        return _as_given(_read_off(self.path, recall, side="start"))
 
     def points(self) -> tuple[Floats, Floats]:
         """Recall and precision along the curve, close enough to draw it."""
@@ -81,8 +81,8 @@ class DetCurve:
     thresholds: Floats
     roc: RocCurve = field(repr=False)
 
-    def __call__(self, fpr: Any) -> Floats:
-        """False negative rate at each false positive rate."""
+    def __call__(self, fpr: Any) -> Any:
+        """False negative rate at each false positive rate; a float at a single one."""
         return 1.0 - self.roc(fpr)
 
     def points(self) -> tuple[Floats, Floats]:
@@ -108,11 +108,11 @@ class PrGainCurve:
     ratio: float = field(repr=False)
     inverse: ParametricCurve = field(repr=False)
 
-    def __call__(self, recall_gain: Any) -> Floats:
-        """Precision gain at each recall gain from 0 to 1."""
+    def __call__(self, recall_gain: Any) -> Any:
+        """Precision gain at each recall gain from 0 to 1; a float at a single one."""
         recall = self.ratio / (1.0 + self.ratio - _rates(recall_gain))
         fpr = self.inverse.at(recall.ravel(), side="start").reshape(recall.shape)
-        return 1.0 - fpr / recall
+        return _as_given(1.0 - fpr / recall)
 
     def points(self) -> tuple[Floats, Floats]:
         """Recall gain, from 0 up, and precision gain along the curve, close enough to draw it."""
@@ -139,15 +139,15 @@ class GainCurve:
     thresholds: Floats
     path: ParametricCurve = field(repr=False)
 
-    def __call__(self, flagged: Any) -> Floats:
-        """Recall at each share of examples flagged."""
-        return _read_off(self.path, flagged, side="end")
+    def __call__(self, flagged: Any) -> Any:
+        """Recall at each share of examples flagged; a float at a single one."""
+        return _as_given(_read_off(self.path, flagged, side="end"))
 
-    def lift(self, flagged: Any) -> Floats:
+    def lift(self, flagged: Any) -> Any:
         """Recall over the share flagged; NaN where nothing is flagged."""
         share = _rates(flagged)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(share > 0, self(share) / share, np.nan)
+            return _as_given(np.where(share > 0, self(share) / share, np.nan))
 
     def points(self) -> tuple[Floats, Floats]:
         """Share flagged and recall along the curve, close enough to draw it."""
@@ -167,6 +167,11 @@ def _rates(values: Any) -> Floats:
 def _read_off(path: ParametricCurve, x: Any, *, side: str) -> Floats:
     array = _rates(x)
     return np.clip(path.at(array.ravel(), side=side), 0.0, 1.0).reshape(array.shape)
+
+
+def _as_given(values: Floats) -> Any:
+    """Values as their abscissas came: an array, or a single number."""
+    return values if values.ndim else float(values)
 
 
 def roc_curve(distribution: ScoreDistribution) -> RocCurve:

@@ -8,7 +8,6 @@ any data could do is in the bounds.
 
 import math
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -339,7 +338,7 @@ def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
         interval.low,
         interval.high,
         level,
-        MappingProxyType(parts),
+        parts,
         ingredients.caution or pooled.faint,
     )
 

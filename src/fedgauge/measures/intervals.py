@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from numbers import Real
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from fedgauge import notebook
 from fedgauge.errors import InputError
+from fedgauge.measures.number import Number
 
 LEVEL: Final = 0.95
 _HALVINGS: Final = 45
@@ -21,9 +23,15 @@ class Interval(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate(Number):
     """A number estimated from pooled counts.
+
+    It compares, rounds, formats and takes part in ``+ - * /`` and in NumPy as its value, and what
+    comes out is a plain float: a difference of two estimates has an interval that follows from
+    neither. It equals a number that is its value, and another estimate of which everything is
+    the same. There is no estimate without a value: a metric that the counts do not define raises
+    :class:`fedgauge.UndefinedMetric` instead.
 
     Attributes
     ----------
@@ -46,8 +54,11 @@ class Estimate:
 
     Examples
     --------
-    >>> float(Estimate(0.9, (0.89, 0.91)))
-    0.9
+    >>> auc = Estimate(0.9, (0.89, 0.91), 0.85, 0.94, 0.95)
+    >>> auc > 0.8, f"{auc:.2f}", round(1 - auc, 3)
+    (True, '0.90', 0.1)
+    >>> auc.interval
+    Interval(low=0.85, high=0.94)
     """
 
     value: float
@@ -55,11 +66,45 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     level: float | None = None
-    parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    parts: Mapping[str, float] = field(default_factory=dict)
     caution: str | None = None
 
-    def __float__(self) -> float:
-        return self.value
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+
+    @property
+    def interval(self) -> Interval | None:
+        """From `low` to `high`; None where these are (counts)."""
+        if self.low is None or self.high is None:
+            return None
+        return Interval(self.low, self.high)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Estimate):
+            return self._fields == other._fields
+        return self.value == other if isinstance(other, Real) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.value)  # which an equal number has too
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Estimate, self._fields
+
+    @property
+    def _fields(self) -> tuple[Any, ...]:
+        """What it is made of, in plain data: a proxy of a mapping has no copy."""
+        return (
+            self.value,
+            self.bounds,
+            self.low,
+            self.high,
+            self.level,
+            dict(self.parts),
+            self.caution,
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.text(str(self))
 
     def __str__(self) -> str:
         if self.low is None or self.high is None or self.level is None:

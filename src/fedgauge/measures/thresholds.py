@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from numbers import Real
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from fedgauge import notebook
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.intervals import Estimate, Interval, critical, holding, within
@@ -197,6 +197,18 @@ class AtThreshold:
         names = ", ".join(row.name for row in metrics_of(AtThreshold)[:5])
         return f"<AtThreshold {self.threshold:.6g}: {names}, ...>"
 
+    def _repr_html_(self) -> str:
+        estimates = self.as_dict()
+        metrics = [
+            (row.title, estimates[row.name]) for row in metrics_of(AtThreshold) if row.listed
+        ]
+        counts = self.confusion_matrix._asdict().items()
+        rows = [
+            (title, "undefined" if each is None else str(each))
+            for title, each in (*metrics, *counts)
+        ]
+        return notebook.table(rows, caption=f"At threshold {self.threshold:.6g}")
+
     def _count(self, outcome: str) -> Estimate:
         value = getattr(self._outcomes.likely, outcome)
         corners = self._outcomes.corners
@@ -232,7 +244,7 @@ class AtThreshold:
             interval.low,
             interval.high,
             self._level,
-            MappingProxyType(parts | {"sampling": of_sampling}),
+            parts | {"sampling": of_sampling},
             formula.caution(corners) or self._pooled.faint,
         )
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError, PlanRefused
@@ -350,6 +351,18 @@ class EvaluationPlan(
         plan = msgspec.structs.replace(self, not_after=moment)
         return plan if self.predicted is None else plan.with_prediction(self.predicted)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        plan = type(self), msgspec.structs.astuple(self)
+        if self.predicted is None:
+            return plan
+        return *plan, {"predicted_errors": self.predicted}  # which is in no field
+
+    def __copy__(self) -> Self:
+        return self  # frozen; Struct's own would lose the prediction
+
+    def _repr_html_(self) -> str:
+        return notebook.table(_summary(self), caption=f"Plan {self.digest[:8]}")
+
     @property
     def channels(self) -> int:
         """How many rows a histogram has: slices times classes."""
@@ -451,6 +464,26 @@ def require_clipping(axis: Axis) -> None:
             "under differential privacy a client may not refuse scores, since a refusal that "
             'depends on data is a leak. Make the axis with outside="clip".'
         )
+
+
+def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
+    """What a plan is, at a glance."""
+    positive = "bool or 0/1" if plan.task.positive is None else repr(plan.task.positive)
+    rows = [
+        ("positive label", positive),
+        ("axis", repr(plan.axis)),
+        ("tree", " x ".join(map(str, plan.tree))),
+        ("privacy", plan.privacy.title),
+    ]
+    if plan.cohort is not None:
+        least, colluding = plan.cohort.min_survivors, plan.cohort.max_colluding
+        rows.append(("cohort", f"at least {least:,} clients, {colluding:,} of whom may collude"))
+    if plan.min_cell:
+        rows.append(("min_cell", f"{plan.min_cell:,}"))
+    if plan.not_after is not None:
+        rows.append(("not after", plan.not_after))
+    sender = "report" if plan.final.sends_reports else "client"
+    return [*rows, ("sent", f"{plan.bytes_per_client:,} bytes per {sender}")]
 
 
 def _is_toml(path: Path) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from fedgauge.errors import PlanError
+from fedgauge.errors import InputError, PlanError
+from fedgauge.privacy.models import PrivacyStatement
 
 # The rows of one unit shift nodes of every level. All of them in one node is the worst case
 # under log-concave noise, at every epsilon, so a level is accounted as one shift by `cap`.
@@ -163,13 +164,50 @@ def calibrate_gaussian(
     return _smallest(lambda sigma2: cost(sigma2, parties), delta, guess=sigma2)
 
 
-def compose(costs: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def compose(
+    costs: Iterable[PrivacyStatement | tuple[float, float]],
+) -> tuple[float, float]:
     """Total (epsilon, delta) of releases, each of which may depend on those before it.
 
     Sums, since the tighter theorems need budgets that are fixed in advance.
+
+    Parameters
+    ----------
+    costs
+        What results on the same data state (``result.privacy``), or pairs of epsilon and delta.
+        An exact sum promises nothing: with one of them the total epsilon is infinite.
+
+    Raises
+    ------
+    InputError
+        When the statements protect different units or have different neighbours: what they cost
+        one unit does not add up.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> rows = ([0, 1] * 500, [0.2, 0.7] * 500)
+    >>> model = fg.DistributedDP(epsilon=1.0)
+    >>> results = [fg.evaluate({"a": rows, "b": rows}, privacy=model) for _ in range(2)]
+    >>> epsilon, delta = compose(result.privacy for result in results)
+    >>> epsilon
+    2.0
     """
-    pairs = list(costs)
+    costs = list(costs)
+    stated = [each for each in costs if isinstance(each, PrivacyStatement)]
+    kinds = {(each.unit, each.neighbours) for each in stated if each.epsilon is not None}
+    if len(kinds) > 1:
+        named = "; ".join(sorted(f"one {unit}, {neighbours}" for unit, neighbours in kinds))
+        raise InputError(
+            f"these results protect different things ({named}), so their epsilons do not add up. "
+            "Compose those of one unit and one kind of neighbours."
+        )
+    pairs = [_cost(each) if isinstance(each, PrivacyStatement) else each for each in costs]
     return math.fsum(e for e, _ in pairs), min(1.0, math.fsum(d for _, d in pairs))
+
+
+def _cost(stated: PrivacyStatement) -> tuple[float, float]:
+    return math.inf if stated.epsilon is None else stated.epsilon, stated.delta or 0.0
 
 
 class _Noise(NamedTuple):

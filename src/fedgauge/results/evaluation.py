@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from msgspec import UNSET
 
-from fedgauge.errors import NoSignal, located
+from fedgauge import notebook
+from fedgauge.errors import NoSignal, UndefinedMetric, located
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.impossible import caution
 from fedgauge.estimation.pooled import PooledCounts
@@ -26,6 +27,7 @@ from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, choose
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import PrivacyStatement
+from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
 from fedgauge.results.recording import facts_of, record_of
@@ -359,6 +361,35 @@ class Evaluation:
             thresholds = axis.thresholds[np.unique(near)].tolist()
         return [self.at_threshold(threshold) for threshold in thresholds]
 
+    def to_frame(
+        self, thresholds: Iterable[SupportsFloat] | None = None, *, backend: Backend = "pandas"
+    ) -> Any:
+        """The metrics as a data frame, one row for each.
+
+        Its columns are `metric`, `value`, the interval (`low`, `high`), the bounds (`pooled_low`,
+        `pooled_high`), `level` and `caution`; what an estimate does not have is missing, and a
+        metric that the counts do not define has no value.
+
+        Parameters
+        ----------
+        thresholds
+            Metrics and outcomes at these thresholds, with a column `threshold`, in place of those
+            over all thresholds. What :meth:`threshold_table` gives will do.
+        backend
+            Whose data frame it is: ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
+        >>> frame = result.to_frame(thresholds=[0.3, 0.5])
+        >>> frame[frame["metric"] == "recall"][["threshold", "value"]].round(3).values.tolist()
+        [[0.3, 1.0], [0.5, 0.667]]
+        """
+        if thresholds is None:
+            return metrics_frame(self, backend)
+        return thresholds_frame(self.threshold_table(map(float, thresholds)), backend)
+
     @cached_property
     def record(self) -> Record:
         """The result as plain data."""
@@ -385,9 +416,26 @@ class Evaluation:
         result._saved = data
         return result
 
+    def __getstate__(self) -> dict[str, Any]:
+        # With metrics that were asked for, but without the arrays they were computed from.
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if type(getattr(Evaluation, name, None)) is not cached_property
+        }
+
     def __str__(self) -> str:
         return verdict(self)
 
     def __repr__(self) -> str:
         examples = self.negatives + self.positives
-        return f"<Evaluation of {examples:,} examples at {counted(self)}>"
+        try:
+            auc = str(self.roc_auc)
+        except UndefinedMetric:
+            auc = "undefined"
+        return f"<Evaluation of {examples:,} examples at {counted(self)}: ROC AUC {auc}>"
+
+    def _repr_html_(self) -> str:
+        who, *lines = verdict(self).splitlines()
+        parts = (line.partition("  ") for line in lines)
+        return notebook.table(((title, words.strip()) for title, _, words in parts), caption=who)

@@ -1,0 +1,29 @@
+"""What notebooks show: small tables of text, in whatever colours the page has."""
+
+from collections.abc import Iterable
+from html import escape
+from typing import Final
+
+# Notebooks align cells to the right, and text is easier to read from the left. No colour is set,
+# so that a dark page stays readable.
+_LEFT: Final = 'style="text-align: left"'
+
+
+def text(words: str) -> str:
+    """Words as HTML, whatever is in them."""
+    return f"<span>{escape(words)}</span>"
+
+
+def table(rows: Iterable[tuple[str, str]], *, caption: str) -> str:
+    """Titles and words as an HTML table.
+
+    Examples
+    --------
+    >>> table([("cut", "a < b")], caption="One row").count("a &lt; b")
+    1
+    """
+    body = "".join(
+        f"<tr><th {_LEFT}>{escape(title)}</th><td {_LEFT}>{escape(words)}</td></tr>"
+        for title, words in rows
+    )
+    return f"<table><caption {_LEFT}>{escape(caption)}</caption><tbody>{body}</tbody></table>"
