@@ -10,10 +10,12 @@ import pytest
 
 import fedgauge as fg
 from fedgauge.keys import key_to_text
-from fedgauge.plan.explain import brief
+from fedgauge.plan.explain import brief, explain
+from fedgauge.privacy.belief import chance, delta_of
 from fedgauge.privacy.models import PROTOCOL_FAILURE
 from fedgauge.secagg.graph import MOST_COMPLETE
 from fedgauge.site import Policy, Site, add_trust, create_site
+from fedgauge.site.log import COLUMNS
 
 DOCS = Path(__file__).parents[1] / "docs"
 TEXT = (DOCS / "officer.md").read_text()
@@ -49,7 +51,10 @@ def test_beliefs():
         expected = [shown(prior, epsilon) for prior in (0.01, 0.1, 0.5)]
         expected += [shown(prior, steps * epsilon) for steps in (2, 3) for prior in (0.1, 0.5)]
         assert told == expected
-    assert f"becomes at most {shown(0.1, 1.0)} sure" in prose("Three questions")
+    one, two, three = (shown(0.1, steps * 1.0) for steps in (1, 2, 3))
+    assert f"becomes at most {one} sure" in prose("Three questions")
+    assert f"that the row says stroke, at most {two}; that" in prose("Three questions")
+    assert f"with 3 rows is in the data, at most {three}." in prose("Three questions")
 
 
 def test_three_evaluations_are_the_row_of_their_sum():
@@ -62,9 +67,12 @@ def test_delta_of_the_usual_noise():
     plan = fg.EvaluationPlan.for_histogram(
         fg.Axis.uniform(16, outside="clip"), fg.Cohort(5, 1), privacy=fg.DistributedDP(1.0)
     )
-    (one_in,) = re.findall(r"the usual noise, 1 in ([\d,]+)", prose("Epsilon in numbers"))
-    delta = plan.statement("enforced").delta
-    assert 1 / int(one_in.replace(",", "")) == pytest.approx(delta, rel=0.01)
+    text, delta = prose("Epsilon in numbers"), plan.statement("enforced").delta
+    others = chance(delta_of(3, 1.0, delta))
+    assert f"for the usual noise, {chance(delta)}. " in text
+    assert f"fail, at epsilon 1, with at most {others}." in text
+    told = f"about {chance(delta)} (delta), the others with at most about {others}."
+    assert told in explain(plan)
 
 
 def small_groups():
@@ -98,6 +106,8 @@ def test_small_groups():
     coordinator, readers = small_groups()
     assert published(coordinator, 0) == coordinator
     assert published(coordinator, 10) == readers
+    assert readers["0 to 0.25"] == (0, 180)  # and with it what everybody there had not
+    assert "to score below 0.25 had no stroke" in prose("Small groups: an example")
 
 
 def test_two_results_subtracted():
@@ -128,8 +138,8 @@ def test_limits_of_a_new_site_file():
 
 def test_figures_from_elsewhere():
     assert f"more than {MOST_COMPLETE} sites" in prose("What is not promised")
-    assert "chance of 2^-40 in each attempt" in prose("What is not promised")
-    assert PROTOCOL_FAILURE == 2.0**-40
+    assert "chance of about 1 in a million million in each" in prose("What is not promised")
+    assert pytest.approx(1e-12, rel=0.1) == PROTOCOL_FAILURE
     mean, pooled = re.findall(r"\*\*(0\.\d\d)\*\*", (DOCS.parent / "README.md").read_text())
     assert f"{mean} is really {pooled}" in prose("Outline of an impact assessment")
 
@@ -144,16 +154,25 @@ def test_links_lead_somewhere():
         assert (DOCS / file).exists()
 
 
+def test_commands_name_the_site_file():
+    """Else they look for one where the officer happens to be."""
+    about_a_site = re.findall(r"`(fedgauge (?:exchange|ledger|site|doctor)\b[^`]*)`", TEXT)
+    assert len(about_a_site) > 5
+    for command in about_a_site:
+        assert command.endswith(" --site hospital-a/site.toml")
+
+
 # The commands. Hospital A is the page's; two others and a coordinator are made for it.
 
 HOSPITALS = ["hospital-a", "hospital-b", "hospital-c"]
 PARTNERS = ["consortium", *HOSPITALS[1:]]
 DATASET = "stroke-2026"
 PERSONS = {"unit": "subject", "max_per_unit": 2}
+(LOCK,) = re.findall(r"`(fedgauge ledger set-limit [^`]*--unit example[^`]*)`", TEXT)
 
 
 class Consortium:
-    """Hospital A as the page's commands left it, and partners."""
+    """Hospital A as the page's commands left it, with plans for rows refused; and partners."""
 
     def __init__(self, folder, shell):
         self._folder, self._shell = folder, shell
@@ -162,6 +181,7 @@ class Consortium:
         (folder / "rows.csv").write_text("\n".join(["id,y,p", *rows]))
         for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL):
             self.told = self.run(block)
+        self.run(LOCK)
         made = [create_site(folder / name, name=name, dataset=DATASET) for name in PARTNERS]
         sites = [Site.from_toml(folder / "hospital-a" / "site.toml"), *made]
         for site, other in permutations(sites, 2):
@@ -207,6 +227,10 @@ def test_row_plans_are_refused_and_plans_for_persons_are_not(consortium, tmp_pat
     reports.save(tmp_path / "reports.toml")
     encode = "encode reports.toml rows.csv --label y --score p -o rows.fgr"
     assert "(example, replace-one)" in consortium.at("hospital-a", encode, code=2)
+    consortium.run(LOCK.replace("--epsilon 0", "--epsilon 3"))  # undone, as the page says
+    consortium.start("rows")
+    consortium.join("rows")
+    consortium.at("hospital-a", "exchange abandon rows")
     consortium.start("persons", **PERSONS)
     told = consortium.join("persons")
     assert brief(fg.EvaluationPlan.load(tmp_path / "persons.toml")) in told  # the rest is explain's
@@ -220,6 +244,24 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
     consortium.at("hospital-a", "exchange abandon persons")
     assert consortium.sessions() == []
     assert re.search(r"all +all +0 +0 +3 +3", consortium.at("hospital-a", "ledger show"))
+
+
+def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium):
+    assert "under noise the others can usually finish" in prose("Three questions")
+    assert "(not with 3 sites)" in prose("Three questions")
+    consortium.start("persons", **PERSONS)
+    for site in HOSPITALS:
+        consortium.join("persons", site)
+    for verb in ("share", "submit"):
+        consortium.at("consortium", "exchange advance persons")
+        for site in HOSPITALS:
+            consortium.at(site, f"exchange {verb} persons")
+    consortium.at("hospital-a", "exchange abandon persons")
+    consortium.at("consortium", "exchange advance persons")
+    for site in HOSPITALS[1:]:
+        consortium.at(site, "exchange confirm persons")
+    told = consortium.at("consortium", "exchange advance persons --without-missing", code=1)
+    assert "3 are needed" in told
 
 
 def test_a_budget_of_zero_refuses_everything_with_noise(consortium):
@@ -245,3 +287,32 @@ def test_what_is_kept_after_an_evaluation(consortium, tmp_path):
     assert {"site.toml", "site.key", "site.key.head", "ledger.sqlite"} <= kept
     # Nobody deletes them.
     assert list((tmp_path / "persons").glob("3-submit.*.hospital-a.reply.fgx"))
+
+
+def test_your_own_yes(consortium):
+    """The key as the page makes it; what goes round it, and what then shows."""
+    (made,) = re.findall(r"`(fedgauge site approver [^`]*)`", TEXT)
+    consortium.run(made.replace("/media/stick/", ""))
+    consortium.start("persons", **PERSONS)
+    assert "no approver has signed" in consortium.join("persons", code=2)
+    (look,) = re.findall(r"`(fedgauge exchange review [^`]*)`", TEXT)
+    reviewed = consortium.run(look.replace("FOLDER", "persons"))
+    consortium.run(reviewed.splitlines()[-1])
+    consortium.join("persons")
+    assert " officer " in consortium.at("hospital-a", "site log")
+
+
+def test_what_goes_round_your_own_yes(consortium, tmp_path):
+    consortium.run("fedgauge site approver officer officer.key --site hospital-a/site.toml")
+    file = tmp_path / "hospital-a" / "site.toml"
+    file.write_text(re.sub(r"\n\[\[approvers\]\]\n.*\n.*\n", "\n", file.read_text()))
+    consortium.start("persons", **PERSONS)
+    consortium.join("persons")
+    (row,) = consortium.at("hospital-a", "site log --csv -").splitlines()[1:]
+    assert row.split(",")[COLUMNS.index("approver")] == ""
+    assert "An edit shows as an empty approver" in prose("How a site stops it")
+    reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
+    reports.save(tmp_path / "reports.toml")
+    consortium.run("fedgauge encode reports.toml rows.csv --label y --score p -o rows.fgr")
+    assert "encode" not in consortium.at("hospital-a", "site log")
+    assert "`encode` does not show" in prose("How a site stops it")

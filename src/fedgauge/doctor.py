@@ -144,24 +144,25 @@ def _witness(site: Site) -> Finding:
 
 
 def _budget(site: Site) -> Finding:
-    limit = site.policy.default_limit
+    policy = site.policy
     try:
-        totals = site.ledger.totals(default_limit=limit)
+        _, limit, spent, reserved = site.ledger.total(
+            site.dataset, default_limit=policy.default_limit
+        )
+        exact = site.ledger.count_exact(site.dataset)
     except FedgaugeError:
         return Finding("Budget", "mend", "unknown without the ledger.")
-    for total in totals:
-        if total.account.dataset == site.dataset and total.limit is not None:
-            left = total.limit.epsilon - total.spent.epsilon - total.reserved.epsilon
-            told = f"epsilon {max(left, 0.0):g} of {total.limit.epsilon:g} left for {site.dataset}"
-            if left > 0:
-                return Finding("Budget", "ok", told)
-            return Finding(
-                "Budget",
-                "note",
-                f"{told}: noise is refused. `fedgauge ledger set-limit` raises it.",
-            )
-    told = f"epsilon {limit.epsilon:g}, all of it left for {site.dataset}"
-    return Finding("Budget", "ok", told)
+    if exact and not policy.mix_exact:
+        told = f"{policy.after_exact(exact)} for {site.dataset} (mix_exact)."
+        return Finding("Budget", "note", told)
+    assert limit is not None  # noqa: S101  (of a whole dataset there is one)
+    left = limit.epsilon - spent.epsilon - reserved.epsilon
+    told = f"epsilon {max(left, 0.0):g} of {limit.epsilon:g} left for {site.dataset}"
+    if left > 0:
+        return Finding("Budget", "ok", told)
+    return Finding(
+        "Budget", "note", f"{told}: noise is refused. `fedgauge ledger set-limit` raises it."
+    )
 
 
 def _clock(site: Site) -> Finding:

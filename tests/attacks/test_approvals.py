@@ -49,7 +49,12 @@ def invitation_of(attack, number):
 
 
 def approve_run(attack, officer, number, name=VICTIM):
-    return approve(attack.sites.site(name), invitation_of(attack, number), officer)
+    return approve_all(attack.sites.site(name), invitation_of(attack, number), officer)
+
+
+def approve_all(site, invitation, key):
+    """Approve what an invitation is, by its whole id."""
+    return approve(site, invitation, key, evaluation=invitation.session.hex())
 
 
 def refusal(session):
@@ -72,7 +77,7 @@ def test_nothing_is_joined_without_an_approval(attack):
     session.play(Stage.ADVERTISE)
     stage, told = refusal(session)
     assert stage == Stage.ADVERTISE
-    assert "nobody has approved" in told
+    assert "no approver has signed" in told
     assert attack.entries() == []
 
 
@@ -96,7 +101,7 @@ def test_an_approval_by_somebody_else_is_worth_nothing(attack, officer, whose, l
     }[whose]
     invitation = invitation_of(attack, 0)
     with pytest.raises(SiteError, match="not an approver's"):
-        approve(site, invitation, key)
+        approve_all(site, invitation, key)
     with_code_of_their_own = replace(site, approvers={key.public: "me"})
     path = sign(with_code_of_their_own, invitation.session, invitation.plan, key)
     if lies:
@@ -181,7 +186,7 @@ def test_an_approval_that_was_withdrawn_stops_it(attack, officer, until, how):
     session.play(Stage(until + 1))
     stage, told = refusal(session)
     assert stage == until + 1
-    assert ("nobody has approved" if how in ("deleted", "both") else "or no longer") in told
+    assert ("no approver has signed" if how in ("deleted", "both") else "or no longer") in told
     assert attack.entries() == before
     assert "commit" not in before or until == Stage.MASK
 
@@ -193,7 +198,7 @@ def test_an_officer_who_came_later_is_asked_before_rows_are_counted(attack, offi
     path = attack.sites.site_file(VICTIM)
     add_trust(path, "approver", "officer", key_to_text(officer.public))
     session.play(Stage.MASK)
-    assert "nobody has approved" in refusal(session)[1]
+    assert "no approver has signed" in refusal(session)[1]
     assert attack.entries() == ["reserve"]
 
 
@@ -204,7 +209,7 @@ def test_an_evaluation_that_was_abandoned_needs_a_new_approval(attack, officer):
     session.play(Stage.ADVERTISE)
     Participant(attack.sites.site(VICTIM)).abandon(invitation_of(attack, 0).session)
     assert not path.exists()
-    with pytest.raises(PlanRefused, match="nobody has approved"):
+    with pytest.raises(PlanRefused, match="no approver has signed"):
         attack.sites.answer(attack.folder / "run-0", VICTIM, Stage.ADVERTISE)
     with pytest.raises(fg.LedgerError, match="as released"):
         approve_run(attack, officer, 0)
@@ -272,7 +277,7 @@ def test_a_promise_that_noise_does_not_keep_is_not_shown(attack, officer, plan, 
     assert re.search("noise|wide", seen.refusal)
     assert seen.plan is seen.budget is None
     with pytest.raises(PlanRefused, match=r"noise|wide"):
-        approve(site, invitation, officer)
+        approve_all(site, invitation, officer)
 
 
 @pytest.mark.parametrize("whose", ["its own", "a peer's", "a coordinator's"])
@@ -301,7 +306,7 @@ def test_over_flower_such_a_site_takes_part_in_nothing(attack, officer):
     delivery = Delivery(server.invitation.model, b"\x01" * 32)
     participant = Participant(site, lambda: attack.clients[VICTIM], delivery=delivery)
     sign(site, server.invitation.session, PLAN, officer)
-    with pytest.raises(PlanRefused, match="nobody can read and sign while a run waits"):
+    with pytest.raises(PlanRefused, match=r"while a run waits\. Evaluate by files"):
         participant.answer(server.invitation.data)
     assert attack.entries() == []
 

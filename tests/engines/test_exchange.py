@@ -68,7 +68,7 @@ def test_a_whole_evaluation_by_commands(world, commands):
     assert "Round 1 of 5, join: 0 of 4 answered" in started.out
     assert f"Waiting for {', '.join(NAMES)}:\n  fedgauge exchange join {world.run}" in started.out
     joined = round_of("join", B, C, D)
-    assert "16 whole numbers (128 bytes), once" in joined
+    assert "16 whole numbers, once" in joined
     assert joined.endswith(f"Joined: {world.reply(Stage.ADVERTISE)}\n")
     assert "Waiting for the coordinator:\n  fedgauge exchange advance" in step(A, "status").out
     assert "Round 2 of 5, share: 0 of 4 answered" in step(COORDINATOR, "advance").out

@@ -8,6 +8,8 @@ from consortium import COORDINATOR, Consortium
 from exchange import EXACT, NAMES, NOISY, make_world
 
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.privacy.belief import chance
+from fedgauge.secagg import Stage
 from fedgauge.site import Policy
 from fedgauge.site.policy import MODELS
 
@@ -43,7 +45,8 @@ def test_an_approver_gets_a_key_file_of_its_own(tmp_path):
     told = run("site", "approver", "officer", key, "--site", file)
     assert told.splitlines() == [
         f"Made {key}; officer approves of evaluations for {file}",
-        "The key is officer's alone. Keep it off this machine: whoever holds it approves.",
+        "The key is officer's alone and has no password: whoever copies it approves. Take it "
+        "away; bring it to approve.",
     ]
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     public = SigningKey.load(key).public
@@ -81,13 +84,17 @@ def test_review_tells_all_and_changes_nothing(world):
     assert f"Asked for by {COORDINATOR}, of 3 sites: " in told
     assert all(name in told for name in NAMES[:3])
     assert f"Plan {NOISY.digest[:16]}" in told
-    delta = NOISY.statement("enforced").delta
+    delta = chance(NOISY.statement("enforced").delta)
     assert (
-        "Spent or reserved on stroke-2026: epsilon 0, delta 0. Limit: epsilon 10, delta 1e-05. "
-        f"After this evaluation: epsilon 1, delta {delta:.12g}."
+        "Spent or reserved on stroke-2026: epsilon 0, delta 0. Limit: epsilon 10, delta 1 in "
+        f"100,000. After this evaluation: epsilon 1, delta {delta}."
     ) in told
+    assert f"limit fails with a chance of at most about {delta} (delta)" in told
     assert "The site file\n  Allows it." in told
-    assert "Approval\n  None yet.\n" in told
+    assert "Approval\n  None yet.\n  You approve the plan, the sites, the coordinator" in told
+    assert (
+        "Which file and which model's scores stand behind that name, the operator chooses" in told
+    )
     evaluation = world.exchange(world.run).invitation().session.hex()[:16]
     assert told.endswith(
         f"To approve:\n  fedgauge exchange approve {world.run} --evaluation {evaluation} "
@@ -99,23 +106,97 @@ def test_review_tells_all_and_changes_nothing(world):
 def test_approve_then_join(world):
     """As the officer and the operator do it, with the command that the review printed."""
     joined = commands.run(*world.arguments(A, "join"), columns=200)
-    assert "nobody has approved of this evaluation" in commands.complaint(joined)
-    printed = review(world).splitlines()[-1].split()[1:]
+    assert "no approver has signed this evaluation" in commands.complaint(joined)
+    reviewed = review(world)
+    printed = reviewed.splitlines()[-1].split()[1:]
     printed[printed.index("officer.key")] = str(world.folder / "officer.key")
     told = run(*printed)
     session = world.exchange(world.run).invitation().session
-    assert told.startswith(f"Approved evaluation {session.hex()[:8]} on stroke-2026: ")
+    delta = chance(NOISY.statement("enforced").delta)
+    assert told.startswith(f"Approved evaluation {session.hex()[:16]}, kept in {world.folder}")
+    assert told.splitlines()[1:] == [
+        f"  plan {NOISY.digest[:16]}",
+        f"  {reviewed.splitlines()[0]}",
+        f"  on stroke-2026, at a cost of epsilon 1, delta {delta}",
+    ]
     again = review(world)
     assert "Approved by officer." in again
     assert "To approve" not in again
     run(*world.arguments(A, "join"))
-    assert "This evaluation is in it already." in review(world)
+    again = review(world)
+    assert "This evaluation is in it." in again
+    assert "How far it is\n  This site joined on " in again
+    assert f"nothing yet; set aside: epsilon 1, delta {delta}.\n\nThe site file\n  Allows" in again
     rows = run("site", "log", "--csv", "-", "--site", world.site_file(A)).splitlines()
     assert rows[1].split(",")[5] == "officer"
+    head, row = (each.split() for each in run("site", "log", *rows_of(world)).splitlines())
+    assert (head[4], row[4]) == ("approver", "officer")
+
+
+def rows_of(world):
+    return "--site", world.site_file(A)
+
+
+def approve(world, evaluation=None):
+    evaluation = evaluation or world.exchange(world.run).invitation().session.hex()
+    key = world.folder / "officer.key"
+    return world.arguments(A, "approve", "--key", key, "--evaluation", evaluation)
+
+
+def test_what_was_reviewed_is_named_whole(world):
+    """Not left out, and not by so few digits that another one is found that has them too."""
+    without = commands.run(*world.arguments(A, "approve", "--key", world.folder / "officer.key"))
+    assert (without.exit_code, "--evaluation" in without.output) == (2, True)
+    session = world.exchange(world.run).invitation().session.hex()
+    told = commands.complaint(commands.run(*approve(world, session[:15]), columns=200))
+    assert "the first 16 digits" in told
+    assert "Approval\n  None yet." in review(world)
+    run(*approve(world, session[:16]))
+
+
+def test_the_log_shortens_an_approver_who_is_no_longer_one(world):
+    key = SigningKey.load(world.folder / "officer.key").public
+    run(*approve(world))
+    run(*world.arguments(A, "join"))
+    path = world.site_file(A)
+    path.write_text(path.read_text().split("[[approvers]]\nname")[0])
+    _, row = (each.split() for each in run("site", "log", *rows_of(world)).splitlines())
+    assert row[4] == key_to_text(key)[:16]
+
+
+def test_an_evaluation_that_is_over_is_not_refused(world):
+    """Its review frightens nobody, and asks for no signature."""
+    run(*approve(world))
+    world.play(world.run, dict.fromkeys(NAMES[:3]), until=Stage.MASK)
+    told = review(world)
+    assert "This site counted on " in told
+    assert "It has not opened the sum yet.\n\nThe site file\n  Allows it." in told
+    world.play(world.run, dict.fromkeys(NAMES[:3]), since=Stage.AGREE)
+    told = review(world)
+    (time,) = (each.time for each in world.site(A).ledger.entries() if each.kind == "commit")
+    delta = chance(NOISY.statement("enforced").delta)
+    assert (
+        f"This evaluation is over here: counted on {time:%Y-%m-%d %H:%M} UTC, cost epsilon 1, "
+        f"delta {delta}.\n\nApproval\n  Approved by officer.\n"
+    ) in told
+    for words in ("Refuses", "in the ledger already", "To approve"):
+        assert words not in told
+    assert "in the ledger already" in commands.complaint(commands.run(*approve(world)), code=1)
+
+
+def test_an_evaluation_that_was_abandoned_is_not_refused(world):
+    run(*approve(world))
+    run(*world.arguments(A, "join"))
+    run(*world.arguments(A, "abandon"))
+    told = review(world)
+    assert "This evaluation is over here: abandoned on " in told
+    assert " UTC, nothing spent.\n\nApproval\n" in told
+    for words in ("Refuses", "is in it", "After this", "To approve"):
+        assert words not in told
 
 
 def test_an_approval_that_does_not_hold_is_shown_as_none(world):
-    run(*world.arguments(A, "approve", "--key", world.folder / "officer.key"))
+    run(*approve(world))
     run("site", "dataset", "other", "--site", world.site_file(A))
     told = review(world)
     assert "Approval\n  None: what officer approved is not this evaluation on this dataset" in told
@@ -141,5 +222,9 @@ def test_exact_sums_are_counted(tmp_path):
     world = make_world(tmp_path, NAMES[:3], EXACT, policy=Policy(models=MODELS, min_cell=0))
     world.start(world.run, EXACT)
     told = review(world)
-    assert "An exact sum: 0 on stroke-2026 so far, 1 after it, of 3." in told
+    assert "Exact sums on stroke-2026: 0. Limit: 3. After this evaluation: 1." in told
     assert "None is wanted: the site file lists no approvers." in told
+    run(*world.arguments(A, "join"))
+    told = review(world)
+    assert "Exact sums on stroke-2026: 1. Limit: 3. This evaluation is in it." in told
+    assert "It has counted nothing yet; set aside: one exact sum." in told

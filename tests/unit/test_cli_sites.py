@@ -105,6 +105,21 @@ def test_show_names_the_limits_and_the_trusted(site):
     assert boss in told
 
 
+def test_show_names_the_limit_in_force(site):
+    """That of the ledger, where there is one for this dataset; else that of the file."""
+
+    def told():
+        return row_of("All on a dataset", run("site", "show", "--site", site))
+
+    assert told() == "epsilon 10, delta 1e-05"
+    run("ledger", "set-limit", "--epsilon", 3, "--site", site)
+    assert told() == "epsilon 3, delta 1e-05 (ledger; site file: epsilon 10, delta 1e-05)"
+    run("site", "dataset", "other", "--site", site)
+    assert told() == "epsilon 10, delta 1e-05"
+    fg.Site.from_toml(site).ledger_path.unlink()
+    assert "cannot be read" in told()
+
+
 def test_show_says_that_nobody_may_start_an_evaluation(site):
     assert "fedgauge site trust --coordinator" in run("site", "show", "--site", site)
 
@@ -148,7 +163,10 @@ def test_the_ledger_shows_exact_sums(site):
     ledger = fg.Site.from_toml(site).ledger
     spend(ledger, 1, Cost(float("inf"), 0.0), Account("stroke-2026", "-", "-"))
     told = run("ledger", "show", "--entries", "--site", site)
-    assert "none: exact sums" in told
+    assert "exact sums: 1, no more allowed; noise refused" in told
+    text = site.read_text().replace('["distributed-dp", ', '["secure-aggregation", ')
+    site.write_text(text.replace("mix_exact = false", "mix_exact = true"))
+    assert "exact sums: 1 of 3  " in run("ledger", "show", "--site", site)
     assert "all" not in told.split()
     assert "exact sum" in told
 

@@ -15,7 +15,7 @@ from sites import make_site, text_of
 
 from fedgauge import doctor
 from fedgauge.secagg import Stage
-from fedgauge.site import Account, Site, add_witness, create_site
+from fedgauge.site import Account, Cost, Site, add_witness, create_site
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_new_site_is_well_and_is_left_as_it_was(site):
     before = sorted(path.name for path in site.folder.rglob("*"))
     assert states(site.path, site.folder) <= {"ok", "note"}
     assert found("Ledger", site.path).told == "0 entries; its head fits"
-    assert "epsilon 10, all of it left" in found("Budget", site.path).told
+    assert "epsilon 10 of 10 left" in found("Budget", site.path).told
     assert sorted(path.name for path in site.folder.rglob("*")) == before
 
 
@@ -85,6 +85,15 @@ def test_the_ledger_and_what_is_left(site):
     ledgers.spend(site.ledger, 2, 6.0, account, limit=site.policy.default_limit)
     finding = found("Budget", site.path)
     assert (finding.state, "ledger set-limit" in finding.told) == ("note", True)
+
+
+def test_an_exact_sum_leaves_no_budget_for_noise(site):
+    ledgers.spend(site.ledger, 1, Cost(float("inf"), 0.0), Account(site.dataset, "-", "-"))
+    refused = f"exact sums: 1 of 1000; noise refused for {site.dataset} (mix_exact)."
+    assert found("Budget", site.path) == ("Budget", "note", refused)
+    text = site.path.read_text()
+    site.path.write_text(text.replace("mix_exact = false", "mix_exact = true"))
+    assert found("Budget", site.path).told == f"epsilon 10 of 10 left for {site.dataset}"
 
 
 @pytest.mark.parametrize("gone", ["ledger_path", "head_path"])

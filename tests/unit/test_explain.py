@@ -9,6 +9,7 @@ import pytest
 import fedgauge as fg
 from fedgauge.estimation.cells import kept_edges
 from fedgauge.plan.explain import brief, explain
+from fedgauge.secagg import Stage
 
 TITLES = [
     "What leaves each site",
@@ -108,7 +109,9 @@ def test_numbers_that_leave(name, numbers, size):
     # Two classes of 24 ranges; under noise the larger ranges travel too.
     plan = PLANS[name]
     text = paragraphs(plan)["What leaves each site"]
-    assert text.startswith(f"{numbers} whole numbers ({size} bytes), once: ")
+    assert text.startswith(f"{numbers} whole numbers, once: ")
+    assert f"These numbers take {size} bytes. Keys and signatures, in five messages" in text
+    assert len(Stage) == 5
     assert plan.bytes_per_client == size
     assert "in each of 24 ranges" in text
     assert "No row, score, label, name or identifier leaves." in text
@@ -117,7 +120,8 @@ def test_numbers_that_leave(name, numbers, size):
 def test_large_numbers_have_separators():
     plan = make_plan(tree=(4096,), clip=False)
     text = paragraphs(plan)["What leaves each site"]
-    assert text.startswith("8,192 whole numbers (65,536 bytes)")
+    assert text.startswith("8,192 whole numbers, ")
+    assert "take 65,536 bytes" in text
     assert "4,096 ranges" in text
 
 
@@ -323,10 +327,13 @@ def test_beliefs_are_computed_from_epsilon(privacy, factors):
 
 def test_chance_that_the_limits_fail():
     privacy = fg.DistributedDP(1.0, delta=1e-6, noise="skellam", unit="subject")
-    one_in = re.search(r"about 1 in ([\d,]+) \(from delta\)", example(make_plan(privacy)))
-    told = 1 / float(one_in[1].replace(",", ""))
+    told = re.findall(r"about 1 in ([\d,]+)", example(make_plan(privacy)))
+    one, two = (1 / float(each.replace(",", "")) for each in told)
+    assert one == pytest.approx(1e-6, rel=0.05)
     # Two changes: the limits of both, and what the first leaves open grows e^epsilon-fold.
-    assert told == pytest.approx(1e-6 * (1 + math.e), rel=0.05)
+    assert two == pytest.approx(1e-6 * (1 + math.e), rel=0.05)
+    alone = make_plan(fg.DistributedDP(1.0, unit="subject", neighbours="replace-one"))
+    assert len(re.findall("about 1 in", example(alone))) == 1
     assert "never fail (delta is 0)" in example(LOCAL)
 
 
@@ -379,7 +386,8 @@ SUMS = {
 def test_score_sums_are_told(name):
     found = paragraphs(SUMS[name])
     text = found["What leaves each site"]
-    assert text.startswith("96 whole numbers (768 bytes), once: ")
+    assert text.startswith("96 whole numbers, once: ")
+    assert "take 768 bytes" in text
     assert "how high within each range the scores" in text
     assert ("random whole numbers to every count and every sum" in text) == (name == "noisy")
     assert "average scores within the ranges" in found["What is learned from it"]

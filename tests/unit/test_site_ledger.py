@@ -247,7 +247,9 @@ def test_an_exact_sum_would_void_a_promise_on_the_same_dataset(ledger, step):
     reserve(ledger, 1, 0.1, SUBJECTS)
     if step == "commit":
         ledger.commit(session(1))
-    with pytest.raises(BudgetExceeded, match=r"void that promise.*mix_exact = true"):
+    with pytest.raises(
+        BudgetExceeded, match=r"with noise was begun on.*void that promise.*mix_exact = true"
+    ):
         reserve(ledger, 2, EXACT, SUMS)
     reserve(ledger, 3, EXACT, Account("heart", "-", "-"))
     reserve(ledger, 2, EXACT, SUMS, mix_exact=True)
@@ -259,7 +261,9 @@ def test_no_promise_after_an_exact_sum_on_the_same_dataset(ledger, step):
     if step == "commit":
         ledger.commit(session(1))
     for account in (EXAMPLES, SUBJECTS):
-        with pytest.raises(BudgetExceeded, match=r"voids any promise.*mix_exact = true"):
+        with pytest.raises(
+            BudgetExceeded, match=r"exact sum was begun on.*voids any promise.*mix_exact = true"
+        ):
             reserve(ledger, 2, 0.1, account)
     reserve(ledger, 3, 0.1, OTHER)
     reserve(ledger, 2, 0.1, EXAMPLES, mix_exact=True)

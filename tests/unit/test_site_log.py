@@ -254,13 +254,13 @@ def test_the_table_is_short(finished):
     assert commands.run("site", "log", "--site", sites.site_file("a"), columns=40).stdout == told
     head, *lines = told.splitlines()
     assert head.split() == [
-        *("time", "(UTC)", "evaluation", "coordinator", "step", "plan", "model", "bytes"),
-        *("sha256", "epsilon"),
+        *("time", "(UTC)", "evaluation", "coordinator", "approver", "step", "plan", "model"),
+        *("bytes", "sha256", "epsilon"),
     ]
     row = what_left(sites.site("a"))[2]
     assert lines[2].split() == [
         *f"{row.time:%Y-%m-%d %H:%M}".split(),
-        *(row.evaluation[:8], COORDINATOR, "submit", row.plan[:8], "-"),
+        *(row.evaluation[:8], COORDINATOR, "-", "submit", row.plan[:8], "-"),
         *(f"{row.size:,}", row.sha256[:8], "1"),
     ]
     assert lines[0].rstrip().endswith(" -")  # joining costs nothing

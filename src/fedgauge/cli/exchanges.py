@@ -13,13 +13,14 @@ from fedgauge.engines.exchange import Exchange, NamedRows, Progress, examine, ta
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
-from fedgauge.engines.review import Budget, Review
+from fedgauge.engines.review import NAMED_BY, Budget, Joined, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan.explain import brief, explain
+from fedgauge.privacy.belief import chance
 from fedgauge.secagg import Stage
-from fedgauge.site import Site
+from fedgauge.site import Cost, Site
 from fedgauge.site.books import total_of
 
 app = typer.Typer(
@@ -34,6 +35,11 @@ Subject = Annotated[
 ]
 _FILE = "CSV, TSV (also .gz) or Parquet of scores."
 _HERE = Path("site.toml")
+_COVERED = (
+    "  You approve the plan, the sites, the coordinator and the dataset's name. Which file and "
+    "which model's scores stand behind that name, the operator chooses at `join`. Write both on "
+    "the form."
+)
 
 
 @app.command()
@@ -133,11 +139,11 @@ def review(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> Non
         seen = look_at(site, invitation)
     if not quiet:
         _say_review(seen, site)
-        if site.approvers and seen.refusal is None and seen.approver is None:
-            evaluation = invitation.session.hex()[:16]
+        if site.approvers and seen.can_be_approved:
+            evaluation = invitation.session.hex()[:NAMED_BY]
             screen.print(
-                f"To approve:\n  fedgauge exchange approve {run} --evaluation {evaluation} "
-                f"--key officer.key --site {site_file}",
+                f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {run} --evaluation "
+                f"{evaluation} --key officer.key --site {site_file}",
                 markup=False,
             )
 
@@ -147,14 +153,15 @@ def approve(
     run: Run,
     key: Annotated[Path, typer.Option(help="The approver's key file.")],
     evaluation: Annotated[
-        str | None, typer.Option(help="How the id begins of what was reviewed.")
-    ] = None,
+        str, typer.Option(help=f"How the id begins of what was reviewed: {NAMED_BY} digits.")
+    ],
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
     """Officer: sign that this site may join, where its file lists approvers.
 
-    What the site would refuse is not signed. Review it first, which prints this command.
+    What the site would refuse is not signed. Review it first, which prints this command; copy it
+    whole.
 
     Example:
 
@@ -164,9 +171,16 @@ def approve(
         site = Site.from_toml(site_file)
         invitation = Exchange(run, site).invitation()
         path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
+        seen = look_at(site, invitation)
     if not quiet:
-        session = invitation.session.hex()[:8]
-        screen.print(f"Approved evaluation {session} on {site.dataset}: {path}", markup=False)
+        plan, session = invitation.plan, invitation.session.hex()[:NAMED_BY]
+        lines = [
+            f"Approved evaluation {session}, kept in {path}. Signed:",
+            f"  plan {plan.digest[:NAMED_BY]}",
+            f"  {_asked_by(seen)}",
+            f"  on {site.dataset}, at a cost of {_price(site.cost(plan))}",
+        ]
+        screen.print("\n".join(lines), markup=False)
 
 
 @app.command()
@@ -388,17 +402,22 @@ def _invited(site: Site, names: list[str] | None, *, take_part_too: bool) -> lis
     return [peers[name] for name in names or peers]
 
 
+def _asked_by(seen: Review) -> str:
+    return f"Asked for by {seen.coordinator}, of {len(seen.sites)} sites: {', '.join(seen.sites)}"
+
+
 def _say_review(seen: Review, site: Site) -> None:
-    lines = [
-        f"Asked for by {seen.coordinator}, of {len(seen.sites)} sites: {', '.join(seen.sites)}",
-        "",
-    ]
+    lines = [_asked_by(seen), ""]
     if seen.plan is not None:
         lines += [explain(seen.plan), ""]
     if seen.budget is not None:
-        lines += ["The budget", f"  {_budget_in_words(seen.budget, site)}", ""]
-    allowed = "Allows it." if seen.refusal is None else f"Refuses it: {seen.refusal}"
-    lines += ["The site file", f"  {allowed}", "", "Approval"]
+        lines += ["The budget", f"  {_budget_in_words(seen.budget, seen.joined, site)}", ""]
+    if seen.joined is not None:
+        lines += ["How far it is", f"  {_became(seen.joined)}", ""]
+    if seen.joined is None or not seen.joined.over:
+        allowed = "Allows it." if seen.refusal is None else f"Refuses it: {seen.refusal}"
+        lines += ["The site file", f"  {allowed}", ""]
+    lines.append("Approval")
     if not site.approvers:
         lines.append("  None is wanted: the site file lists no approvers.")
     elif seen.approver is not None:
@@ -408,18 +427,37 @@ def _say_review(seen: Review, site: Site) -> None:
     screen.print("\n".join(lines), markup=False)
 
 
-def _budget_in_words(budget: Budget, site: Site) -> str:
-    _, limit, spent, reserved = budget.balance
-    cost, now = budget.cost, total_of([spent, reserved])
-    if cost is not None and cost.is_exact_sum:
-        return (
-            f"An exact sum: {budget.exact_sums} on {site.dataset} so far, {budget.exact_sums + 1} "
-            f"after it, of {site.policy.exact_sums}."
-        )
-    told = f"Spent or reserved on {site.dataset}: {now}. Limit: {limit}."
-    if cost is None:
-        return f"{told} This evaluation is in it already."
-    return f"{told} After this evaluation: {total_of([now, cost])}."
+def _became(joined: Joined) -> str:
+    when, cost = f"{joined.time:%Y-%m-%d %H:%M} UTC", _price(joined.cost)
+    match joined.status:
+        case "reserved":
+            return f"This site joined on {when}. It has counted nothing yet; set aside: {cost}."
+        case "released":
+            return f"This evaluation is over here: abandoned on {when}, nothing spent."
+    if joined.over:
+        return f"This evaluation is over here: counted on {when}, cost {cost}."
+    return f"This site counted on {when}, cost {cost}. It has not opened the sum yet."
+
+
+def _budget_in_words(budget: Budget, joined: Joined | None, site: Site) -> str:
+    if budget.cost.is_exact_sum:
+        count = budget.exact_sums
+        told = f"Exact sums on {site.dataset}: {count}. Limit: {site.policy.exact_sums}."
+        after = str(count + 1)
+    else:
+        now = total_of([budget.spent, budget.reserved])
+        told = f"Spent or reserved on {site.dataset}: {_price(now)}. Limit: {_price(budget.limit)}."
+        after = _price(total_of([now, budget.cost]))
+    if joined is None:
+        return f"{told} After this evaluation: {after}."
+    return told if joined.status == "released" else f"{told} This evaluation is in it."
+
+
+def _price(cost: Cost) -> str:
+    """A cost as an officer reads it."""
+    if cost.is_exact_sum:
+        return "one exact sum"
+    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
 
 
 def _say(progress: Progress, run: Path) -> None:

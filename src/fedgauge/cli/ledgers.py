@@ -13,6 +13,7 @@ from fedgauge.engines.participant import Participant, Pending
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.site import (
     Account,
+    Balance,
     Cost,
     Entry,
     Site,
@@ -41,6 +42,7 @@ def show_ledger(
         balances = site.ledger.balances()
         totals = site.ledger.totals(default_limit=site.policy.default_limit)
         listed = site.ledger.entries() if entries else []
+        exact = {name: site.ledger.count_exact(name) for name in site.ledger.datasets()}
     if quiet:
         return
     if not balances and not totals:
@@ -56,7 +58,7 @@ def show_ledger(
             account.dataset,
             account.unit,
             account.neighbours,
-            *_amounts(row.spent, row.reserved, row.limit),
+            *_amounts(row, site.policy.after_exact(exact[account.dataset])),
         )
     screen.print(table)
     for entry in listed:
@@ -244,9 +246,10 @@ def _cost(cost: Cost) -> str:
     return "exact sum" if cost.is_exact_sum else str(cost)
 
 
-def _amounts(spent: Cost, reserved: Cost, limit: Cost | None) -> tuple[str, str, str, str]:
+def _amounts(row: Balance, after_exact: str) -> tuple[str, str, str, str]:
+    _, limit, spent, reserved = row
     if math.isinf(spent.epsilon + reserved.epsilon):
-        return epsilon_of(spent), epsilon_of(reserved), "none: exact sums", "-"
+        return epsilon_of(spent), epsilon_of(reserved), after_exact, "-"
     if limit is None:
         return epsilon_of(spent), epsilon_of(reserved), "-", "-"
     left = max(0.0, limit.epsilon - spent.epsilon - reserved.epsilon)

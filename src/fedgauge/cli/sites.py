@@ -9,7 +9,7 @@ from rich.table import Table
 from fedgauge.cli.options import Model, Quiet, SiteOption
 from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
 from fedgauge.doctor import examine
-from fedgauge.errors import SiteError
+from fedgauge.errors import FedgaugeError, SiteError
 from fedgauge.keys import key_to_text
 from fedgauge.site import (
     Policy,
@@ -292,7 +292,8 @@ def approver(
             f"Made {key_file}; {name} approves of evaluations for {site_file}", markup=False
         )
         screen.print(
-            f"The key is {name}'s alone. Keep it off this machine: whoever holds it approves.",
+            f"The key is {name}'s alone and has no password: whoever copies it approves. Take it "
+            "away; bring it to approve.",
             markup=False,
         )
 
@@ -314,10 +315,7 @@ def _site_table(site: Site) -> Table:
     table.add_row("Fewest sites in a sum", str(policy.min_cohort))
     table.add_row("Fewest colluding", str(policy.min_colluding))
     table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
-    table.add_row(
-        "All on a dataset",
-        f"epsilon {policy.budget_epsilon:g}, delta {policy.budget_delta:g}",
-    )
+    table.add_row("All on a dataset", _budget(site))
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     table.add_row("Positive labels", ", ".join(policy.labels) or "none")
@@ -337,10 +335,21 @@ def _site_table(site: Site) -> Table:
     return table
 
 
+def _budget(site: Site) -> str:
+    """The limit in force on the dataset that the site file names."""
+    default = site.policy.default_limit
+    try:
+        limit = site.ledger.total(site.dataset, default_limit=default).limit
+    except FedgaugeError:
+        return f"{default}, unless the ledger says otherwise, which cannot be read"
+    return str(default) if limit == default else f"{limit} (ledger; site file: {default})"
+
+
 def _log_table(rows: list[Left]) -> Table:
     table = Table(box=None, pad_edge=False)
-    columns = ("evaluation", "coordinator", "step", "plan", "model", "bytes", "sha256", "epsilon")
-    for column in ("time (UTC)", *columns):
+    who = ("evaluation", "coordinator", "approver")
+    what = ("step", "plan", "model", "bytes", "sha256", "epsilon")
+    for column in ("time (UTC)", *who, *what):
         table.add_column(column, no_wrap=True)
     for row in rows:
         shortened = (row.plan[:8], row.model[:8], "" if row.size is None else f"{row.size:,}")
@@ -349,6 +358,8 @@ def _log_table(rows: list[Left]) -> Table:
             f"{row.time:%Y-%m-%d %H:%M}",
             row.evaluation[:8],
             row.coordinator or row.coordinator_key[:16] or "-",
+            # A name has no colon; a key is too long for a column.
+            (row.approver[:16] if ":" in row.approver else row.approver) or "-",
             row.step,
             *(text or "-" for text in (*shortened, row.sha256[:8], charged)),
         )

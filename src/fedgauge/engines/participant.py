@@ -252,9 +252,8 @@ class Participant:
             return None
         if self._delivery is not None:
             raise PlanRefused(
-                "this site wants each evaluation approved (approvers), and nobody can read and "
-                "sign while a run waits. Use `fedgauge exchange`, or a site file without "
-                "approvers, with a dataset and a ledger of its own."
+                "this site requires each evaluation to be approved (approvers), and nobody can "
+                "read and sign while a run waits. Evaluate by files: `fedgauge exchange`."
             )
         return require_approval(self._site, invitation.session, invitation.plan)
 

@@ -1,52 +1,78 @@
 """What an officer looks at before a site joins an evaluation, and signs."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fedgauge.engines.duties import judge_invitation, judge_origin
-from fedgauge.errors import ExchangeError, FedgaugeError
+from fedgauge.engines.participant import Participant
+from fedgauge.errors import ExchangeError, FedgaugeError, InputError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.secagg import Invitation
-from fedgauge.site import Account, Balance, Cost, Site
+from fedgauge.site import Cost, Site
 from fedgauge.site.anchor import judge_promise
 from fedgauge.site.approvals import approval_path, require_approval
 from fedgauge.site.approvals import approve as sign
-from fedgauge.site.entries import Roster
+from fedgauge.site.books import Status
+from fedgauge.site.entries import Kind, Roster
+
+NAMED_BY: Final = 16  # digits of an evaluation's id that nobody finds another one for
+_ENTRIES: Final[dict[Status, Kind]] = {
+    "reserved": "reserve",
+    "committed": "commit",
+    "released": "release",
+}
 
 
 class Budget(NamedTuple):
-    """How a dataset stands before an evaluation, and what that adds.
+    """How a dataset stands, how many exact sums it has had, and what an evaluation costs."""
 
-    `cost` is None where it is reserved or spent already. Of exact sums, `exact_sums` counts
-    those there were.
-    """
-
-    balance: Balance
-    cost: Cost | None
+    limit: Cost
+    spent: Cost
+    reserved: Cost
     exact_sums: int
+    cost: Cost
+
+
+class Joined(NamedTuple):
+    """What became of an evaluation that a site joined, when, and whether it is over there."""
+
+    status: Status
+    time: datetime
+    cost: Cost
+    over: bool
 
 
 class Review(NamedTuple):
     """An invitation as it stands to a site.
 
-    `plan` is None where it is not worth reading. `refusal` says why the
-    site would not join, were it approved; `unapproved` why an approval that there is does not hold.
+    `plan` is None where it is not worth reading. `joined` is None where the site did not.
+    `refusal` says why it would not go on, were it approved; `unapproved` why an approval that
+    there is does not hold.
     """
 
     coordinator: str
     sites: tuple[str, ...]
     plan: EvaluationPlan | None
+    joined: Joined | None
     refusal: str | None
     budget: Budget | None
     approver: str | None
     unapproved: str | None
 
+    @property
+    def can_be_approved(self) -> bool:
+        """Whether an approver's signature is all that is missing."""
+        left = self.joined is None or self.joined.status == "reserved"
+        return left and self.refusal is None and self.approver is None
+
 
 def review(site: Site, invitation: Invitation) -> Review:
     """What an invitation asks, what the site file says to it, and whether it is approved."""
-    refusal, plan = _judged(site, invitation)
+    joined = _joined(site, invitation.session)
+    refusal, plan = _judged(site, invitation, joined)
     approver, unapproved = None, None
     if plan is not None and approval_path(site, invitation.session).exists():
         try:
@@ -57,22 +83,27 @@ def review(site: Site, invitation: Invitation) -> Review:
         coordinator=_name(site.coordinators, invitation.coordinator),
         sites=tuple(_name(site.peers, member) for member in invitation.members),
         plan=plan,
+        joined=joined,
         refusal=refusal,
-        budget=None if plan is None else _budget(site, invitation.session, plan),
+        budget=None if plan is None else _budget(site, plan),
         approver=approver,
         unapproved=unapproved,
     )
 
 
-def approve(
-    site: Site, invitation: Invitation, key: SigningKey, *, evaluation: str | None = None
-) -> Path:
+def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: str) -> Path:
     """Sign that a site may join, unless it would refuse; where the approval is kept.
 
-    `evaluation` is how the id begins of what was reviewed: whoever can write to the folder can
-    put another invitation of the same coordinator there in the meantime.
+    `evaluation` is how the id begins of what was reviewed, 16 digits or more: whoever can write to
+    the folder can put another invitation of the same coordinator there in the meantime, and can
+    try many until a few digits agree.
     """
-    if evaluation is not None and not invitation.session.hex().startswith(evaluation.lower()):
+    if len(evaluation) < NAMED_BY:
+        raise InputError(
+            f"an evaluation is named by the first {NAMED_BY} digits of its id, or more. Copy the "
+            "command that `fedgauge exchange review` prints, whole."
+        )
+    if not invitation.session.hex().startswith(evaluation.lower()):
         raise ExchangeError(
             "the folder holds another evaluation than the one that was reviewed. Review it again."
         )
@@ -81,11 +112,24 @@ def approve(
     return sign(site, invitation.session, plan, key)
 
 
-def _judged(site: Site, invitation: Invitation) -> tuple[str | None, EvaluationPlan | None]:
+def _joined(site: Site, session: bytes) -> Joined | None:
+    spend = site.ledger.sessions().get(session)
+    if spend is None:
+        return None
+    became = (session, _ENTRIES[spend.status])
+    (time,) = (e.time for e in site.ledger.entries() if (e.session, e.kind) == became)
+    pending = {each.session for each in Participant(site).pending()}
+    return Joined(spend.status, time, spend.cost, over=session not in pending)
+
+
+def _judged(
+    site: Site, invitation: Invitation, joined: Joined | None
+) -> tuple[str | None, EvaluationPlan | None]:
     """Why a site would refuse, and the plan where it is worth reading."""
     try:
         plan = judge_invitation(site, invitation)
-        _check_ledger(site, invitation, plan)
+        if joined is None or joined.status == "reserved":
+            _check_ledger(site, invitation, plan)
     except FedgaugeError as error:
         return str(error), _plan_within_reach(site, invitation)
     return None, plan
@@ -111,15 +155,11 @@ def _check_ledger(site: Site, invitation: Invitation, plan: EvaluationPlan) -> N
     )
 
 
-def _budget(site: Site, session: bytes, plan: EvaluationPlan) -> Budget:
-    limit, whole, nothing = site.policy.default_limit, Account.whole(site.dataset), Cost(0.0, 0.0)
-    totals = {each.account: each for each in site.ledger.totals(default_limit=limit)}
-    is_new = site.ledger.status(session) is None
-    return Budget(
-        totals.get(whole, Balance(whole, limit, nothing, nothing)),
-        site.cost(plan) if is_new else None,
-        site.ledger.count_exact(site.dataset),
-    )
+def _budget(site: Site, plan: EvaluationPlan) -> Budget:
+    total = site.ledger.total(site.dataset, default_limit=site.policy.default_limit)
+    assert total.limit is not None  # noqa: S101  (of a whole dataset there is one)
+    exact_sums = site.ledger.count_exact(site.dataset)
+    return Budget(total.limit, total.spent, total.reserved, exact_sums, site.cost(plan))
 
 
 def _name(names: Mapping[bytes, str], key: bytes) -> str:

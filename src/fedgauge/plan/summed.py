@@ -185,9 +185,8 @@ class HistogramRound(
 
     def _leaves(self, terms: Terms) -> str:
         text = (
-            f"{self.numbers(terms):,} whole numbers ({self.bytes_sent(terms):,} bytes), once: how "
-            "many positive and how many negative examples have a score in each of "
-            f"{terms.axis.bins:,} ranges"
+            f"{self.numbers(terms):,} whole numbers, once: how many positive and how many negative "
+            f"examples have a score in each of {terms.axis.bins:,} ranges"
         )
         if len(self.nodes) > 1:
             text += ", and in larger ranges made of these"
@@ -207,7 +206,10 @@ class HistogramRound(
         if cap is not None:
             rows = "1 row" if cap.rows == 1 else f"{cap.rows} rows"
             text += f" Of each {cap.unit} at most {rows} count; the rest are left out."
-        return text
+        return (
+            f"{text} These numbers take {self.bytes_sent(terms):,} bytes. Keys and signatures, in "
+            "five messages, come on top; the site's log lists all that left."
+        )
 
     def _learned(self) -> str:
         what = "the sum over all sites"

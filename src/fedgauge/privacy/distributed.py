@@ -406,6 +406,10 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         if self.unit == "example":
             steps = 3
             text += f"For a person with 3 rows, there or not, {beliefs(3 * self.epsilon)}. "
-        failing = 0.0 if delta is None else delta_of(steps, self.epsilon, delta)
-        text += f"These limits fail with a chance of at most about {chance(failing)} (from delta)."
+        assert delta is not None  # noqa: S101  (noise states one)
+        text += f"The first limit fails with a chance of at most about {chance(delta)} (delta)"
+        if steps > 1:
+            all_of_them = chance(delta_of(steps, self.epsilon, delta))
+            text += f", the others with at most about {all_of_them}"
+        text += "."
         return f"What epsilon {self.epsilon:g} means", text

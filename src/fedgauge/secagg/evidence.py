@@ -1,7 +1,9 @@
 """Who broke the rules of a secure summation, shown by what members signed.
 
 Evidence holds messages as they were signed, so whoever has the invitation can check it and need not
-believe the coordinator. Nobody can be made to look guilty who kept to the rules.
+believe the coordinator. Nobody who kept to the rules can be proved guilty. A complaint without the
+dealer's answer is only said, as whoever hands evidence on can leave an answer out: `restart` does
+not act on it.
 """
 
 from collections.abc import Callable

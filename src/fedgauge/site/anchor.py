@@ -192,8 +192,9 @@ class Site:
             raise PlanRefused("the plan is not for local reports but for a sum over sites.")
         if self.approvers:
             raise PlanRefused(
-                "this site wants each evaluation approved (approvers), and nobody can approve of "
-                "local reports: there is no invitation to sign. Take part in sums instead."
+                "this site requires each evaluation to be approved (approvers), and nobody can "
+                "approve of local reports: there is no invitation to sign. Take part in sums "
+                "instead."
             )
         plan.check_time()
         self._judge_privacy(plan)

@@ -55,9 +55,8 @@ def require_approval(site: Site, session: bytes, plan: EvaluationPlan) -> bytes:
         approver = key_from_text(approval.approver)
     except FileNotFoundError:
         raise PlanRefused(
-            "nobody has approved of this evaluation, which this site wants (approvers). An "
-            "approver looks at it with `fedgauge exchange review` and signs with `fedgauge "
-            "exchange approve`."
+            "no approver has signed this evaluation, and this site requires one (approvers). They "
+            "look at it with `fedgauge exchange review`, which prints the command to sign."
         ) from None
     except OSError as error:
         raise SiteError(f"cannot read an approval: {error.strerror}.") from None

@@ -166,15 +166,15 @@ def check_mix(books: Books, account: Account, cost: Cost) -> None:
     kinds = books.kinds_of_release(account.dataset)
     if cost.is_exact_sum and False in kinds:
         raise BudgetExceeded(
-            f"results on dataset {account.dataset} were released under differential privacy, or "
-            "are about to be, and an exact sum would void that promise. Use noise here too, or "
-            "set `mix_exact = true` in the site file."
+            f"an evaluation with noise was begun on dataset {account.dataset}, and an exact sum "
+            "would void that promise. Use noise here too, or set `mix_exact = true` in the site "
+            "file."
         )
     if not cost.is_exact_sum and True in kinds:
         raise BudgetExceeded(
-            f"an exact sum over dataset {account.dataset} was released, or is about to be, which "
-            "voids any promise of differential privacy on it. Use another dataset, or set "
-            "`mix_exact = true` in the site file."
+            f"an exact sum was begun on dataset {account.dataset}, which voids any promise of "
+            "differential privacy on it. Use another dataset, or set `mix_exact = true` in the "
+            "site file."
         )
 
 

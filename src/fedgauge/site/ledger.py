@@ -351,15 +351,12 @@ class Ledger:
         with self._open() as (_, books):
             noisy = {spend.account for spend in books.spends.values() if not spend.exact}
         names = sorted({account.dataset for account in noisy | set(books.limits)})
-        return [
-            Balance(
-                account=whole,
-                limit=books.limits.get(whole, default_limit),
-                spent=total_of(books.noisy(whole, "committed")),
-                reserved=total_of(books.noisy(whole, "reserved")),
-            )
-            for whole in map(Account.whole, names)
-        ]
+        return [_total(books, name, default_limit) for name in names]
+
+    def total(self, dataset: str, *, default_limit: Cost) -> Balance:
+        """How one dataset stands, exact sums left out."""
+        with self._open() as (_, books):
+            return _total(books, dataset, default_limit)
 
     def datasets(self) -> set[str]:
         """All datasets that something was spent on, or that have a limit."""
@@ -375,6 +372,16 @@ class Ledger:
     def _open(self) -> Iterator[tuple[Pages, Books]]:
         with self._chain.open() as pages:
             yield pages, Books.of(_decode_all(pages))
+
+
+def _total(books: Books, dataset: str, default_limit: Cost) -> Balance:
+    whole = Account.whole(dataset)
+    return Balance(
+        account=whole,
+        limit=books.limits.get(whole, default_limit),
+        spent=total_of(books.noisy(whole, "committed")),
+        reserved=total_of(books.noisy(whole, "reserved")),
+    )
 
 
 def _decode_all(pages: Pages) -> list[Entry]:

@@ -138,6 +138,17 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The limit of datasets that have none of their own in the ledger."""
         return Cost(self.budget_epsilon, self.budget_delta)
 
+    def after_exact(self, count: int) -> str:
+        """How a dataset stands that had so many exact sums, in words.
+
+        Examples
+        --------
+        >>> Policy().after_exact(1), Policy(models=MODELS, mix_exact=True).after_exact(1)
+        ('exact sums: 1, no more allowed; noise refused', 'exact sums: 1 of 3')
+        """
+        most = f" of {self.exact_sums}" if self.allows_exact else ", no more allowed"
+        return f"exact sums: {count}{most}{'' if self.mix_exact else '; noise refused'}"
+
 
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A peer, a coordinator or an approver that the site trusts, by its public key."""
