@@ -225,7 +225,7 @@ def test_another_invitation_in_place_of_the_reviewed_one_is_not_signed(attack, o
     swapped = invitation_of(attack, 0)
     site = attack.sites.site(VICTIM)
     with pytest.raises(ExchangeError, match="another evaluation than the one that was reviewed"):
-        approve(site, swapped, officer, evaluation=reviewed.session.hex()[:16])
+        approve(site, swapped, officer, evaluation=reviewed.session.hex()[:32])
     assert not approval_path(site, swapped.session).exists()
 
 

@@ -83,7 +83,7 @@ def test_review_tells_all_and_changes_nothing(world):
     told = review(world)
     assert f"Asked for by {COORDINATOR}, of 3 sites: " in told
     assert all(name in told for name in NAMES[:3])
-    assert f"Plan {NOISY.digest[:16]}" in told
+    assert f"Plan {NOISY.digest[:32]}" in told
     delta = chance(NOISY.statement("enforced").delta)
     assert (
         "Spent or reserved on stroke-2026: epsilon 0, delta 0. Limit: epsilon 10, delta 1 in "
@@ -95,7 +95,7 @@ def test_review_tells_all_and_changes_nothing(world):
     assert (
         "Which file and which model's scores stand behind that name, the operator chooses" in told
     )
-    evaluation = world.exchange(world.run).invitation().session.hex()[:16]
+    evaluation = world.exchange(world.run).invitation().session.hex()[:32]
     assert told.endswith(
         f"To approve:\n  fedgauge exchange approve {world.run} --evaluation {evaluation} "
         f"--key officer.key --site {world.site_file(A)}\n"
@@ -113,9 +113,9 @@ def test_approve_then_join(world):
     told = run(*printed)
     session = world.exchange(world.run).invitation().session
     delta = chance(NOISY.statement("enforced").delta)
-    assert told.startswith(f"Approved evaluation {session.hex()[:16]}, kept in {world.folder}")
+    assert told.startswith(f"Approved evaluation {session.hex()[:32]}, kept in {world.folder}")
     assert told.splitlines()[1:] == [
-        f"  plan {NOISY.digest[:16]}",
+        f"  plan {NOISY.digest[:32]}",
         f"  {reviewed.splitlines()[0]}",
         f"  on stroke-2026, at a cost of epsilon 1, delta {delta}",
     ]
@@ -149,7 +149,7 @@ def test_what_was_reviewed_is_named_whole(world):
     assert (without.exit_code, "--evaluation" in without.output) == (2, True)
     session = world.exchange(world.run).invitation().session.hex()
     told = commands.complaint(commands.run(*approve(world, session[:15]), columns=200))
-    assert "the first 16 digits" in told
+    assert "the first 32 digits" in told
     assert "Approval\n  None yet." in review(world)
     run(*approve(world, session[:16]))
 
@@ -208,7 +208,7 @@ def test_what_is_refused_is_shown_with_its_reason(world):
     path.write_text(path.read_text().replace("max_epsilon = 1.0", "max_epsilon = 0.5"))
     told = review(world)
     assert "Refuses it: the plan costs epsilon 1.0, this site allows 0.5 (max_epsilon)." in told
-    assert f"Plan {NOISY.digest[:16]}" in told
+    assert f"Plan {NOISY.digest[:32]}" in told
     assert "To approve" not in told
 
 

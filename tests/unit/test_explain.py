@@ -231,7 +231,7 @@ def test_what_is_not_protected(name):
 
 @every_plan
 def test_plan_is_named(name):
-    assert PLANS[name].digest[:16] in paragraphs(PLANS[name])["Which plan this is"]
+    assert PLANS[name].digest[:32] in paragraphs(PLANS[name])["Which plan this is"]
 
 
 def test_different_plans_are_explained_differently():

@@ -21,7 +21,7 @@ from fedgauge.engines.reporting import write_reports
 from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage, SummationServer
-from fedgauge.site import Account, Cost
+from fedgauge.site import Account, Cost, create_site
 from fedgauge.site.books import Books
 from fedgauge.site.entries import Asked, Departure, decode
 from fedgauge.site.log import COLUMNS, to_csv, what_left
@@ -283,6 +283,7 @@ def test_the_csv_holds_every_digit(finished, tmp_path):
         "coordinator": COORDINATOR,
         "coordinator_key": row.coordinator_key,
         "approver": "",
+        "approver_key": "",
         "step": "submit",
         "plan": noisy_plan().digest,
         "model": "",
@@ -321,3 +322,15 @@ def test_the_entries_of_the_ledger_say_it_too(finished):
     told = commands.run("ledger", "show", "--entries", "--site", site, columns=200).stdout
     size = what_left(finished[0].site("a"))[2].size
     assert re.search(rf"sent +evaluation \w+  submit: {size:,} bytes", told)
+
+
+def test_the_log_names_the_plan_as_it_was_asked_for(tmp_path):
+    """Exact sums are compared by the plan without its date, and it left under the whole one."""
+    site = create_site(tmp_path / "site", name="a", dataset="d")
+    undated = noisy_plan(1.0)
+    plan = undated.with_not_after("2999-12-31")
+    site.reserve(bytes(32), plan)
+    site.ledger.commit(bytes(32))
+    site.ledger.record_sent(bytes(32), SUBMITTED)
+    (row,) = what_left(site)
+    assert row.plan == plan.digest != undated.digest

@@ -165,7 +165,7 @@ def approve(
 
     Example:
 
-      fedgauge exchange approve /shared/run-1 --evaluation 3fa9c2d16be0a457 --key officer.key
+      fedgauge exchange approve run-1 --evaluation 3fa9c2d16be0a4573fa9c2d16be0a457 --key my.key
     """
     with readable_errors():
         site = Site.from_toml(site_file)

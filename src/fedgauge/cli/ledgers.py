@@ -60,7 +60,7 @@ def show_ledger(
             account.neighbours,
             *_amounts(row, site.policy.after_exact(exact[account.dataset])),
         )
-    screen.print(table)
+    print_whole(table)
     for entry in listed:
         screen.print(_entry(entry), markup=False)
 

@@ -359,7 +359,7 @@ def _log_table(rows: list[Left]) -> Table:
             row.evaluation[:8],
             row.coordinator or row.coordinator_key[:16] or "-",
             # A name has no colon; a key is too long for a column.
-            (row.approver[:16] if ":" in row.approver else row.approver) or "-",
+            row.approver or row.approver_key[:16] or "-",
             row.step,
             *(text or "-" for text in (*shortened, row.sha256[:8], charged)),
         )

@@ -18,7 +18,7 @@ from fedgauge.site.approvals import approve as sign
 from fedgauge.site.books import Status
 from fedgauge.site.entries import Kind, Roster
 
-NAMED_BY: Final = 16  # digits of an evaluation's id that nobody finds another one for
+NAMED_BY: Final = 32  # digits: with fewer, who makes invitations finds two that begin alike
 _ENTRIES: Final[dict[Status, Kind]] = {
     "reserved": "reserve",
     "committed": "commit",
@@ -94,7 +94,7 @@ def review(site: Site, invitation: Invitation) -> Review:
 def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: str) -> Path:
     """Sign that a site may join, unless it would refuse; where the approval is kept.
 
-    `evaluation` is how the id begins of what was reviewed, 16 digits or more: whoever can write to
+    `evaluation` is how the id begins of what was reviewed, 32 digits or more: whoever can write to
     the folder can put another invitation of the same coordinator there in the meantime, and can
     try many until a few digits agree.
     """

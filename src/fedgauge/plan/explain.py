@@ -34,7 +34,7 @@ def brief(plan: EvaluationPlan) -> str:
 
 
 def _name(plan: EvaluationPlan) -> tuple[str, str]:
-    which = f"Plan {plan.digest[:16]}. Every site must hold the same one."
+    which = f"Plan {plan.digest[:32]}. Every site must hold the same one."
     if plan.not_after is not None:
         which += f" No site counts under it after {plan.not_after}, by its own clock."
     return "Which plan this is", which

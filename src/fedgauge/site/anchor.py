@@ -376,7 +376,7 @@ class Site:
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
-            asked=asked,
+            asked=asked if plan.not_after is None else asked._replace(dated=plan.digest),
             # Plans that differ in when they expire measure the same.
             exact=ExactSum(roster, plan.with_not_after(None).digest, certain, data=data),
             rules=self.rules(plan),

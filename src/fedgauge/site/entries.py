@@ -123,12 +123,14 @@ class Asked(NamedTuple):
 
     `coordinator` is a public key, None where nobody asked: reports are made of the site's own
     accord. `model` is a digest, empty where no model travels. `approver` is a public key, None
-    where the site file wants no approvals.
+    where the site file wants no approvals. `dated` is the digest of a plan that expires, as it was
+    asked for; that of the same plan without a date is what exact sums are compared by.
     """
 
     coordinator: bytes | None = None
     model: bytes = b""
     approver: bytes | None = None
+    dated: str | None = None
 
 
 NOBODY: Final = Asked()
@@ -193,6 +195,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     coordinator: str | None = None
     model: str = ""
     approver: str | None = None
+    dated: str | None = None
     left: tuple[Step, int, str] | None = None
 
 
@@ -227,6 +230,7 @@ def encode(
         coordinator=None if asked.coordinator is None else key_to_text(asked.coordinator),
         model=asked.model.hex(),
         approver=None if asked.approver is None else key_to_text(asked.approver),
+        dated=asked.dated,
         left=left,
     )
     return msgspec.json.encode(line).decode()
@@ -262,6 +266,7 @@ def decode(number: int, text: str) -> Entry:
                 None if line.coordinator is None else key_from_text(line.coordinator),
                 bytes.fromhex(line.model),
                 None if line.approver is None else key_from_text(line.approver),
+                line.dated,
             ),
             left=None if line.left is None else Departure(*line.left),
         )

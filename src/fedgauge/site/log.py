@@ -17,6 +17,7 @@ COLUMNS: Final = (
     "coordinator",
     "coordinator_key",
     "approver",
+    "approver_key",
     "step",
     "plan",
     "model",
@@ -34,7 +35,7 @@ class Left(NamedTuple):
 
     `cost` is None where nothing was charged: a session is charged once, for what is made of rows.
     `coordinator` is the name in the site file, empty where that no longer holds the key;
-    `approver` is the name of who approved, else the key.
+    `approver` is what the site file calls who approved now; the key is what signed then.
     """
 
     time: datetime
@@ -43,6 +44,7 @@ class Left(NamedTuple):
     coordinator: str
     coordinator_key: str
     approver: str
+    approver_key: str
     step: str
     plan: str
     model: str
@@ -74,10 +76,11 @@ def _row(site: Site, about: Entry, entry: Entry) -> Left:
         account=about.account,
         coordinator="" if key is None else site.coordinators.get(key, ""),
         coordinator_key="" if key is None else key_to_text(key),
-        approver="" if approver is None else site.approvers.get(approver, key_to_text(approver)),
+        approver="" if approver is None else site.approvers.get(approver, ""),
+        approver_key="" if approver is None else key_to_text(approver),
         # Earlier versions recorded contributions to sums alone.
         step="submit" if left is None else left.step,
-        plan=about.plan or "",
+        plan=about.asked.dated or about.plan or "",
         model=about.asked.model.hex(),
         size=None if left is None else left.size,
         sha256="" if left is None else left.sha256,
@@ -100,6 +103,7 @@ def to_csv(rows: Iterable[Left]) -> str:
                 row.coordinator,
                 row.coordinator_key,
                 row.approver,
+                row.approver_key,
                 row.step,
                 row.plan,
                 row.model,
