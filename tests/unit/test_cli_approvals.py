@@ -148,10 +148,10 @@ def test_what_was_reviewed_is_named_whole(world):
     without = commands.run(*world.arguments(A, "approve", "--key", world.folder / "officer.key"))
     assert (without.exit_code, "--evaluation" in without.output) == (2, True)
     session = world.exchange(world.run).invitation().session.hex()
-    told = commands.complaint(commands.run(*approve(world, session[:15]), columns=200))
+    told = commands.complaint(commands.run(*approve(world, session[:31]), columns=200))
     assert "the first 32 digits" in told
     assert "Approval\n  None yet." in review(world)
-    run(*approve(world, session[:16]))
+    run(*approve(world, session[:32]))
 
 
 def test_the_log_shortens_an_approver_who_is_no_longer_one(world):
