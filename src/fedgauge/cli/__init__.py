@@ -1,18 +1,24 @@
 """The command line: arguments to calls, nothing else."""
 
+from __future__ import annotations
+
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import click
 import typer
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge import demo as demonstration
-from fedgauge.cli import exchanges, ledgers, reporting, results, sites
+from fedgauge.cli.elsewhere import Commands
 from fedgauge.cli.options import (
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
     AxisKind,
     Delta,
     Epsilon,
@@ -38,20 +44,13 @@ from fedgauge.cli.options import (
     make_privacy,
     make_tree,
 )
-from fedgauge.cli.results import (
-    At,
-    AtFpr,
-    AtLevel,
-    AtPrecision,
-    AtRecall,
-    Wanted,
-    threshold_tables,
-)
 from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
-from fedgauge.plan.explain import explain as explain_plan
-from fedgauge.plots import save_plots
+
+if TYPE_CHECKING:
+    from fedgauge.demo import Demo
 
 app = typer.Typer(
+    cls=Commands,
     help="Measure a classifier on data nobody may pool.",
     no_args_is_help=True,
     add_completion=False,
@@ -65,11 +64,6 @@ def _version(wanted: bool) -> None:
     if wanted:
         screen.print(f"fedgauge {fg.__version__}")
         raise typer.Exit
-
-
-app.add_typer(sites.site_app, name="site")
-app.add_typer(ledgers.ledger_app, name="ledger")
-app.add_typer(exchanges.app, name="exchange")
 
 
 @app.callback()
@@ -159,6 +153,8 @@ def evaluate(
 
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
     """
+    from fedgauge.cli.results import Wanted, threshold_tables
+
     with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
         result = with_progress(
@@ -187,6 +183,8 @@ def evaluate(
         if json is not None:
             result.to_json(json)
         if plots is not None:
+            from fedgauge.plots import save_plots
+
             save_plots(result, plots)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         tables = list(threshold_tables(points, result))
@@ -196,10 +194,6 @@ def evaluate(
     for table in tables:
         screen.print()
         screen.print(table)
-
-
-app.command()(results.show)
-app.command()(results.verify)
 
 
 @app.command()
@@ -304,8 +298,10 @@ def explain(
 
       fedgauge explain plan.toml
     """
+    from fedgauge.plan.explain import explain as in_words
+
     with readable_errors():
-        text = explain_plan(fg.EvaluationPlan.load(path))
+        text = in_words(fg.EvaluationPlan.load(path))
     if not quiet:
         screen.print(text, markup=False)
 
@@ -323,21 +319,17 @@ def demo(
 
       fedgauge demo --out /tmp/demo
     """
+    from fedgauge.demo import run
+
     with readable_errors():
-        shown = with_progress(quiet, lambda: demonstration.run(out))
+        shown = with_progress(quiet, lambda: run(out))
     if quiet:
         return
     screen.print(_demo_table(shown))
     screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
 
 
-app.command()(sites.doctor)
-app.command()(reporting.compare)
-app.command()(reporting.encode)
-app.command()(reporting.intake)
-
-
-def _demo_table(shown: demonstration.Demo) -> Table:
+def _demo_table(shown: Demo) -> Table:
     auc = shown.result.roc_auc
     examples = shown.result.negatives + shown.result.positives
     table = Table(

@@ -1,8 +1,10 @@
 """What the commands print: results on stdout, errors in one line on stderr."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -10,7 +12,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.site import Cost
+
+if TYPE_CHECKING:
+    from fedgauge.site import Cost
 
 _WIDEST = 1000  # characters, more than a row of names and digests has
 
