@@ -1,13 +1,16 @@
-"""What commands load: seldom used libraries take longer than the commands that do without them."""
+"""What commands load before they begin, and what they say while they work."""
 
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from commands import run
 from scipy import special
 
 import fedgauge as fg
+from fedgauge.cli import terminal
 from fedgauge.measures.areas import digamma
 
 SLOW = {"flwr", "matplotlib", "mpmath", "pandas", "pyarrow.parquet", "ray", "scipy", "sqlite3"}
@@ -77,3 +80,39 @@ def test_the_package_runs_as_a_module():
         [sys.executable, "-m", "fedgauge", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"fedgauge {fg.__version__}\n"
+
+
+class Watched:
+    """A terminal on which somebody watches; keeps what it was told is being done."""
+
+    is_terminal = True
+
+    def __init__(self):
+        self.told = []
+
+    @contextmanager
+    def status(self, doing):
+        self.told.append(doing)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("evaluate a.csv --label y --score p --plots pictures", ["Counting scores", "Measuring"]),
+        ("show r.json --at 0.5 --plots pictures", ["Measuring", "Drawing"]),
+        ("plan --clients 3 --epsilon 1 --examples 500 --want 0.1", ["Planning", "Planning"]),
+        ("demo --out demo", ["Counting, measuring and drawing"]),
+    ],
+)
+def test_what_may_take_seconds_says_what_it_does(command, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("y,p\n0,0.2\n1,0.7\n1,0.4\n0,0.5\n")
+    run("evaluate", "a.csv", "--label", "y", "--score", "p", "--json", "r.json", "--quiet")
+    watched = Watched()
+    monkeypatch.setattr(terminal, "stderr", watched)
+    assert run(*command.split()).exit_code == 0
+    assert watched.told == told
+    watched.told.clear()
+    assert run(*command.split(), "--quiet").exit_code == 0
+    assert watched.told == []

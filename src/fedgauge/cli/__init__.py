@@ -47,6 +47,7 @@ from fedgauge.cli.options import (
 from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
 
 if TYPE_CHECKING:
+    from fedgauge.cli.results import Rates
     from fedgauge.demo import Demo
 
 app = typer.Typer(
@@ -153,8 +154,6 @@ def evaluate(
 
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
     """
-    from fedgauge.cli.results import Wanted, threshold_tables
-
     with readable_errors():
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
         result = with_progress(
@@ -174,26 +173,36 @@ def evaluate(
         )
         if level is not None:
             result = result.at_level(level)
-        try:
-            result.roc_curve()  # a result without curves is an error here
-        except fg.NoSignal:
-            if json is not None:  # the budget is spent: keep what was released
-                result.to_json(json)
-            raise
-        if json is not None:
-            result.to_json(json)
-        if plots is not None:
-            from fedgauge.plots import save_plots
-
-            save_plots(result, plots)
-        points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
-        tables = list(threshold_tables(points, result))
+        rates = (at, at_fpr, at_recall, at_precision)
+        told, tables = with_progress(quiet, lambda: _read(result, json, plots, rates), "Measuring")
     if quiet:
         return
-    screen.print(str(result), markup=False)
+    screen.print(told, markup=False)
     for table in tables:
         screen.print()
         screen.print(table)
+
+
+def _read(
+    result: fg.Evaluation, json: Path | None, plots: Path | None, rates: Rates
+) -> tuple[str, list[Table]]:
+    """A result in words and tables; saves what is to be saved."""
+    from fedgauge.cli.results import Wanted, threshold_tables
+
+    try:
+        result.roc_curve()  # a result without curves is an error here
+    except fg.NoSignal:
+        if json is not None:  # the budget is spent: keep what was released
+            result.to_json(json)
+        raise
+    if json is not None:
+        result.to_json(json)
+    if plots is not None:
+        from fedgauge.plots import save_plots
+
+        save_plots(result, plots)
+    points = Wanted(*rates).points(result)
+    return str(result), list(threshold_tables(points, result))
 
 
 @app.command()
@@ -265,12 +274,15 @@ def plan(
             lambda: fg.planner.propose(
                 privacy=model, positive=positive, min_cell=min_cell, **known
             ),
+            "Planning",
         ).with_not_after(not_after)
         needed = None
         if want is not None:
             if not isinstance(model, fg.DistributedDP):
                 raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
-            needed = with_progress(quiet, lambda: fg.planner.needs(want, privacy=model, **known))
+            needed = with_progress(
+                quiet, lambda: fg.planner.needs(want, privacy=model, **known), "Planning"
+            )
         if out is not None:
             chosen.save(out)
     if quiet:
@@ -322,7 +334,7 @@ def demo(
     from fedgauge.demo import run
 
     with readable_errors():
-        shown = with_progress(quiet, lambda: run(out))
+        shown = with_progress(quiet, lambda: run(out), "Counting, measuring and drawing")
     if quiet:
         return
     screen.print(_demo_table(shown))

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli.options import At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
-from fedgauge.cli.terminal import fail, readable_errors, screen
+from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.metric import metrics_of
 
@@ -27,6 +27,10 @@ KnownTo = Annotated[
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
+
+
+# Thresholds by value, by the false positive rate, the recall and the precision that they have.
+Rates = tuple[list[float] | None, list[float] | None, list[float] | None, list[float] | None]
 
 
 class Wanted:
@@ -83,23 +87,28 @@ def show(
         signature = result.signature.by(_known(key, site))
         if level is not None:
             result = result.at_level(level)
-        points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
-        table = metrics_table(result)
-        tables = list(threshold_tables(points, result))
+        wanted = Wanted(at, at_fpr, at_recall, at_precision)
+        told, tables = with_progress(quiet, lambda: _measured(result, wanted), "Measuring")
         if plots is not None:
             from fedgauge.plots import save_plots
 
-            save_plots(result, plots, signature=signature)
+            with_progress(quiet, lambda: save_plots(result, plots, signature=signature), "Drawing")
     if not quiet:
-        screen.print(str(result), markup=False)
+        screen.print(told, markup=False)
         screen.print(f"signature          {signature.in_words}", markup=False)
         if result.estimator != fg.Aligned():  # which no signature covers
             screen.print(f"read by            {result.estimator!r}", markup=False)
-        for each in (table, *tables):
+        for table in tables:
             screen.print()
-            screen.print(each)
+            screen.print(table)
     if signature.state == "broken":
         fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
+
+
+def _measured(result: fg.Evaluation, wanted: Wanted) -> tuple[str, list[Table]]:
+    """A result in words, and its metrics over all thresholds and at those that are wanted."""
+    points = wanted.points(result)
+    return str(result), [metrics_table(result), *threshold_tables(points, result)]
 
 
 def verify(

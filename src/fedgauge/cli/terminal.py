@@ -35,11 +35,11 @@ _AS_OPTIONS = {
 T = TypeVar("T")
 
 
-def with_progress(quiet: bool, work: Callable[[], T]) -> T:
+def with_progress(quiet: bool, work: Callable[[], T], doing: str = "Counting scores") -> T:
     """Do the work, with a sign of life where somebody watches."""
     if quiet or not stderr.is_terminal:
         return work()
-    with stderr.status("Counting scores"):
+    with stderr.status(doing):
         return work()
 
 
