@@ -57,6 +57,7 @@ setup: $(VENV)/.test
 
 demo: $(VENV)/.demo
 	@$(BIN)/fedgauge demo
+	@echo "The command is $(BIN)/fedgauge; '. $(BIN)/activate' puts it on the path of this shell"
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest --numprocesses 2

@@ -323,17 +323,29 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the plots and the result.")] = Path(
         "fedgauge-demo"
     ),
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Only write the files that the documentation uses into this folder."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate a model over five generated, unlike hospitals.
 
-    Example:
+    Examples:
 
       fedgauge demo --out /tmp/demo
+
+      fedgauge demo --files .
     """
-    from fedgauge.demo import run
+    from fedgauge.demo import run, write_files
 
     with readable_errors():
+        if files is not None:
+            written = with_progress(quiet, lambda: write_files(files), "Writing")
+            if not quiet:
+                names = ", ".join(path.name for path in written)
+                screen.print(f"In {files}: {names}", markup=False)
+            return
         shown = with_progress(quiet, lambda: run(out), "Counting, measuring and drawing")
     if quiet:
         return
