@@ -80,6 +80,7 @@ fuzz: $(VENV)/.test
 bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/area_error.py
 	@$(BIN)/python benchmarks/small_cells.py
 
