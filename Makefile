@@ -57,6 +57,7 @@ setup: $(VENV)/.test
 
 demo: $(VENV)/.demo
 	@$(BIN)/fedgauge demo
+	@echo "The command is $(BIN)/fedgauge; '. $(BIN)/activate' puts it on the path of this shell"
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest --numprocesses 2
@@ -79,6 +80,7 @@ fuzz: $(VENV)/.test
 bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py
 	@$(BIN)/python benchmarks/memory.py
+	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/area_error.py
 	@$(BIN)/python benchmarks/small_cells.py
 

@@ -1,41 +1,78 @@
-"""The walkthroughs in the documentation run as written."""
+"""Pages of the documentation can be followed from an empty folder, by copying their commands."""
 
 import re
 from pathlib import Path
 
-import numpy as np
+import pytest
 
 import fedgauge as fg
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def script(page):
+    """The commands of a page, in order."""
+    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL))
+
+
+def follow(page, folder, shell):
+    """What became of a page's commands in a folder in which nothing is but what they make."""
+    assert not any(folder.iterdir())
+    done = shell(script(page), folder, COLUMNS="120")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_page_with_commands_is_followed():
+    """Here, or in the test that is named after it."""
+    pages = {page.name for page in DOCS.glob("*.md") if script(page)}
+    assert pages == {"exchange.md", "install.md", "local.md", "officer.md"}
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [("install.md", "3 clients, 6,000 examples"), ("officer.md", "What leaves each site")],
+)
+def test_a_page_runs_as_written(page, told, tmp_path, shell):
+    assert told in follow(DOCS / page, tmp_path, shell)
 
 
 def test_the_file_exchange_runs_as_written(tmp_path, shell):
-    rng = np.random.default_rng(3)
-    for hospital in "abc":
-        labels = rng.random(2100) < 0.3
-        scores = np.clip(rng.normal(0.35 + 0.2 * labels, 0.2), 0, 1)
-        rows = [f"{int(y)},{p:.6f}\n" for y, p in zip(labels, scores, strict=True)]
-        for name, count in (("", 2000), ("-week-1", 2000), ("-week-2", 2100)):
-            text = "".join(["y,p\n", *rows[:count]])
-            (tmp_path / f"{hospital}{name}.csv").write_text(text)
-    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "exchange.md").read_text(), flags=re.DOTALL)
-    done = shell("\n".join(blocks), tmp_path, COLUMNS="120")
-    assert done.returncode == 0, done.stderr
-    assert "Waiting for the coordinator" in done.stdout
-    assert "enforced between the sites" in done.stdout
+    told = follow(DOCS / "exchange.md", tmp_path, shell)
+    assert "Waiting for the coordinator" in told
+    assert "enforced between the sites" in told
     result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
     assert result.privacy.claim == "enforced"
-    assert done.stdout.count("verified: signed by ") == 2
+    assert told.count("verified: signed by ") == 2
     assert result.clients == 3
     assert abs(result.negatives + result.positives - 6000) < 500
-    hashes = re.findall(r"^([0-9a-f]{64})  shared/", done.stdout, flags=re.MULTILINE)
+    hashes = re.findall(r"^([0-9a-f]{64})  shared/", told, flags=re.MULTILINE)
     logged = (tmp_path / "left.csv").read_text()
     assert len(hashes) == 5
     assert all(each in logged for each in hashes)
-    assert "Approved evaluation" in done.stdout
+    assert "Approved evaluation" in told
     assert len(list((tmp_path / "second").glob("1-join.*.hospital-a.reply.fgx"))) == 1
     for week, rows in (("week-1", 6000), ("week-2", 6300)):
         exact = fg.Evaluation.from_json(tmp_path / week / "result.json")
         assert exact.privacy.epsilon is None
         assert exact.negatives + exact.positives == rows
+
+
+def test_the_installation_is_of_this_version_and_names_its_extras():
+    text = (DOCS / "install.md").read_text()
+    assert set(re.findall(r"fedgauge-([\d.]+)-py3", text)) == {fg.__version__}
+    named = {name for some in re.findall(r"\[([a-z,]+)\]'", text) for name in some.split(",")}
+    extras = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]\n")[1]
+    declared = re.findall(r"^(\w+) = \[", extras.split("\n[project")[0], flags=re.MULTILINE)
+    assert named == set(declared)
+
+
+def test_make_says_where_the_command_is():
+    """What it says is in README, too: `make demo` leaves the command off the path."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert "VENV := .venv\nBIN := $(VENV)/bin\n" in makefile
+    told = makefile.split("\ndemo:")[1].split("\n\n")[0]
+    assert "$(BIN)/fedgauge;" in told
+    assert "'. $(BIN)/activate'" in told
+    assert "\n. .venv/bin/activate\n" in (ROOT / "README.md").read_text()

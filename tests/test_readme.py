@@ -3,9 +3,6 @@
 import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from typer.testing import CliRunner
 
 from fedgauge import demo
@@ -29,25 +26,16 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     assert repr(namespace["fg"].Evaluation.from_json("result.json").roc_auc) == shown
 
 
-def write_score_files(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    labels, scores = rng.integers(0, 2, 60), rng.random(60)
-    for site in "abc":
-        lines = ["y,p", *(f"{y},{p:.3f}" for y, p in zip(labels, scores, strict=True))]
-        (folder / f"site-{site}.csv").write_text("\n".join(lines))
-    table = pa.table({"site": ["a", "b"] * 30, "y": labels, "p": scores})
-    pq.write_table(table, folder / "scores.parquet")
-
-
 def test_commands_run(tmp_path, shell):
-    write_score_files(tmp_path)
+    """In order, in a folder in which nothing is but what they make."""
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("fedgauge ")]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         done = shell(command, tmp_path)
         assert done.returncode == 0, done.stderr
         told = {
+            "demo": "site-a.csv",
             "evaluate": "ROC AUC",
             "show": "false positive rate",
             "plan": "ROC Area Error",

@@ -1,6 +1,6 @@
 """Make what a deployment on one machine needs: certificates, node keys, fedgauge sites.
 
-    python make_deployment.py FOLDER [--nodes 5] [--port 9443]
+    python make_deployment.py FOLDER [--nodes 5] --port PORT
 
 In reality each party makes its own keys at home and tells others the public ones only.
 """
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--nodes", type=int, default=5)
-    parser.add_argument("--port", type=int, default=9443)
+    parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
     folder = arguments.folder.absolute()
     if folder.exists():

@@ -1,13 +1,9 @@
 """fedgauge measures a classifier on data nobody may pool."""
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from fedgauge import planner
-from fedgauge.binning.axis import Axis
-from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.data.examples import Examples
-from fedgauge.data.files import ScoreFile, ScoreTable
-from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import (
     AxisError,
     AxisMismatch,
@@ -30,40 +26,48 @@ from fedgauge.errors import (
     SiteError,
     UndefinedMetric,
 )
-from fedgauge.estimation.distribution import Aligned, Quantile, Range
-from fedgauge.measures.bands import Band
-from fedgauge.measures.curves import (
-    DetCurve,
-    GainCurve,
-    PrCurve,
-    PrGainCurve,
-    RocCurve,
-    area_error,
-    exact_pr_curve,
-    exact_roc_curve,
-)
-from fedgauge.measures.intervals import Estimate
-from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
-from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
-from fedgauge.plots.displays import (
-    DetCurveDisplay,
-    GainDisplay,
-    PrecisionRecallDisplay,
-    PrGainDisplay,
-    RocCurveDisplay,
-)
-from fedgauge.privacy import (
-    Cohort,
-    DistributedDP,
-    LocalDP,
-    PrivacyStatement,
-    SecureAggregation,
-)
-from fedgauge.reports.intake import ReportServer
-from fedgauge.reports.messages import encode_rows
-from fedgauge.results.evaluation import Evaluation
-from fedgauge.results.proof import Signature
-from fedgauge.site import Site
+
+if TYPE_CHECKING:
+    from fedgauge import planner
+    from fedgauge.binning.axis import Axis
+    from fedgauge.binning.histogram import ScoreHistogram
+    from fedgauge.data.examples import Examples
+    from fedgauge.data.files import ScoreFile, ScoreTable
+    from fedgauge.engines.simulation import evaluate
+    from fedgauge.estimation.distribution import Aligned, Quantile, Range
+    from fedgauge.measures.bands import Band
+    from fedgauge.measures.curves import (
+        DetCurve,
+        GainCurve,
+        PrCurve,
+        PrGainCurve,
+        RocCurve,
+        area_error,
+        exact_pr_curve,
+        exact_roc_curve,
+    )
+    from fedgauge.measures.intervals import Estimate
+    from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
+    from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
+    from fedgauge.plots.displays import (
+        DetCurveDisplay,
+        GainDisplay,
+        PrecisionRecallDisplay,
+        PrGainDisplay,
+        RocCurveDisplay,
+    )
+    from fedgauge.privacy import (
+        Cohort,
+        DistributedDP,
+        LocalDP,
+        PrivacyStatement,
+        SecureAggregation,
+    )
+    from fedgauge.reports.intake import ReportServer
+    from fedgauge.reports.messages import encode_rows
+    from fedgauge.results.evaluation import Evaluation
+    from fedgauge.results.proof import Signature
+    from fedgauge.site import Site
 
 __version__ = "0.1.0"
 
@@ -130,5 +134,79 @@ __all__ = [
     "exact_roc_curve",
     "planner",
 ]
+
+# Where those names live, and the rooms of the house. Each is loaded when it is first asked for: all
+# of them together take five times as long as NumPy.
+_HOMES: Final = {
+    "binning.axis": ["Axis"],
+    "binning.histogram": ["ScoreHistogram"],
+    "data.examples": ["Examples"],
+    "data.files": ["ScoreFile", "ScoreTable"],
+    "engines.simulation": ["evaluate"],
+    "estimation.distribution": ["Aligned", "Quantile", "Range"],
+    "measures.bands": ["Band"],
+    "measures.curves": [
+        "DetCurve",
+        "GainCurve",
+        "PrCurve",
+        "PrGainCurve",
+        "RocCurve",
+        "area_error",
+        "exact_pr_curve",
+        "exact_roc_curve",
+    ],
+    "measures.intervals": ["Estimate"],
+    "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
+    "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],
+    "plots.displays": [
+        "DetCurveDisplay",
+        "GainDisplay",
+        "PrecisionRecallDisplay",
+        "PrGainDisplay",
+        "RocCurveDisplay",
+    ],
+    "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
+    "reports.intake": ["ReportServer"],
+    "reports.messages": ["encode_rows"],
+    "results.evaluation": ["Evaluation"],
+    "results.proof": ["Signature"],
+    "site": ["Site"],
+}
+_ROOMS: Final = [
+    "binning",
+    "data",
+    "engines",
+    "estimation",
+    "keys",
+    "measures",
+    "plan",
+    "planner",
+    "plots",
+    "privacy",
+    "protocol",
+    "reports",
+    "results",
+    "secagg",
+    "site",
+    "storage",
+    "typing",
+]
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # which would take every name for one that exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _ROOMS:
+            return import_module(f"fedgauge.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'fedgauge' has no attribute {name!r}")
+        value = getattr(import_module(f"fedgauge.{_HOME_OF[name]}"), name)
+        globals()[name] = value  # the next time it is found without this function
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_ROOMS})
+
 
 logging.getLogger("fedgauge").addHandler(logging.NullHandler())

@@ -1,10 +1,12 @@
-"""A worked example on generated data: five unlike hospitals and one model."""
+"""A worked example on generated data: five unlike hospitals, one model; files to try."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedgauge.engines.simulation import evaluate
@@ -15,6 +17,7 @@ from fedgauge.results.evaluation import Evaluation
 from fedgauge.typing import Floats
 
 _SEED: Final = 7
+_SMALL, _GROWN, _MANY = 2_000, 2_100, 10_000  # rows of files: a site's, a week later, a phone's
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,7 @@ def generate(hospital: Hospital, seed: int) -> tuple[NDArray[np.int64], Floats]:
 
 def run(folder: Path) -> Demo:
     """Evaluate the model over all hospitals; save curves and result into `folder`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"cannot make folder {folder}: {error.strerror}.") from None
+    _make(folder)
     clients = {h.name: generate(h, _SEED + i) for i, h in enumerate(HOSPITALS)}
     result = evaluate(clients)
 
@@ -95,6 +95,80 @@ def run(folder: Path) -> Demo:
         pr_area_error=area_error(result.pr_curve(), pr),
         files=(*plots, json),
     )
+
+
+def write_files(folder: Path) -> tuple[Path, ...]:
+    """Write the score files that README and the documentation use; leave those that are there.
+
+    They are the same every time. Where a file of that name holds something else, none is written.
+    """
+    _make(folder)
+    files = {folder / name: data for name, data in _files().items()}
+    try:
+        others = [path for path, data in files.items() if path.exists() and _differs(path, data)]
+        if others:
+            raise RecordError(
+                f"{others[0]} exists and holds something else: nothing was written. Name a new "
+                "folder with --files."
+            )
+        for path, data in files.items():
+            if not path.exists():
+                with path.open("xb") as file:
+                    file.write(data)
+    except OSError as error:
+        raise RecordError(f"cannot write {error.filename}: {error.strerror}.") from None
+    return tuple(files)
+
+
+def _files() -> dict[str, bytes]:
+    """What is in them, by name: labels `y`, scores `p`, and `site` where one file has all."""
+    import pyarrow.parquet as pq
+
+    files: dict[str, bytes] = {}
+    sites = {site: _rows(_SEED + i, _GROWN, 0.3) for i, site in enumerate("abc")}
+    for site, rows in sites.items():
+        names = (f"site-{site}", site, f"{site}-week-1")
+        files |= {f"{name}.csv": _csv(rows[:_SMALL]) for name in names}
+        files[f"{site}-week-2.csv"] = _csv(rows)
+    for i, phone in enumerate(("phone-a", "phone-b")):
+        files[f"{phone}.csv"] = _csv(_rows(_SEED + 10 + i, _MANY, 0.4))
+    table = [(site, int(y), float(p)) for site, rows in sites.items() for y, p in rows[:_SMALL]]
+    columns = dict(zip(("site", "y", "p"), zip(*table, strict=True), strict=True))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), sink)
+    files["scores.parquet"] = sink.getvalue()
+    return files
+
+
+def _rows(seed: int, count: int, positive_rate: float) -> list[tuple[str, str]]:
+    """Labels and scores as they are written."""
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(count) < positive_rate).astype(np.int64)
+    scores = np.clip(rng.normal(0.35 + 0.25 * labels, 0.15), 0.0, 1.0)
+    return [(str(y), f"{p:.5f}") for y, p in zip(labels, scores, strict=True)]
+
+
+def _csv(rows: list[tuple[str, str]]) -> bytes:
+    return "".join(["y,p\n", *(f"{y},{p}\n" for y, p in rows)]).encode()
+
+
+def _differs(path: Path, data: bytes) -> bool:
+    """Whether a file holds other rows; Parquet's bytes also change with the version of Arrow."""
+    if path.suffix == ".csv":
+        return path.read_bytes() != data
+    import pyarrow.parquet as pq
+
+    try:
+        return not pq.read_table(path).equals(pq.read_table(io.BytesIO(data)))
+    except pa.ArrowInvalid:
+        return True
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"cannot make folder {folder}: {error.strerror}.") from None
 
 
 def _area(curve: RocCurve) -> float:

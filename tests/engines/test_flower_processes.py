@@ -7,6 +7,7 @@ and then on a busy machine: they are tried again, a few times.
 """
 
 import http.client
+import http.server
 import os
 import re
 import shutil
@@ -15,10 +16,12 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -33,6 +36,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-app"
+README = (EXAMPLE / "README.md").read_text()
 DEPLOYED = Path(__file__).parent / "flower_apps" / "deployed"
 BIN = Path(sys.executable).parent
 NODES = 4
@@ -129,10 +133,14 @@ def free_ports(count):
     return ports
 
 
+def without_numbers(text):
+    """Noise is fresh in every run, words are not."""
+    return re.sub(r"[\d.,]*\d", "0", text)
+
+
 def commands(section):
     """The commands in a section of the example's README."""
-    text = (EXAMPLE / "README.md").read_text()
-    (part,) = re.findall(rf"\n## {section}\n(.*?)(?=\n## |\Z)", text, flags=re.DOTALL)
+    (part,) = re.findall(rf"\n## {section}\n(.*?)(?=\n## |\Z)", README, flags=re.DOTALL)
     lines = "\n".join(re.findall(r"```sh\n(.*?)```", part, flags=re.DOTALL))
     return lines.replace("\\\n", " ").splitlines()
 
@@ -140,20 +148,28 @@ def commands(section):
 # Simulation
 
 
-def test_the_examples_simulation_of_twenty_nodes(processes, tmp_path):
-    app = tmp_path / "app"
-    shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("results", "deployment"))
-    chosen = ("export", "flwr run")
-    command = " && ".join(line for line in commands("Simulate it") if line.startswith(chosen))
-    assert "num-supernodes=20" in command
+@pytest.fixture
+def app(tmp_path):
+    """A copy of the example."""
+    left_out = shutil.ignore_patterns("results", "deployment", "simulation.log")
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "app", ignore=left_out))
+
+
+def simulate(processes, name):
+    """The example's commands for a simulation, as they are written there."""
+    script = "\n".join(["cd app", *commands("Simulate it")])
+    assert "num-supernodes=20" in script
+    return processes.start(name, "bash", "-c", script)
+
+
+def test_the_examples_simulation_of_twenty_nodes(processes, app):
     out = app / "results" / "result.json"
     for number in range(TRIES):
-        (port,) = free_ports(1)
-        link = {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port)}
-        run = processes.start(f"run-{number}", "bash", "-c", f"cd app && {command}", **link)
+        run = simulate(processes, f"run-{number}")
         with suppress(subprocess.TimeoutExpired):
-            if run.wait(PATIENCE) == 0 and out.exists():
-                break
+            run.wait(PATIENCE)
+        if out.exists():
+            break
         processes.end()
     assert out.exists(), processes.all_said()
     result = fg.Evaluation.from_json(out)
@@ -161,11 +177,53 @@ def test_the_examples_simulation_of_twenty_nodes(processes, tmp_path):
     assert result.privacy.claim == "simulated"
     assert result.privacy.epsilon == 1.0
     assert 0.75 < result.roc_auc.value < 0.9
+    (shown,) = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)
+    assert [without_numbers(line) for line in shown.splitlines()[:-1]] == [
+        without_numbers(line) for line in str(result).splitlines()
+    ]
+    assert result.plan.digest[:8] in shown
     assert {path.name for path in (app / "results").iterdir()} == {
         "pr.png",
         "result.json",
         "roc.png",
     }
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Somebody else's server on the machine, which says to everybody that it is well."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.asked.append(f"{self.command} {self.path}")
+        self.send_response(200)
+        self.end_headers()
+
+    do_HEAD = do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+def test_a_simulation_does_not_run_on_somebody_elses_server(processes, app):
+    Stranger.asked.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # Free when it was chosen, and taken a moment later.
+        (app / "free_port.py").write_text(f"print({server.server_address[1]})")
+        run = simulate(processes, "run")
+        run.wait(PATIENCE)
+        server.shutdown()
+    assert "in use" in (app / "simulation.log").read_text()
+    assert Stranger.asked == []
+    assert not (app / "results").exists()
+
+
+def test_the_examples_commands_name_no_port_and_end_what_they_started():
+    told = "\n".join([*commands("Simulate it"), *commands("Deploy it on one machine")])
+    assert re.findall(r"(?:--port|127\.0\.0\.1)[= :](\d+)", told) == []
+    ended = re.findall(r"^(?:kill|wait) (.*)$", told, re.MULTILINE)
+    assert set(ended) - {"$superlink", "$started"} == {line for line in ended if "-0 $" in line}
 
 
 # Deployment

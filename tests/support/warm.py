@@ -3,14 +3,21 @@
 from importlib import import_module
 
 for module in (
-    "fedgauge.cli",
+    "fedgauge.cli.exchanges",
+    "fedgauge.cli.ledgers",
+    "fedgauge.cli.reporting",
+    "fedgauge.cli.results",
+    "fedgauge.cli.sites",
+    "fedgauge.demo",
+    "fedgauge.engines.summation",
     "fedgauge.plots.figures",
     "matplotlib.backends.backend_agg",
-    "pandas",  # pyarrow loads it in every process that reads a file
-    "pyarrow.pandas_compat",
+    "mpmath",
+    "pyarrow.compute",
     "scipy.interpolate",
     "scipy.optimize",
     "scipy.sparse",
+    "scipy.special",
     "scipy.stats",
     "tomllib",
 ):

@@ -86,3 +86,41 @@ def test_folder_that_cannot_be_made(tmp_path, below):
     (tmp_path / "file").touch()
     with pytest.raises(fg.RecordError, match=r"cannot make folder .*file"):
         demo.run(tmp_path / "file" / below)
+
+
+def test_files_to_try_commands_on(tmp_path):
+    written = demo.write_files(tmp_path / "new")
+    names = {path.name for path in written}
+    weeks = {f"{site}-week-{week}.csv" for site in "abc" for week in (1, 2)}
+    sites = {f"{name}.csv" for site in "abc" for name in (site, f"site-{site}")}
+    assert names == {*weeks, *sites, "phone-a.csv", "phone-b.csv", "scores.parquet"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names
+    by_name = {path.name: path for path in written}
+    grown = by_name["a-week-2.csv"].read_text()
+    assert grown.startswith(by_name["a-week-1.csv"].read_text())
+    assert grown.count("\n") - by_name["a-week-1.csv"].read_text().count("\n") == 100
+    assert sum(path.stat().st_size for path in written) < 1_000_000
+    pooled = fg.evaluate(
+        fg.ScoreTable([by_name["scores.parquet"]], client="site", label="y", score="p")
+    )
+    clients = {s: fg.ScoreFile(by_name[f"site-{s}.csv"], label="y", score="p") for s in "abc"}
+    assert pooled.record.slices == fg.evaluate(clients).record.slices
+
+
+def test_files_are_the_same_again_and_left_alone(tmp_path):
+    written = demo.write_files(tmp_path)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written}
+    (tmp_path / "b.csv").unlink()
+    assert demo.write_files(tmp_path) == written
+    after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written}
+    assert {path.name for path in written if before[path][1] != after[path][1]} == {"b.csv"}
+    assert all(before[path][0] == after[path][0] for path in written)
+
+
+@pytest.mark.parametrize("name", ["b.csv", "scores.parquet"])
+def test_somebodys_own_files_are_not_overwritten(tmp_path, name):
+    (tmp_path / name).write_text("y,p\n1,0.5\n")
+    with pytest.raises(fg.RecordError, match=rf"{name} exists and holds something else"):
+        demo.write_files(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "y,p\n1,0.5\n"

@@ -1,7 +1,10 @@
 """What others build on: public names, the call everybody meets, the fields of a saved result."""
 
+import ast
 import inspect
 import json
+import pickle
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +90,29 @@ def test_fields_of_a_saved_result(tmp_path):
         "roc": {"fpr", "tpr", "thresholds"},
         "pr": {"precision", "recall", "thresholds"},
     }
+
+
+def test_names_are_found_listed_and_completed():
+    """They are loaded when asked for, and look as if they had been there all the time."""
+    listed = set(dir(fg))
+    assert {*fg.__all__, "__version__", "plots", "privacy"} <= listed
+    assert all(hasattr(fg, name) for name in listed)
+    assert fg.privacy.compose([(1.0, 0.0)]) == (1.0, 0.0)
+    assert pickle.loads(pickle.dumps(fg.Axis)) is fg.Axis  # noqa: S301
+    with pytest.raises(AttributeError, match="module 'fedgauge' has no attribute 'Axes'"):
+        fg.Axes  # noqa: B018
+    with pytest.raises(ImportError):
+        from fedgauge import Axes  # noqa: F401
+
+
+def test_type_checkers_see_what_is_loaded_later():
+    """The names behind `TYPE_CHECKING` are those of `__all__` that are not loaded at once."""
+    tree = ast.parse(Path(fg.__file__).read_text())
+    (hidden,) = (
+        each for each in tree.body if isinstance(each, ast.If) and isinstance(each.test, ast.Name)
+    )
+    homes = {name.name: each.module for each in hidden.body for name in each.names}
+    assert homes.pop("planner") == "fedgauge"
+    assert homes == {name: f"fedgauge.{home}" for name, home in fg._HOME_OF.items()}
+    at_once = set(fg.__all__) - set(homes) - {"planner"}
+    assert {getattr(fg, name).__module__ for name in at_once} == {"fedgauge.errors"}

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple
 
-import mpmath
 import msgspec
 import numpy as np
 
@@ -315,6 +314,8 @@ def _uniform_edges(bins: int, low: float, high: float) -> Floats:
 
 
 def _logit_edges(bins: int, limit: float) -> Floats:
+    import mpmath  # loaded only where there is such an axis
+
     if bins <= 2:
         return np.array([0.0, 0.5, 1.0] if bins == 2 else [0.0, 1.0])
     # numpy's exp differs between processors in the last bit; mpmath's arithmetic is

@@ -1,18 +1,25 @@
 """The command line: arguments to calls, nothing else."""
 
+from __future__ import annotations
+
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import click
 import typer
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge import demo as demonstration
-from fedgauge.cli import exchanges, ledgers, reporting, results, sites
+from fedgauge.cli.elsewhere import Commands
 from fedgauge.cli.options import (
+    STDOUT,
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
     AxisKind,
     Delta,
     Epsilon,
@@ -38,22 +45,14 @@ from fedgauge.cli.options import (
     make_privacy,
     make_tree,
 )
-from fedgauge.cli.results import (
-    STDOUT,
-    At,
-    AtFpr,
-    AtLevel,
-    AtPrecision,
-    AtRecall,
-    Wanted,
-    save_json,
-    threshold_tables,
-)
 from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
-from fedgauge.plan.explain import explain as explain_plan
-from fedgauge.plots import save_plots
+
+if TYPE_CHECKING:
+    from fedgauge.cli.results import Rates
+    from fedgauge.demo import Demo
 
 app = typer.Typer(
+    cls=Commands,
     help="Measure a classifier on data nobody may pool.",
     no_args_is_help=True,
     add_completion=False,
@@ -67,11 +66,6 @@ def _version(wanted: bool) -> None:
     if wanted:
         screen.print(f"fedgauge {fg.__version__}")
         raise typer.Exit
-
-
-app.add_typer(sites.site_app, name="site")
-app.add_typer(ledgers.ledger_app, name="ledger")
-app.add_typer(exchanges.app, name="exchange")
 
 
 @app.callback()
@@ -183,29 +177,37 @@ def evaluate(
         )
         if level is not None:
             result = result.at_level(level)
-        try:
-            result.roc_curve()  # a result without curves is an error here
-        except fg.NoSignal:
-            if json is not None:  # the budget is spent: keep what was released
-                save_json(result, json)
-            raise
-        if json is not None:
-            save_json(result, json)
-        if plots is not None:
-            save_plots(result, plots)
-        points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
-        tables = list(threshold_tables(points, result))
+        rates = (at, at_fpr, at_recall, at_precision)
+        told, tables = with_progress(quiet, lambda: _read(result, json, plots, rates), "Measuring")
     if quiet:
         return
     out = stderr if json == STDOUT else screen
-    out.print(str(result), markup=False)
+    out.print(told, markup=False)
     for table in tables:
         out.print()
         out.print(table)
 
 
-app.command()(results.show)
-app.command()(results.verify)
+def _read(
+    result: fg.Evaluation, json: Path | None, plots: Path | None, rates: Rates
+) -> tuple[str, list[Table]]:
+    """A result in words and tables; saves what is to be saved."""
+    from fedgauge.cli.results import Wanted, save_json, threshold_tables
+
+    try:
+        result.roc_curve()  # a result without curves is an error here
+    except fg.NoSignal:
+        if json is not None:  # the budget is spent: keep what was released
+            save_json(result, json)
+        raise
+    if json is not None:
+        save_json(result, json)
+    if plots is not None:
+        from fedgauge.plots import save_plots
+
+        save_plots(result, plots)
+    points = Wanted(*rates).points(result)
+    return str(result), list(threshold_tables(points, result))
 
 
 @app.command()
@@ -277,12 +279,15 @@ def plan(
             lambda: fg.planner.propose(
                 privacy=model, positive=positive, min_cell=min_cell, **known
             ),
+            "Planning",
         ).with_not_after(not_after)
         needed = None
         if want is not None:
             if not isinstance(model, fg.DistributedDP):
                 raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
-            needed = with_progress(quiet, lambda: fg.planner.needs(want, privacy=model, **known))
+            needed = with_progress(
+                quiet, lambda: fg.planner.needs(want, privacy=model, **known), "Planning"
+            )
         if out is not None:
             chosen.save(out)
     if quiet:
@@ -310,8 +315,10 @@ def explain(
 
       fedgauge explain plan.toml
     """
+    from fedgauge.plan.explain import explain as in_words
+
     with readable_errors():
-        text = explain_plan(fg.EvaluationPlan.load(path))
+        text = in_words(fg.EvaluationPlan.load(path))
     if not quiet:
         screen.print(text, markup=False)
 
@@ -321,29 +328,37 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the plots and the result.")] = Path(
         "fedgauge-demo"
     ),
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Only write the files that the documentation uses into this folder."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate a model over five generated, unlike hospitals.
 
-    Example:
+    Examples:
 
       fedgauge demo --out /tmp/demo
+
+      fedgauge demo --files .
     """
+    from fedgauge.demo import run, write_files
+
     with readable_errors():
-        shown = with_progress(quiet, lambda: demonstration.run(out))
+        if files is not None:
+            written = with_progress(quiet, lambda: write_files(files), "Writing")
+            if not quiet:
+                names = ", ".join(path.name for path in written)
+                screen.print(f"In {files}: {names}", markup=False)
+            return
+        shown = with_progress(quiet, lambda: run(out), "Counting, measuring and drawing")
     if quiet:
         return
     screen.print(_demo_table(shown))
     screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
 
 
-app.command()(sites.doctor)
-app.command()(reporting.compare)
-app.command()(reporting.encode)
-app.command()(reporting.intake)
-
-
-def _demo_table(shown: demonstration.Demo) -> Table:
+def _demo_table(shown: Demo) -> Table:
     auc = shown.result.roc_auc
     examples = shown.result.negatives + shown.result.positives
     table = Table(

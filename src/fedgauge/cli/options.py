@@ -1,15 +1,18 @@
 """Options of the commands, and what they mean to the library."""
 
+from __future__ import annotations
+
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import fedgauge as fg
-from fedgauge.binning.axis import Outside
-from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
-from fedgauge.privacy.models import tag_of
+
+if TYPE_CHECKING:
+    from fedgauge.binning.axis import Outside
+    from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 
 
 class AxisKind(StrEnum):
@@ -37,14 +40,14 @@ class Model(StrEnum):
     @property
     def tag(self) -> str:
         """The model in plans and site files."""
-        return tag_of(_KINDS[self])
+        from fedgauge.privacy.models import tag_of
 
-
-_KINDS: dict[Model, type[PrivacyModel]] = {
-    Model.SA: fg.SecureAggregation,
-    Model.DDP: fg.DistributedDP,
-    Model.LDP: fg.LocalDP,
-}
+        kinds: dict[Model, type[PrivacyModel]] = {
+            Model.SA: fg.SecureAggregation,
+            Model.DDP: fg.DistributedDP,
+            Model.LDP: fg.LocalDP,
+        }
+        return tag_of(kinds[self])
 
 
 class OracleKind(StrEnum):
@@ -98,10 +101,27 @@ HintExamples = Annotated[
 HintRate = Annotated[
     float | None, typer.Option("--positive-rate", help="Public hint: about the share of positives.")
 ]
+At = Annotated[
+    list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")
+]
+AtFpr = Annotated[
+    list[float] | None,
+    typer.Option("--at-fpr", help="At the threshold with at most this false positive rate."),
+]
+AtRecall = Annotated[
+    list[float] | None, typer.Option("--at-recall", help="At one with at least this recall.")
+]
+AtPrecision = Annotated[
+    list[float] | None, typer.Option("--at-precision", help="At one with at least this precision.")
+]
+AtLevel = Annotated[
+    float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
+]
 ScoreSums = Annotated[
     bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
 ]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
+STDOUT = Path("-")  # as --json names it
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 

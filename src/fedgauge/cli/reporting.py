@@ -83,7 +83,7 @@ def intake(
             receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
             if not quiet:
                 _print_receipts(server, receipts)
-            result = result_of(server)
+            result = with_progress(quiet, lambda: result_of(server), "Measuring")
         result.roc_curve()  # a result without curves is an error here
         if json is not None:
             result.to_json(json)

@@ -1,5 +1,7 @@
 """Results on the terminal: the verdict, all metrics, thresholds, and who signed them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,30 +10,10 @@ import typer
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.cli.options import Quiet
-from fedgauge.cli.terminal import fail, readable_errors, screen
-from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
+from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.metric import metrics_of
-from fedgauge.plots import save_plots
-from fedgauge.site import Site
-
-At = Annotated[
-    list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")
-]
-AtFpr = Annotated[
-    list[float] | None,
-    typer.Option("--at-fpr", help="At the threshold with at most this false positive rate."),
-]
-AtRecall = Annotated[
-    list[float] | None, typer.Option("--at-recall", help="At one with at least this recall.")
-]
-AtPrecision = Annotated[
-    list[float] | None, typer.Option("--at-precision", help="At one with at least this precision.")
-]
-AtLevel = Annotated[
-    float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
-]
 
 Keys = Annotated[
     list[str] | None,
@@ -42,10 +24,13 @@ KnownTo = Annotated[
     typer.Option("--site", help="Your site file: the keys of its coordinators, and its own."),
 ]
 
-STDOUT = Path("-")  # as --json names it
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
+
+
+# Thresholds by value, by the false positive rate, the recall and the precision that they have.
+Rates = tuple[list[float] | None, list[float] | None, list[float] | None, list[float] | None]
 
 
 class Wanted:
@@ -98,25 +83,32 @@ def show(
     """
     with readable_errors():
         result = fg.Evaluation.from_json(path)
-        site = None if site_file is None else Site.from_toml(site_file)
+        site = None if site_file is None else fg.Site.from_toml(site_file)
         signature = result.signature.by(_known(key, site))
         if level is not None:
             result = result.at_level(level)
-        points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
-        table = metrics_table(result)
-        tables = list(threshold_tables(points, result))
+        wanted = Wanted(at, at_fpr, at_recall, at_precision)
+        told, tables = with_progress(quiet, lambda: _measured(result, wanted), "Measuring")
         if plots is not None:
-            save_plots(result, plots, signature=signature)
+            from fedgauge.plots import save_plots
+
+            with_progress(quiet, lambda: save_plots(result, plots, signature=signature), "Drawing")
     if not quiet:
-        screen.print(str(result), markup=False)
+        screen.print(told, markup=False)
         screen.print(f"signature          {signature.in_words}", markup=False)
         if result.estimator != fg.Aligned():  # which no signature covers
             screen.print(f"read by            {result.estimator!r}", markup=False)
-        for each in (table, *tables):
+        for table in tables:
             screen.print()
-            screen.print(each)
+            screen.print(table)
     if signature.state == "broken":
         fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
+
+
+def _measured(result: fg.Evaluation, wanted: Wanted) -> tuple[str, list[Table]]:
+    """A result in words, and its metrics over all thresholds and at those that are wanted."""
+    points = wanted.points(result)
+    return str(result), [metrics_table(result), *threshold_tables(points, result)]
 
 
 def verify(
@@ -136,7 +128,7 @@ def verify(
       fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVs
     """
     with readable_errors():
-        site = None if site_file is None else Site.from_toml(site_file)
+        site = None if site_file is None else fg.Site.from_toml(site_file)
         known = _known(key, site)
         result = fg.Evaluation.from_json(path)
         signature = result.signature.by(known)
@@ -160,16 +152,20 @@ def verify(
         screen.print(f"caution  {result.caution}", markup=False)
 
 
-def _known(keys: Sequence[str] | None, site: Site | None) -> dict[bytes, str]:
+def _known(keys: Sequence[str] | None, site: fg.Site | None) -> dict[bytes, str]:
     """Keys that were named, and those that a site file names."""
+    from fedgauge.keys import key_from_text
+
     known = {key_from_text(text): "" for text in keys or ()}
     if site is not None:
         known |= {site.key.public: site.name, **site.coordinators}
     return known
 
 
-def _named(members: Sequence[str], site: Site) -> str:
+def _named(members: Sequence[str], site: fg.Site) -> str:
     """Who confirmed, by the names in a site file: a coordinator could make up others."""
+    from fedgauge.keys import key_to_text
+
     peers = {key_to_text(key): name for key, name in site.peers.items()}
     named = sorted(peers[member] for member in members if member in peers)
     strangers = len(members) - len(named)

@@ -1,8 +1,10 @@
 """What the commands print: results on stdout, errors in one line on stderr."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -10,7 +12,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.site import Cost
+
+if TYPE_CHECKING:
+    from fedgauge.site import Cost
 
 _WIDEST = 1000  # characters, more than a row of names and digests has
 
@@ -31,11 +35,11 @@ _AS_OPTIONS = {
 T = TypeVar("T")
 
 
-def with_progress(quiet: bool, work: Callable[[], T]) -> T:
+def with_progress(quiet: bool, work: Callable[[], T], doing: str = "Counting scores") -> T:
     """Do the work, with a sign of life where somebody watches."""
     if quiet or not stderr.is_terminal:
         return work()
-    with stderr.status("Counting scores"):
+    with stderr.status(doing):
         return work()
 
 

@@ -76,8 +76,7 @@ def distinct(column: Column) -> tuple[NDArray[Any], list[Any]]:
         return _number_objects(column.tolist())
     try:
         encoded = coded(column)
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return codes, _words(encoded.dictionary)
+        return codes_of(encoded), _words(encoded.dictionary)
     except Exception:  # whatever Arrow cannot hold: the other rows must not suffer
         return _number_objects(to_numpy(column).tolist())
 
@@ -163,7 +162,18 @@ def _from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:
     if kind in _TEXT:
         encoded = values.dictionary_encode()
         return encoded.combine_chunks() if chunked else encoded
-    array: NDArray[Any] = values.to_numpy() if chunked else values.to_numpy(zero_copy_only=False)
+    if chunked:
+        array: NDArray[Any] = values.to_numpy()
+        return array
+    return from_arrow(values)
+
+
+def from_arrow(values: pa.Array) -> NDArray[Any]:
+    """The values in NumPy, without a copy where that is possible."""
+    kind = values.type
+    if not values.null_count and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return np.from_dlpack(values)  # Arrow's own way loads pandas, where that is installed
+    array: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return array
 
 
@@ -204,6 +214,12 @@ def coded(column: Column) -> pa.DictionaryArray:
     if column.dtype == np.float16:
         column = column.astype(np.float32)  # not every Arrow encodes halves
     return pa.array(column, from_pandas=True).dictionary_encode()
+
+
+def codes_of(encoded: pa.DictionaryArray) -> NDArray[Any]:
+    """The codes in NumPy, -1 where a value is missing."""
+    codes = encoded.indices
+    return from_arrow(codes.fill_null(-1) if codes.null_count else codes)
 
 
 def to_numpy(column: Column) -> NDArray[Any]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import floats_of, read_leniently
+from fedgauge.data.columns import floats_of, from_arrow, read_leniently
 from fedgauge.data.examples import Examples
 from fedgauge.data.frames import frame_batches, frame_of, no_client, no_names
 from fedgauge.errors import InputError, located
@@ -152,7 +152,7 @@ class ScoreTable:
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
-        chosen: NDArray[Any] = names[column.indices.to_numpy(zero_copy_only=False)]
+        chosen: NDArray[Any] = names[from_arrow(column.indices)]
         return chosen
 
 
@@ -212,8 +212,7 @@ def _lenient_scores(column: pa.Array, name: str) -> Floats:
         if not _is_text(kind):
             raise InputError(_not_numbers(name)) from None
         return floats_of(read_leniently(name, column))
-    floats: Floats = numbers.to_numpy(zero_copy_only=False)
-    return floats
+    return from_arrow(numbers)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, coded, distinct
+from fedgauge.data.columns import Column, coded, codes_of, distinct
 from fedgauge.errors import InputError
 
 Label = bool | int | float | str
@@ -67,7 +67,7 @@ class LabelReader:
             raise InputError(
                 "y_true mixes kinds of values, or holds none usable as labels."
             ) from None
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = codes_of(encoded)
         values = encoded.dictionary.to_pylist()
         return _drop_missing(codes, [math.nan if v is None else meaning(v) for v in values])
 

@@ -23,8 +23,6 @@ from fedgauge.engines.contribution import (
     to_numbers,
 )
 from fedgauge.engines.crowd import Clients, count_clients, pairs
-from fedgauge.engines.reporting import simulate_reports
-from fedgauge.engines.summation import run_rounds
 from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
@@ -206,6 +204,8 @@ def _run(
     if summation == "secure":
         return _run_securely(clients, resolved, source)
     if plan.privacy.sends_reports:
+        from fedgauge.engines.reporting import simulate_reports  # with all that servers need
+
         pooled = _Pooled(plan)
         count = count_clients(clients, plan, pooled.take, largest=pooled.largest)
         return simulate_reports(plan, pooled.histogram, count, source), plan
@@ -247,6 +247,8 @@ def _run_securely(
     clients: Clients | ScoreTable, resolved: Callable[[int], EvaluationPlan], source: WordSource
 ) -> tuple[Released, EvaluationPlan]:
     """Every client by itself under the protocol."""
+    from fedgauge.engines.summation import run_rounds  # with all that the protocol needs
+
     if isinstance(clients, ScoreTable):
         raise InputError(
             "a secure sum needs each client's data on its own. Pass a mapping of clients, or one "

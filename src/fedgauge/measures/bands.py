@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.special import ndtr
 
 from fedgauge.errors import InputError
 from fedgauge.estimation.distribution import require_both_classes
@@ -67,6 +66,8 @@ def _roc_band(reading: Reading, kind: BandKind, x: Floats, level: float) -> Band
 
 def det_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the DET curve: that of the ROC curve, at points even in normal deviates."""
+    from scipy.special import ndtr  # loaded only where a DET curve has a band
+
     x = np.r_[0.0, ndtr(np.linspace(-_DEVIATES, _DEVIATES, _POINTS)), 1.0]
     roc = _roc_band(reading, kind, x, reading.level)
     return Band(x, 1.0 - roc.high, 1.0 - roc.low, reading.level, kind)

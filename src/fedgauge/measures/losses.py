@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import UndefinedMetric
@@ -147,6 +146,8 @@ def _own_losses(scores: Floats, loss: Loss) -> Floats:
 
 def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
     """Mean loss of scores spread evenly from lower to upper, for both classes."""
+    from scipy.special import xlogy  # loaded only where losses are asked for
+
     off_low, off_high = np.array([lower, 1.0 - upper]), np.array([upper, 1.0 - lower])
     if loss == "squared":
         squares: Floats = (off_low**2 + off_low * off_high + off_high**2) / 3.0
@@ -164,7 +165,7 @@ def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
 
 def _within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Shares of each bin's examples in its parts, and where their mean lies, by class."""
-    from scipy.interpolate import PchipInterpolator  # loaded only where losses are asked for
+    from scipy.interpolate import PchipInterpolator
 
     bins = len(edges) - 1
     places = np.arange(bins * _PARTS + 1) / _PARTS

@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtr
 
 from fedgauge.binning.axis import Axis
 from fedgauge.typing import Floats
@@ -32,6 +31,8 @@ class Shape(NamedTuple):
 
     def cumulative(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
         """Shares of negatives and of positives with log-odds up to each value."""
+        from scipy.special import logit, ndtr  # here and below: only who plans waits for SciPy
+
         base = float(logit(positive_rate)) if self.calibrated else 0.0
         x = (log_odds / self.slope - base) / self.separation
         half = self.separation / 2
@@ -55,6 +56,8 @@ def reference_axis(bins: int, positive_rate: float) -> Axis:
 
     A quarter of the bins lies evenly over [0, 1], whatever the scores may be.
     """
+    from scipy.special import expit
+
     inner = _reference_quantiles(bins, positive_rate)
     # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
     # the nearer end, so that edges close to 1 stay apart.
@@ -72,6 +75,8 @@ def _reference_quantiles(bins: int, positive_rate: float) -> Floats:
 @lru_cache(maxsize=4)
 def _reference_distribution(positive_rate: float) -> tuple[Floats, Floats]:
     """The share of the reference axis up to log-odds, and these."""
+    from scipy.special import expit
+
     log_odds = np.linspace(*_LOG_ODDS, 30_001)
     shapes = [np.mean(shape.cumulative(log_odds, positive_rate), axis=0) for shape in SHAPES]
     filled = 0.25 * expit(log_odds) + 0.75 * np.mean(shapes, axis=0)
@@ -131,11 +136,15 @@ def _refined(axis: Axis, positive_rate: float) -> tuple[Floats, Floats]:
 @lru_cache(maxsize=4)
 def _fine_grid(positive_rate: float) -> tuple[Floats, Floats]:
     """Scores of about equal mass in between, and the shares of data up to each."""
+    from scipy.special import expit
+
     scores = np.unique(expit(_reference_quantiles(_FINE, positive_rate)))
     return scores, _cumulative(scores, positive_rate)
 
 
 def _cumulative(scores: Floats, positive_rate: float) -> Floats:
+    from scipy.special import logit
+
     with np.errstate(divide="ignore"):
         log_odds = logit(scores)
     return np.array([shape.cumulative(log_odds, positive_rate) for shape in SHAPES])

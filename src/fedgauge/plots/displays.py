@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args
 
 import numpy as np
-from scipy.special import ndtri
 
 from fedgauge.errors import InputError
 from fedgauge.measures.bands import Band, BandKind
@@ -284,6 +283,8 @@ class DetCurveDisplay(_CurveDisplay):
     _kind = DET
 
     def _limits(self) -> Limits:
+        from scipy.special import ndtri  # here and below: only a DET curve needs it
+
         edge = 1.01 * float(ndtri(_DET_TICKS[-1]))
         return (-edge, edge), (-edge, edge)
 
@@ -295,10 +296,14 @@ class DetCurveDisplay(_CurveDisplay):
         return "upper right"
 
     def _scaled(self, values: Floats) -> Floats:
+        from scipy.special import ndtri
+
         deviates: Floats = ndtri(np.clip(values, _DET_TICKS[0], _DET_TICKS[-1]))
         return deviates
 
     def _dress(self) -> None:
+        from scipy.special import ndtri
+
         super()._dress()
         room = side(self.ax_)
         ticks = _DET_TICKS[:: 1 if room > 3.3 else 2 if room > SMALL else 4]

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from fedgauge.errors import InputError, PlanError
 from fedgauge.privacy.models import PrivacyStatement
@@ -219,10 +218,12 @@ class _Noise(NamedTuple):
 
 
 def _skellam(mean: float) -> _Noise:
+    from scipy.special import ive  # loaded only where there is such noise
+
     # Bernstein: P(X >= k) <= exp(-k^2 / (2 (variance + k / 3))) for jumps of size 1.
     reach = _CUT_RATE / 3 + math.sqrt(_CUT_RATE**2 / 9 + 4 * _CUT_RATE * mean)
     # P(k) = exp(-2 mean) I_k(2 mean), which is what ive returns, without overflow.
-    return _Noise(2 * mean, math.ceil(reach), lambda k: np.log(special.ive(abs(k), 2 * mean)))
+    return _Noise(2 * mean, math.ceil(reach), lambda k: np.log(ive(abs(k), 2 * mean)))
 
 
 def _gaussian(sigma2: float) -> _Noise:

@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,6 +68,8 @@ class DrawTable:
 @lru_cache(maxsize=256)
 def negative_binomial(parts: Fraction, epsilon: Fraction | float) -> DrawTable:
     """NB with shape `parts` and a = exp(-epsilon): P(k) ~ Gamma(k + parts) / k! a^k."""
+    import mpmath  # here and below: only who draws noise waits for it
+
     _check_width(TAIL_RATE / float(epsilon))
     with mpmath.workprec(_PRECISION):
         a, r = mpmath.exp(-_exactly(Fraction(epsilon))), _exactly(parts)
@@ -108,6 +109,8 @@ def _negative_binomial_steps(parts: Fraction, ratio: int, mass: int, bits: int) 
 @lru_cache(maxsize=256)
 def poisson(mean: Fraction) -> DrawTable:
     """Poisson: P(k) ~ mean^k / k!."""
+    import mpmath
+
     with mpmath.workprec(_PRECISION):
         rate = _exactly(mean)
         mode = int(mpmath.floor(rate))
@@ -120,6 +123,8 @@ def poisson(mean: Fraction) -> DrawTable:
 @lru_cache(maxsize=256)
 def discrete_laplace(epsilon: float) -> DrawTable:
     """P(k) ~ exp(-epsilon |k|)."""
+    import mpmath
+
     _check_width(TAIL_RATE / epsilon)
     with mpmath.workprec(_PRECISION):
         a = mpmath.exp(-mpmath.mpf(epsilon))
@@ -131,6 +136,8 @@ def discrete_laplace(epsilon: float) -> DrawTable:
 @lru_cache(maxsize=256)
 def discrete_gaussian(sigma2: Fraction) -> DrawTable:
     """P(k) ~ exp(-k^2 / (2 sigma2))."""
+    import mpmath
+
     with mpmath.workprec(_PRECISION):
         s = _exactly(sigma2)
         above = _above(mpmath.mpf(1), 0, lambda k: mpmath.exp(-(2 * k + 1) / (2 * s)))
@@ -146,11 +153,15 @@ def _check_width(values: float) -> None:
 
 
 def _exactly(number: Fraction) -> Any:
+    import mpmath
+
     return mpmath.mpf(number.numerator) / number.denominator
 
 
 def _cumulated(masses: list[Any]) -> list[int]:
     """Cumulative probabilities of all values but the last, in fixed point."""
+    import mpmath
+
     scale = mpmath.mpf(2) ** BITS
     total, cumulative = mpmath.mpf(0), []
     for mass in masses[:-1]:
@@ -165,6 +176,8 @@ def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:
     ``ratio(k) = P(k + 1) / P(k)`` never increases for these laws once below 1, so the tail
     after k is at most ``P(k) ratio(k) / (1 - ratio(k))``.
     """
+    import mpmath
+
     tail = mpmath.mpf(2) ** -(_TAIL_BITS + 2)
     masses = [mass]
     for k in range(start, start + _MOST_VALUES):
@@ -177,6 +190,8 @@ def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:
 
 def _below(mass: Any, start: int, ratio: Callable[[int], Any], *, least: int) -> list[Any]:
     """Masses at start - 1, start - 2, ... likewise; ``ratio(k) = P(k - 1) / P(k)``."""
+    import mpmath
+
     tail = mpmath.mpf(2) ** -(_TAIL_BITS + 2)
     masses: list[Any] = []
     for k in range(start, least, -1):

@@ -14,7 +14,6 @@ a report with probabilities further apart than e^epsilon, and delta is zero.
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
@@ -299,6 +298,8 @@ def draw_levels(source: WordSource, count: int, levels: int) -> NDArray[np.int64
 
 def keeps(ratio: Fraction, epsilon: float) -> bool:
     """Whether a ratio of probabilities is at most e^epsilon, in exact arithmetic."""
+    import mpmath  # here and below: only local reports need it
+
     if ratio <= 1:
         return True
     bits = 128
@@ -321,6 +322,8 @@ def _lift(chance: int, twice_blocks: int) -> Fraction:
 
 def _least(epsilon: float, share: Any, ratio: Any) -> int:
     """The least chance, out of 2^64, whose ratio is at most e^epsilon."""
+    import mpmath
+
     with mpmath.workprec(256):
         chance = max(1, int(mpmath.floor(share(mpmath.exp(epsilon)) * WHOLE)))
     while not keeps(ratio(chance), epsilon):

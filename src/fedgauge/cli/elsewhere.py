@@ -1,0 +1,57 @@
+"""Commands whose files are loaded when they are called, so that none waits for what others need."""
+
+from importlib import import_module
+from typing import Final
+
+import click
+import typer
+from typer.core import TyperGroup
+
+# The file of each, and what it is called there; in the order in which the help lists them.
+_ELSEWHERE: Final = {
+    "show": ("results", "show"),
+    "verify": ("results", "verify"),
+    "doctor": ("sites", "doctor"),
+    "compare": ("reporting", "compare"),
+    "encode": ("reporting", "encode"),
+    "intake": ("reporting", "intake"),
+    "site": ("sites", "site_app"),
+    "ledger": ("ledgers", "ledger_app"),
+    "exchange": ("exchanges", "app"),
+}
+
+
+class Commands(TyperGroup):
+    """The commands that were added to it, and those of other files."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return list(dict.fromkeys([*super().list_commands(ctx), *_ELSEWHERE]))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name, None where there is none."""
+        if cmd_name in _ELSEWHERE and cmd_name not in self.commands:
+            self.add_command(_load(cmd_name), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; where there is none, names that come close are told."""
+        if args[0] not in self.list_commands(ctx):
+            for name in _ELSEWHERE:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+
+def _load(name: str) -> click.Command:
+    file, attribute = _ELSEWHERE[name]
+    found = getattr(import_module(f"fedgauge.cli.{file}"), attribute)
+    if isinstance(found, typer.Typer):
+        command: click.Command = typer.main.get_group(found)
+    else:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(found)
+        command = typer.main.get_command(alone)
+    command.name = name
+    return command
