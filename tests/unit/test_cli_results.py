@@ -208,7 +208,7 @@ def test_verify_says_which_sites_a_site_file_does_not_name(signed, result_file, 
 
 
 NOT_BASE64 = "ed25519:short"
-UNKNOWN = key_to_text(bytes(32))
+UNKNOWN = key_to_text(bytes(range(32)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedgauge import SiteError
-from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
+from fedgauge.keys import SigningKey, is_anybodys, key_from_text, key_to_text, verify
 from fedgauge.storage import durable
 
 # RFC 8032, section 7.1: TEST 1, TEST 2, TEST 3, TEST SHA(abc).
@@ -243,3 +243,36 @@ def test_the_key_is_an_ordinary_one():
     raw = bytes(range(1, 33))
     theirs = Ed25519PrivateKey.from_private_bytes(raw)
     assert SigningKey.from_bytes(raw).sign(b"m") == theirs.sign(b"m")
+
+
+def test_keys_that_anybody_can_sign_with_are_refused():
+    """All points of small order, computed here, in every form that a key can have."""
+    prime, order = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+    d = -121665 * pow(121666, -1, prime)
+
+    def add(one, other):
+        (x1, y1), (x2, y2) = one, other
+        k = d * x1 * x2 * y1 * y2
+        x = (x1 * y2 + x2 * y1) * pow(1 + k, -1, prime) % prime
+        return x, (y1 * y2 + x1 * x2) * pow(1 - k, -1, prime) % prime
+
+    def times(factor, point):
+        total = (0, 1)
+        for bit in f"{factor:b}":
+            total = add(total, total)
+            total = add(total, point) if bit == "1" else total
+        return total
+
+    # Any point of the curve, times the order of its large part, is one of small order.
+    points = {(0, 1)}
+    for y in range(2, 40):
+        square = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
+        root = pow(square, (prime + 3) // 8, prime)
+        roots = (root, root * pow(2, (prime - 1) // 4, prime) % prime)
+        points |= {times(order, (x, y)) for x in roots if x * x % prime == square}
+    ys = {y for _, y in points}
+    assert len(ys) == 5
+    forms = {value | sign for y in ys for value in (y, y + prime) for sign in (0, 1 << 255)}
+    for value in (value for value in forms if value < 1 << 256):
+        assert is_anybodys(value.to_bytes(32, "little"))
+    assert not any(is_anybodys(SigningKey.generate().public) for _ in range(100))
