@@ -201,7 +201,7 @@ def test_same_stem_with_another_ending():
         ("empty.csv", b"", "Export it again"),
         ("text.parquet", b"y,p\n0,SECRET123\n", "Export it again"),
         ("score.csv", b"y,p\n0,SECRET123\n", "Check which column holds the score"),
-        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "same number of columns in every row"),
+        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "line 3 has 3 columns where"),
         ("other.txt", b"y,p\n0,SECRET123\n", "use .csv, .tsv or .parquet"),
         ("latin.csv", "y,p,größe\n0,0.1,1\n".encode("latin-1"), "UTF-8"),
     ],
