@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -303,7 +304,7 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third, fourth = re.findall(
+    first, second, third, fourth, points, european, rehearsed = re.findall(
         r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text
     )
     assert run(*first.split()).exit_code == 0
@@ -313,6 +314,13 @@ def test_examples_of_the_help_run(folder):
     assert run("evaluate", *files, *second.split()[2:]).exit_code == 0
     sites = sorted(str(path) for path in folder.glob("site-*.csv"))
     assert "specificity" in run("evaluate", *sites, *fourth.split()[2:]).stdout
+    Path("points.csv").write_text("y,points\n0,3\n1,9\n0,4\n1,3\n")
+    assert run(*points.split()).exit_code == 0
+    Path("export.csv").write_text("y;p\n0;0,25\n1;0,75\n")
+    assert run(*shlex.split(european)).exit_code == 0
+    options = ["--clients", 4, "--examples", 300, "--privacy", "sa", "--min-cell", 0]
+    assert run("plan", *options, "-o", "plan.toml").exit_code == 0
+    assert run("evaluate", *sites, *rehearsed.split()[2:]).exit_code == 0
 
 
 def test_no_arguments_shows_help():

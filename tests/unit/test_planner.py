@@ -122,6 +122,7 @@ def test_planner_has_no_way_to_data():
             "examples",
             "positive_rate",
             "cohort",
+            "axis",
             "min_cell",
             "positive",
             "roc_area_error",
