@@ -298,6 +298,7 @@ def test_values_under_noise_are_ties(rows):
     options = ["--privacy", "ddp", "--epsilon", 50, "--values", "0..10", "--seed", 1]
     with pytest.warns(fg.PrivacyWarning):
         evaluate(*POINTS, *options, "--json", "r.json")
+    with pytest.warns(fg.PrivacyWarning):
         result = fg.Evaluation.from_json("r.json")
     assert result.plan.axis == fg.Axis.from_values(range(11), outside="clip")
     # Noise of epsilon 50 changes a count of these with a chance below 1e-19.
