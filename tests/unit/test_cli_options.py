@@ -307,6 +307,11 @@ def test_values_under_noise_are_ties(rows):
     assert result.roc_auc.value == pytest.approx(roc_auc_score(rows.y, rows.points), abs=1e-12)
 
 
+def test_values_below_nought():
+    made, _ = planned("--privacy", "sa", "--values", "-2..2")
+    assert made.axis == fg.Axis.from_values(range(-2, 3))
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [

@@ -151,9 +151,9 @@ def test_a_trusted_key_is_replaced(site, role):
 def test_a_key_in_two_roles_is_named_where_it_stays(site):
     old, new = key(), key()
     run("site", "trust", "hospital-b", old, "--site", site)
-    run("site", "trust", "boss", old, "--coordinator", "--site", site)
+    run("site", "trust", "hospital-b", old, "--coordinator", "--site", site)
     told = run("site", "trust", "hospital-b", new, "--replace", "--site", site)
-    assert f"fedgauge site trust boss {new} --replace --coordinator --site {site}" in told
+    assert f"fedgauge site trust hospital-b {new} --replace --coordinator --site {site}" in told
     assert list(fg.Site.from_toml(site).coordinators) == [key_from_text(old)]
 
 
