@@ -392,7 +392,7 @@ def test_rows_of_another_width_are_named_by_line(tmp_path, before, name, row, co
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
     """A row can span lines, and a blank line is no row."""
-    text = 'y,p,note\n0,0.1,"one\ntwo"\n\n1,0.9,"a, b"\n1,0.8,SECRET123,x\n'
+    text = 'y,p,note\n0,0.1,"one\ntwo"\n\n1,0.9,"a, b"\n1,0.8,"SECRET123\n",x\n'
     told = refusal(evaluate_file, write(tmp_path / "x.csv", text))
     assert "line 6 has 4 columns where the header has 3" in told
 

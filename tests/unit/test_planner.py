@@ -146,6 +146,19 @@ def test_a_tree_is_chosen_over_an_axis_that_is_given(bins, branching):
     assert (len(made.tree) > 1) == branching
 
 
+def test_needs_are_of_the_axis_that_is_given(monkeypatch):
+    axis, asked = fg.Axis.uniform(16, outside="clip"), []
+
+    def propose(**known):
+        asked.append(known["axis"])
+        plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(5))
+        return plan.with_prediction(Prediction(0.01, 0.01, 0.01))
+
+    monkeypatch.setattr(search, "propose", propose)
+    planner.needs(0.01, privacy=fg.DistributedDP(1.0), clients=5, axis=axis)
+    assert set(asked) == {axis}
+
+
 def test_planner_has_no_way_to_data():
     for call in (planner.propose, planner.needs):
         taken = set(inspect.signature(call).parameters)

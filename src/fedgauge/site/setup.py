@@ -321,14 +321,12 @@ def _party_named(file: SiteFile, kind: Role, name: str) -> Party:
 
 
 def _with_key(text: str, table: str, party: Party, key: str) -> str:
-    """A site file with another key in the block of one party, or as it was if none is found."""
+    """A site file with another key for one party; no two of a table have the same."""
     header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
-    name = re.compile(rf"(?m)^\s*name\s*=\s*[\"']{re.escape(party.name)}[\"']")
     line = re.compile(rf"(?m)^(\s*key\s*=\s*[\"']){re.escape(party.key)}(?=[\"'])")
     blocks = re.split(r"(?m)^(?=[ \t]*\[)", text)
     return "".join(
-        line.sub(rf"\g<1>{key}", block) if header.match(block) and name.search(block) else block
-        for block in blocks
+        line.sub(rf"\g<1>{key}", block) if header.match(block) else block for block in blocks
     )
 
 
