@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -222,7 +223,7 @@ def test_same_stem_with_another_ending():
         ("empty.csv", b"", "Export it again"),
         ("text.parquet", b"y,p\n0,SECRET123\n", "Export it again"),
         ("score.csv", b"y,p\n0,SECRET123\n", "Check which column holds the score"),
-        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "same number of columns in every row"),
+        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "line 3 has 3 columns where"),
         ("other.txt", b"y,p\n0,SECRET123\n", "use .csv, .tsv or .parquet"),
         ("latin.csv", "y,p,größe\n0,0.1,1\n".encode("latin-1"), "UTF-8"),
     ],
@@ -324,7 +325,7 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third, fourth = re.findall(
+    first, second, third, fourth, points, european, rehearsed = re.findall(
         r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text
     )
     assert run(*first.split()).exit_code == 0
@@ -334,6 +335,13 @@ def test_examples_of_the_help_run(folder):
     assert run("evaluate", *files, *second.split()[2:]).exit_code == 0
     sites = sorted(str(path) for path in folder.glob("site-*.csv"))
     assert "specificity" in run("evaluate", *sites, *fourth.split()[2:]).stdout
+    Path("points.csv").write_text("y,points\n0,3\n1,9\n0,4\n1,3\n")
+    assert run(*points.split()).exit_code == 0
+    Path("export.csv").write_text("y;p\n0;0,25\n1;0,75\n")
+    assert run(*shlex.split(european)).exit_code == 0
+    options = ["--clients", 4, "--examples", 300, "--privacy", "sa", "--min-cell", 0]
+    assert run("plan", *options, "-o", "plan.toml").exit_code == 0
+    assert run("evaluate", *sites, *rehearsed.split()[2:]).exit_code == 0
 
 
 def test_no_arguments_shows_help():

@@ -414,9 +414,9 @@ def examples_of(command):
 
 def test_examples_of_the_help_run(table, needs):
     table.to_parquet("s.parquet")
-    examples = [*examples_of("plan"), *examples_of("explain")]
+    examples = [*examples_of("plan"), *examples_of("explain")[:1]]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 6
+    assert len(examples) == 8
     for arguments in examples:
         told = done(run(*arguments))
         assert told

@@ -5,7 +5,7 @@ import pytest
 from ledgers import spend
 
 import fedgauge as fg
-from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.keys import SigningKey, key_from_text, key_to_text
 from fedgauge.site import Account, Cost
 
 
@@ -134,6 +134,86 @@ def test_a_wrong_key_is_refused_and_nothing_is_written(site):
     before = site.read_bytes()
     assert "public key" in run("site", "trust", "b", "ed25519:abc", "--site", site, code=2)
     assert site.read_bytes() == before
+
+
+ROLES = {"peer": [], "coordinator": ["--coordinator"], "approver": ["--approver"]}
+
+
+def trusted(path):
+    site = fg.Site.from_toml(path)
+    return [dict(parties) for parties in (site.peers, site.coordinators, site.approvers)]
+
+
+@pytest.mark.parametrize("role", ROLES.values(), ids=ROLES.keys())
+def test_a_trusted_key_is_replaced(site, role):
+    old, new = key(), key()
+    for name, options in (("one", []), ("two", ["--coordinator"]), ("three", ["--approver"])):
+        run("site", "trust", name, key(), *options, "--site", site)
+    run("site", "trust", "hospital-b", old, *role, "--site", site)
+    site.write_text(site.read_text() + "# compared by phone\n")
+    text, before = site.read_text(), trusted(site)
+    told = run("site", "trust", "hospital-b", new, *role, "--replace", "--site", site)
+    assert f"old key  {old}" in told
+    assert f"new key  {new}" in told
+    assert "another role" not in told
+    assert site.read_text() == text.replace(old, new)
+    public = {key_from_text(old): key_from_text(new)}
+    assert trusted(site) == [
+        {public.get(each, each): name for each, name in parties.items()} for parties in before
+    ]
+
+
+def test_a_key_in_two_roles_is_named_where_it_stays(site):
+    old, new = key(), key()
+    run("site", "trust", "hospital-b", old, "--site", site)
+    run("site", "trust", "hospital-b", old, "--coordinator", "--site", site)
+    told = run("site", "trust", "hospital-b", new, "--replace", "--site", site)
+    assert f"fedgauge site trust hospital-b {new} --replace --coordinator --site {site}" in told
+    assert list(fg.Site.from_toml(site).coordinators) == [key_from_text(old)]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("hospital-c", [], "no peer named hospital-c whose key could be replaced. Add it without"),
+        ("hospital-b", ["--coordinator"], "no coordinator named hospital-b"),
+        ("boss", [], "There is a coordinator of that name: say which (--coordinator)"),
+    ],
+    ids=["unknown", "other role", "role not said"],
+)
+def test_only_a_key_that_is_there_is_replaced(site, name, options, told):
+    run("site", "trust", "hospital-b", key(), "--site", site)
+    run("site", "trust", "boss", key(), "--coordinator", "--site", site)
+    before = site.read_bytes()
+    replace = ["site", "trust", name, key(), *options, "--replace", "--site", site]
+    assert told in run(*replace, code=2)
+    assert site.read_bytes() == before
+
+
+def test_replacing_by_what_cannot_be_changes_nothing(site):
+    mine, other = key(), key()
+    run("site", "trust", "hospital-b", mine, "--site", site)
+    run("site", "trust", "hospital-c", other, "--site", site)
+    before = site.read_bytes()
+    for wrong, told in (
+        (mine, "has that key already"),
+        (other, "have the same key"),
+        ("ed25519:abc", "public key"),
+    ):
+        replace = ["site", "trust", "hospital-b", wrong, "--replace", "--site", site]
+        assert told in run(*replace, code=2)
+        assert site.read_bytes() == before
+
+
+def test_a_key_written_in_another_way_is_left_to_hands(site):
+    """Tables in one line are TOML, too."""
+    old = key()
+    text = site.read_text()
+    line = f'peers = [{{ name = "hospital-b", key = "{old}" }}]\n'
+    site.write_text(text.replace("[policy]", f"{line}[policy]"))
+    told = run("site", "trust", "hospital-b", key(), "--replace", "--site", site, code=2)
+    assert "Edit it by hand" in told
+    assert old in site.read_text()
 
 
 def test_an_unused_ledger(site):

@@ -357,21 +357,118 @@ def test_damaged_parquet_ends_in_a_readable_error(tmp_path, seed):
     assert "x.parquet" in message
 
 
+BEFORE = pytest.mark.parametrize("before", ["", "0,0.1\n", MANY], ids=["first", "second", "late"])
+
+
 @pytest.mark.parametrize(
     "row",
     [
-        pytest.param("1,0.987654321,SECRET123\n", id="too many"),
-        pytest.param("SECRET123\n", id="too few"),
         pytest.param("1,SECRET123\n", id="text for a score"),
         pytest.param('1,"0,987654321"\n', id="decimal comma"),
     ],
 )
-@pytest.mark.parametrize("before", ["", "0,0.1\n", MANY], ids=["first", "second", "late"])
-def test_bad_csv_rows(tmp_path, before, row):
-    path = write(tmp_path / "export.csv", f"y,p\n{before}{row}")
-    message = refusal(evaluate_file, path)
+@BEFORE
+def test_csv_scores_that_are_not_numbers(tmp_path, before, row):
+    message = refusal(evaluate_file, write(tmp_path / "export.csv", f"y,p\n{before}{row}"))
     assert "export.csv" in message
-    assert "same number of columns in every row" in message or "'p' holds values" in message
+    assert "column 'p' holds values that are not numbers. Check which column" in message
+    assert "(decimal=...)" in message
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [("1,0.987654321,SECRET123\n", 3), ("SECRET123\n", 1)],
+    ids=["more", "fewer"],
+)
+@pytest.mark.parametrize("name", ["export.csv", "export.csv.gz"])
+@BEFORE
+def test_rows_of_another_width_are_named_by_line(tmp_path, before, name, row, columns):
+    content = f"y,p\n{before}{row}".encode()
+    path = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+    line = 2 + before.count("\n")
+    told = f"{name}: line {line:,} has {columns} columns where the header has 2. Mend that line"
+    assert told in refusal(evaluate_file, path)
+
+
+def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
+    """A row can span lines, and a blank line is no row."""
+    text = 'y,p,note\n0,0.1,"one\ntwo"\n\n1,0.9,"a, b"\n1,0.8,"SECRET123\n",x\n'
+    told = refusal(evaluate_file, write(tmp_path / "x.csv", text))
+    assert "line 6 has 4 columns where the header has 3" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        pytest.param("y;p\n0;0,25\n1;0,75\n", {"separator": ";", "decimal": ","}, id="both"),
+        pytest.param("y|p\n0|0.25\n1|0.75\n", {"separator": "|"}, id="separator"),
+        pytest.param('y,p\n0,"0,25"\n1,"0,75"\n', {"decimal": ","}, id="quoted"),
+    ],
+)
+def test_separator_and_decimal(tmp_path, text, options):
+    path = write(tmp_path / "x.csv", text)
+    columns = {"label": "y", "score": "p"} | options
+    strict, lenient = fg.ScoreFile(path, **columns), fg.ScoreFile(path, **columns)
+    lenient.check()
+    skipped = []
+    for batches in (strict(), lenient.leniently(lambda: skipped.append(1))):
+        assert [list(batch.y_score) for batch in batches] == [[0.25, 0.75]]
+    assert not skipped
+
+
+def test_a_point_is_in_no_number_with_a_decimal_comma(tmp_path):
+    """Read as thousands it would be a thousand times the score."""
+    path = write(tmp_path / "x.csv", "y;p\n0;0.25\n1;0,75\n")
+    file = fg.ScoreFile(path, label="y", score="p", separator=";", decimal=",")
+    assert "not numbers" in refusal(lambda: list(file()))
+    (batch,) = file.leniently(lambda: None)
+    np.testing.assert_array_equal(batch.y_score, [np.nan, 0.75])
+
+
+def test_another_separator_is_noticed(tmp_path):
+    told = refusal(evaluate_file, write(tmp_path / "x.csv", "y;p\n0;0,987654321\n"))
+    assert "The header is one column that holds ';'" in told
+    assert "(separator=...)" in told
+    told = refusal(evaluate_file, write(tmp_path / "x.csv", "0;0,987654321\n1;0,5\n"))
+    assert "The first row looks like data" in told
+
+
+def test_a_site_does_not_join_with_rows_none_of_which_fits_the_header(tmp_path):
+    """Under noise they would all be left out, without a word to others."""
+    path = write(tmp_path / "x.csv", "y,p\n0,0,987654321\n1,0,5\n")
+    file = fg.ScoreFile(path, label="y", score="p", decimal=",")
+    assert "no row has as many columns as the header" in refusal(file.check)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("x.csv", {"separator": ";;"}, "separator must be one character"),
+        ("x.csv", {"separator": ""}, "separator must be one character"),
+        ("x.csv", {"separator": '"'}, "separator must be one character"),
+        ("x.csv", {"decimal": ";"}, "decimal must be '.' or ','"),
+        ("x.parquet", {"separator": ";"}, "for Parquet files"),
+        ("x.parquet", {"decimal": ","}, "for Parquet files"),
+    ],
+)
+def test_separators_that_cannot_be(tmp_path, name, options, told):
+    content = parquet_bytes() if name == "x.parquet" else "y,p\n0,0.1\n"
+    path = write(tmp_path / name, content)
+    message = refusal(lambda: fg.ScoreFile(path, label="y", score="p", **options))
+    assert name in message
+    assert told in message
+
+
+def test_a_table_takes_each_file_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "x.csv", "y,p,c\n0,0.1,a\n1,0.9,b\n")
+    (tmp_path / "link.csv").symlink_to("x.csv")
+    columns = {"client": "c", "label": "y", "score": "p"}
+    told = refusal(lambda: fg.ScoreTable(["x.csv", "x.csv"], **columns))
+    assert "x.csv is given twice, and its rows would count twice" in told
+    for other in ("link.csv", tmp_path / "x.csv", "./x.csv"):
+        told = refusal(lambda other=other: fg.ScoreTable(["x.csv", other], **columns))
+        assert f"{other} is the same file as x.csv" in told
 
 
 @pytest.mark.parametrize(

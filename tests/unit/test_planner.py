@@ -113,6 +113,52 @@ def test_worlds_are_those_drawn_on_the_axis_alone(axis):
         assert world.rng.bit_generator.state == rng.bit_generator.state
 
 
+@pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)])
+def test_other_ranges_are_predicted_as_if_they_were_probabilities(privacy):
+    known = {"privacy": privacy, "clients": 5, "examples": 5_000}
+    made = planner.propose(**known, axis=lambda bins: fg.Axis.uniform(bins, -8, 8, "clip"))
+    usual = planner.propose(**known, axis=lambda bins: fg.Axis.uniform(bins, outside="clip"))
+    assert (made.axis.low, made.axis.high, made.axis.bins) == (-8, 8, usual.axis.bins)
+    assert made.predicted == usual.predicted
+    edges = np.linspace(0, 100, 33) ** 2
+    unequal = planner.propose(**known, axis=fg.Axis.from_edges(edges, "clip"))
+    scaled = planner.propose(**known, axis=fg.Axis.from_edges(edges / edges[-1], "clip"))
+    assert unequal.predicted == pytest.approx(scaled.predicted, abs=1e-9)
+
+
+def test_known_values_lose_nothing_to_bins():
+    """What a bin joins is tied in the data, too: only noise makes an error."""
+    known = {"clients": 5, "examples": 5_000, "axis": fg.Axis.from_values(range(11))}
+    exact = planner.propose(privacy=fg.SecureAggregation(), min_cell=0, **known)
+    assert exact.axis == fg.Axis.from_values(range(11))
+    assert max(exact.predicted.roc_area_error, exact.predicted.roc_auc_error) < 1e-9
+    known["axis"] = fg.Axis.from_values(range(11), outside="clip")
+    noisy = [planner.propose(privacy=fg.DistributedDP(eps), **known) for eps in (0.5, 5.0)]
+    assert noisy[1].predicted.roc_auc_error < noisy[0].predicted.roc_auc_error / 5
+
+
+@pytest.mark.parametrize(("bins", "branching"), [(256, True), (16, False), (11, False)])
+def test_a_tree_is_chosen_over_an_axis_that_is_given(bins, branching):
+    axis = fg.Axis.uniform(bins, outside="clip")
+    known = {"privacy": fg.DistributedDP(1.0), "clients": 5, "examples": 5_000}
+    made = planner.propose(**known, axis=axis)
+    assert made.axis == axis
+    assert (len(made.tree) > 1) == branching
+
+
+def test_needs_are_of_the_axis_that_is_given(monkeypatch):
+    axis, asked = fg.Axis.uniform(16, outside="clip"), []
+
+    def propose(**known):
+        asked.append(known["axis"])
+        plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(5))
+        return plan.with_prediction(Prediction(0.01, 0.01, 0.01))
+
+    monkeypatch.setattr(search, "propose", propose)
+    planner.needs(0.01, privacy=fg.DistributedDP(1.0), clients=5, axis=axis)
+    assert set(asked) == {axis}
+
+
 def test_planner_has_no_way_to_data():
     for call in (planner.propose, planner.needs):
         taken = set(inspect.signature(call).parameters)
@@ -122,6 +168,7 @@ def test_planner_has_no_way_to_data():
             "examples",
             "positive_rate",
             "cohort",
+            "axis",
             "min_cell",
             "positive",
             "roc_area_error",

@@ -132,7 +132,8 @@ class Axis:
         """One bin for each value a score can take, e.g. the k + 1 scores of a kNN.
 
         The pooled curves are then exact. With ``outside="clip"`` a score between two
-        values goes to the lower one, and exactness is lost.
+        values goes to the lower one: curves are those of such scores, and bounds allow for
+        scores in between.
         """
         array = np.unique(_points("values", values))
         if len(array) < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -20,7 +21,9 @@ from fedgauge.cli.options import (
     AtLevel,
     AtPrecision,
     AtRecall,
-    AxisKind,
+    AxisOption,
+    AxisOptions,
+    Decimal,
     Delta,
     Epsilon,
     EstimatorKind,
@@ -36,20 +39,29 @@ from fedgauge.cli.options import (
     OracleOption,
     Privacy,
     Quiet,
+    Range,
     ScoreSums,
+    Separator,
     UnitKind,
     UnitOption,
+    Values,
+    hold_whole_numbers,
     make_axis,
     make_clients,
+    make_dialect,
     make_estimator,
     make_privacy,
     make_tree,
+    planned_axis,
+    refuse_given,
 )
-from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
+from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.terminal import note, readable_errors, screen, stderr, warn, with_progress
 
 if TYPE_CHECKING:
     from fedgauge.cli.results import Rates
     from fedgauge.demo import Demo
+    from fedgauge.privacy import PrivacyModel
 
 app = typer.Typer(
     cls=Commands,
@@ -59,6 +71,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# What a plan says of all that `evaluate` can be told.
+_IN_PLANS = {
+    "privacy",
+    "epsilon",
+    "delta",
+    "noise",
+    "unit",
+    "neighbours",
+    "max_per_unit",
+    "oracle",
+    "examples",
+    "positive_rate",
+    "bins",
+    "tree",
+    "axis",
+    "range_",
+    "values",
+    "clip",
+    "score_sums",
+    "positive",
+}
+_USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
 _INTERRUPTED = 130  # what typer returns when the user stops a command
 
 
@@ -79,6 +113,7 @@ def _options(
 
 @app.command()
 def evaluate(
+    ctx: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(help="CSV, TSV (also .gz) or Parquet files of labels and scores."),
@@ -95,6 +130,11 @@ def evaluate(
     positive: Annotated[
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="Rehearse this plan, instead of options for one.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     privacy: Privacy = Model.SA,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -111,14 +151,9 @@ def evaluate(
     tree: Annotated[
         str | None, typer.Option(help="Branchings over the bins under ddp, such as 16x16.")
     ] = None,
-    axis: Annotated[
-        AxisKind | None,
-        typer.Option(help=r"Bins of equal width in the score or in log-odds. \[default: uniform]"),
-    ] = None,
-    range_: Annotated[
-        tuple[float, float] | None,
-        typer.Option("--range", metavar="LO HI", help=r"Range of the scores. \[default: 0 1]"),
-    ] = None,
+    axis: AxisOption = None,
+    range_: Range = None,
+    values: Values = None,
     clip: Annotated[
         bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
     ] = False,
@@ -157,22 +192,44 @@ def evaluate(
       fedgauge evaluate s.parquet --client site --label y --score p --privacy ddp --epsilon 1
 
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
+
+      fedgauge evaluate points.csv --label y --score points --values 0..10
+
+      fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
+
+      fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
     """
     with readable_errors():
-        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
+        refuse_to_replace(json=json, plots=plots)
+        asked = AxisOptions(axis, bins, range_, values)
+        design: dict[str, Any]
+        if plan_file is not None:
+            refuse_given(ctx, _IN_PLANS, f"{plan_file} says it: leave out {{}}, or --plan.")
+            design = {"plan": fg.EvaluationPlan.load(plan_file)}
+            cap = design["plan"].privacy.unit_cap
+        else:
+            model = make_privacy(
+                ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
+            )
+            _refuse_idle_hints(ctx, model, asked)
+            design = {
+                "privacy": model,
+                "axis": make_axis(asked, clip=clip, noisy=model.adds_noise),
+                "tree": make_tree(tree),
+                "examples": examples,
+                "positive_rate": positive_rate,
+                "positive": positive,
+                "score_sums": score_sums,
+            }
+            cap = model.unit_cap
+        if cap is None or cap.unit != "subject":
+            refuse_given(ctx, {"subject"}, "{} needs --privacy ddp --unit subject. Leave it out.")
+        dialect = make_dialect(separator, decimal)
+        clients = make_clients(files, client, label, score, subject, dialect)
         result = with_progress(
             quiet,
             lambda: fg.evaluate(
-                make_clients(files, client, label, score, subject),
-                privacy=model,
-                axis=make_axis(axis, bins, range_, clip=clip, noisy=model.adds_noise),
-                tree=make_tree(tree),
-                estimator=make_estimator(estimator, quantiles),
-                examples=examples,
-                positive_rate=positive_rate,
-                positive=positive,
-                score_sums=score_sums,
-                seed=seed,
+                clients, **design, estimator=make_estimator(estimator, quantiles), seed=seed
             ),
         )
         if level is not None:
@@ -186,6 +243,9 @@ def evaluate(
     for table in tables:
         out.print()
         out.print(table)
+    better = asked.exact_values(result.plan.axis)
+    if better is not None and hold_whole_numbers(clients):
+        note(f"the scores are whole numbers: {better}")
 
 
 def _read(
@@ -212,6 +272,7 @@ def _read(
 
 @app.command()
 def plan(
+    ctx: typer.Context,
     clients: Annotated[int, typer.Option(help="How many clients will take part.")],
     examples: HintExamples = None,
     positive_rate: HintRate = None,
@@ -230,6 +291,10 @@ def plan(
     max_colluding: Annotated[
         int, typer.Option(help="Clients that may pool what they know with a reader.")
     ] = 1,
+    bins: Annotated[int | None, typer.Option(help=r"Number of bins. \[default: planned]")] = None,
+    axis: AxisOption = None,
+    range_: Range = None,
+    values: Values = None,
     positive: Annotated[
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
@@ -264,15 +329,24 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
     """
     with readable_errors():
-        model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
+        refuse_to_replace(plan=out)
+        model = make_privacy(
+            ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
+        )
+        asked = AxisOptions(axis, bins, range_, values)
         known: dict[str, Any] = {
             "clients": clients,
             "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
             "examples": examples,
             "positive_rate": positive_rate,
             "score_sums": score_sums,
+            "axis": planned_axis(asked, noisy=model.adds_noise),
         }
         chosen = with_progress(
             quiet,
@@ -290,35 +364,44 @@ def plan(
             )
         if out is not None:
             chosen.save(out)
+        _warn_of_useless(chosen, known, quiet)
     if quiet:
         return
     screen.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
     if needed is not None and chosen.predicted is not None:
         enough = "yes" if chosen.predicted.roc_area_error <= cast(float, want) else "no"
-        screen.print(
-            f"Enough for a ROC Area Error of {want:g}? {enough}: it takes epsilon "
-            f"{needed.epsilon:.2g} with these examples, or about {_round(needed.examples):,} "
-            f"examples with this epsilon."
-        )
+        screen.print(f"Enough for a ROC Area Error of {want:g}? {enough}: {_takes(needed)}")
+    better = asked.exact_values(chosen.axis)
+    if better is not None and chosen.axis.low >= 0:  # others are hardly points
+        screen.print(f"If scores are whole numbers: {better}", markup=False)
     if out is not None:
         screen.print(f"Saved {out}", markup=False)
 
 
 @app.command()
 def explain(
-    path: Annotated[Path, typer.Argument(help="A plan, .toml or .json.")],
+    path: Annotated[Path, typer.Argument(help="A plan, .toml or .json, or an invitation.fgx.")],
     quiet: Quiet = False,
 ) -> None:
     """Say in plain words what leaves each site under a plan, and what each party learns at worst.
 
-    Example:
+    Of an invitation also who asks. It is compared with no site file: `exchange review` does that.
+
+    Examples:
 
       fedgauge explain plan.toml
+
+      fedgauge explain /shared/run-1/invitation.fgx
     """
     from fedgauge.plan.explain import explain as in_words
 
     with readable_errors():
-        text = in_words(fg.EvaluationPlan.load(path))
+        if path.suffix == ".fgx":
+            from fedgauge.engines.review import explain_invitation
+
+            text = explain_invitation(path)
+        else:
+            text = in_words(fg.EvaluationPlan.load(path))
     if not quiet:
         screen.print(text, markup=False)
 
@@ -381,10 +464,16 @@ def _demo_table(shown: Demo) -> Table:
 def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table = Table(show_header=False, box=None, pad_edge=False)
     axis, predicted = chosen.axis, chosen.predicted
-    widths = "equal width" if axis.kind == "uniform" else "widths fit for such scores"
+    ends = f"[{axis.low:g}, {axis.high:g}]"
+    kinds = {
+        "uniform": f"bins of equal width on {ends}",
+        "logit": "bins of equal width in log-odds",
+        "edges": f"bins of widths fit for such scores on {ends}",
+        "values": f"known values on {ends}, each a bin of its own",
+    }
     tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
-    table.add_row("Axis", f"{axis.bins:,} bins of {widths} on [{axis.low:g}, {axis.high:g}]")
+    table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
     table.add_row("Tree", tree)
     if chosen.min_cell:
         table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
@@ -398,6 +487,43 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row("Not after", chosen.not_after)
     table.add_row("Plan", chosen.digest[:8])
     return table
+
+
+def _warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: bool) -> None:
+    """Say so where the AUC to expect is too wrong to be of use, and what would be enough."""
+    expected = 0.0 if chosen.predicted is None else chosen.predicted.roc_auc_error
+    if expected <= _USELESS:
+        return
+    enough = "It takes more examples, more bins or a smaller --min-cell."
+    if chosen.is_noisy:
+        enough = "It takes more examples or a larger --epsilon."
+    if isinstance(chosen.privacy, fg.DistributedDP):
+        with suppress(fg.FedgaugeError):  # no answer there: the words stay
+            # The AUC is off by no more than the area between the curves.
+            asked = {"privacy": chosen.privacy, **known}
+            needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
+            enough = f"For {_USELESS:g} {_takes(needed)}"
+    warn(
+        f"the AUC is expected to be off by {expected:.2g}, and one in twenty by more than twice as "
+        f"much: such a result is of little use. {enough}"
+    )
+
+
+def _takes(needed: fg.planner.Needs) -> str:
+    return (
+        f"it takes epsilon {needed.epsilon:.2g} with these examples, or about "
+        f"{_round(needed.examples):,} examples with this epsilon."
+    )
+
+
+def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptions) -> None:
+    """Refuse hints and trees that would change nothing."""
+    if not model.adds_noise:
+        idle = {"examples", "positive_rate", "tree"}
+        refuse_given(ctx, idle, "{} would do nothing: an exact sum has no noise. Leave that out.")
+    elif asked.is_given:
+        told = "{} would do nothing: it helps to choose bins, and these are given. Leave it out."
+        refuse_given(ctx, {"positive_rate"}, told)
 
 
 def _round(number: int) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.options import Quiet, SiteOption
+from fedgauge.cli.options import Decimal, Dialect, Quiet, Separator, SiteOption, make_dialect
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import Exchange, NamedRows, Progress, examine, take_part
@@ -190,19 +190,23 @@ def join(
     label: Annotated[str, typer.Option(help="Column of the true label.")],
     score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
     subject: Subject = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
     """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
 
-    Example:
+    Examples:
 
       fedgauge exchange join /shared/run-1 scores.csv --label y --score p
+
+      fedgauge exchange join run-1 export.csv --label y --score p --separator ';' --decimal ,
     """
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        rows = _rows(file, label, score, subject)
+        rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
         path = with_progress(quiet, lambda: join_with(exchange, site, rows))
         plan = exchange.invitation().plan
     if not quiet:
@@ -230,6 +234,8 @@ def submit(
     label: Annotated[str | None, typer.Option(help="Column of the true label, as at join.")] = None,
     score: Annotated[str | None, typer.Option(help="Column of the score, as at join.")] = None,
     subject: Subject = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
@@ -246,8 +252,8 @@ def submit(
         if file is not None:
             if label is None or score is None:
                 raise fg.InputError("a file needs --label and --score too, or leave it out.")
-            rows = _rows(file, label, score, subject)
-        elif (label, score, subject) != (None, None, None):
+            rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
+        elif (label, score, subject, separator, decimal) != (None,) * 5:
             raise fg.InputError("columns are named at join. Leave them out, or name the file too.")
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
@@ -377,8 +383,8 @@ def abandon(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> No
             screen.print("Its cost stays: rows were counted, or may have been.", markup=False)
 
 
-def _rows(file: Path, label: str, score: str, subject: str | None) -> NamedRows:
-    return NamedRows(str(file.absolute()), label, score, subject)
+def _rows(file: Path, label: str, score: str, subject: str | None, dialect: Dialect) -> NamedRows:
+    return NamedRows(str(file.absolute()), label, score, subject, **dialect)
 
 
 def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
+import numpy as np
 import typer
+from click.core import ParameterSource
 
 import fedgauge as fg
 
 if TYPE_CHECKING:
     from fedgauge.binning.axis import Outside
     from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
+
+_MOST_STEPS = 1000  # whole numbers in a range that are worth a bin each
 
 
 class AxisKind(StrEnum):
@@ -117,6 +122,30 @@ AtPrecision = Annotated[
 AtLevel = Annotated[
     float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
 ]
+AxisOption = Annotated[
+    AxisKind | None,
+    typer.Option(
+        "--axis", help=r"Bins of equal width in the score or in log-odds. \[default: uniform]"
+    ),
+]
+Range = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--range", metavar="LO HI", help=r"Range of the scores. \[default: 0 1]"),
+]
+Values = Annotated[
+    str | None,
+    typer.Option(
+        "--values", help="The values that scores take, each a bin of its own: 0..10, or 0,0.5,1."
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option("--separator", help=r"What stands between columns of a CSV file. \[default: ,]"),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option("--decimal", help=r"What stands before decimals in a CSV file. \[default: .]"),
+]
 ScoreSums = Annotated[
     bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
 ]
@@ -125,10 +154,39 @@ STDOUT = Path("-")  # as --json names it
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
-_DDP_DEFAULTS = (NoiseKind.POLYA, NeighbourKind.ADD_REMOVE, 1)
+# Options of privacy that a model has no use for, and why.
+_OF_NOISE = {"delta", "noise", "unit", "neighbours", "max_per_unit"}
+_IDLE: dict[Model, tuple[set[str], str]] = {
+    Model.SA: (
+        {"epsilon", "oracle", *_OF_NOISE},
+        "an exact sum has no epsilon and no noise. Use --privacy ddp, or leave that out.",
+    ),
+    Model.DDP: (
+        {"oracle"},
+        "that is for reports of single rows. Use --privacy ldp, or leave that out.",
+    ),
+    Model.LDP: (
+        {"min_survivors", "max_colluding", *_OF_NOISE},
+        "local DP protects each row by itself, without a delta. Use --privacy ddp, or leave that "
+        "out.",
+    ),
+}
+
+
+def refuse_given(ctx: typer.Context, names: Collection[str], told: str) -> None:
+    """Refuse options that would do nothing; `told` says why, `{}` standing for them."""
+    given = [
+        param.opts[0]
+        for param in ctx.command.params
+        if param.name in names
+        and ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
+    ]
+    if given:
+        raise fg.PlanError(told.format(", ".join(given)))
 
 
 def make_privacy(
+    ctx: typer.Context,
     model: Model,
     epsilon: float | None,
     delta: float | None,
@@ -138,17 +196,14 @@ def make_privacy(
     max_per_unit: int,
     oracle: OracleKind = OracleKind.OUE,
 ) -> AnyPrivacyModel:
-    """The privacy model that the options describe."""
+    """The privacy model that the options describe; those it has no use for are refused."""
+    idle, reason = _IDLE[model]
+    refuse_given(ctx, idle, f"{{}} would do nothing under --privacy {model}: {reason}")
     if model is Model.SA:
-        if epsilon is not None or delta is not None:
-            raise fg.PlanError("an exact sum has no epsilon. Use --privacy ddp.")
         return fg.SecureAggregation()
     if epsilon is None:
         raise fg.PlanError(f"--privacy {model} needs --epsilon, e.g. --epsilon 1.")
     if model is Model.LDP:
-        others = (noise, neighbours, max_per_unit)
-        if delta is not None or unit is not UnitKind.EXAMPLE or others != _DDP_DEFAULTS:
-            raise fg.PlanError("local DP protects each row, without a delta. Drop these options.")
         return fg.LocalDP(epsilon, oracle=oracle.value)
     return fg.DistributedDP(
         epsilon,
@@ -161,14 +216,24 @@ def make_privacy(
 
 
 def make_clients(
-    files: list[Path], client: str | None, label: str, score: str, subject: str | None
+    files: list[Path],
+    client: str | None,
+    label: str,
+    score: str,
+    subject: str | None,
+    dialect: Dialect,
 ) -> Any:
     """The clients that the files hold."""
     if client is not None:
-        return fg.ScoreTable(files, client=client, label=label, score=score, subject=subject)
+        return fg.ScoreTable(
+            files, client=client, label=label, score=score, subject=subject, **dialect
+        )
+    from fedgauge.data.files import refuse_repeated_files
+
+    refuse_repeated_files(files)
     clients: dict[str, fg.ScoreFile] = {}
     for path in files:
-        file = fg.ScoreFile(path, label=label, score=score, subject=subject)
+        file = fg.ScoreFile(path, label=label, score=score, subject=subject, **dialect)
         if file.name in clients:
             raise fg.InputError(
                 f"two files make a client named {file.name!r}: {clients[file.name].path} and "
@@ -178,27 +243,112 @@ def make_clients(
     return clients
 
 
-def make_axis(
-    kind: AxisKind | None,
-    bins: int | None,
-    range_: tuple[float, float] | None,
-    *,
-    clip: bool,
-    noisy: bool,
-) -> fg.Axis | Literal["auto"]:
-    """The axis that the options describe."""
-    if kind is None and bins is None and range_ is None and (noisy or not clip):
+def hold_whole_numbers(clients: Any) -> bool:
+    """Whether the scores in the first rows of all files are whole numbers."""
+    if isinstance(clients, fg.ScoreTable):
+        first = [next((rows for _, rows in clients.batches()), None)]
+    else:
+        first = [next(file(), None) for file in clients.values()]
+    return all(rows is None or not np.any(rows.y_score % 1) for rows in first)
+
+
+class Dialect(TypedDict):
+    """How text files are written, as the library is told."""
+
+    separator: str | None
+    decimal: str
+
+
+def make_dialect(separator: str | None, decimal: str | None) -> Dialect:
+    """What the options say about text files; shells leave a tab as it is written."""
+    tab = separator in ("\\t", "tab")
+    return Dialect(separator="\t" if tab else separator, decimal=decimal or ".")
+
+
+class AxisOptions(NamedTuple):
+    """What was said about the axis; None where nothing was."""
+
+    kind: AxisKind | None
+    bins: int | None
+    range_: tuple[float, float] | None
+    values: str | None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything was said."""
+        return self != (None, None, None, None)
+
+    def of_bins(self, bins: int, outside: Outside) -> fg.Axis:
+        """The axis with so many bins, unless values make them."""
+        if self.values is not None:
+            if (self.kind, self.bins, self.range_) != (None, None, None):
+                raise fg.AxisError(
+                    "--values make the bins, one each. Leave out --bins, --axis and --range."
+                )
+            return fg.Axis.from_values(read_values(self.values), outside)
+        if self.kind is AxisKind.LOGIT:
+            if self.range_ is not None:
+                raise fg.AxisError(
+                    "a logit axis always spans 0 to 1. Drop --range, or use --axis uniform."
+                )
+            return fg.Axis.logit(bins, outside=outside)
+        return fg.Axis.uniform(bins, *(self.range_ or (0.0, 1.0)), outside=outside)
+
+    def exact_values(self, axis: fg.Axis) -> str | None:
+        """What scores that are whole numbers had better be counted by; None if that is unlikely.
+
+        Only a range that was stated, from one whole number to another, is one of points.
+        """
+        if self.range_ is None:
+            return None
+        low, high = self.range_
+        if low % 1 or high % 1 or not 2 <= high - low <= _MOST_STEPS:
+            return None
+        width = (high - low) / axis.bins
+        why = f"bins {width:.2g} wide join several" if width > 1 else "bins spread them out"
+        return f"--values {low:.0f}..{high:.0f} counts each by itself, where {why}."
+
+
+def make_axis(asked: AxisOptions, *, clip: bool, noisy: bool) -> fg.Axis | Literal["auto"]:
+    """The axis that the options describe, to count the caller's own rows on."""
+    if not asked.is_given and (noisy or not clip):
         return "auto"
-    outside: Outside = "clip" if clip or noisy else "refuse"
-    if bins is None:
-        bins = 64 if noisy else 4096
-    if kind is AxisKind.LOGIT:
-        if range_ is not None:
+    bins = (64 if noisy else 4096) if asked.bins is None else asked.bins
+    return asked.of_bins(bins, "clip" if clip or noisy else "refuse")
+
+
+def planned_axis(asked: AxisOptions, *, noisy: bool) -> fg.Axis | Callable[[int], fg.Axis] | None:
+    """The axis that the options describe, for the planner to complete."""
+    if not asked.is_given:
+        return None
+    if asked.values is None and asked.bins is None:
+        return lambda bins: asked.of_bins(bins, "clip")
+    # A value that is not listed would make an exact plan inexact; under noise none is refused.
+    exact = asked.values is not None and not noisy
+    return asked.of_bins(asked.bins or 0, "refuse" if exact else "clip")
+
+
+def read_values(text: str) -> list[float]:
+    """Numbers written like 0..10, which are all whole ones in between, or like 0,0.5,1."""
+    from fedgauge.binning.axis import MOST_POINTS
+
+    values: list[float] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        try:
+            ends = (int(first), int(last)) if dots else None
+            values += () if ends else (float(first),)
+        except ValueError:
             raise fg.AxisError(
-                "a logit axis always spans 0 to 1. Drop --range, or use --axis uniform."
-            )
-        return fg.Axis.logit(bins, outside=outside)
-    return fg.Axis.uniform(bins, *(range_ or (0.0, 1.0)), outside=outside)
+                f"--values are written like 0..10 or 0,0.5,1, got {text!r}."
+            ) from None
+        if ends is not None:
+            if not 0 <= ends[1] - ends[0] < MOST_POINTS:
+                raise fg.AxisError(
+                    f"--values {part} must go up, over at most {MOST_POINTS:,} numbers."
+                )
+            values += range(ends[0], ends[1] + 1)
+    return values
 
 
 def make_tree(text: str | None) -> Literal["auto", "flat"] | tuple[int, ...]:

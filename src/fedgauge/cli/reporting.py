@@ -9,13 +9,17 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli.options import (
+    Decimal,
     HintExamples,
     HintRate,
     OracleKind,
     OracleOption,
     Quiet,
+    Separator,
     make_clients,
+    make_dialect,
 )
+from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
@@ -37,6 +41,8 @@ def encode(
     site: Annotated[
         Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
     ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     quiet: Quiet = False,
 ) -> None:
     """Make a local report of each row, to send to the server.
@@ -47,7 +53,8 @@ def encode(
     """
     with readable_errors():
         loaded = fg.EvaluationPlan.load(plan)
-        rows = fg.ScoreFile(file, label=label, score=score)
+        dialect = make_dialect(separator, decimal)
+        rows = fg.ScoreFile(file, label=label, score=score, **dialect)
         trusted = None if site is None else fg.Site.from_toml(site)
         with_progress(quiet, lambda: write_reports(loaded, rows, out, site=trusted, tell=warn))
     if not quiet:
@@ -77,6 +84,7 @@ def intake(
       fedgauge intake plan.toml inbox/ --state intake --json result.json
     """
     with readable_errors():
+        refuse_to_replace(json=json)
         loaded = fg.EvaluationPlan.load(plan)
         with fg.ReportServer(loaded, state) as server:
             paths = list(_report_files(reports))
@@ -107,6 +115,8 @@ def compare(
     positive: Annotated[
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     oracle: OracleOption = OracleKind.OUE,
     examples: HintExamples = None,
     positive_rate: HintRate = None,
@@ -127,7 +137,8 @@ def compare(
             fg.DistributedDP(epsilon),
             fg.LocalDP(epsilon if local_epsilon is None else local_epsilon, oracle=oracle.value),
         ]
-        clients = make_clients(files, client, label, score, None)
+        dialect = make_dialect(separator, decimal)
+        clients = make_clients(files, client, label, score, None, dialect)
         comparison = with_progress(
             quiet,
             lambda: compare_models(

@@ -11,6 +11,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
+from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.metric import metrics_of
@@ -82,6 +83,7 @@ def show(
       fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
     """
     with readable_errors():
+        refuse_to_replace(plots=plots)
         result = fg.Evaluation.from_json(path)
         site = None if site_file is None else fg.Site.from_toml(site_file)
         signature = result.signature.by(_known(key, site))

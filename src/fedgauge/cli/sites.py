@@ -10,7 +10,7 @@ from fedgauge.cli.options import Model, Quiet, SiteOption
 from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
 from fedgauge.doctor import examine
 from fedgauge.errors import FedgaugeError, SiteError
-from fedgauge.keys import key_to_text
+from fedgauge.keys import key_from_text, key_to_text
 from fedgauge.site import (
     Policy,
     Site,
@@ -20,8 +20,10 @@ from fedgauge.site import (
     create_site,
     migrate_site,
     name_dataset,
+    replace_trust,
 )
 from fedgauge.site.log import Left, to_csv, what_left
+from fedgauge.site.setup import Role
 from fedgauge.storage import durable
 
 site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
@@ -244,6 +246,9 @@ def trust(
     approver: Annotated[
         bool, typer.Option("--approver", help="Nothing is joined that no approver signed.")
     ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="It is known here, and has a new key.")
+    ] = False,
     site_file: SiteOption = Path("site.toml"),
     quiet: Quiet = False,
 ) -> None:
@@ -256,20 +261,25 @@ def trust(
       fedgauge site trust consortium ed25519:9f... --coordinator
 
       fedgauge site trust officer ed25519:4c... --approver
+
+      fedgauge site trust hospital-b ed25519:Pq... --replace
     """
+    role: Role = "coordinator" if coordinator else "approver" if approver else "peer"
     with readable_errors():
         if coordinator and approver:
             raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
-        add_trust(
-            site_file,
-            "coordinator" if coordinator else "approver" if approver else "peer",
-            name,
-            key,
-        )
-    if not quiet:
-        role = "may start evaluations" if coordinator else "is an approved site"
-        role = "approves of evaluations" if approver else role
-        screen.print(f"{name} {role} for {site_file}", markup=False)
+        if replace:
+            site, old = replace_trust(site_file, role, name, key)
+        else:
+            add_trust(site_file, role, name, key)
+    if quiet:
+        return
+    if replace:
+        _say_replaced(site, role, name, old, key)
+    else:
+        may = "may start evaluations" if coordinator else "is an approved site"
+        may = "approves of evaluations" if approver else may
+        screen.print(f"{name} {may} for {site_file}", markup=False)
 
 
 @site_app.command("approver")
@@ -296,6 +306,24 @@ def approver(
             "away; bring it to approve.",
             markup=False,
         )
+
+
+def _say_replaced(site: Site, role: Role, name: str, old: str, new: str) -> None:
+    screen.print(f"{name}, {role} for {site.path}:", markup=False)
+    screen.print(f"  old key  {old}\n  new key  {new}", markup=False)
+    public = key_from_text(old)
+    for other, parties in (
+        ("", site.peers),
+        (" --coordinator", site.coordinators),
+        (" --approver", site.approvers),
+    ):
+        if public in parties:
+            screen.print(
+                "The old key is still trusted in another role. To replace it there, too:\n"
+                f"  fedgauge site trust {parties[public]} {new} --replace{other} "
+                f"--site {site.path}",
+                markup=False,
+            )
 
 
 def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:

@@ -31,6 +31,10 @@ _AS_OPTIONS = {
     'noise="polya"': "--noise polya",
     "noise='polya'": "--noise polya",
     "Raise min_survivors above max_colluding": "Use more clients",
+    "min_survivors must be at most clients": "--min-survivors must be at most --clients",
+    "Add clients or lower cohort.min_survivors": "Add files, or plan with --min-survivors",
+    "(separator=...)": "(--separator)",
+    "(decimal=...)": "(--decimal)",
 }
 T = TypeVar("T")
 
@@ -66,6 +70,11 @@ def fail(reason: object, code: int) -> NoReturn:
 def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in one line, without a place in the code."""
     stderr.print(f"fedgauge: warning: {message}", markup=False)
+
+
+def note(message: str) -> None:
+    """Say in one line what could be better, and is no fault."""
+    stderr.print(f"fedgauge: note: {message}", markup=False)
 
 
 def print_whole(table: Table) -> None:

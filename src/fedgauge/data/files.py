@@ -1,8 +1,10 @@
 """Score tables: CSV and Parquet files read in batches, never whole, or a data frame."""
 
 import codecs
+import csv
+import gzip
 import io
-import itertools
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
@@ -22,7 +25,13 @@ from fedgauge.typing import Floats
 _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
 _DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
+_DECIMALS: Final = (".", ",")
+_OTHER_DELIMITERS: Final = (";", "\t", "|")
 _MOST_NAMES: Final = 30
+_UNREADABLE: Final = (
+    "the file does not read as UTF-8 text with the same number of columns in every row. Export it "
+    "again."
+)
 _PARQUET: Final = (".parquet", ".pq")
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
 
@@ -39,14 +48,25 @@ class ScoreFile:
         A ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` file.
     label, score, subject
         Names of the columns; `subject` only where privacy protects subjects.
+    separator, decimal
+        Of a text file, what stands between columns (by default a comma or, in ``.tsv``, a tab)
+        and before decimals: ``"."`` or ``","``.
     """
 
     def __init__(
-        self, path: str | Path, *, label: str, score: str, subject: str | None = None
+        self,
+        path: str | Path,
+        *,
+        label: str,
+        score: str,
+        subject: str | None = None,
+        separator: str | None = None,
+        decimal: str = ".",
     ) -> None:
         self.path = Path(path)
-        self._columns = _Columns(label, score, subject)
-        self._open = _checked_opener(self.path, self._columns.all)
+        self._columns = _Columns(label, score, subject, decimal)
+        dialect = _Dialect(separator, decimal)
+        self._open = _checked_opener(self.path, self._columns.all, dialect)
 
     @property
     def name(self) -> str:
@@ -76,20 +96,27 @@ class ScoreFile:
 
         Reads the types that the file states or, of text, its first rows. Some rows without a
         number are no matter of type, and for a site to stop at them would tell of them: only
-        where no score of the first rows is a number is it the wrong column.
+        where no score of the first rows is a number is it the wrong column, and only where none of
+        them has as many columns as the header is it another separator.
         """
         with located(str(self)):
-            table = self._open(self._columns.all, lambda: None)
+            skipped: list[None] = []
+            table = self._open(self._columns.all, lambda: skipped.append(None))
             score, *others = self._columns.all
             for name in others:
                 if pa.types.is_nested(table.schema.field(name).type):
                     raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
             kind = table.schema.field(score).type
-            _lenient_scores(pa.array([], kind), score)
-            for batch in itertools.islice(table.batches, 1 if _is_text(kind) else 0):
-                numbers = _lenient_scores(batch[score], score)
-                if batch[score].null_count < len(batch) and np.all(np.isnan(numbers)):
+            self._columns.lenient_scores(pa.array([], kind))
+            first = next(table.batches, None) if _is_text(kind) else None
+            if first is not None and first[score].null_count < len(first):
+                if np.all(np.isnan(self._columns.lenient_scores(first[score]))):
                     raise InputError(_not_numbers(score))
+            elif skipped and not first:
+                raise InputError(
+                    "no row has as many columns as the header. Check what stands between columns "
+                    "(separator=...)."
+                )
 
 
 class ScoreTable:
@@ -102,6 +129,8 @@ class ScoreTable:
         pyarrow.
     client, label, score, subject
         Names of the columns; `subject` only where privacy protects subjects.
+    separator, decimal
+        As for :class:`ScoreFile`.
 
     Examples
     --------
@@ -121,9 +150,11 @@ class ScoreTable:
         label: str,
         score: str,
         subject: str | None = None,
+        separator: str | None = None,
+        decimal: str = ".",
     ) -> None:
         self._client = client
-        self._columns = _Columns(label, score, subject)
+        self._columns = _Columns(label, score, subject, decimal)
         self._wanted = (*self._columns.all, client)
         self._frame, self._open = frame_of(source), {}
         if self._frame is not None:
@@ -131,7 +162,10 @@ class ScoreTable:
                 _check_distinct(self._wanted)
                 _check_columns(self._wanted, self._frame.columns)
             return
-        self._open = {path: _checked_opener(path, self._wanted) for path in _paths(source)}
+        paths = _paths(source)
+        refuse_repeated_files(paths)
+        dialect = _Dialect(separator, decimal)
+        self._open = {path: _checked_opener(path, self._wanted, dialect) for path in paths}
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or "the data frame"
@@ -171,12 +205,40 @@ def _paths(source: Any) -> list[Path]:
     )
 
 
+def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
+    """Refuse one file under two paths: its rows would count twice."""
+    seen: dict[Path, str] = {}
+    for path in paths:
+        file, name = Path(path).resolve(), str(path)
+        if file in seen:
+            named = "given twice" if seen[file] == name else f"the same file as {seen[file]}"
+            raise InputError(f"{name} is {named}, and its rows would count twice. Name it once.")
+        seen[file] = name
+
+
+class _Dialect(NamedTuple):
+    """How a text file is written, where its ending does not say it."""
+
+    separator: str | None
+    decimal: str
+
+    def delimiter(self, ending: str) -> str:
+        """What stands between columns in a text file with this ending."""
+        delimiter = _DELIMITERS[ending] if self.separator is None else self.separator
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n.':
+            raise InputError(f"separator must be one character such as ';', got {delimiter!r}.")
+        if self.decimal not in _DECIMALS:
+            raise InputError(f"decimal must be '.' or ',', got {self.decimal!r}.")
+        return delimiter
+
+
 class _Columns(NamedTuple):
-    """Names of the columns that examples are made of."""
+    """Names of the columns that examples are made of, and what stands before decimals."""
 
     label: str
     score: str
     subject: str | None
+    decimal: str
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -197,22 +259,24 @@ class _Columns(NamedTuple):
         """The same of rows that may hold anything."""
         return Examples.leniently(
             batch[self.label],
-            _lenient_scores(batch[self.score], self.score),
+            self.lenient_scores(batch[self.score]),
             subject=batch[self.subject] if self.subject else None,
         )
 
-
-def _lenient_scores(column: pa.Array, name: str) -> Floats:
-    """The scores, NaN where there is no number; only a type that has none is refused."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    try:
-        # Unsafe: a whole number that floats cannot tell from the next one is near enough.
-        numbers = column.cast(kind).cast(pa.float64(), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not _is_text(kind):
-            raise InputError(_not_numbers(name)) from None
-        return floats_of(read_leniently(name, column))
-    return from_arrow(numbers)
+    def lenient_scores(self, column: pa.Array) -> Floats:
+        """The scores, NaN where there is no number; only a type that has none is refused."""
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if self.decimal != ".":
+            # A point is then in no number, as where Arrow reads them.
+            column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
+        try:
+            # Unsafe: a whole number that floats cannot tell from the next one is near enough.
+            numbers = column.cast(kind).cast(pa.float64(), safe=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            if not _is_text(kind):
+                raise InputError(_not_numbers(self.score)) from None
+            return floats_of(read_leniently(self.score, column))
+        return from_arrow(numbers)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -234,21 +298,21 @@ Skip = Callable[[], None] | None
 Opener = Callable[[Sequence[str], Skip], _Table]
 
 
-def _checked_opener(path: Path, columns: Sequence[str]) -> Opener:
+def _checked_opener(path: Path, columns: Sequence[str], dialect: _Dialect) -> Opener:
     """How to open the file; refuses what can be refused before reading rows."""
     _check_distinct(columns)
     with located(str(path)):
-        opener = _opener(path)
+        opener = _opener(path, dialect)
         try:
             # Rows may be malformed; whether that matters is for who reads them to say.
             present = opener((), lambda: None).schema.names
         except UnicodeDecodeError:
-            raise InputError(_bad_csv(())) from None
+            raise InputError(_UNREADABLE) from None
         _check_columns(columns, present)
     return opener
 
 
-def _opener(path: Path) -> Opener:
+def _opener(path: Path, dialect: _Dialect) -> Opener:
     try:
         if path.is_dir():
             raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.")
@@ -264,6 +328,11 @@ def _opener(path: Path) -> Opener:
     if ending in _PARQUET:
         if not is_parquet:
             raise InputError("this is not a Parquet file, whatever its name says. Export it again.")
+        if dialect != _Dialect(None, "."):
+            raise InputError(
+                "only text files have something between columns and before decimals. Leave "
+                "(separator=...) and (decimal=...) out for Parquet files."
+            )
         return lambda columns, _: _open_parquet(path, columns)
     if ending in _DELIMITERS:
         if is_parquet:
@@ -272,7 +341,8 @@ def _opener(path: Path) -> Opener:
             raise InputError("this is a gzip file. Rename it to end in .gz.")
         if suffixes[-1] == ".gz" and not _starts_with(path, b"\x1f\x8b"):
             raise InputError("this is not a gzip file, whatever its name says. Export it again.")
-        return lambda columns, skip: _open_csv(path, columns, _DELIMITERS[ending], skip)
+        text = _Text(path, dialect.delimiter(ending), dialect.decimal)
+        return lambda columns, skip: _open_csv(text, columns, skip)
     raise InputError(
         f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv or .parquet."
     )
@@ -312,17 +382,29 @@ def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
     return _Table(file.schema_arrow, batches())
 
 
-def _open_csv(path: Path, columns: Sequence[str], delimiter: str, skip: Skip) -> _Table:
+class _Text(NamedTuple):
+    """A text file, and how it is written."""
+
+    path: Path
+    delimiter: str
+    decimal: str
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether it is compressed."""
+        return self.path.suffix.lower() == ".gz"
+
+
+def _open_csv(text: _Text, columns: Sequence[str], skip: Skip) -> _Table:
     # Text for every column but the score: a label's kind must not depend on the first block.
     score, *rest = columns or (None,)
     number = pa.string() if skip else pa.float64()  # as text, one that is none spoils no other
     types = dict.fromkeys(rest, _WORDS) | ({score: number} if score else {})
-    parse_options = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    parse_options = pa.csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True)
     if skip:
         parse_options.invalid_row_handler = _skipping(skip)
     try:
-        compression = "gzip" if path.suffix.lower() == ".gz" else None
-        stream = pa.input_stream(path, compression=compression)
+        stream = pa.input_stream(text.path, compression="gzip" if text.is_gzip else None)
         reader = pa.csv.open_csv(
             _Utf8Rows(stream) if skip else stream,
             read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
@@ -331,21 +413,20 @@ def _open_csv(path: Path, columns: Sequence[str], delimiter: str, skip: Skip) ->
                 include_columns=list(columns),
                 column_types=types,
                 strings_can_be_null=True,
+                decimal_point=text.decimal,
             ),
         )
     except (pa.ArrowInvalid, OSError) as error:
         if "Empty CSV" in str(error):
             raise InputError("there are no examples below the header. Export it again.") from None
-        if columns and skip is None:
-            _open_csv(path, (), delimiter, None)  # complains if it is not for the score
         # Arrow's own message can quote a row.
-        raise InputError(_bad_csv(columns)) from None
+        raise InputError(_bad_csv(text, columns, str(error))) from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
-        except (pa.ArrowInvalid, OSError):
-            raise InputError(_bad_csv(columns)) from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(_bad_csv(text, columns, str(error))) from None
 
     return _Table(reader.schema, batches())
 
@@ -396,16 +477,44 @@ def _skipping(skip: Callable[[], None]) -> Callable[[Any], str]:
     return handle
 
 
-def _bad_csv(columns: Sequence[str]) -> str:
-    told = "the file does not read as UTF-8 text with the same number of columns in every row"
-    if columns:
-        return f"{told}, or {_not_numbers(columns[0])}"
-    return f"{told}. Export it again."
+def _bad_csv(text: _Text, columns: Sequence[str], told: str) -> str:
+    """What is wrong with a file, told without Arrow's words, which can quote a row."""
+    if "conversion error to double" in told:
+        return _not_numbers(columns[0])
+    try:
+        odd = _first_odd_line(text)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error):
+        odd = None  # it breaks off, is no text, or has a quote that is never closed
+    if odd is None:
+        return _UNREADABLE
+    line, fields, named = odd
+    return (
+        f"line {line:,} has {fields:,} columns where the header has {named:,}. Mend that line; "
+        "text that holds a separator or a line break stands in quotes."
+    )
+
+
+def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
+    """The first line with another number of columns than the header, and both numbers.
+
+    Arrow counts rows, of which one can span several lines and a blank line is none.
+    """
+    opened = gzip.open if text.is_gzip else open
+    with opened(text.path, "rt", encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, delimiter=text.delimiter, strict=True)
+        named = len(next(rows, ()))
+        before = rows.line_num
+        for row in rows:
+            if row and len(row) != named:
+                return before + 1, len(row), named
+            before = rows.line_num
+    return None
 
 
 def _not_numbers(column: str) -> str:
     return (
-        f"column {column!r} holds values that are not numbers. Check which column holds the score."
+        f"column {column!r} holds values that are not numbers. Check which column holds the score, "
+        "and what stands before decimals (decimal=...)."
     )
 
 
@@ -426,8 +535,14 @@ def _check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
 
 def _list_columns(names: Sequence[str]) -> str:
     # Without a header the first row, a person's label and score, stands in its place.
-    if any(_is_number(name) for name in names):
+    other = next((sign for sign in _OTHER_DELIMITERS if len(names) == 1 and sign in names[0]), None)
+    if any(_is_number(part) for name in names for part in (name.split(other) if other else [name])):
         return "The first row looks like data: add a row with the names of the columns."
+    if other is not None:
+        return (
+            f"The header is one column that holds {other!r}. If that stands between columns, say "
+            "so (separator=...)."
+        )
     shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"The columns are {shown}{more}."

@@ -29,7 +29,7 @@ def count_clients(
 ) -> int:
     """Count everybody's rows by the plan; returns how many clients there are.
 
-    Histograms go to `take` as they come, so memory does not grow with the clients. Rows of
+    Histograms go to `take` as they come, so memory grows with the clients' names alone. Rows of
     several clients are in one only if it holds at most `largest` rows.
     """
     if isinstance(clients, ScoreTable):
@@ -57,16 +57,10 @@ class _Crowd:
         self._waiting: list[tuple[str, Examples]] = []
         self._rows = 0
         self._most_rows = min(_TOGETHER_ROWS, largest)
-        # A cap holds for one entry; a second one of the same client would get its own.
         self._capped = plan.privacy.unit_cap is not None
-        self._names: set[str] = set()
 
     def count(self, name: str, data: Data) -> None:
         """Count one client, now or with others."""
-        if self._capped:
-            if name in self._names:
-                raise InputError(f"client {name!r} is named twice. Give each client one entry.")
-            self._names.add(name)
         with located(f"client {name!r}"):
             examples = data if callable(data) else next(read_batches(data))
         small = min(_SMALL, self._most_rows)
@@ -145,15 +139,23 @@ def _capped_batches(table: ScoreTable, plan: EvaluationPlan) -> Iterator[tuple[A
 
 
 def pairs(clients: Any) -> Iterator[tuple[str, Data]]:
-    """Names and data, one client after another."""
+    """Names and data, one client after another, none of them twice."""
     if isinstance(clients, Mapping):
         yield from clients.items()
         return
     items = clients if isinstance(clients, Iterable) else (None,)
+    names: set[str] = set()
     for item in items:
         if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], str):
             raise InputError(
                 "clients must be a mapping, or an iterable of (name, data): "
                 '{"site-a": (y_true, y_score), ...}.'
             )
+        if item[0] in names:
+            # It would be two clients to a cohort, and to a cap that holds for one entry.
+            raise InputError(
+                f"client {item[0]!r} is named twice, and would count as two. Give each client one "
+                "entry with all of its rows."
+            )
+        names.add(item[0])
         yield item

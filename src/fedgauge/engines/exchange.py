@@ -79,7 +79,7 @@ class Exchange:
                 "makes it with `fedgauge exchange start`, and again with `fedgauge exchange "
                 "advance`."
             )
-        return Invitation(_read(path))
+        return load_invitation(path)
 
     def name(self, invitation: Invitation, member: int) -> str:
         """What this site calls a member; its key where it knows none."""
@@ -235,6 +235,11 @@ class Exchange:
                 yield path, data, envelope
 
 
+def load_invitation(path: Path) -> Invitation:
+    """An invitation in a file; its form and signature are checked, not who signed it."""
+    return Invitation(_read(path))
+
+
 def examine(path: Path, site: Site) -> list[str]:
     """What a file of evidence shows, with the names that a site has for members."""
     evidence = _evidence(path)
@@ -246,17 +251,26 @@ def examine(path: Path, site: Site) -> list[str]:
     return [fault.in_words(name) for fault in evidence.judged()]
 
 
-class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where a site's rows are, as its operator named them when joining."""
 
     path: str
     label: str
     score: str
     subject: str | None = None
+    separator: str | None = None
+    decimal: str = "."
 
     def file(self) -> ScoreFile:
         """The file, if it and its columns are there."""
-        return ScoreFile(self.path, label=self.label, score=self.score, subject=self.subject)
+        return ScoreFile(
+            self.path,
+            label=self.label,
+            score=self.score,
+            subject=self.subject,
+            separator=self.separator,
+            decimal=self.decimal,
+        )
 
     def check(self, plan: EvaluationPlan) -> None:
         """Refuse, before anything is spent, a file that cannot be counted under a plan."""

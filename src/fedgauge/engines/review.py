@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fedgauge.engines.duties import judge_invitation, judge_origin
+from fedgauge.engines.exchange import load_invitation
 from fedgauge.engines.participant import Participant
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError
+from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.explain import explain
 from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
 from fedgauge.site.anchor import judge_promise
@@ -88,6 +90,24 @@ def review(site: Site, invitation: Invitation) -> Review:
         budget=None if plan is None else _budget(site, plan),
         approver=approver,
         unapproved=unapproved,
+    )
+
+
+def explain_invitation(path: Path) -> str:
+    """Who asks for what in an invitation, in plain words; compared with nothing that is known."""
+    with located(str(path)):
+        invitation = load_invitation(path)
+        plan = explain(invitation.plan)
+    sites = "".join(f"\n  {key_to_text(member)}" for member in invitation.members)
+    model = "None travels: each site brings its scores."
+    if invitation.model:
+        model = f"It comes with the questions, and its digest is {invitation.model.hex()}."
+    return (
+        f"Who asks\n  The holder of the key {key_to_text(invitation.coordinator)}, in evaluation "
+        f"{invitation.session.hex()[:16]}, of {len(invitation.members)} sites with the keys"
+        f"{sites}\n\n{plan}\n\nThe model\n  {model}\n\nWhat was judged\n  Nothing but that the "
+        "holder of that key signed this. Whether your site knows these keys, allows the plan and "
+        "has the budget, `fedgauge exchange review` says."
     )
 
 

@@ -67,7 +67,8 @@ def evaluate(
         A mapping, or an iterable, from client names to data: ``(y_true, y_score)``,
         ``Examples``, a :class:`ScoreFile`, or a function without arguments that returns
         chunks of these. An iterable is read once, client by client, in memory that does not
-        grow with it. A :class:`ScoreTable` holds all clients.
+        grow with it but for the names, none of which may come twice. A :class:`ScoreTable`
+        holds all clients.
     plan
         What to measure. Instead of a plan, the options from `privacy` to `score_sums` (except
         `estimator`) make one.

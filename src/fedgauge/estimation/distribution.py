@@ -150,8 +150,8 @@ def require_both_classes(negatives: float, positives: float) -> None:
 
 def _aligned(axis: Axis, counts: NDArray[Any], estimator: Aligned) -> ScoreDistribution:
     from_top = np.cumsum(counts[:, ::-1], axis=1, dtype=np.float64)
-    # Where every score in a bin is equal, examples in it are tied: chance joins the points.
-    straight = axis.separates_all or estimator.interpolation == "linear"
+    # Where scores in a bin are one value, examples in it are tied: chance joins the points.
+    straight = axis.kind == "values" or estimator.interpolation == "linear"
     return _through(axis, from_top[:, -1], from_top / from_top[:, -1:], straight=straight)
 
 
@@ -188,7 +188,7 @@ def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> Sc
         fpr_pieces=fpr_pieces,
         tpr_pieces=tpr_pieces,
         flagged_pieces=negatives * fpr_pieces + positives * tpr_pieces,
-        steps=axis.separates_all,
+        steps=axis.kind == "values",
     )
 
 

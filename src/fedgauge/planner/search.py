@@ -3,6 +3,7 @@
 import copy
 import math
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from numbers import Real
 from typing import Final, NamedTuple
@@ -38,12 +39,16 @@ _REFERENCE_TREES: Final = (
     *((first, second) for first, second in ((8, 8), (16, 8), (16, 16), (32, 16))),
 )
 _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))
+_FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
+_FEWEST_BRANCHES: Final = 4
 _FEW_DRAWS: Final = 6
 _DRAWS: Final = 24
 _PROMISING: Final = 5
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 _SECANT_STEPS: Final = 5
 _CLOSE_ENOUGH: Final = 0.07
+
+MakesAxis = Callable[[int], Axis]
 
 
 def propose(
@@ -56,6 +61,7 @@ def propose(
     positive: Label | None = None,
     score_sums: bool = False,
     min_cell: int | None = None,
+    axis: Axis | MakesAxis | None = None,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
@@ -84,6 +90,11 @@ def propose(
     min_cell
         Fewest examples of a class that a bin of the result holds, besides none; by default 10
         without noise, where fewer would show. 0 merges nothing.
+    axis
+        Where scores are no probabilities: their axis, or a function that makes one of so many
+        bins, whose number is then chosen, such as ``lambda bins: Axis.uniform(bins, -8, 8,
+        outside="clip")``. Errors are predicted as if scores lay on it as probabilities lie on
+        [0, 1].
 
     Returns
     -------
@@ -94,25 +105,47 @@ def propose(
     if not isinstance(privacy, AnyPrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     cohort = None if privacy.sends_reports else cohort or Cohort(min_survivors=clients)
+    if cohort is not None and cohort.min_survivors > clients:
+        raise PlanError(
+            f"min_survivors must be at most clients: {cohort.min_survivors:,} of {clients:,} never "
+            "take part."
+        )
     task = BinaryTask(positive)
     if not privacy.adds_noise:
         least = MIN_CELL if min_cell is None else min_cell
-        axis = Axis.uniform(_exact_bins(n * min(rate, 1 - rate)), outside="clip")
+        if not isinstance(axis, Axis):
+            axis = (axis or _probabilities)(_exact_bins(n * min(rate, 1 - rate)))
         plan = EvaluationPlan.under(
             privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
         )
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     if min_cell:
         raise PlanError(NO_SMALL_CELLS)
-    designs = [(reference_axis(math.prod(tree), rate), tree) for tree in _REFERENCE_TREES]
-    designs += [(Axis.uniform(math.prod(tree), outside="clip"), tree) for tree in _UNIFORM_TREES]
     candidates = [
-        _candidate(axis, tree, cohort, task, privacy, score_sums=score_sums)
-        for axis, tree in designs
+        _candidate(*design, cohort, task, privacy, score_sums=score_sums)
+        for design in _designs(axis, rate)
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
     return best.with_prediction(predict(best, examples=n, positive_rate=rate))
+
+
+def _designs(
+    axis: Axis | MakesAxis | None, positive_rate: float
+) -> list[tuple[Axis, tuple[int, ...]]]:
+    """Axes and trees to choose from."""
+    if isinstance(axis, Axis):
+        bins = axis.bins
+        split = [(first, bins // first) for first in _FIRST_BRANCHINGS if bins % first == 0]
+        return [(axis, (bins,)), *((axis, tree) for tree in split if tree[1] >= _FEWEST_BRANCHES)]
+    if axis is not None:
+        return [(axis(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
+    designs = [(reference_axis(math.prod(tree), positive_rate), tree) for tree in _REFERENCE_TREES]
+    return designs + [(_probabilities(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
+
+
+def _probabilities(bins: int) -> Axis:
+    return Axis.uniform(bins, outside="clip")
 
 
 def _exact_bins(rarer: float) -> int:
@@ -164,10 +197,12 @@ def needs(
     positive_rate: float | None = None,
     cohort: Cohort | None = None,
     score_sums: bool = False,
+    axis: Axis | MakesAxis | None = None,
 ) -> Needs:
     """The epsilon, or the number of examples, that brings the ROC Area Error to a wanted value.
 
-    `score_sums` says whether these take their share of epsilon.
+    `score_sums` says whether these take their share of epsilon; the rest is as for
+    :func:`propose`.
     """
     n, rate = check_hints(examples, positive_rate)
     if not isinstance(privacy, DistributedDP):
@@ -189,6 +224,7 @@ def needs(
             cohort=cohort,
             examples=n if by_epsilon else max(2, round(n * scale)),
             positive_rate=rate,
+            axis=axis,
         )
         assert plan.predicted is not None  # noqa: S101  (propose predicts)
         return plan.predicted.roc_area_error

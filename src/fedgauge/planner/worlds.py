@@ -104,7 +104,8 @@ class World(NamedTuple):
 
 @lru_cache(maxsize=64)
 def worlds(axis: Axis, examples: int, positive_rate: float) -> tuple[World, ...]:
-    """One for each shape, drawn much finer than the axis."""
+    """One for each shape, drawn much finer than the axis, unless it lists all values there are."""
+    known, axis = axis.kind == "values", _of_probabilities(axis)
     fine, cumulative = _refined(axis, positive_rate)
     shares = np.diff(cumulative)
     shares /= shares.sum(axis=-1, keepdims=True)
@@ -119,8 +120,18 @@ def worlds(axis: Axis, examples: int, positive_rate: float) -> tuple[World, ...]
             dtype=np.float64,
         )
         counts = np.array([np.bincount(owner, row, minlength=axis.bins) for row in drawn])
-        drawn_worlds.append(World(counts, _truth(drawn), rng))
+        drawn_worlds.append(World(counts, _truth(counts if known else drawn), rng))
     return tuple(drawn_worlds)
+
+
+def _of_probabilities(axis: Axis) -> Axis:
+    """The axis with its ends at 0 and 1, where the shapes are; known values are equal parts."""
+    low, high, kind = axis.low, axis.high, axis.kind
+    if low >= 0 and high <= 1 and kind != "values":
+        return axis
+    if kind in ("uniform", "values"):
+        return Axis.uniform(axis.bins)
+    return Axis.from_edges(np.clip((axis.edges - low) / (high - low), 0.0, 1.0))
 
 
 def _refined(axis: Axis, positive_rate: float) -> tuple[Floats, Floats]:

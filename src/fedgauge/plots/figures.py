@@ -26,6 +26,11 @@ _QUIET = "#666666"
 _ALARM = "#b00020"
 _FOOT_WIDTH = 80  # characters in a line
 _POINTS = 8  # drawn on each piece of a curve
+_MADE_BY = {"Software": "fedgauge"}
+_TAG = b"Software\x00fedgauge"  # as a PNG holds it, near its beginning
+_HEAD_BYTES = 1024
+
+NAMES = ("roc.png", "pr.png")
 
 
 class Overlay(NamedTuple):
@@ -55,7 +60,7 @@ def save_plots(
     keys, else that of the result.
     """
     try:
-        figures = {"roc.png": _draw_roc(result, roc), "pr.png": _draw_pr(result, pr)}
+        figures = dict(zip(NAMES, (_draw_roc(result, roc), _draw_pr(result, pr)), strict=True))
     except UndefinedMetric:
         raise UndefinedMetric(
             "this result has no curves to draw: a class has no examples, or noise hides it."
@@ -125,10 +130,16 @@ def _foot(figure: Figure, signature: Signature) -> None:
     figure.supxlabel(text, x=0.99, ha="right", fontsize=7.5, **look)
 
 
+def is_plot(path: Path) -> bool:
+    """Whether a file is a picture that fedgauge drew."""
+    with path.open("rb") as file:
+        return _TAG in file.read(_HEAD_BYTES)
+
+
 def _save(figure: Figure, path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="png")
+        figure.savefig(path, format="png", metadata=_MADE_BY)
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror}.") from None
     return path

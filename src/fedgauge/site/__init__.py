@@ -12,6 +12,7 @@ from fedgauge.site.setup import (
     migrate_site,
     name_dataset,
     new_ledger,
+    replace_trust,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "migrate_site",
     "name_dataset",
     "new_ledger",
+    "replace_trust",
 ]

@@ -28,6 +28,7 @@ _HEAD: Final = "site.key.head"
 _LEDGER: Final = "ledger.sqlite"
 _LEDGER_LINE: Final = re.compile(r"^ledger\s*=.*$", re.MULTILINE)
 _DATASET: Final = re.compile(r"^dataset\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE)
+Role = Literal["peer", "coordinator", "approver"]
 _TABLES: Final = {"peer": "peers", "coordinator": "coordinators", "approver": "approvers"}
 
 _TEMPLATE: Final = """\
@@ -244,9 +245,7 @@ def name_dataset(path: str | Path, name: str) -> Site:
     return _rewritten(path, text)
 
 
-def add_trust(
-    path: str | Path, kind: Literal["peer", "coordinator", "approver"], name: str, key_text: str
-) -> Site:
+def add_trust(path: str | Path, kind: Role, name: str, key_text: str) -> Site:
     """Add a peer, a coordinator or an approver to a site file, keeping its comments.
 
     Parameters
@@ -266,10 +265,69 @@ def add_trust(
     Site
         The site as it is now; nothing is written when it would not be valid.
     """
-    if kind not in _TABLES:
-        raise SiteError(f"kind must be peer or coordinator or approver, got {kind!r}.")
+    _check_kind(kind)
     path = Path(path).absolute()
     return _rewritten(path, _with_party(path, kind, Party(name, key_text)))
+
+
+def replace_trust(path: str | Path, kind: Role, name: str, key_text: str) -> tuple[Site, str]:
+    """Replace the key of a peer, a coordinator or an approver in a site file, keeping its comments.
+
+    Evaluations that were joined under the old key cannot go on under the new one.
+
+    Parameters
+    ----------
+    path, kind, name, key_text
+        As for :func:`add_trust`; the name is one that the site file has in this role.
+
+    Returns
+    -------
+    tuple
+        The site as it is now, and the key that was replaced.
+    """
+    _check_kind(kind)
+    path, table, new = Path(path).absolute(), _TABLES[kind], Party(name, key_text)
+    before = read_site_file(path)
+    Site.from_text(before, path)  # refused where it is none, or a name comes twice
+    file = SiteFile.from_text(before)
+    old = _party_named(file, kind, name)
+    if old == new:
+        raise SiteError(f"{name} has that key already. Nothing was changed.")
+    text = _with_key(before, table, old, new.key)
+    kept = tuple(new if party == old else party for party in getattr(file, table))
+    if SiteFile.from_text(text) != msgspec.structs.replace(file, **{table: kept}):
+        raise SiteError(f"the key of {name} in {path} is written unusually. Edit it by hand.")
+    return _rewritten(path, text), old.key
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in _TABLES:
+        raise SiteError(f"kind must be peer or coordinator or approver, got {kind!r}.")
+
+
+def _party_named(file: SiteFile, kind: Role, name: str) -> Party:
+    named: dict[str, Party] = {
+        role: party
+        for role, table in _TABLES.items()
+        for party in getattr(file, table)
+        if party.name == name
+    }
+    if kind in named:
+        return named[kind]
+    remedy = "Add it without --replace, or check the name."
+    if named:
+        remedy = f"There is a {' and a '.join(named)} of that name: say which (--{min(named)})."
+    raise SiteError(f"there is no {kind} named {name} whose key could be replaced. {remedy}")
+
+
+def _with_key(text: str, table: str, party: Party, key: str) -> str:
+    """A site file with another key for one party; no two of a table have the same."""
+    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
+    line = re.compile(rf"(?m)^(\s*key\s*=\s*[\"']){re.escape(party.key)}(?=[\"'])")
+    blocks = re.split(r"(?m)^(?=[ \t]*\[)", text)
+    return "".join(
+        line.sub(rf"\g<1>{key}", block) if header.match(block) else block for block in blocks
+    )
 
 
 def add_approver(path: str | Path, name: str, key_path: str | Path) -> Site:

@@ -1,0 +1,51 @@
+"""Files that commands write: what is not of their kind is never overwritten."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import fedgauge as fg
+from fedgauge.cli.options import STDOUT
+
+
+def refuse_to_replace(
+    *, json: Path | None = None, plots: Path | None = None, plan: Path | None = None
+) -> None:
+    """Refuse, before any work, to write over files that are no results, plots or plans."""
+    if json not in (None, STDOUT):
+        _check(json, "result", _is_result, "--json")
+    if plots is not None:
+        from fedgauge.plots.figures import NAMES, is_plot
+
+        for name in NAMES:
+            _check(plots / name, "plot", is_plot, "--plots")
+    if plan is not None:
+        _check(plan, "plan", _is_plan, "--out")
+
+
+def _check(path: Path, kind: str, is_one: Callable[[Path], bool], option: str) -> None:
+    try:
+        # What is no file is refused where it is written; an empty file holds nothing to lose.
+        replaces = path.is_file() and path.stat().st_size > 0 and not is_one(path)
+    except OSError as error:
+        raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
+    if replaces:
+        raise fg.InputError(
+            f"{path} exists and is no {kind} of fedgauge, so it is not overwritten. Name another "
+            f"place with {option}, or move that file away."
+        )
+
+
+def _is_result(path: Path) -> bool:
+    return _reads(lambda: fg.Evaluation.from_json(path))
+
+
+def _is_plan(path: Path) -> bool:
+    return _reads(lambda: fg.EvaluationPlan.load(path))
+
+
+def _reads(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except fg.FedgaugeError:
+        return False
+    return True
