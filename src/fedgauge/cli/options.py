@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
-import numpy as np
 import typer
 from click.core import ParameterSource
 
@@ -245,6 +244,8 @@ def make_clients(
 
 def hold_whole_numbers(clients: Any) -> bool:
     """Whether the scores in the first rows of all files are whole numbers."""
+    import numpy as np
+
     if isinstance(clients, fg.ScoreTable):
         first = [next((rows for _, rows in clients.batches()), None)]
     else:

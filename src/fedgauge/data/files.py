@@ -163,7 +163,6 @@ class ScoreTable:
                 _check_columns(self._wanted, self._frame.columns)
             return
         paths = _paths(source)
-        refuse_repeated_files(paths)
         dialect = _Dialect(separator, decimal)
         self._open = {path: _checked_opener(path, self._wanted, dialect) for path in paths}
 
@@ -198,6 +197,7 @@ def _paths(source: Any) -> list[Path]:
         if not paths:
             raise InputError("there are no files. Name at least one.")
         if all(isinstance(path, str | Path) for path in paths):
+            refuse_repeated_files(paths)
             return [Path(path) for path in paths]
     raise InputError(
         "expected a path, several, or a data frame of pandas, polars or pyarrow, got "
