@@ -42,7 +42,7 @@ def test_the_version_needs_next_to_nothing(tmp_path):
     assert modules & {*SLOW, "cryptography", "msgspec", "numpy", "pyarrow"} == set()
     assert {name for name in modules if name.startswith("fedgauge.")} <= {
         *("fedgauge.cli", "fedgauge.cli.elsewhere", "fedgauge.cli.options"),
-        *("fedgauge.cli.terminal", "fedgauge.errors"),
+        *("fedgauge.cli.outputs", "fedgauge.cli.terminal", "fedgauge.errors"),
     }
 
 
