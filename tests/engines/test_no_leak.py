@@ -22,7 +22,7 @@ from consortium import COORDINATOR, Consortium
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines import participant, simulation
+from fedgauge.engines import duties, simulation
 from fedgauge.engines import summation as rounds
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import Stage, Sum, SummationServer, crypto, shamir
@@ -219,7 +219,7 @@ def exchange(folder, watch, monkeypatch, plan, clients=CLIENTS, silent=None):
     )
     run = folder / "run"
     now = []
-    record_contributions(monkeypatch, watch, participant, lambda: now[-1])
+    record_contributions(monkeypatch, watch, duties, lambda: now[-1])
     central = (run, folder / "sites" / COORDINATOR)
     sites.start(run, plan)
     outcome = None
