@@ -37,6 +37,7 @@ from fedgauge.cli.options import (
     make_estimator,
     make_privacy,
     make_tree,
+    naming_labels,
 )
 from fedgauge.cli.results import (
     At,
@@ -159,7 +160,7 @@ def evaluate(
 
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
     """
-    with readable_errors():
+    with readable_errors(), naming_labels(files, label):
         model = make_privacy(privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle)
         result = with_progress(
             quiet,

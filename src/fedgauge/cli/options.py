@@ -1,13 +1,17 @@
 """Options of the commands, and what they mean to the library."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, Literal
 
 import typer
 
 import fedgauge as fg
 from fedgauge.binning.axis import Outside
+from fedgauge.data.files import some_labels
 from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 from fedgauge.privacy.models import tag_of
 
@@ -105,6 +109,7 @@ SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
+_MOST_LABELS = 5  # that are named; more are no labels, but rows
 _DDP_DEFAULTS = (NoiseKind.POLYA, NeighbourKind.ADD_REMOVE, 1)
 
 
@@ -156,6 +161,20 @@ def make_clients(
             )
         clients[file.name] = file
     return clients
+
+
+@contextmanager
+def naming_labels(files: list[Path], column: str) -> Iterator[None]:
+    """Say which labels a column has where they do not fit: the data are the caller's own here."""
+    try:
+        yield
+    except fg.LabelError as error:
+        labels = some_labels(files, column, most=_MOST_LABELS)
+        if labels is None:
+            has = f"more than {_MOST_LABELS} different values. Is it the label?"
+        else:
+            has = f"{', '.join(repr(shorten(each, 24)) for each in labels)}."
+        raise fg.LabelError(f"{error} Column {column!r} has {has}") from None
 
 
 def make_axis(

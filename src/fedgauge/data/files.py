@@ -142,6 +142,24 @@ class ScoreTable:
         return chosen
 
 
+def some_labels(paths: Sequence[str | Path], column: str, *, most: int) -> list[str] | None:
+    """The values of a column, in order; None where there are more than `most`.
+
+    Of the first rows of each file, for who holds the files: so few values are a column's labels,
+    and more would be its rows.
+    """
+    found: set[str] = set()
+    for path in map(Path, paths):
+        table = _checked_opener(path, (column,))((column,), lambda: None)
+        for batch in itertools.islice(table.batches, 1):
+            found.update(
+                str(value) for value in batch[column].unique().to_pylist() if value is not None
+            )
+        if len(found) > most:
+            return None
+    return sorted(found)
+
+
 class _Columns(NamedTuple):
     """Names of the columns that examples are made of."""
 
