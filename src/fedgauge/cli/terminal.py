@@ -1,5 +1,6 @@
 """What the commands print: results on stdout, errors in one line on stderr."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
@@ -10,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 import fedgauge as fg
+from fedgauge.data.oddities import RELABEL, Counted
 from fedgauge.site import Cost
 
 _WIDEST = 1000  # characters, more than a row of names and digests has
@@ -28,6 +30,18 @@ _AS_OPTIONS = {
     "noise='polya'": "--noise polya",
     "Raise min_survivors above max_colluding": "Use more clients",
 }
+# The same for commands that count by a plan which somebody else made.
+_AS_PLANNED = {
+    "Name the positive label (positive=...)": (
+        f"The plan calls 1 positive and 0 negative. Check the label column; {RELABEL[:-1]}"
+    ),
+    "Check which label counts as positive (positive=...)": (
+        "Check which label the plan calls positive (`fedgauge plan --positive LABEL`)"
+    ),
+    "Use an axis that covers them, or outside='clip' to count them in the end bins": (
+        "Convert them, or ask for a plan whose axis covers them"
+    ),
+}
 T = TypeVar("T")
 
 
@@ -40,14 +54,24 @@ def with_progress(quiet: bool, work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def readable_errors() -> Iterator[None]:
-    """One line on stderr, and the error's exit code."""
+def readable_errors(*, by_plan: bool = False) -> Iterator[None]:
+    """One line on stderr, and the error's exit code.
+
+    `by_plan` says that a plan stands, so that no option of the command changes what it says.
+    """
     try:
         yield
     except fg.FedgaugeError as error:
-        fail(error, error.exit_code)
+        fail(as_planned(str(error)) if by_plan else error, error.exit_code)
     except MemoryError:
         fail("not enough memory. Use fewer --bins.", 1)
+
+
+def as_planned(told: str) -> str:
+    """What the library says of rows, with remedies for who counts by somebody else's plan."""
+    for name, remedy in _AS_PLANNED.items():
+        told = told.replace(name, remedy)
+    return told
 
 
 def fail(reason: object, code: int) -> NoReturn:
@@ -62,6 +86,27 @@ def fail(reason: object, code: int) -> NoReturn:
 def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in one line, without a place in the code."""
     stderr.print(f"fedgauge: warning: {message}", markup=False)
+
+
+def say_counted(counted: Counted) -> None:
+    """Show a site's operator what its rows came to."""
+    screen.print(f"Counted {counted.in_words}", markup=False)
+
+
+def someone_is_there() -> bool:
+    """Whether somebody can be asked, as in no script."""
+    return sys.stdin.isatty()
+
+
+def require_consent(costs: str, *, yes: bool) -> None:
+    """Go on only if whoever runs the command says so, knowing what it costs."""
+    if yes:
+        return
+    if not someone_is_there():
+        raise fg.ExchangeError(f"{costs} To do it all the same, add --yes.")
+    warn(costs)
+    if not typer.confirm("Do it all the same?"):
+        raise typer.Exit(1)
 
 
 def print_whole(table: Table) -> None:
