@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.engines.duties import judge_invitation, judge_origin
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.keys import SigningKey, key_to_text
@@ -80,7 +81,7 @@ def approve(
             "the folder holds another evaluation than the one that was reviewed. Review it again."
         )
     plan = judge_invitation(site, invitation)
-    _check_ledger(site, invitation, plan)
+    check_ledger(site, invitation, plan)
     return sign(site, invitation.session, plan, key)
 
 
@@ -88,7 +89,7 @@ def _judged(site: Site, invitation: Invitation) -> tuple[str | None, EvaluationP
     """Why a site would refuse, and the plan where it is worth reading."""
     try:
         plan = judge_invitation(site, invitation)
-        _check_ledger(site, invitation, plan)
+        check_ledger(site, invitation, plan)
     except FedgaugeError as error:
         return str(error), _plan_within_reach(site, invitation)
     return None, plan
@@ -104,12 +105,16 @@ def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | N
     return invitation.plan
 
 
-def _check_ledger(site: Site, invitation: Invitation, plan: EvaluationPlan) -> None:
+def check_ledger(
+    site: Site, invitation: Invitation, plan: EvaluationPlan, data: Fingerprint | None = None
+) -> None:
+    """Refuse what the ledger would, and write nothing; `data` are the rows of an exact sum."""
     site.reserve(
         invitation.session,
         plan,
         roster=Roster(frozenset(invitation.members), invitation.needed),
         certain=invitation.graph.is_complete,
+        data=data,
         check_only=True,
     )
 
