@@ -17,6 +17,7 @@ from sites import open_policy
 import fedgauge as fg
 from fedgauge.data.files import ScoreFile
 from fedgauge.engines.exchange import Exchange, join, submit
+from fedgauge.engines.participant import Participant
 from fedgauge.keys import SigningKey
 from fedgauge.results import proof
 from fedgauge.results.record import Record
@@ -192,6 +193,16 @@ def test_clipped_scores_are_told_in_an_exact_sum_too(folder):
     assert (
         "59 of 60 scores lie beyond the axis: counted in its end bins. It goes from" in done.stderr
     )
+
+
+def test_a_log_is_told_of_odd_rows_alone(noisy_steps):
+    """As at a Flower node: how many rows there are, and of which class, is for a screen."""
+    with copied(noisy_steps[Stage.MASK, "answer"]) as world:
+        exchange, told = world.exchange(world.run, A), []
+        request = exchange.request_to_me(exchange.invitation(), Stage.MASK)
+        rows = ([0] * 9, [0.5] * 8 + [7.0])
+        Participant(world.site(A), lambda: rows, tell=told.append).answer(request)
+        assert told == ["1 of 9 scores lie beyond the axis: counted in its end bins."]
 
 
 def test_what_was_submitted_first_stands(noisy_steps):
