@@ -4,6 +4,7 @@
 
     FedgaugeError                      2
     ├── InputError (ValueError)        2  rows, columns or files that cannot be measured
+    │   └── LabelError                 2  labels that are neither positive nor negative
     ├── AxisError (ValueError)         2  a score axis that cannot exist or be used
     │   └── AxisMismatch               2  two histograms, or a histogram and a plan, disagree
     ├── PlanError (ValueError)         2  a plan that is incomplete, inconsistent or altered
@@ -44,6 +45,10 @@ class FedgaugeError(Exception):
 
 class InputError(FedgaugeError, ValueError):
     """Rows, columns or files that cannot be measured."""
+
+
+class LabelError(InputError):
+    """Labels that are neither positive nor negative."""
 
 
 class AxisError(FedgaugeError, ValueError):

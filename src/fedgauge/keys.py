@@ -59,7 +59,10 @@ class SigningKey:
         path = Path(path)
         try:
             if not path.is_file():
-                raise SiteError(f"there is no key file {path}. Make one with `fedgauge site init`.")
+                raise SiteError(
+                    f"there is no key file {path}. Check its name and folder. `fedgauge site init` "
+                    "makes a site's, `fedgauge site approver` an approver's."
+                )
             with path.open("rb") as file:
                 # Asked of the open file: what is checked is what is read.
                 mode = os.fstat(file.fileno()).st_mode

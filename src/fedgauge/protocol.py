@@ -14,6 +14,7 @@ VERSION: Final = 3
 PROVED_VERSIONS: Final = (2, VERSION)  # of messages in the proofs of results, whose form stayed
 COORDINATOR: Final = -1
 EVERYONE: Final = -2
+_TRUNCATED: Final = "Input data was truncated"  # as msgspec says it
 MOST_BYTES: Final = 1 << 28  # of one message: a masked input of 33 million 64-bit counts
 
 
@@ -53,7 +54,9 @@ class Message(
         """Read a message in exactly the form it is sent in."""
         try:
             message = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if str(error) == _TRUNCATED:
+                raise ProtocolError("this is incomplete: its end is missing.") from None
             raise ProtocolError(f"this is not a message of kind {cls.__name__}.") from None
         if message.to_bytes() != data:
             raise ProtocolError(f"a message of kind {cls.__name__} is not in its one form.")

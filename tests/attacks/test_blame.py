@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 import pytest
-from commands import run
+from commands import complaint, run
 from conformance import ExchangeEngine
 from consortium import COORDINATOR, Consortium
 from counts import counts_of, pooled_counts
@@ -169,7 +169,9 @@ def test_a_second_run_without_it_is_one_command(files, without):
     files.evaluate(noisy_plan(1.0))
     site = ["--site", files.sites.site_file(COORDINATOR)]
     again = files.folder / "again"
-    assert run("exchange", "restart", files.folder / "run", again, *without, *site).exit_code == 0
+    restart = ["exchange", "restart", files.folder / "run", again, *without, *site]
+    assert "5 sites have paid" in complaint(run(*restart), code=1)
+    assert run(*restart, "--yes").exit_code == 0
     stay = [name for name in CLIENTS if name != HOSTILE]
     members = files.sites.exchange(again).invitation().members
     assert members == sorted(files.sites.keys[name] for name in stay)
@@ -188,7 +190,7 @@ def test_who_is_only_said_to_be_at_fault_must_be_named_to_be_left_out(files):
     refused = run("exchange", "restart", *again, *site)
     assert refused.exit_code == 1
     assert "--without NAME" in refused.stderr
-    assert run("exchange", "restart", *again, "--without", HOSTILE, *site).exit_code == 0
+    assert run("exchange", "restart", *again, "--without", HOSTILE, "--yes", *site).exit_code == 0
 
 
 # Evidence: what others hold against a member

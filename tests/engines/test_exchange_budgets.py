@@ -43,7 +43,7 @@ def balance(world, name=A):
 @every_stage
 def test_abandon_gives_back_what_did_not_leave(noisy_steps, commands, stage):
     with copied(noisy_steps[stage, "advance"]) as world:
-        (done,) = commands({"arguments": world.arguments(A, "abandon")})
+        (done,) = commands({"arguments": world.arguments(A, "abandon", "--yes")})
         assert done.code == 0
         assert balance(world) == ((0.0, 0.0) if stage < Stage.MASK else (1.0, 0.0))
         assert balance(world, B) == ((0.0, 1.0) if stage < Stage.MASK else (1.0, 0.0))
@@ -59,7 +59,7 @@ def test_abandon_gives_back_what_did_not_leave(noisy_steps, commands, stage):
 
 def test_abandon_by_the_coordinator(noisy_steps, commands):
     with copied(noisy_steps[Stage.MASK, "advance"]) as world:
-        (done,) = commands({"arguments": world.arguments(COORDINATOR, "abandon")})
+        (done,) = commands({"arguments": world.arguments(COORDINATOR, "abandon", "--yes")})
         assert done.code == 0
         assert not list((world.folder / COORDINATOR / "sessions").glob("*.server"))
         (advanced,) = commands({"arguments": world.arguments(COORDINATOR, "advance")})

@@ -178,7 +178,9 @@ def test_start_killed_at_every_step(exact_steps, commands):
 
 @pytest.mark.parametrize("stage", [Stage.SHARE, Stage.AGREE], ids=["unsent", "sent"])
 def test_abandon_killed_at_every_step(noisy_steps, commands, stage):
-    for world, again in die_at_every_step(commands, noisy_steps[stage, "answer"], A, "abandon"):
+    for world, again in die_at_every_step(
+        commands, noisy_steps[stage, "answer"], A, "abandon", "--yes"
+    ):
         assert again.code == 0, again.err
         assert not list((world.folder / A / "sessions").glob("*.client"))
         last = ["release"] if stage == Stage.SHARE else ["commit", "sent"]
@@ -272,7 +274,7 @@ def test_no_key_is_left_after_abandon(exact_steps, commands, stage):
         fields = msgspec.msgpack.decode(world.state().read_bytes())
         secrets = [fields[name] for name in ("mask_key", "box_key")]
         assert set(find(secrets, world.folder)) == {world.state()}
-        (done,) = commands({"arguments": world.arguments(A, "abandon")})
+        (done,) = commands({"arguments": world.arguments(A, "abandon", "--yes")})
         assert done.out.startswith(f"Abandoned the evaluation in {world.run}\n")
         assert find(secrets, world.folder) == []
 

@@ -93,7 +93,7 @@ def test_release_ends_what_exchange_abandon_would(noisy_steps, stage):
 def test_abandon_says_that_a_cost_stays(noisy_steps):
     for stage, said in ((Stage.SHARE, False), (Stage.MASK, True)):
         with copied(noisy_steps[stage, "advance"]) as world:
-            done = run(*world.arguments(A, "abandon"))
+            done = run(*world.arguments(A, "abandon", "--yes"))
             assert done.exit_code == 0
             assert ("Its cost stays" in done.stdout) == said
 

@@ -15,10 +15,10 @@ class Done(NamedTuple):
     err: str
 
 
-def run(*arguments, columns=100):
+def run(*arguments, columns=100, typed=None):
     """Run in this process; a crash is a failure of the test, not of the command."""
     arguments = [str(argument) for argument in arguments]
-    result = CliRunner().invoke(cli.app, arguments, env={"COLUMNS": str(columns)})
+    result = CliRunner().invoke(cli.app, arguments, env={"COLUMNS": str(columns)}, input=typed)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -63,7 +63,7 @@ class World(Consortium):
             case Stage.ADVERTISE:
                 return join(exchange, site, self.rows(name))
             case Stage.MASK:
-                return submit(exchange, site, tell=lambda _: None)
+                return submit(exchange, site, tell=lambda _: None).path
             case _:
                 return super().answer(run, name, stage, data)
 

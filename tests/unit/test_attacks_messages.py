@@ -46,9 +46,9 @@ def test_replies_out_of_place_are_set_aside(stage):
         (scene.reply(1, body, stage=stage + 1), "came where"),
         (scene.reply(1, body, recipient=elsewhere), "from or to somebody else"),
         (scene.reply(1, body, recipient=0), "from or to somebody else"),
-        (replies[1][:-1], "not a message"),
+        (replies[1][:-1], "its end is missing"),
         (replies[1] + b"\0", "not a message"),
-        (b"", "not a message"),
+        (b"", "its end is missing"),
     ):
         sets_aside(scene, 1, reply, match)
     scene.finish()
@@ -104,8 +104,8 @@ def test_requests_out_of_place_are_refused(stage):
         (scene.request(VICTIM, body, stage=stage + 1), "came where|nothing left"),
         (scene.request(VICTIM, body, stage=stage - 1), "answered already"),
         (scene.request(VICTIM, body.to_bytes() + b"\0"), "not a message of kind"),
-        (scene.request(VICTIM, b""), "not a message of kind"),
-        (request[:-1], "not a message of kind"),
+        (scene.request(VICTIM, b""), "its end is missing"),
+        (request[:-1], "its end is missing"),
         (request + b"\0", "not a message of kind"),
         (scene.invitation.data + b"\0", "not a message of kind"),
         (scene.replied[stage - 1][VICTIM], "answered already"),

@@ -458,3 +458,11 @@ def test_a_spec_needs_the_fields_of_its_kind_and_no_others(name, change):
 def test_a_spec_must_count_its_bins(name):
     with pytest.raises(AxisError, match="says 9 bins"):
         Axis.from_spec(msgspec.structs.replace(AXES[name].spec, bins=9))
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_scores_beyond_the_ends_are_counted_as_those_that_are_clipped(name):
+    axis = AXES[name]
+    scores = np.array([axis.low, axis.high, axis.low - 1, axis.high + 1, 1e300, np.nan, np.inf])
+    assert axis.count_beyond(scores) == axis.place_any(scores).clipped == 3
+    assert axis.count_beyond(np.array([])) == 0

@@ -103,6 +103,8 @@ def test_reports_travel_by_files(folder):
     result = fg.Evaluation.from_json("r.json")
     assert result.reports == 3 * ROWS
     assert abs(result.roc_auc.value - 0.76) < 0.1
+    twice = run("intake", "plan.toml", "inbox/a.fgr", "inbox/a.fgr", "--state", "other")
+    assert "Took in 3,000 reports" in twice.stdout
     again = run("intake", "plan.toml", "inbox")
     assert "Took in 0 reports; 9,000 in all; refused so far: duplicate: 9,000" in again.stdout
 
@@ -114,9 +116,18 @@ def test_a_cut_and_a_foreign_file_are_refused_and_counted(plan, folder):
     other = fg.EvaluationPlan.for_reports(plan.axis, fg.LocalDP(3.0))
     (folder / "c.fgr").write_bytes(next(fg.encode_rows(other, ([0, 1], [0.2, 0.9]))))
     done = run("intake", "plan.toml", "a.fgr", "b.fgr", "c.fgr")
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code == 1
     assert "3,000 in all" in done.stdout
     assert "of another plan: 1, wrong length: 1" in done.stdout
+    assert done.stderr.splitlines() == [
+        "fedgauge: warning: b.fgr: 1 message refused: wrong length. The file is incomplete: copy "
+        "it again, the whole of it. 0 reports of the file were taken in.",
+        "fedgauge: warning: c.fgr: 1 message refused: of another plan. Name the plan that the "
+        "reports were made with. 0 reports of the file were taken in.",
+    ]
+    (folder / "b.fgr").write_bytes(whole)
+    again = run("intake", "plan.toml", "a.fgr", "b.fgr")
+    assert (again.exit_code, again.stderr) == (0, "")  # what came before is no fault
 
 
 @with_plan
@@ -128,10 +139,10 @@ def test_broken_rows_are_reported_and_told(folder):
     assert done.exit_code == 0
     assert (folder / "odd.fgr").stat().st_size == (folder / "a.fgr").stat().st_size
     assert done.stderr.splitlines() == [
-        f"fedgauge: warning: 1 of {ROWS:,} scores are missing, infinite or no numbers: counted in "
-        "an end bin.",
-        f"fedgauge: warning: 1 of {ROWS:,} labels are neither the positive label nor one other: "
-        "counted as negative.",
+        f"fedgauge: warning: odd.csv: 1 of {ROWS:,} scores are missing, infinite or no numbers: "
+        "counted in an end bin.",
+        f"fedgauge: warning: odd.csv: 1 of {ROWS:,} labels are neither the positive label nor one "
+        "other: counted as negative.",
     ]
 
 

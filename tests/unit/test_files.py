@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedgauge as fg
+from fedgauge.data.files import some_labels
 
 ENDINGS = ["csv", "tsv", "csv.gz", "tsv.gz", "parquet", "pq"]
 ROWS = 100_000  # several Parquet row groups and CSV blocks
@@ -683,3 +684,18 @@ def test_reading_leaves_the_file_as_it_was(tmp_path):
     evaluate_file(path)
     assert path.read_text() == "y,p\n0,0.1\n1,0.9\n"
     assert list(Path(tmp_path).iterdir()) == [path]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_few_labels_are_named_and_many_values_are_not(tmp_path, ending):
+    files = []
+    for number, labels in enumerate((["yes", "no", "no"], ["no", None, "maybe"])):
+        files.append(tmp_path / f"{number}.{ending}")
+        if ending == "csv":
+            text = "".join(f"{label or ''},0.5\n" for label in labels)
+            files[-1].write_text(f"y,p\n{text}")
+        else:
+            parquet(files[-1], y=labels, p=[0.5] * 3)
+    assert some_labels(files, "y", most=3) == ["maybe", "no", "yes"]
+    assert some_labels(files, "y", most=2) is None
+    assert some_labels(files[:1], "y", most=2) == ["no", "yes"]

@@ -10,14 +10,20 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from odd import Raises
-from plans import noisy_plan
+from plans import exact_plan, noisy_plan
 
 import fedgauge as fg
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.labels import LenientLabelReader
-from fedgauge.data.oddities import Oddities
-from fedgauge.engines.contribution import count_leniently, count_rows, to_numbers
+from fedgauge.data.oddities import Counted, Oddities
+from fedgauge.engines.contribution import (
+    count_exactly,
+    count_leniently,
+    count_rows,
+    summarise,
+    to_numbers,
+)
 
 NAN, INF = math.nan, math.inf
 PLAN = noisy_plan(bins=4)
@@ -349,3 +355,81 @@ def test_one_process_still_refuses_broken_rows():
             }
             with pytest.raises(fg.InputError, match="1 of"):
                 fg.evaluate(clients, privacy=privacy, examples=100)
+
+
+# What an operator is told of all rows together
+
+
+def told_of(labels, scores, plan=PLAN, positive=None):
+    histogram, oddities = count(labels, scores, plan)
+    counted = summarise(plan, histogram, oddities)
+    return counted, counted.warnings(positive, plan.axis.low, plan.axis.high)
+
+
+def test_clean_rows_are_counted_and_nothing_is_warned_of():
+    counted, told = told_of([0, 1, 1], [0.1, 0.2, 0.9])
+    assert counted == Counted(2, Oddities(rows=3))
+    assert counted.in_words == "3 rows: 2 positive, 0 clipped into the end bins, 0 odd"
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("scores", "clipped", "warned"),
+    [
+        ([0.5] * 18 + [1.0000001, 7.0], 2, False),  # a tenth: rounding, a slip
+        ([0.5] * 17 + [1.0000001, 7.0, -3.0], 3, True),
+        ([50.0] * 20, 20, True),
+    ],
+)
+def test_scores_on_another_scale(scores, clipped, warned):
+    counted, (told, *more) = told_of([0, 1] * 10, scores)
+    assert f"{clipped} clipped" in counted.in_words
+    assert told.startswith(f"{clipped} of 20 scores lie beyond the axis: counted in its end bins.")
+    assert ("It goes from 0 to 1" in told) == warned
+    assert more == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "told"),
+    [
+        ([0, 0], None, "none of 2 rows are positive, which in the plan is 1."),
+        ([1, 1], None, "all of 2 rows are positive, which in the plan is 1."),
+        ([0, 0], "ill", "none of 2 rows are positive, which in the plan is 'ill'."),
+        ([0, 0], 0, "none of 2 rows are positive, which in the plan is 0."),
+    ],
+)
+def test_one_class(labels, positive, told):
+    _, said = told_of(labels, [0.2, 0.4], positive=positive)
+    assert said[-1].startswith(told)
+    assert "fedgauge plan --positive LABEL" in said[-1]
+
+
+def test_no_rows_and_rows_that_cannot_be_read():
+    assert told_of([], [])[1] == ["there are no rows that count. Check the export."]
+    counted, (told,) = told_of([1], [0.5, 0.7])
+    assert counted.oddities.rows == 0
+    assert told.startswith("no row was counted: ")
+
+
+def test_odd_rows_of_an_exact_sum_are_refused_and_clipped_ones_are_not():
+    odd = Oddities(9, *range(1, 8), failure="no file.")
+    told = zip(odd.in_words, odd.as_refused(clips=True), strict=True)
+    for number, (counted, refused) in enumerate(told, 1):
+        if number in (2, 8):
+            assert counted.split(":")[1] == refused.split(":")[1]
+        else:
+            assert "an exact sum stops at them" in refused
+            assert refused.split(":")[0] == counted.split(":")[0]
+    assert "an exact sum stops at them" in odd.as_refused(clips=False)[1]
+
+
+def test_an_exact_count_is_the_count_and_says_what_was_clipped():
+    plan = exact_plan(bins=4)
+    data = fg.Examples([0, 1, 1, 0], [0.1, 7.0, 0.9, -1.0])
+    histogram, counted = count_exactly(plan, [data])
+    assert histogram == count_rows(plan, data)
+    assert counted == Counted(2, Oddities(rows=4, clipped=2))
+    with pytest.raises(fg.LabelError, match="1 of 2 labels"):
+        count_exactly(plan, [fg.Examples([0, 7], [0.1, 0.2])])
+    with pytest.raises(fg.CountOverflow, match="larger than the 1 that"):
+        count_exactly(exact_plan(bins=4, largest=1), [fg.Examples([1, 1], [0.1, 0.1])])

@@ -305,7 +305,7 @@ def test_broken_rows_stop_no_report(site, tmp_path):
     write_reports(plan, ([0, 3], [0.1, math.nan]), broken, site=site, tell=told.append)
     assert clean.stat().st_size == broken.stat().st_size
     assert list(spent(site).values()) == [1.0]
-    assert [sentence[:6] for sentence in told] == ["1 of 2"] * 2
+    assert [sentence[:6] for sentence in told] == ["1 of 2", "1 of 2", "none o"]
 
 
 def test_the_budget_is_spent_before_rows_are_read(site, tmp_path):

@@ -170,7 +170,7 @@ def test_is_signed_is_what_check_asks():
 def test_every_shorter_envelope_is_refused():
     whole = SEALED.to_bytes()
     for length in range(len(whole)):
-        with pytest.raises(ProtocolError, match="Envelope"):
+        with pytest.raises(ProtocolError, match="incomplete: its end is missing"):
             Envelope.from_bytes(whole[:length])
 
 
@@ -186,14 +186,13 @@ def test_every_shorter_envelope_is_refused():
         msgspec.msgpack.encode([True, *msgspec.msgpack.decode(SEALED.to_bytes())[1:]]),
         msgspec.msgpack.encode([None] * 7),
         msgspec.msgpack.encode([]),
-        b"",
         b"\xc1",
         b"\x91" * 100_000,
         b"{}",
         # Text is no bytes, though its letters are the same.
         SEALED.to_bytes().replace(b"\xc4\x04body", b"\xa4body"),
     ],
-    ids=range(14),
+    ids=range(13),
 )
 def test_what_is_no_envelope_is_refused(data):
     with pytest.raises(ProtocolError, match="Envelope"):

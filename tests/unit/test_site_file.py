@@ -219,7 +219,7 @@ def test_a_policy_of_numbers_without_a_point(site):
 def test_a_site_file_that_cannot_be_read(tmp_path, site):
     with pytest.raises(SiteError, match=r"there is no .*fedgauge site init"):
         Site.from_toml(tmp_path / "none.toml")
-    with pytest.raises(SiteError, match="cannot read"):
+    with pytest.raises(SiteError, match=r"is a folder\. Name the site file in it"):
         Site.from_toml(tmp_path)
     site.path.write_bytes(b"\xff\xfe")
     with pytest.raises(SiteError, match="UTF-8"):

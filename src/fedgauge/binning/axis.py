@@ -240,6 +240,11 @@ class Axis:
             return int(np.count_nonzero(~np.isin(scores, self._edges)))
         return int(np.count_nonzero(~((scores >= self.low) & (scores <= self.high))))
 
+    def count_beyond(self, scores: Floats) -> int:
+        """How many of the scores are finite and lie beyond the ends of this axis."""
+        beyond = (scores < self.low) | (scores > self.high)
+        return int(np.count_nonzero(beyond & np.isfinite(scores)))
+
     def place(self, scores: Floats) -> Indices | None:
         """Bin of each score, or None if any of them is refused."""
         if self._lookup is None:

@@ -13,7 +13,7 @@ from fedgauge.binning.axis import Axis
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label, LabelReader, LenientLabelReader
 from fedgauge.data.oddities import Oddities
-from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError
+from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError, LabelError
 from fedgauge.typing import Floats, Indices
 
 Counts = NDArray[np.int64]
@@ -314,7 +314,7 @@ class _Tally:
         if reader.missing:
             raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
         if reader.unusable:
-            raise InputError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+            raise LabelError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
         return self._counts, self._sums
 
 

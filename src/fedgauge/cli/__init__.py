@@ -52,6 +52,7 @@ from fedgauge.cli.options import (
     make_estimator,
     make_privacy,
     make_tree,
+    naming_labels,
     planned_axis,
     refuse_given,
 )
@@ -199,7 +200,7 @@ def evaluate(
 
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
     """
-    with readable_errors():
+    with readable_errors(), naming_labels(files, label, separator):
         refuse_to_replace(json=json, plots=plots)
         asked = AxisOptions(axis, bins, range_, values)
         design: dict[str, Any]

@@ -1,5 +1,6 @@
 """Commands of the file exchange: one verb per round for sites, two for the coordinator."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -7,32 +8,43 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.options import Decimal, Dialect, Quiet, Separator, SiteOption, make_dialect
-from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.terminal import (
+    as_planned,
+    readable_errors,
+    require_consent,
+    say_counted,
+    screen,
+    warn,
+    with_progress,
+)
+from fedgauge.data.oddities import Counted
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import Exchange, NamedRows, Progress, examine, take_part
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
+from fedgauge.engines.rehearsal import Rehearsal, rehearse
 from fedgauge.engines.review import NAMED_BY, Budget, Joined, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan.explain import brief, explain
 from fedgauge.privacy.belief import chance
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Cost, Site
 from fedgauge.site.books import total_of
 
 app = typer.Typer(
     help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
-    "Sites: join, share, submit, confirm, reveal. Coordinator: start, then advance after each. "
-    "Officer, where a site has one: review, then approve, before it joins.",
+    "Sites: check, join, share, submit, confirm, reveal. Coordinator: start, then advance after "
+    "each. Officer, where a site has one: review, then approve, before it joins.",
     no_args_is_help=True,
 )
 Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
 Subject = Annotated[
     str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, though it was paid for by then.")]
 _FILE = "CSV, TSV (also .gz) or Parquet of scores."
 _HERE = Path("site.toml")
 _COVERED = (
@@ -78,28 +90,32 @@ def restart(
             help=r"A site to leave out; again for more. \[default: those who broke the rules]"
         ),
     ] = None,
+    yes: Yes = False,
     site_file: SiteOption = _HERE,
     quiet: Quiet = False,
 ) -> None:
     """Coordinator: the same plan once more, without who broke the rules.
 
-    The attempt before is over for the coordinator; sites end it with `exchange abandon`.
+    The attempt before is over for the coordinator; sites end it with `exchange abandon`. Sites
+    that have sent their numbers have paid for it, and pay again: it asks first.
 
     Examples:
 
       fedgauge exchange restart /shared/run-1 /shared/run-2 --site consortium/site.toml
 
-      fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c
+      fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c --yes
     """
     with readable_errors():
         site = Site.from_toml(site_file)
         before = Exchange(run, site)
         plan = before.invitation().plan
         members = Coordinator(before, site).members_without(without or ())
+        paid = _require_restart(before, run, yes=yes)
         _start(new, site, plan, members, quiet)
         Coordinator(before, site).abandon()
     if not quiet:
-        screen.print(f"Sites give up the attempt before:\n  fedgauge exchange abandon {run}")
+        end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
+        screen.print(f"Sites give up the attempt before:\n  {end}", markup=False)
         if not plan.is_noisy:
             warn(
                 "The plan is for an exact sum. A site that submitted before keeps to the sites it "
@@ -122,7 +138,7 @@ def _start(
         screen.print(
             f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False
         )
-        _say(exchange.progress(), run)
+        _say(exchange.progress(), run, site)
 
 
 @app.command()
@@ -135,9 +151,13 @@ def review(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> Non
     """
     with readable_errors():
         site = Site.from_toml(site_file)
-        invitation = Exchange(run, site).invitation()
+        exchange = Exchange(run, site)
+        invitation = exchange.invitation()
         seen = look_at(site, invitation)
+        finished = seen.plan is not None and exchange.is_finished(invitation)
     if not quiet:
+        if finished:
+            screen.print(f"It is finished: its result is {exchange.result_path}\n", markup=False)
         _say_review(seen, site)
         if site.approvers and seen.can_be_approved:
             evaluation = invitation.session.hex()[:NAMED_BY]
@@ -169,7 +189,9 @@ def approve(
     """
     with readable_errors():
         site = Site.from_toml(site_file)
-        invitation = Exchange(run, site).invitation()
+        exchange = Exchange(run, site)
+        invitation = exchange.invitation()
+        exchange.require_open(invitation)
         path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
         seen = look_at(site, invitation)
     if not quiet:
@@ -181,6 +203,39 @@ def approve(
             f"  on {site.dataset}, at a cost of {_price(site.cost(plan))}",
         ]
         screen.print("\n".join(lines), markup=False)
+
+
+@app.command()
+def check(
+    run: Run,
+    file: Annotated[Path, typer.Argument(help=_FILE)],
+    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    subject: Subject = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Site, before it joins: what the site file says to the plan, and what a file would count as.
+
+    Nothing is sent, set aside or stored. What it prints is about rows: it stays at this site. It
+    ends with 1 where the site would not join, or would stop.
+
+    Example:
+
+      fedgauge exchange check /shared/run-1 scores.csv --label y --score p
+    """
+    with readable_errors(by_plan=True):
+        site = Site.from_toml(site_file)
+        rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
+        seen = with_progress(quiet, lambda: rehearse(Exchange(run, site), site, rows))
+    if not quiet:
+        _say_rehearsal(seen, site, rows)
+    for told in seen.warnings:
+        warn(told)
+    if not seen.is_well:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -197,21 +252,28 @@ def join(
 ) -> None:
     """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
 
+    `exchange check` says before what it would cost, and what the file would count as.
+
     Examples:
 
       fedgauge exchange join /shared/run-1 scores.csv --label y --score p
 
       fedgauge exchange join run-1 export.csv --label y --score p --separator ';' --decimal ,
     """
-    with readable_errors():
+    seen: list[Counted] = []
+    with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
-        path = with_progress(quiet, lambda: join_with(exchange, site, rows))
+        path = with_progress(
+            quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
+        )
         plan = exchange.invitation().plan
     if not quiet:
-        screen.print(brief(plan), markup=False)
-        screen.print(f"\nJoined: {path}", markup=False)
+        screen.print(f"{brief(plan)}\n", markup=False)
+        for counted in seen:
+            say_counted(counted)
+        screen.print(f"Joined: {path}", markup=False)
 
 
 @app.command()
@@ -241,13 +303,16 @@ def submit(
 ) -> None:
     """Site, round 3: count the scores, add noise and masks, send the masked counts.
 
-    The rows are those named at join. The budget is spent before they are read.
+    The rows are those named at join. The budget is spent before they are read. It says, on this
+    screen only, how many there were, how many of them positive, clipped or odd. What was counted
+    once stands: run again, it sends the same bytes.
 
     Example:
 
       fedgauge exchange submit /shared/run-1 --site hospital-a/site.toml
     """
-    with readable_errors():
+    seen: list[Counted] = []
+    with readable_errors(by_plan=True):
         rows = None
         if file is not None:
             if label is None or score is None:
@@ -257,9 +322,19 @@ def submit(
             raise fg.InputError("columns are named at join. Leave them out, or name the file too.")
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        path = with_progress(quiet, lambda: submit_rows(exchange, site, rows, tell=warn))
-    if not quiet:
-        screen.print(f"Submitted: {path}", markup=False)
+        sent = with_progress(
+            quiet, lambda: submit_rows(exchange, site, rows, tell=warn, show=seen.append)
+        )
+    if sent.stood:
+        warn(
+            "this site submitted before, and its first input stands, whatever its file holds now. "
+            f"The same bytes are in {sent.path}. To leave, though it is paid for: fedgauge "
+            f"exchange abandon {shlex.quote(str(run))} --site {shlex.quote(str(site_file))} --yes"
+        )
+    elif not quiet:
+        for counted in seen:
+            say_counted(counted)
+        screen.print(f"Submitted: {sent.path}", markup=False)
 
 
 @app.command()
@@ -318,7 +393,7 @@ def advance(
     if quiet:
         return
     if isinstance(outcome, Progress):
-        _say(outcome, run)
+        _say(outcome, run, site)
         return
     screen.print(str(outcome), markup=False)
     for told in exchange.progress().faults:
@@ -337,9 +412,10 @@ def status(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> Non
       fedgauge exchange status /shared/run-1 --site hospital-a/site.toml
     """
     with readable_errors():
-        progress = Exchange(run, Site.from_toml(site_file)).progress()
+        site = Site.from_toml(site_file)
+        progress = Exchange(run, site).progress()
     if not quiet:
-        _say(progress, run)
+        _say(progress, run, site)
 
 
 @app.command()
@@ -363,17 +439,24 @@ def evidence(
 
 
 @app.command()
-def abandon(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+def abandon(
+    run: Run, yes: Yes = False, site_file: SiteOption = _HERE, quiet: Quiet = False
+) -> None:
     """Stop taking part: delete this site's keys; unspent budget comes back.
 
-    Example:
+    Where its numbers have left it asks first: what they cost stays, and others may lose it too.
+
+    Examples:
 
       fedgauge exchange abandon /shared/run-1 --site hospital-a/site.toml
+
+      fedgauge exchange abandon /shared/run-1 --site hospital-a/site.toml --yes
     """
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         session = exchange.invitation().session
+        _require_leave(exchange, site, run, yes=yes)
         Coordinator(exchange, site).abandon()
         Participant(site).abandon(session)
         paid = site.ledger.status(session) == "committed"
@@ -381,6 +464,46 @@ def abandon(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> No
         screen.print(f"Abandoned the evaluation in {run}", markup=False)
         if paid:
             screen.print("Its cost stays: rows were counted, or may have been.", markup=False)
+
+
+def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
+    """Ask before another attempt charges sites again; how many have paid for this one."""
+    progress = before.progress()
+    if progress.paid:
+        waits = "Where sites are only late, waiting costs nothing."
+        over = f"It is finished: its result is {before.result_path}."
+        require_consent(
+            f"{progress.paid} sites have paid for the attempt in {run}, and pay again for another "
+            f"one. {over if progress.finished else waits}",
+            yes=yes,
+        )
+    return progress.paid
+
+
+def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> None:
+    """Ask before an attempt is given up that was paid for and can still come to a result."""
+    progress, participant = exchange.progress(), Participant(site)
+    session = progress.invitation.session
+    starts = progress.invitation.coordinator == site.key.public
+    if not (starts or participant.has_joined(session)):
+        raise fg.ExchangeError(
+            f"site {site.name!r} did not join the evaluation in {run}, so there is nothing to "
+            "abandon. Name the site file of who did with --site."
+        )
+    if progress.finished:
+        return
+    if participant.has_left(session):
+        require_consent(
+            f"the numbers of {site.name} have left and are paid for, and the others need it until "
+            "`reveal`: without it they may have paid for nothing. Waiting costs nothing.",
+            yes=yes,
+        )
+    elif progress.paid and Coordinator(exchange, site).is_under_way:
+        require_consent(
+            f"{progress.paid} sites have paid for the attempt in {run}, and pay again for another "
+            "one. Waiting costs nothing.",
+            yes=yes,
+        )
 
 
 def _rows(file: Path, label: str, score: str, subject: str | None, dialect: Dialect) -> NamedRows:
@@ -466,13 +589,36 @@ def _price(cost: Cost) -> str:
     return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
 
 
-def _say(progress: Progress, run: Path) -> None:
+def _say_rehearsal(seen: Rehearsal, site: Site, rows: NamedRows) -> None:
+    asked = seen.review
+    refused = asked.refusal or seen.refusal
+    lines = [
+        f"Asked for by {asked.coordinator}, of {len(asked.sites)} sites",
+        "The site file allows it." if asked.refusal is None else f"Refuses it: {asked.refusal}",
+    ]
+    if asked.budget is not None:
+        lines.append(_budget_in_words(asked.budget, asked.joined, site))
+    if site.approvers and asked.approver is None:
+        lines.append("An approver signs first: fedgauge exchange review")
+    if seen.counted is not None:
+        lines.append(f"{rows.path} would count as {seen.counted.in_words}")
+    if seen.refusal is not None:
+        lines.append(f"These rows would be refused: {as_planned(seen.refusal)}")
+    lines.append("Nothing was sent or set aside. This is about rows: it stays at this site.")
+    if refused is None:
+        lines.append("This site can join." if asked.joined is None else _became(asked.joined))
+    screen.print("\n".join(lines), markup=False)
+
+
+def _say(progress: Progress, run: Path, site: Site) -> None:
     session = progress.invitation.session.hex()[:8]
     screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}", markup=False)
     for told in progress.faults:
         screen.print(told, markup=False)
     if progress.proved:
-        screen.print(f"Again without: fedgauge exchange restart {run} NEW", markup=False)
+        screen.print(
+            f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW", markup=False
+        )
     if progress.finished:
         screen.print("Finished: the result is in result.json", markup=False)
         return
@@ -485,8 +631,34 @@ def _say(progress: Progress, run: Path) -> None:
     for name, reason in progress.set_aside.items():
         screen.print(f"Set aside {name}: {reason}", markup=False)
     if progress.missing:
+        mine = site.name in progress.missing
         screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
-        screen.print(f"  fedgauge exchange {progress.verb} {run}", markup=False)
+        screen.print(f"  {_command(progress.verb, run, progress, site, mine=mine)}", markup=False)
+        if progress.stage > Stage.MASK:
+            screen.print(
+                "All of them have paid: wait. To start again would charge everybody once more.",
+                markup=False,
+            )
     else:
+        mine = progress.invitation.coordinator == site.key.public
         screen.print("Waiting for the coordinator:", markup=False)
-        screen.print(f"  fedgauge exchange advance {run}", markup=False)
+        screen.print(f"  {_command('advance', run, progress, site, mine=mine)}", markup=False)
+
+
+def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
+    """A step as it is typed; `mine` says whether it is this site's."""
+    words = ["fedgauge exchange", verb, shlex.quote(str(run))]
+    if verb == "join":
+        words.append("FILE --label COLUMN --score COLUMN")
+        words += ["--subject COLUMN"] if _wants_subjects(progress.invitation, site) else []
+    # Of others only they know where their site file is.
+    words.append(f"--site {shlex.quote(str(site.path)) if mine else 'site.toml'}")
+    return " ".join(words)
+
+
+def _wants_subjects(invitation: Invitation, site: Site) -> bool:
+    """Whether rows need ids; a stranger's plan is not read for that."""
+    if invitation.coordinator not in {*site.coordinators, site.key.public}:
+        return False
+    cap = invitation.plan.privacy.unit_cap
+    return cap is not None and cap.unit == "subject"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 import typer
@@ -153,6 +155,7 @@ STDOUT = Path("-")  # as --json names it
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
+_MOST_LABELS = 5  # that are named; more are no labels, but rows
 # Options of privacy that a model has no use for, and why.
 _OF_NOISE = {"delta", "noise", "unit", "neighbours", "max_per_unit"}
 _IDLE: dict[Model, tuple[set[str], str]] = {
@@ -240,6 +243,27 @@ def make_clients(
             )
         clients[file.name] = file
     return clients
+
+
+@contextmanager
+def naming_labels(files: list[Path], column: str, separator: str | None = None) -> Iterator[None]:
+    """Say which labels a column has where they do not fit: the data are the caller's own here."""
+    try:
+        yield
+    except fg.LabelError as error:
+        from fedgauge.data.files import some_labels
+
+        labels = some_labels(
+            files,
+            column,
+            most=_MOST_LABELS,
+            separator=make_dialect(separator, None)["separator"],
+        )
+        if labels is None:
+            has = f"more than {_MOST_LABELS} different values. Is it the label?"
+        else:
+            has = f"{', '.join(repr(shorten(each, 24)) for each in labels)}."
+        raise fg.LabelError(f"{error} Column {column!r} has {has}") from None
 
 
 def hold_whole_numbers(clients: Any) -> bool:

@@ -18,17 +18,26 @@ from fedgauge.cli.options import (
     Separator,
     make_clients,
     make_dialect,
+    naming_labels,
 )
 from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.terminal import readable_errors, say_counted, screen, warn, with_progress
+from fedgauge.data.oddities import Counted
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
 from fedgauge.engines.reporting import result_of, write_reports
 from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.reports.intake import Receipt
+from fedgauge.reports.messages import Reason
 
 PlanFile = Annotated[Path, typer.Argument(help="The plan, .toml or .json.")]
 Label = Annotated[str, typer.Option(help="Column of the true label.")]
+_COPY_AGAIN = "The file is damaged, or no file of reports: copy it again."
+_MENDED: dict[str, str] = {
+    Reason.LENGTH: "The file is incomplete: copy it again, the whole of it.",
+    Reason.FOREIGN: "Name the plan that the reports were made with.",
+    Reason.VERSION: "Use the same version of fedgauge everywhere.",
+}
 Score = Annotated[str, typer.Option(help="Column of the score; higher is more positive.")]
 
 
@@ -47,17 +56,26 @@ def encode(
 ) -> None:
     """Make a local report of each row, to send to the server.
 
+    It says, on this screen only, how many rows there were, how many of them positive, clipped or
+    odd.
+
     Example:
 
       fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
     """
-    with readable_errors():
+    seen: list[Counted] = []
+    with readable_errors(by_plan=True):
         loaded = fg.EvaluationPlan.load(plan)
         dialect = make_dialect(separator, decimal)
         rows = fg.ScoreFile(file, label=label, score=score, **dialect)
         trusted = None if site is None else fg.Site.from_toml(site)
-        with_progress(quiet, lambda: write_reports(loaded, rows, out, site=trusted, tell=warn))
+        with_progress(
+            quiet,
+            lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append),
+        )
     if not quiet:
+        for counted in seen:
+            say_counted(counted)
         charged = "" if site is not None else ", charged to no ledger (--site)"
         screen.print(
             f"Saved {out}: each row with epsilon {_epsilon(loaded):g}{charged}", markup=False
@@ -77,13 +95,14 @@ def intake(
 ) -> None:
     """Take in local reports, each once, and say what they show so far.
 
-    A run that was stopped can be repeated: what it had taken in is not counted twice.
+    A run that was stopped can be repeated: what it had taken in is not counted twice. A file with
+    anything but whole reports of this plan is named, and the command then ends with 1.
 
     Example:
 
       fedgauge intake plan.toml inbox/ --state intake --json result.json
     """
-    with readable_errors():
+    with readable_errors(by_plan=True):
         refuse_to_replace(json=json)
         loaded = fg.EvaluationPlan.load(plan)
         with fg.ReportServer(loaded, state) as server:
@@ -91,12 +110,18 @@ def intake(
             receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
             if not quiet:
                 _print_receipts(server, receipts)
+            taken = zip(paths, receipts, strict=True)
+            broken = [told for path, receipt in taken for told in _broken(path, receipt)]
+            for told in broken:
+                warn(told)
             result = with_progress(quiet, lambda: result_of(server), "Measuring")
         result.roc_curve()  # a result without curves is an error here
         if json is not None:
             result.to_json(json)
     if not quiet:
         screen.print(str(result), markup=False)
+    if broken:
+        raise typer.Exit(1)
 
 
 def compare(
@@ -131,7 +156,7 @@ def compare(
 
       fedgauge compare site-*.csv --label y --score p --epsilon 1 --local-epsilon 5
     """
-    with readable_errors():
+    with readable_errors(), naming_labels(files, label, separator):
         models: list[AnyPrivacyModel] = [
             fg.SecureAggregation(),
             fg.DistributedDP(epsilon),
@@ -165,7 +190,13 @@ def _report_files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.exists():
             raise fg.InputError(f"there is no {path}. Name files of reports, or their folder.")
-        yield from sorted(path.glob("*.fgr")) if path.is_dir() else [path]
+        found = sorted(path.glob("*.fgr")) if path.is_dir() else [path]
+        if not found:
+            raise fg.InputError(
+                f"there is no .fgr file in {path}. Name the folder of reports that `fedgauge "
+                "encode` made, or the files."
+            )
+        yield from found
 
 
 def _take(server: fg.ReportServer, path: Path) -> Receipt:
@@ -174,6 +205,17 @@ def _take(server: fg.ReportServer, path: Path) -> Receipt:
             return server.accept_all(server.form.split(file))
     except OSError as error:
         raise fg.InputError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _broken(path: Path, receipt: Receipt) -> Iterator[str]:
+    """What is wrong with a file of reports; reports that came before are no fault of it."""
+    for reason, count in receipt.refused.items():
+        if reason != Reason.DUPLICATE:
+            yield (
+                f"{path}: {count:,} message{'s' if count > 1 else ''} refused: {reason}. "
+                f"{_MENDED.get(reason, _COPY_AGAIN)} {receipt.accepted:,} reports of the file were "
+                "taken in."
+            )
 
 
 def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:

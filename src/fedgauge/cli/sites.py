@@ -401,7 +401,9 @@ def _write_new(path: Path, text: str) -> None:
     except FileExistsError:
         raise SiteError(f"{path} exists. Name another file, or move that one away.") from None
     except OSError as error:
-        raise SiteError(f"cannot write {path}: {error.strerror}.") from None
+        raise SiteError(
+            f"cannot write {path}: {error.strerror}. Name a file in a folder that is there."
+        ) from None
 
 
 def _witness(site: Site) -> str:

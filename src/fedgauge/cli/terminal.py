@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -14,6 +15,7 @@ from rich.table import Table
 import fedgauge as fg
 
 if TYPE_CHECKING:
+    from fedgauge.data.oddities import Counted
     from fedgauge.site import Cost
 
 _WIDEST = 1000  # characters, more than a row of names and digests has
@@ -36,6 +38,18 @@ _AS_OPTIONS = {
     "(separator=...)": "(--separator)",
     "(decimal=...)": "(--decimal)",
 }
+# The same for commands that count by a plan which somebody else made.
+_AS_PLANNED = {
+    "Name the positive label (positive=...)": (
+        "The plan calls 1 positive and 0 negative. Check the label column; {relabel}"
+    ),
+    "Check which label counts as positive (positive=...)": (
+        "Check which label the plan calls positive (`fedgauge plan --positive LABEL`)"
+    ),
+    "Use an axis that covers them, or outside='clip' to count them in the end bins": (
+        "Convert them, or ask for a plan whose axis covers them"
+    ),
+}
 T = TypeVar("T")
 
 
@@ -48,14 +62,26 @@ def with_progress(quiet: bool, work: Callable[[], T], doing: str = "Counting sco
 
 
 @contextmanager
-def readable_errors() -> Iterator[None]:
-    """One line on stderr, and the error's exit code."""
+def readable_errors(*, by_plan: bool = False) -> Iterator[None]:
+    """One line on stderr, and the error's exit code.
+
+    `by_plan` says that a plan stands, so that no option of the command changes what it says.
+    """
     try:
         yield
     except fg.FedgaugeError as error:
-        fail(error, error.exit_code)
+        fail(as_planned(str(error)) if by_plan else error, error.exit_code)
     except MemoryError:
         fail("not enough memory. Use fewer --bins.", 1)
+
+
+def as_planned(told: str) -> str:
+    """What the library says of rows, with remedies for who counts by somebody else's plan."""
+    from fedgauge.data.oddities import RELABEL
+
+    for name, remedy in _AS_PLANNED.items():
+        told = told.replace(name, remedy.format(relabel=RELABEL[:-1]))
+    return told
 
 
 def fail(reason: object, code: int) -> NoReturn:
@@ -75,6 +101,27 @@ def warn(message: Warning | str, *_: object, **__: object) -> None:
 def note(message: str) -> None:
     """Say in one line what could be better, and is no fault."""
     stderr.print(f"fedgauge: note: {message}", markup=False)
+
+
+def say_counted(counted: Counted) -> None:
+    """Show a site's operator what its rows came to."""
+    screen.print(f"Counted {counted.in_words}", markup=False)
+
+
+def someone_is_there() -> bool:
+    """Whether somebody can be asked, as in no script."""
+    return sys.stdin.isatty()
+
+
+def require_consent(costs: str, *, yes: bool) -> None:
+    """Go on only if whoever runs the command says so, knowing what it costs."""
+    if yes:
+        return
+    if not someone_is_there():
+        raise fg.ExchangeError(f"{costs} To do it all the same, add --yes.")
+    warn(costs)
+    if not typer.confirm("Do it all the same?"):
+        raise typer.Exit(1)
 
 
 def print_whole(table: Table) -> None:

@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -230,6 +231,27 @@ class _Dialect(NamedTuple):
         if self.decimal not in _DECIMALS:
             raise InputError(f"decimal must be '.' or ',', got {self.decimal!r}.")
         return delimiter
+
+
+def some_labels(
+    paths: Sequence[str | Path], column: str, *, most: int, separator: str | None = None
+) -> list[str] | None:
+    """The values of a column, in order; None where there are more than `most`.
+
+    Of the first rows of each file, for who holds the files: so few values are a column's labels,
+    and more would be its rows.
+    """
+    found: set[str] = set()
+    for path in map(Path, paths):
+        dialect = _Dialect(separator, ".")
+        table = _checked_opener(path, (column,), dialect)((column,), lambda: None)
+        for batch in itertools.islice(table.batches, 1):
+            found.update(
+                str(value) for value in batch[column].unique().to_pylist() if value is not None
+            )
+        if len(found) > most:
+            return None
+    return sorted(found)
 
 
 class _Columns(NamedTuple):

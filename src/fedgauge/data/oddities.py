@@ -1,8 +1,19 @@
-"""What was odd about a client's rows: counted in a stated place, and told to its operator."""
+"""What a client's rows came to, and what was odd about them: for its operator alone."""
 
 from dataclasses import dataclass
+from typing import Final
 
+from fedgauge.data.labels import Label
 from fedgauge.errors import FedgaugeError
+
+_BEYOND: Final = "lie beyond the axis"
+_IN_AN_END: Final = "counted in an end bin"
+_NEGATIVE: Final = "counted as negative"
+_REFUSED: Final = (
+    "an exact sum stops at them, at `submit`, and the attempt counts. Mend the file before that; "
+    "where this site has joined, abandon it, and ask for a new invitation"
+)
+_MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
 
 
 @dataclass(frozen=True)
@@ -51,26 +62,107 @@ class Oddities:
     @property
     def in_words(self) -> list[str]:
         """Short sentences for the operator, of which none quotes a row; empty if all is well."""
+        told = [f"{what}: {place}." for what, place in self._found()]
+        return [*told, f"no row was counted: {self.failure}"] if self.failure else told
+
+    def as_refused(self, *, clips: bool) -> list[str]:
+        """The same where odd rows are refused, as in an exact sum, whose axis may clip scores."""
+        told = [
+            f"{what}: {place if clips and what.endswith(_BEYOND) else _REFUSED}."
+            for what, place in self._found()
+        ]
+        return [*told, f"the rows cannot be counted: {self.failure}"] if self.failure else told
+
+    def _found(self) -> list[tuple[str, str]]:
+        """What is odd, and where it counts under noise."""
         of = f"of {self.rows:,}"
-        told = {
-            f"{self.not_finite:,} {of} scores are missing, infinite or no numbers: counted in an "
-            "end bin.": self.not_finite,
-            f"{self.clipped:,} {of} scores lie beyond the axis: counted in its end bins.": (
-                self.clipped
+        found = [
+            (self.not_finite, f"{of} scores are missing, infinite or no numbers", _IN_AN_END),
+            (self.clipped, f"{of} scores {_BEYOND}", "counted in its end bins"),
+            (self.missing_labels, f"{of} labels are missing", _NEGATIVE),
+            (
+                self.other_labels,
+                f"{of} labels are neither the positive label nor one other",
+                _NEGATIVE,
             ),
-            f"{self.missing_labels:,} {of} labels are missing: counted as negative.": (
-                self.missing_labels
-            ),
-            f"{self.other_labels:,} {of} labels are neither the positive label nor one other: "
-            "counted as negative.": self.other_labels,
-            f"{self.no_subject:,} rows have no subject id: left out.": (self.no_subject),
-            f"{self.malformed:,} rows have too few or too many fields: left out.": self.malformed,
-            f"{self.over_largest:,} counts are above the plan's largest: cut down to it.": (
-                self.over_largest
-            ),
-            f"no row was counted: {self.failure}": self.failure,
-        }
-        return [sentence for sentence, applies in told.items() if applies]
+            (self.no_subject, "rows have no subject id", "left out"),
+            (self.malformed, "rows have too few or too many fields", "left out"),
+            (self.over_largest, "counts are above the plan's largest", "cut down to it"),
+        ]
+        return [(f"{count:,} {what}", place) for count, what, place in found if count]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a site's rows came to. It stays at the site: shown to its operator, never sent.
+
+    Parameters
+    ----------
+    positives
+        Rows that count as positive, of `oddities.rows`.
+    oddities
+        How many rows there are, and how many of them are odd.
+
+    Examples
+    --------
+    >>> Counted(300, Oddities(rows=1200, clipped=2, missing_labels=3)).in_words
+    '1,200 rows: 300 positive, 2 clipped into the end bins, 3 odd'
+    """
+
+    positives: int
+    oddities: Oddities
+
+    @property
+    def in_words(self) -> str:
+        """Rows, positives, clipped and odd ones, in one line."""
+        odd = self.oddities
+        left_out = odd.no_subject + odd.malformed
+        told = (
+            f"{odd.rows:,} rows: {self.positives:,} positive, {odd.clipped:,} clipped into the end "
+            f"bins, {odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
+        )
+        return f"{told}; {left_out:,} left out" if left_out else told
+
+    def warnings(
+        self,
+        positive: Label | None,
+        low: float,
+        high: float,
+        *,
+        exact: bool = False,
+        clips: bool = True,
+    ) -> list[str]:
+        """What an operator should see to before it is too late; quotes no row.
+
+        `positive` is the plan's label, `low` and `high` are the ends of its axis, `exact` says
+        whether odd rows are refused, and `clips` whether scores beyond the axis are not.
+        """
+        rows, odd = self.oddities.rows, self.oddities
+        told = odd.as_refused(clips=clips) if exact else odd.in_words
+        if odd.clipped > _MANY_CLIPPED * rows:
+            scale = (
+                f"It goes from {low:g} to {high:g}, and percent, logits or points do not fit: "
+                "convert the scores, or ask for a plan with an axis for them."
+            )
+            told = [f"{each} {scale}" if _BEYOND in each else each for each in told]
+        if odd.failure:
+            return told
+        if not rows:
+            return [*told, "there are no rows that count. Check the export."]
+        if self.positives in (0, rows):
+            share = "all" if self.positives else "none"
+            told.append(
+                f"{share} of {rows:,} rows are positive, which in the plan is "
+                f"{1 if positive is None else positive!r}. Check the label column; {RELABEL}"
+            )
+        return told
+
+
+# A label is the plan's to say, and a site's file may forbid it: no option of a site's commands.
+RELABEL: Final = (
+    "recode it, or ask for a plan made with `fedgauge plan --positive LABEL`, whose label the site "
+    "file must list (labels)."
+)
 
 
 def in_short(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """One way from a client's rows to the numbers it adds, and from the sum to what is released."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
-from fedgauge.data.oddities import Oddities, in_short
+from fedgauge.data.oddities import Counted, Oddities, in_short
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.impossible import check_exact
@@ -39,6 +39,32 @@ def count_batches(
     histogram = plan.histogram()
     histogram.update_batches(batches, positive=plan.task.positive, may_be_empty=may_be_empty)
     return histogram
+
+
+def count_exactly(
+    plan: EvaluationPlan, batches: Iterable[Examples]
+) -> tuple[ScoreHistogram, Counted]:
+    """One client's histogram for an exact sum, and what its operator is told of the rows.
+
+    Rows that cannot be counted, or are more than the plan has room for, are refused.
+    """
+    clipped = 0
+
+    def watched() -> Iterator[Examples]:
+        nonlocal clipped
+        for batch in batches:
+            clipped += plan.axis.count_beyond(batch.y_score)
+            yield batch
+
+    histogram = count_rows(plan, watched)
+    check_size(histogram.counts, plan.summed.largest)
+    return histogram, summarise(plan, histogram, Oddities(histogram.sum(), clipped=clipped))
+
+
+def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
+    """What a client's rows came to, for its operator."""
+    positives = {plan.task.contrast(each).positives for each in plan.task.slices}
+    return Counted(sum(int(histogram.counts[row].sum()) for row in positives), oddities)
 
 
 def count_leniently(

@@ -48,7 +48,7 @@ class Coordinator:
         try:
             self._exchange.invitation()
         except FedgaugeError:
-            lost = self._lost(evaluation)
+            lost = self._lost(evaluation) if self._exchange.has_folder else None
             if lost is None:
                 raise
             invitation = self._read_state(lost).invitation
@@ -95,7 +95,8 @@ class Coordinator:
             f"{ignored}`fedgauge exchange advance` again then"
         )
         if len(server.requests) - len(missing) < server.answers_needed:
-            return f"{told}: {server.answers_needed} of {len(server.requests)} are needed."
+            paid = f" {server.paid_in_words}" if server.paid_in_words else ""
+            return f"{told}: {server.answers_needed} of {len(server.requests)} are needed.{paid}"
         return (
             f"{told}, or go on without them: --without-missing ({server.needed} must stay to the "
             "end)."
@@ -105,11 +106,17 @@ class Coordinator:
         """Whom to invite to another attempt: the members but these, or but those at fault."""
         invitation = self._exchange.invitation()
         if invitation.coordinator != self._site.key.public:
-            raise ExchangeError(f"site {self._site.name!r} did not start this exchange.")
+            raise ExchangeError(
+                f"site {self._site.name!r} did not start this exchange. Its coordinator does that, "
+                "with --site naming the site file it was started with."
+            )
         called = {self._exchange.name(invitation, m): m for m in range(len(invitation.members))}
         unknown = [name for name in names if name not in called]
         if unknown:
-            raise ExchangeError(f"{', '.join(unknown)} was not invited to this exchange.")
+            raise ExchangeError(
+                f"{', '.join(unknown)} was not invited to this exchange (--without). It has "
+                f"{', '.join(sorted(called))}."
+            )
         out = {called[name] for name in names}
         if not names:
             faults = self._exchange.faults(invitation)
@@ -119,6 +126,11 @@ class Coordinator:
                 "nobody is shown to have broken the rules. Say whom to leave out: --without NAME."
             )
         return [key for member, key in enumerate(invitation.members) if member not in out]
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether this site started the exchange, and has neither finished nor abandoned it."""
+        return self._path(self._exchange.invitation().session).exists()
 
     def abandon(self) -> None:
         """Forget the exchange; its sites learn nothing of it."""
@@ -139,7 +151,7 @@ class Coordinator:
         try:
             return self._read_state(self._path(invitation.session))
         except FileNotFoundError:
-            if self._exchange.result_path.exists():
+            if self._exchange.progress().finished:
                 raise ExchangeError(
                     f"the evaluation is finished: its result is {self._exchange.result_path}."
                 ) from None

@@ -2,31 +2,40 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprinter
-from fedgauge.engines.contribution import contribution, count_leniently, count_rows
+from fedgauge.data.oddities import Counted
+from fedgauge.engines.contribution import (
+    contribution,
+    count_exactly,
+    count_leniently,
+    summarise,
+)
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
     InputError,
     PlanRefused,
     ProtocolError,
+    located,
 )
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.sizes import peek
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.secagg import Invitation
-from fedgauge.secagg.words import check_size
 from fedgauge.site import Site
 from fedgauge.site.approvals import require_approval
 
 _LOG: Final = logging.getLogger("fedgauge")
+T = TypeVar("T")
 
 
 class Delivery(NamedTuple):
@@ -41,6 +50,12 @@ class Delivery(NamedTuple):
 
 def judge_origin(site: Site, invitation: Invitation) -> None:
     """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones."""
+    mine = site.key.public
+    if invitation.coordinator == mine and mine not in invitation.members:
+        raise PlanRefused(
+            f"site {site.name!r} started this evaluation and does not take part in it. Name the "
+            "site file of one that was invited, with --site."
+        )
     if invitation.coordinator not in site.coordinators:
         raise PlanRefused(
             "the coordinator is not approved here. If it should be, add its key with "
@@ -73,14 +88,19 @@ def judge_invitation(
     return plan
 
 
-def say(tell: Callable[[str], None], sentence: str) -> None:
+def say(tell: Callable[[T], None], told: T) -> None:
     """Tell the operator; where nobody can be told, that must not show in what is sent."""
     try:
-        tell(sentence)
+        tell(told)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a closed pipe makes a console exit
         _LOG.error("could not tell the operator something: %s", type(error).__name__)
+
+
+def naming(data: Data) -> AbstractContextManager[None]:
+    """Name the file in what is said of its rows, where they are in one."""
+    return located(str(data)) if isinstance(data, ScoreFile) else nullcontext()
 
 
 class Stopped(Exception):
@@ -99,11 +119,13 @@ class SiteDuties:
         data: Callable[[], Data] | None,
         delivery: Delivery | None,
         tell: Callable[[str], None],
+        show: Callable[[Counted], None] | None = None,
     ) -> None:
         self._site = site
         self._data = data
         self._delivery = delivery
         self._tell = tell
+        self._show = show
         self.invitation: Invitation | None = None
         self.setting = b""
 
@@ -159,9 +181,16 @@ class SiteDuties:
         """The rows under noise, whatever they are."""
         assert self._data is not None  # noqa: S101  (checked before)
         histogram, oddities = count_leniently(plan, self._data)
-        for sentence in oddities.in_words:
-            say(self._tell, sentence)
+        self._tell_of(summarise(plan, histogram, oddities))
         return histogram
+
+    def _tell_of(self, counted: Counted) -> None:
+        """Tell the operator what the rows came to: all of it, or what was odd."""
+        if self._show is not None:
+            say(self._show, counted)
+            return
+        for sentence in counted.oddities.in_words:
+            say(self._tell, sentence)
 
     def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows of an exact sum, if all can be counted and none changed."""
@@ -169,8 +198,8 @@ class SiteDuties:
         taken = Fingerprinter(self._site.fingerprint_key, with_scores=self._delivery is None)
         try:
             data = self._data()
-            histogram = count_rows(plan, lambda: taken.watch(read_batches(data)))
-            check_size(histogram.counts, plan.summed.largest)
+            with naming(data):
+                histogram, counted = count_exactly(plan, taken.watch(read_batches(data)))
             self._site.ledger.record_data(
                 self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
             )
@@ -182,6 +211,7 @@ class SiteDuties:
             raise Stopped(
                 InputError(f"the rows could not be read or scored: {type(error).__name__}.")
             ) from error
+        self._tell_of(counted)
         return histogram
 
     def agree(self, survivors: Sequence[bytes]) -> None:

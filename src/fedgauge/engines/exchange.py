@@ -8,17 +8,21 @@ change them; everything private stays in the folder of the site file.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
+from fedgauge.data.oddities import Counted
+from fedgauge.engines.duties import judge_origin
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
+from fedgauge.results import proof
+from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
@@ -29,17 +33,24 @@ INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
 RESULT: Final = "result.json"
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
+_MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
+_AGAIN: Final = "Copy it again, or have who sent it run the command again."
+M = TypeVar("M")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an exchange is: what can be seen in its folder."""
+    """How far an exchange is: what can be seen in its folder.
+
+    `paid` is how many sites have sent their numbers, and so have paid for this attempt.
+    """
 
     invitation: Invitation
     stage: Stage
     answered: tuple[str, ...]
     missing: tuple[str, ...]
     finished: bool
+    paid: int = 0
     set_aside: dict[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     proved: bool = False
@@ -70,16 +81,28 @@ class Exchange:
         """Where the result will be."""
         return self._folder / RESULT
 
+    @property
+    def has_folder(self) -> bool:
+        """Whether the folder is there."""
+        return self._folder.is_dir()
+
     def invitation(self) -> Invitation:
         """What the exchange is about."""
         path = self._folder / INVITATION
         if not path.is_file():
             raise ExchangeError(
-                f"there is no {INVITATION} in {self._folder}. Get it from the coordinator, who "
-                "makes it with `fedgauge exchange start`, and again with `fedgauge exchange "
-                "advance`."
+                f"{self._lacking()}. Get it from the coordinator, who makes it with `fedgauge "
+                "exchange start`, and again with `fedgauge exchange advance`."
             )
         return load_invitation(path)
+
+    def _lacking(self) -> str:
+        """What is missing where there is no invitation."""
+        if not self._folder.exists():
+            return f"there is no folder {self._folder}. Name the one that holds {INVITATION}"
+        if not self._folder.is_dir():
+            return f"{self._folder} is no folder. Name the one that holds {INVITATION}"
+        return f"there is no {INVITATION} in {self._folder}"
 
     def name(self, invitation: Invitation, member: int) -> str:
         """What this site calls a member; its key where it knows none."""
@@ -102,13 +125,46 @@ class Exchange:
             stage=stage,
             answered=tuple(sorted(names[m] for m in names if m in replies)),
             missing=tuple(sorted(names[m] for m in names if m not in replies)),
-            finished=self.result_path.exists(),
+            finished=self._finished(invitation, set_aside),
+            paid=len(replies) if stage == Stage.MASK else len(asked[Stage.AGREE]),
             set_aside=set_aside,
             faults=tuple(
                 fault.in_words(lambda member: self.name(invitation, member)) for fault in faults
             ),
             proved=any(fault.proved for fault in faults),
         )
+
+    def require_open(self, invitation: Invitation) -> None:
+        """Refuse a step of an evaluation whose result is there: it would cost and not count."""
+        try:
+            judge_origin(self._site, invitation)
+        except PlanRefused:
+            return  # it is refused for that, before its plan is read
+        if self.is_finished(invitation):
+            reserved = self._site.ledger.status(invitation.session) == "reserved"
+            back = f" `fedgauge exchange abandon {self._folder}` gives back what was set aside."
+            raise ExchangeError(
+                f"the evaluation in {self._folder} is finished, so nothing is asked of this site "
+                f"any more, and this cost nothing. Its result is {self.result_path}."
+                f"{back if reserved else ''}"
+            )
+
+    def is_finished(self, invitation: Invitation) -> bool:
+        """Whether the result is there, as the coordinator signed it and its members confirmed.
+
+        Whoever can write to the folder could put any other one there, to stop a site.
+        """
+        return self._finished(invitation, {})
+
+    def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
+        try:
+            saved = _read(self.result_path, _MOST_RESULT)
+            _require_result_of(invitation, saved)
+        except FedgaugeError as error:
+            if self.result_path.exists():
+                aside[RESULT] = str(error)
+            return False
+        return True
 
     def faults(self, invitation: Invitation) -> list[Fault]:
         """Who broke the rules, by evidence in the folder, which is judged again here."""
@@ -130,14 +186,16 @@ class Exchange:
         if stage == Stage.ADVERTISE:
             return invitation.data
         if self._site.key.public not in invitation.members:
-            raise PlanRefused("this site is not among those invited.")
+            raise PlanRefused(
+                f"site {self._site.name!r} is not among those invited to {self._folder}. Name the "
+                "site file of one that is, with --site, or ask the coordinator to invite this one."
+            )
         me = invitation.members.index(self._site.key.public)
         aside: dict[str, str] = {}
         for data, envelope in self._requests(invitation, stage, aside):
             if envelope.recipient == me:
                 return data
-        if self.result_path.exists():
-            raise ExchangeError("the evaluation is finished, so nothing is asked of this site.")
+        self.require_open(invitation)
         ignored = f" Set aside: {listed(aside)}." if aside else ""
         raise ExchangeError(
             f"there is no request to {VERBS[stage]} for this site in {self._folder} yet: the "
@@ -230,14 +288,14 @@ class Exchange:
                 data = _read(path)
                 envelope = Envelope.from_bytes(data)
             except FedgaugeError as error:
-                aside[_shown(path)] = str(error)
+                aside[_shown(path)] = f"{error} {_AGAIN}"
             else:
                 yield path, data, envelope
 
 
 def load_invitation(path: Path) -> Invitation:
     """An invitation in a file; its form and signature are checked, not who signed it."""
-    return Invitation(_read(path))
+    return _understood(path, "an invitation", Invitation)
 
 
 def examine(path: Path, site: Site) -> list[str]:
@@ -282,23 +340,52 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
                 "column with --subject."
             )
 
+    def warnings(self, counted: Counted, plan: EvaluationPlan) -> list[str]:
+        """What is wrong with the rows, as far as they were counted; each names the file."""
+        axis = plan.axis
+        told = counted.warnings(
+            plan.task.positive,
+            axis.low,
+            axis.high,
+            exact=not plan.is_noisy,
+            clips=axis.outside == "clip",
+        )
+        return [f"{self.path}: {sentence}" for sentence in told]
 
-def join(exchange: Exchange, site: Site, rows: NamedRows) -> Path:
+
+def join(
+    exchange: Exchange,
+    site: Site,
+    rows: NamedRows,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    show: Callable[[Counted], None] = lambda _: None,
+) -> Path:
     """Answer the first round, and remember which rows it is about; the file that was written.
 
     Joining again may name other rows as long as none were counted; those of an exact sum stay.
+    Before an exact sum rows are read: `show` and `tell` as for :func:`submit`.
     """
     invitation = exchange.invitation()
-    participant = Participant(site, rows.file, check=rows.check)
+    exchange.require_open(invitation)
+    told = _teller(invitation, rows, tell, show)
+    participant = Participant(site, rows.file, check=rows.check, show=told)
     reply = participant.answer(invitation.data)
     named = _named_rows(participant, invitation)
     if named != rows:
         counted = participant.session(invitation.session).stage >= Stage.MASK
         if named is not None and (counted or not invitation.plan.is_noisy):
-            raise ExchangeError(_other_rows(named))
+            raise ExchangeError(_other_rows(named, counted=counted))
         rows.check(invitation.plan)  # who joined before was not checked with these
         participant.remember(invitation.session, msgspec.json.encode(rows))
     return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
+
+
+class Submitted(NamedTuple):
+    """The file that was written, and whether it holds what was counted on an earlier occasion."""
+
+    path: Path
+    stood: bool
 
 
 def submit(
@@ -307,21 +394,53 @@ def submit(
     rows: NamedRows | None = None,
     *,
     tell: Callable[[str], None],
-) -> Path:
-    """Answer the third round with the rows named at the first; the file that was written.
+    show: Callable[[Counted], None] = lambda _: None,
+) -> Submitted:
+    """Answer the third round with the rows named at the first.
 
-    `rows` may say again which they are; others are refused.
+    `rows` may say again which they are; others are refused. What was counted once stands: asked
+    again, a site sends the same bytes, whatever its file holds by then.
+
+    Parameters
+    ----------
+    exchange, site, rows
+        Where, who, and which rows.
+    tell
+        Told, in sentences, what is wrong with the rows; for the site's operator alone.
+    show
+        Shown what the rows came to, once they were counted; for the site's operator alone.
     """
     invitation = exchange.invitation()
+    exchange.require_open(invitation)
     request = exchange.request_to_me(invitation, Stage.MASK)
-    named = _named_rows(Participant(site), invitation)
+    participant = Participant(site)
+    named = _named_rows(participant, invitation)
     if named is None:
         raise ExchangeError(NOT_JOINED)
+    stands = participant.session(invitation.session).stage >= Stage.MASK
     if rows not in (None, named):
-        raise ExchangeError(_other_rows(named))
-    named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
-    reply = Participant(site, named.file, tell=tell).answer(request)
-    return exchange.write_reply(invitation, Stage.MASK, reply)
+        raise ExchangeError(_other_rows(named, counted=stands))
+    if not stands:
+        named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
+    told = _teller(invitation, named, tell, show)
+    reply = Participant(site, named.file, tell=tell, show=told).answer(request)
+    return Submitted(exchange.write_reply(invitation, Stage.MASK, reply), stands)
+
+
+def _teller(
+    invitation: Invitation,
+    rows: NamedRows,
+    tell: Callable[[str], None],
+    show: Callable[[Counted], None],
+) -> Callable[[Counted], None]:
+    """Shows what the rows of a file came to, and warns of what is wrong with them."""
+
+    def told(counted: Counted) -> None:
+        show(counted)
+        for sentence in rows.warnings(counted, invitation.plan):
+            tell(sentence)
+
+    return told
 
 
 def _named_rows(participant: Participant, invitation: Invitation) -> NamedRows | None:
@@ -335,10 +454,12 @@ def _named_rows(participant: Participant, invitation: Invitation) -> NamedRows |
         ) from None
 
 
-def _other_rows(named: NamedRows) -> str:
+def _other_rows(named: NamedRows, *, counted: bool) -> str:
+    done = "has submitted that: the first input stands" if counted else "submits that"
     return (
         f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
-        "submits that. To evaluate other rows, abandon this evaluation and join a new one."
+        f"{done}. To evaluate other rows, abandon this evaluation (`fedgauge exchange abandon`) "
+        "and join a new one."
     )
 
 
@@ -347,21 +468,42 @@ def take_part(
 ) -> Path:
     """Answer the request of one round; the file that was written."""
     invitation = exchange.invitation()
+    if stage < Stage.OPEN:  # a site that reveals late deletes its keys all the same
+        exchange.require_open(invitation)
     request = exchange.request_to_me(invitation, stage)
     reply = Participant(site, data).answer(request)
     return exchange.write_reply(invitation, stage, reply)
 
 
 def _evidence(path: Path) -> File:
-    return File.from_bytes(_read(path, most=_MOST_EVIDENCE))
+    return _understood(path, "evidence", File.from_bytes, most=_MOST_EVIDENCE)
 
 
-def _read(path: Path, *, most: int = MOST_BYTES) -> bytes:
+def _require_result_of(invitation: Invitation, saved: bytes) -> None:
+    if not proof.is_signed(saved, invitation):
+        raise ExchangeError("it is not what the coordinator signed as the result of this one.")
+    signature = proof.examine(saved, Record.from_json(saved))
+    if signature.state != "unknown key":
+        raise ExchangeError(f"it is no result that counts: {signature.in_words}.")
+
+
+def _understood(path: Path, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES) -> M:
+    """What a file says; an error names the file, and what to do."""
+    data = _read(path, most)
     try:
+        return read(data)
+    except FedgaugeError as error:
+        raise type(error)(f"cannot use {path} as {kind}: {error} {_AGAIN}") from None
+
+
+def _read(path: Path, most: int = MOST_BYTES) -> bytes:
+    try:
+        if not path.exists():
+            raise ExchangeError(f"there is no file {path}. Check its name and folder.")
         if not path.is_file():
-            raise ExchangeError("it is not a file.")
+            raise ExchangeError(f"{path} is not a file.")
         if path.stat().st_size > most:
-            raise ExchangeError(f"it is larger than {most:,} bytes.")
+            raise ExchangeError(f"{path} is larger than {most:,} bytes.")
         return path.read_bytes()
     except OSError as error:
         raise ExchangeError(f"cannot read {path}: {error.strerror}.") from None

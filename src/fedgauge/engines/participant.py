@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
-from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, say
+from fedgauge.data.oddities import Counted
+from fedgauge.engines.contribution import summarise
+from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, naming, say
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -72,7 +74,10 @@ class Participant:
     delivery
         What the request brings to score with; None where the site's data hold the scores.
     tell
-        Told, in sentences, what the site's operator should know of the rows.
+        Told, in sentences, what the site's operator should know.
+    show
+        Shown what the rows came to, once they were read; without it `tell` is told what was odd.
+        For the site's operator alone.
 
     Notes
     -----
@@ -91,12 +96,14 @@ class Participant:
         check: Callable[[EvaluationPlan], None] = lambda _: None,
         delivery: Delivery | None = None,
         tell: Callable[[str], None] = lambda _: None,
+        show: Callable[[Counted], None] | None = None,
     ) -> None:
         self._site = site
         self._data = data
         self._check = check
         self._delivery = delivery
         self._tell = tell
+        self._show = show
 
     def answer(self, request: bytes) -> bytes:
         """The reply to a request, stored before it is given; the same one if asked again."""
@@ -136,7 +143,7 @@ class Participant:
             raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
-        duties = SiteDuties(self._site, self._data, self._delivery, self._tell)
+        duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation, duties.setting = client.invitation, client.setting
         return client
@@ -152,6 +159,16 @@ class Participant:
                 overdue = self._is_overdue(session, spend)
                 listed.append(Pending(session, spend, readable, overdue))
         return listed
+
+    def has_left(self, session: bytes) -> bool:
+        """Whether a session is paid for and not over: what others need of this site is here."""
+        client = self._stored(session)
+        paid = self._site.ledger.status(session) == "committed"
+        return paid and client is not None and client.stage < Stage.OPEN
+
+    def has_joined(self, session: bytes) -> bool:
+        """Whether a session was ever joined here."""
+        return self._site.ledger.status(session) is not None or self._path(session).exists()
 
     def abandon(self, session: bytes) -> None:
         """Stop a session and delete its keys; the budget comes back if it was not spent."""
@@ -217,7 +234,21 @@ class Participant:
         plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
         approver = self._approver(invitation)
         self._check(plan)
-        data = None if plan.is_noisy else self._fingerprint()
+        data, counted = (None, None) if plan.is_noisy else self._read(plan)
+        reply = self._reserved(invitation, plan, approver, data)
+        if counted is not None and self._show is not None:  # after all else: it changes nothing
+            say(self._show, counted)
+        return reply
+
+    def _reserved(
+        self,
+        invitation: Invitation,
+        plan: EvaluationPlan,
+        approver: bytes | None,
+        data: Fingerprint | None,
+    ) -> bytes:
+        """The reply to an invitation that is accepted, once its cost is set aside."""
+        request = invitation.data
         with self._alone():
             self._end_overdue()  # what they reserved may be what is missing
             if self._path(invitation.session).exists():
@@ -231,7 +262,7 @@ class Participant:
                 asked=Asked(invitation.coordinator, invitation.model, approver),
             )
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
-            duties = SiteDuties(self._site, self._data, self._delivery, self._tell)
+            duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
@@ -257,16 +288,17 @@ class Participant:
             )
         return require_approval(self._site, invitation.session, invitation.plan)
 
-    def _fingerprint(self) -> Fingerprint | None:
-        """Of the rows of an exact sum, where no model is needed to have them."""
+    def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, Counted | None]:
+        """The rows of an exact sum, where no model is needed to have them.
+
+        Whether they changed is judged. What they would count as is only shown: a refusal here
+        would cost the asker nothing.
+        """
         if self._delivery is not None:
-            return None
+            return None, None
         if self._data is None:
             raise ExchangeError("the plan is for an exact sum: name the data when joining.")
-        taken = Fingerprinter(self._site.fingerprint_key)
-        for batch in read_batches(self._data()):
-            taken.add(batch)
-        return taken.fingerprint()
+        return fingerprint_rows(self._site, plan, self._data())
 
     def _store(self, client: SummationClient) -> None:
         path = self._path(client.invitation.session)
@@ -290,6 +322,15 @@ class Participant:
 
     def _path(self, session: bytes, kind: str = "client") -> Path:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.{kind}"
+
+
+def fingerprint_rows(site: Site, plan: EvaluationPlan, data: Data) -> tuple[Fingerprint, Counted]:
+    """The fingerprint of rows, and what they would count as under a plan."""
+    taken, histogram = Fingerprinter(site.fingerprint_key), plan.histogram()
+    with naming(data):
+        rows = taken.watch(read_batches(data))
+        oddities = histogram.update_leniently(rows, positive=plan.task.positive)
+    return taken.fingerprint(), summarise(plan, histogram, oddities)
 
 
 def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> None:

@@ -15,7 +15,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.lenient import LenientRows
-from fedgauge.data.oddities import in_short
+from fedgauge.data.oddities import Counted, in_short
 from fedgauge.errors import RecordError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
@@ -24,7 +24,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.reports.intake import ReportServer
-from fedgauge.reports.messages import ReportFormat, encode_rows
+from fedgauge.reports.messages import ReportFormat, report_rows
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
 from fedgauge.site.entries import Departure
@@ -42,6 +42,7 @@ def write_reports(
     *,
     site: Site | None = None,
     tell: Callable[[str], None] = _LOG.warning,
+    show: Callable[[Counted], None] = lambda _: None,
 ) -> None:
     """Write a file with a report for each row of one client, to be handed to the server.
 
@@ -62,6 +63,8 @@ def write_reports(
         The site's trust anchor; without it nothing is charged.
     tell
         Takes what was odd about the rows, in words, for the operator alone.
+    show
+        Takes what the rows came to, where they could be read to their end; for the operator alone.
     """
     target = Path(path).absolute()
     if target.exists():
@@ -75,6 +78,7 @@ def write_reports(
     ReportFormat(plan)  # refuses a plan that breaks its promise, before anything is paid for
     data = _checked(data)
     told: list[str] = []
+    seen: list[Counted] = []
     temporary = None
     try:
         # Not where others fetch it before the ledger says that it left.
@@ -86,7 +90,7 @@ def write_reports(
                 site.reserve(session, plan)
                 site.ledger.commit(session)
             digest, size = hashlib.sha256(), 0
-            for message in _as_far_as_read(encode_rows(plan, data, tell=told.append), told):
+            for message in _as_far_as_read(report_rows(plan, data, done=seen.append), told):
                 size += file.write(message)
                 digest.update(message)
             file.flush()
@@ -102,8 +106,11 @@ def write_reports(
             raise RecordError(f"cannot write {path}: {error.strerror}.") from None
         raise
     durable.sync_folder(target.parent)
+    for counted in seen:
+        show(counted)
+        told += counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
     for sentence in told:
-        tell(sentence)
+        tell(f"{data}: {sentence}" if isinstance(data, ScoreFile) else sentence)
 
 
 def _move(temporary: str, target: Path) -> None:

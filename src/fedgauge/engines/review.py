@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.engines.duties import judge_invitation, judge_origin
 from fedgauge.engines.exchange import load_invitation
 from fedgauge.engines.participant import Participant
@@ -128,7 +129,7 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
             "the folder holds another evaluation than the one that was reviewed. Review it again."
         )
     plan = judge_invitation(site, invitation)
-    _check_ledger(site, invitation, plan)
+    check_ledger(site, invitation, plan)
     return sign(site, invitation.session, plan, key)
 
 
@@ -149,7 +150,7 @@ def _judged(
     try:
         plan = judge_invitation(site, invitation)
         if joined is None or joined.status == "reserved":
-            _check_ledger(site, invitation, plan)
+            check_ledger(site, invitation, plan)
     except FedgaugeError as error:
         return str(error), _plan_within_reach(site, invitation)
     return None, plan
@@ -165,12 +166,16 @@ def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | N
     return invitation.plan
 
 
-def _check_ledger(site: Site, invitation: Invitation, plan: EvaluationPlan) -> None:
+def check_ledger(
+    site: Site, invitation: Invitation, plan: EvaluationPlan, data: Fingerprint | None = None
+) -> None:
+    """Refuse what the ledger would, and write nothing; `data` are the rows of an exact sum."""
     site.reserve(
         invitation.session,
         plan,
         roster=Roster(frozenset(invitation.members), invitation.needed),
         certain=invitation.graph.is_complete,
+        data=data,
         check_only=True,
     )
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from fedgauge.data.examples import Data, Examples
 from fedgauge.data.labels import LenientLabelReader
 from fedgauge.data.lenient import LenientRows
-from fedgauge.data.oddities import Oddities
+from fedgauge.data.oddities import Counted, Oddities
 from fedgauge.errors import ReportRefused
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream, WordSource
@@ -191,6 +191,25 @@ def encode_rows(
     >>> [len(message) for message in encode_rows(plan, ([0, 1], [0.2, 0.7]))]
     [92]
     """
+
+    def done(counted: Counted) -> None:
+        for sentence in counted.oddities.in_words:
+            tell(sentence)
+
+    return report_rows(plan, data, source=source, done=done)
+
+
+def report_rows(
+    plan: EvaluationPlan,
+    data: Data,
+    *,
+    source: WordSource | None = None,
+    done: Callable[[Counted], None],
+) -> Iterator[bytes]:
+    """The messages of :func:`encode_rows`; `done` is given what the rows came to, after the last.
+
+    That is for whoever holds the rows alone.
+    """
     plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()
@@ -202,8 +221,7 @@ def encode_rows(
                 for payloads in randomise(form.oracles, leaves, source)
             ]
         )
-    for sentence in rows.oddities.in_words:
-        tell(sentence)
+    done(rows.counted)
 
 
 class _LeafCells:
@@ -213,7 +231,7 @@ class _LeafCells:
         self._axis = plan.axis
         self._rows = LenientRows(data)
         self._labels = LenientLabelReader(plan.task.positive)
-        self._counted = self._not_finite = self._clipped = 0
+        self._rows_read = self._positives = self._not_finite = self._clipped = 0
 
     def read(self, rows: int) -> Iterator[Cells]:
         """The cells, `rows` at a time."""
@@ -238,22 +256,24 @@ class _LeafCells:
         placed = self._axis.place_any(batch.y_score)
         self._not_finite += placed.not_finite
         self._clipped += placed.clipped
-        self._counted += len(batch)
+        self._rows_read += len(batch)
         labels = self._labels(batch.labels)
+        self._positives += int(np.count_nonzero(labels))
         cells: Cells = placed.bins + np.multiply(labels, self._axis.bins, dtype=np.intp)
         return cells
 
     @property
-    def oddities(self) -> Oddities:
-        """What was odd about the rows so far."""
-        return Oddities(
-            rows=self._counted,
+    def counted(self) -> Counted:
+        """What the rows so far came to."""
+        odd = Oddities(
+            rows=self._rows_read,
             not_finite=self._not_finite,
             clipped=self._clipped,
             missing_labels=self._labels.missing,
             other_labels=self._labels.unusable,
             malformed=self._rows.malformed,
         )
+        return Counted(self._positives, odd)
 
 
 def _new_ids(count: int) -> NDArray[np.uint8]:

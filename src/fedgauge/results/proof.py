@@ -165,6 +165,21 @@ def examine(saved: bytes, record: Record) -> Signature:
         return Signature("broken", _UNREADABLE, simulated=simulated)
 
 
+def is_signed(saved: bytes, invitation: Invitation) -> bool:
+    """Whether the coordinator of an evaluation signed this as its result.
+
+    Nothing is built from what is saved: anybody may have put it there.
+    """
+    try:
+        fields = json.loads(saved, object_pairs_hook=_once_each)
+        proof = msgspec.convert(fields["proof"], Proof)
+        covered = _covered(fields)
+    except (LookupError, TypeError, ValueError, OverflowError, RecursionError, FedgaugeError):
+        return False
+    of_it = proof.invitation == invitation.data
+    return of_it and verify(invitation.coordinator, covered, proof.signature)
+
+
 def follows(saved: bytes, record: Record) -> bool:
     """Whether metrics, curves and variances, as saved, are those of a record made anew.
 

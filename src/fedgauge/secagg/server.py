@@ -186,6 +186,17 @@ class SummationServer:
                 return self.needed
 
     @property
+    def paid_in_words(self) -> str:
+        """Why to wait rather than to start again, once members have sent their numbers."""
+        match self.stage:
+            case Stage.ADVERTISE | Stage.SHARE:
+                return ""
+            case Stage.MASK:
+                return "Who submitted has paid, and pays again where it is started again: wait."
+            case _:
+                return "Everybody has paid, and pays again where it is started again: wait."
+
+    @property
     def confirmed(self) -> Confirmed:
         """What the members confirmed, once they did."""
         state = self._state
@@ -400,9 +411,10 @@ class SummationServer:
             total = unmasking.total(self._length, self._bits)
         except ProtocolError as error:
             self._state.evidence = [*self._dealings.disputes, *unmasking.evidence]
-            raise type(error)(
-                f"{error} Nothing was learned; start again.{self._who(openings)}"
-            ) from None
+            helps = "; start again."
+            if isinstance(error, CohortTooSmall) and len(openings) < len(self.requests):
+                helps = f", and nothing is lost. {self.paid_in_words}"
+            raise type(error)(f"{error} Nothing was learned{helps}{self._who(openings)}") from None
         self._state.evidence = [*self._dealings.disputes, *unmasking.evidence]
         return Sum(words.decode(total, self._bits), tuple(sorted(self._state.survivors)))
 
@@ -411,11 +423,11 @@ class SummationServer:
 
     def _require(self, answered: Collection[int], needed: int) -> None:
         if len(answered) < needed:
-            otherwise = (
-                ": an exact sum needs them all."
-                if self._invitation.is_unanimous and needed == len(self.requests)
-                else ", or start again with the members who are there."
-            )
+            otherwise = ", or start again with the members who are there."
+            if self._invitation.is_unanimous and needed == len(self.requests):
+                otherwise = ": an exact sum needs them all."
+            elif self.paid_in_words:
+                otherwise = f". {self.paid_in_words}"
             raise CohortTooSmall(
                 f"{len(answered)} members answered and {needed} are needed. Wait for more"
                 f"{otherwise}{self._who(answered)}"

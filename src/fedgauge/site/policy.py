@@ -224,6 +224,8 @@ def read_site_file(path: Path) -> str:
             f"there is no site file {path}. Name yours with --site, or make one with `fedgauge "
             "site init`."
         ) from None
+    except IsADirectoryError:
+        raise SiteError(f"{path} is a folder. Name the site file in it: {path}/site.toml") from None
     except OSError as error:
         raise SiteError(f"cannot read site file {path}: {error.strerror}.") from None
     except UnicodeDecodeError:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fedgauge.errors import SiteError, located
+from fedgauge.errors import LedgerError, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site.anchor import Site
 from fedgauge.site.ledger import Ledger
@@ -206,6 +206,11 @@ def add_witness(path: str | Path, witness: str | Path) -> Site:
         raise SiteError(
             f"site file {path} names the witness {site.witness_path}. To move it, move that file "
             "and change the line."
+        )
+    if not witness.parent.is_dir():
+        raise LedgerError(
+            f"there is no folder {witness.parent} for the witness. Mount its disk or share, or "
+            "make the folder."
         )
     line = _witness_line(str(witness))
     text = _LEDGER_LINE.sub(lambda found: f"{found[0]}\n{line.rstrip()}", before, count=1)

@@ -1,0 +1,79 @@
+"""What joining with a file would come to, for the site's operator; nothing is sent or stored."""
+
+from typing import NamedTuple
+
+from fedgauge.data.examples import read_batches
+from fedgauge.data.oddities import Counted
+from fedgauge.engines.contribution import count_exactly, count_leniently, summarise
+from fedgauge.engines.duties import naming
+from fedgauge.engines.exchange import Exchange, NamedRows
+from fedgauge.engines.participant import fingerprint_rows
+from fedgauge.engines.review import Review, check_ledger, review
+from fedgauge.errors import ExchangeError, FedgaugeError
+from fedgauge.plan import EvaluationPlan
+from fedgauge.secagg import Invitation
+from fedgauge.site import Site
+
+
+class Rehearsal(NamedTuple):
+    """An invitation and a file, as they stand to a site.
+
+    `review` says what the site file and the ledger make of the invitation. `counted` is what the
+    rows would count as; None where the plan is not worth reading. `refusal` says why an exact sum
+    would not be joined with these rows, or would stop at them.
+    """
+
+    review: Review
+    counted: Counted | None
+    warnings: tuple[str, ...]
+    refusal: str | None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether this site could join with these rows, and count them."""
+        return self.review.refusal is None and self.refusal is None
+
+
+def rehearse(exchange: Exchange, site: Site, rows: NamedRows) -> Rehearsal:
+    """What would become of these rows, and of the plan, were this site to join with them.
+
+    Rows are read here and nothing of them leaves: neither a reply nor an entry in the ledger is
+    made. Whoever decides by it whether to join tells by that what no engine would.
+    """
+    invitation = exchange.invitation()
+    exchange.require_open(invitation)
+    _require_unspent(site, invitation.session)
+    seen = review(site, invitation)
+    if seen.plan is None:
+        rows.file().check()
+        return Rehearsal(seen, None, (), None)
+    rows.check(seen.plan)
+    histogram, oddities = count_leniently(seen.plan, rows.file)
+    counted = summarise(seen.plan, histogram, oddities)
+    refusal = None if seen.plan.is_noisy else _refusal(site, invitation, seen.plan, rows)
+    return Rehearsal(seen, counted, tuple(rows.warnings(counted, seen.plan)), refusal)
+
+
+def _require_unspent(site: Site, session: bytes) -> None:
+    """Refuse to look at rows that change nothing any more."""
+    status = site.ledger.status(session)
+    if status in ("committed", "released"):
+        became = "has submitted, and its first input stands" if status == "committed" else "gave up"
+        raise ExchangeError(
+            f"there is nothing left to check: in this evaluation site {site.name!r} {became}. "
+            "Another attempt needs a new invitation."
+        )
+
+
+def _refusal(
+    site: Site, invitation: Invitation, plan: EvaluationPlan, rows: NamedRows
+) -> str | None:
+    """Why an exact sum would refuse these rows: they changed, or cannot all be counted."""
+    try:
+        data, _ = fingerprint_rows(site, plan, rows.file())
+        check_ledger(site, invitation, plan, data)
+        with naming(rows.file()):
+            count_exactly(plan, read_batches(rows.file()))
+    except FedgaugeError as error:
+        return str(error)
+    return None

@@ -1,0 +1,668 @@
+"""Common mistakes and what they are told: a table, in which a row is a mistake.
+
+A row says where it is made, with which command, how that ends, and what the message must hold: the
+file or the option, how many rows or sites where some are concerned, and what helps. To add one,
+write a row. No message may quote a score or a label of the data, and none is a traceback.
+"""
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from commands import run
+from exchange import EXACT, NOISY, A, B, C, copied, snapshots
+from forks import fast_folder
+
+import fedgauge as fg
+from fedgauge.engines.exchange import VERBS
+from fedgauge.secagg import Stage
+
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
+# What stands for itself in commands. They run in a folder with one folder and one CSV file for each
+# site, plans for local reports, and the exchange `run`.
+WORDS = {
+    "{columns}": "--label y --score p",
+    "{a}": f"--site {A}/site.toml",
+    "{b}": f"--site {B}/site.toml",
+    "{boss}": "--site consortium/site.toml",
+}
+REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(9.0))
+OTHER_REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(4, outside="clip"), fg.LocalDP(9.0))
+LABELS = ("okapi", "zebra")  # in no other text
+SCORE = "0.7182818"
+
+
+class Mistake(NamedTuple):
+    """One row: `at` is where it is made (see `folder_at`), `before` what spoils something there."""
+
+    id: str
+    at: str
+    command: str
+    code: int
+    told: tuple[str, ...]
+    before: Callable = lambda _: None
+    names_labels: bool = False
+
+
+# What spoils something
+
+
+def rewritten(change, name=A):
+    """The file of a site, each row changed."""
+
+    def before(world):
+        path = world.folder / f"{name}.csv"
+        rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
+        path.write_text("y,p\n" + "".join(f"{change(*row)}\n" for row in rows))
+
+    return before
+
+
+percent = rewritten(lambda y, p: f"{y},{100 * float(p)}")
+one_class = rewritten(lambda _, p: f"0,{p}")
+words = rewritten(lambda y, p: f"{LABELS[int(y)]},{p}")
+no_numbers = rewritten(lambda y, _: f"{y},{LABELS[0]}")
+third_label = rewritten(lambda y, p: f"{y if float(p) < 0.4 else LABELS[0]},{p}")
+no_scores = rewritten(lambda y, p: f"{y},{p if float(p) < 0.4 else ''}")
+
+
+def header_only(world):
+    (world.folder / f"{A}.csv").write_text("y,p\n")
+
+
+def without_header(world):
+    (world.folder / f"{A}.csv").write_text(f"1,{SCORE}\n0,{SCORE}\n")
+
+
+def cut(pattern, by=40):
+    """The file without its end."""
+
+    def before(world):
+        (path,) = world.folder.glob(pattern)
+        path.write_bytes(path.read_bytes()[:-by])
+
+    return before
+
+
+def gone(name):
+    def before(world):
+        (world.folder / name).unlink()
+
+    return before
+
+
+def made(name, text=""):
+    def before(world):
+        path = world.folder / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text)
+
+    return before
+
+
+def then(*steps):
+    """First these commands, all of which work."""
+
+    def before(world):
+        for step in steps:
+            if callable(step):
+                step(world)
+            else:
+                done = run(*words_of(step))
+                assert done.exit_code == 0, done.output
+
+    return before
+
+
+def encoded(name):
+    return f"encode reports.toml {name}.csv {{columns}} -o {name}.fgr"
+
+
+MISTAKES = [
+    # A folder or a site file that is not what it should be
+    *(
+        Mistake(
+            f"{verb} in a folder that is not there",
+            "noisy join answer",
+            f"exchange {verb} nowhere {rest}".strip(),
+            1,
+            ("there is no folder nowhere", "invitation.fgx", "coordinator"),
+        )
+        for verb, rest in {
+            "status": "{a}",
+            "advance": "{boss}",
+            "review": "{a}",
+            "approve": "--key k {a}",
+            "abandon": "{a}",
+            "restart": "new {boss}",
+            "join": f"{A}.csv {{columns}} {{a}}",
+            "check": f"{A}.csv {{columns}} {{a}}",
+        }.items()
+    ),
+    Mistake(
+        "status of a file",
+        "noisy join answer",
+        f"exchange status {A}.csv {{a}}",
+        1,
+        (f"{A}.csv is no folder", "Name the one that holds invitation.fgx"),
+    ),
+    Mistake(
+        "status of another folder",
+        "noisy join answer",
+        f"exchange status {A} {{a}}",
+        1,
+        (f"there is no invitation.fgx in {A}", "Get it from the coordinator"),
+    ),
+    Mistake(
+        "a folder as a site file",
+        "noisy join answer",
+        f"exchange status run --site {A}",
+        2,
+        (f"{A} is a folder", "Name the site file in it", f"{A}/site.toml"),
+    ),
+    Mistake(
+        "no site file",
+        "noisy join answer",
+        "exchange status run",
+        2,
+        ("there is no site file", "site.toml", "--site", "fedgauge site init"),
+    ),
+    Mistake(
+        "a site that was not invited",
+        "noisy share answer",
+        "exchange share run {boss}",
+        2,
+        ("site 'consortium' is not among those invited to run", "--site"),
+    ),
+    *(
+        Mistake(
+            f"{verb} by the site that started it",
+            "noisy join answer",
+            f"exchange {verb} run {rest}",
+            code,
+            ("site 'consortium' started this evaluation", "--site"),
+        )
+        for verb, rest, code in (
+            ("join", f"{A}.csv {{columns}} {{boss}}", 2),
+            ("check", f"{A}.csv {{columns}} {{boss}}", 1),
+            ("approve", f"--key {A}/site.key {{boss}}", 2),
+        )
+    ),
+    Mistake(
+        "abandon by a site that never joined",
+        "noisy join answer",
+        "exchange abandon run {a}",
+        1,
+        (f"site '{A}' did not join the evaluation in run", "--site"),
+    ),
+    Mistake(
+        "restart by a site",
+        "noisy join answer",
+        "exchange restart run new {a}",
+        1,
+        (f"site '{A}' did not start this exchange", "--site"),
+    ),
+    Mistake(
+        "restart without a stranger",
+        "noisy join answer",
+        "exchange restart run new --without nobody {boss}",
+        1,
+        ("nobody was not invited", "--without", f"It has {A}, {B}, {C}"),
+    ),
+    Mistake(
+        "approve with a key that is not there",
+        "noisy join answer",
+        "exchange approve run --key officer.key {a}",
+        2,
+        ("there is no key file officer.key", "fedgauge site approver"),
+    ),
+    # Files that were damaged on the way
+    Mistake(
+        "a cut invitation",
+        "noisy join answer",
+        "exchange status run {a}",
+        1,
+        ("run/invitation.fgx", "incomplete", "Copy it again"),
+        cut("run/invitation.fgx"),
+    ),
+    Mistake(
+        "an empty invitation",
+        "noisy join answer",
+        f"exchange join run {A}.csv {{columns}} {{a}}",
+        1,
+        ("run/invitation.fgx", "incomplete", "Copy it again"),
+        made("run/invitation.fgx"),
+    ),
+    Mistake(
+        "a cut request",
+        "noisy submit answer",
+        "exchange submit run {a}",
+        1,
+        (f"{A}.request.fgx", "incomplete", "Copy it again"),
+        cut(f"run/3-*{A}.request.fgx"),
+    ),
+    Mistake(
+        "a cut reply",
+        "noisy submit advance",
+        "exchange advance run {boss}",
+        1,
+        (
+            f"waits for {A} to submit",
+            f"{A}.reply.fgx: this is incomplete",
+            "Copy it again",
+            "wait.",
+        ),
+        cut(f"run/3-*{A}.reply.fgx"),
+    ),
+    Mistake(
+        "evidence that is none",
+        "noisy join answer",
+        "exchange evidence run/invitation.fgx {a}",
+        1,
+        ("run/invitation.fgx as evidence", "Copy it again"),
+    ),
+    Mistake(
+        "evidence that is not there",
+        "noisy join answer",
+        "exchange evidence evidence.fgx {a}",
+        1,
+        ("there is no file evidence.fgx", "Check its name"),
+    ),
+    # Rows, before anything is spent
+    Mistake(
+        "check of scores in percent",
+        "noisy join answer",
+        f"exchange check run {A}.csv {{columns}} {{a}}",
+        0,
+        (f"{A}.csv: 59 of 60 scores", "from 0 to 1", "convert the scores"),
+        percent,
+    ),
+    Mistake(
+        "check of a file without rows",
+        "noisy join answer",
+        f"exchange check run {A}.csv {{columns}} {{a}}",
+        0,
+        (f"{A}.csv: there are no rows that count", "0 rows", "Check the export"),
+        header_only,
+    ),
+    Mistake(
+        "check of labels that the plan does not know",
+        "noisy join answer",
+        f"exchange check run {A}.csv {{columns}} {{a}}",
+        0,
+        (
+            f"{A}.csv: none of 60 rows are positive",
+            "recode",
+            "fedgauge plan --positive",
+            "(labels)",
+        ),
+        words,
+    ),
+    Mistake(
+        "check of rows that an exact sum refuses",
+        "exact join answer",
+        f"exchange check run {A}.csv {{columns}} {{a}}",
+        1,
+        ("These rows would be refused", f"{A}.csv: 60 of 60 labels", "fedgauge plan --positive"),
+        words,
+    ),
+    Mistake(
+        "join with a column that is not there",
+        "noisy join answer",
+        f"exchange join run {A}.csv --label outcome --score p {{a}}",
+        2,
+        (f"{A}.csv", "no column 'outcome'", "The columns are 'y', 'p'"),
+    ),
+    Mistake(
+        "join with a file without a header",
+        "noisy join answer",
+        f"exchange join run {A}.csv {{columns}} {{a}}",
+        2,
+        (f"{A}.csv", "add a row with the names of the columns"),
+        without_header,
+    ),
+    Mistake(
+        "join with text for scores",
+        "noisy join answer",
+        f"exchange join run {A}.csv {{columns}} {{a}}",
+        2,
+        (f"{A}.csv", "column 'p'", "Check which column holds the score"),
+        no_numbers,
+    ),
+    Mistake(
+        "join an exact sum with odd labels",
+        "exact join answer",
+        f"exchange join run {A}.csv {{columns}} {{a}}",
+        0,
+        (f"{A}.csv: 36 of 60 labels", "an exact sum stops at them", "Mend the file"),
+        third_label,
+    ),
+    # Rows, when it is too late to mend them
+    Mistake(
+        "submit scores in percent",
+        "noisy submit answer",
+        "exchange submit run {a}",
+        0,
+        ("59 clipped", f"{A}.csv: 59 of 60 scores", "convert the scores"),
+        percent,
+    ),
+    Mistake(
+        "submit one class",
+        "noisy submit answer",
+        "exchange submit run {a}",
+        0,
+        ("0 positive", f"{A}.csv: none of 60 rows are positive", "Check the label column"),
+        one_class,
+    ),
+    Mistake(
+        "submit a file without rows",
+        "noisy submit answer",
+        "exchange submit run {a}",
+        0,
+        ("Counted 0 rows", f"{A}.csv: there are no rows that count", "Check the export"),
+        header_only,
+    ),
+    Mistake(
+        "submit a file that is gone",
+        "noisy submit answer",
+        "exchange submit run {a}",
+        2,
+        (f"{A}.csv: there is no such file", "Check its name and folder"),
+        gone(f"{A}.csv"),
+    ),
+    Mistake(
+        "submit other rows in an exact sum",
+        "exact submit answer",
+        "exchange submit run {a}",
+        2,
+        (f"{A}.csv: 60 of 60 labels", "fedgauge plan --positive LABEL", "(labels)"),
+        words,
+    ),
+    # The order of commands
+    Mistake(
+        "submit before its round",
+        "noisy share answer",
+        "exchange submit run {a}",
+        1,
+        ("no request to submit", "in run yet", "fedgauge exchange advance"),
+    ),
+    Mistake(
+        "submit twice",
+        "noisy submit advance",
+        "exchange submit run {a}",
+        0,
+        ("first input stands", f"{A}.reply.fgx", f"fedgauge exchange abandon run --site {A}"),
+        percent,
+    ),
+    Mistake(
+        "submit another file",
+        "noisy submit advance",
+        f"exchange submit run {B}.csv {{columns}} {{a}}",
+        1,
+        ("joined with", f"{A}.csv", "the first input stands", "fedgauge exchange abandon"),
+    ),
+    Mistake(
+        "advance where one did not reveal",
+        "noisy reveal answer",
+        "exchange advance run {boss}",
+        1,
+        (f"waits for {A} to reveal", "3 of 3 are needed", "Everybody has paid", "wait."),
+    ),
+    Mistake(
+        "advance without who did not reveal",
+        "noisy reveal answer",
+        "exchange advance run --without-missing {boss}",
+        1,
+        ("2 shares", "3 are needed", "nothing is lost", "wait.", f"Missing: {A}"),
+    ),
+    Mistake(
+        "restart where one did not reveal",
+        "noisy reveal answer",
+        f"exchange restart run again --without {A} {{boss}}",
+        1,
+        ("3 sites have paid for the attempt in run", "waiting costs nothing", "--yes"),
+    ),
+    Mistake(
+        "abandon after submit",
+        "noisy submit advance",
+        "exchange abandon run {a}",
+        1,
+        (f"the numbers of {A} have left", "Waiting costs nothing", "--yes"),
+    ),
+    Mistake(
+        "abandon by the coordinator once all have paid",
+        "noisy confirm answer",
+        "exchange abandon run {boss}",
+        1,
+        ("3 sites have paid for the attempt in run", "Waiting costs nothing", "--yes"),
+    ),
+    *(
+        Mistake(
+            f"{verb} when it is over",
+            "noisy over",
+            f"exchange {verb} run {rest}".strip(),
+            1,
+            ("the evaluation in run is finished", "cost nothing", "run/result.json"),
+        )
+        for verb, rest in {
+            "join": f"{A}.csv {{columns}} {{a}}",
+            "check": f"{A}.csv {{columns}} {{a}}",
+            "submit": "{a}",
+            "approve": f"--key {A}/site.key {{a}}",
+        }.items()
+    ),
+    Mistake(
+        "check after submit",
+        "noisy submit advance",
+        f"exchange check run {A}.csv {{columns}} {{a}}",
+        1,
+        (f"site '{A}' has submitted", "first input stands", "new invitation"),
+    ),
+    Mistake(
+        "restart when it is over",
+        "noisy over",
+        f"exchange restart run again --without {A} {{boss}}",
+        1,
+        ("3 sites have paid", "It is finished: its result is run/result.json", "--yes"),
+    ),
+    Mistake(
+        "review when it is over",
+        "noisy over",
+        "exchange review run {a}",
+        0,
+        ("It is finished: its result is run/result.json",),
+    ),
+    # Local reports
+    Mistake(
+        "encode scores in percent",
+        "reports",
+        encoded(A),
+        0,
+        ("59 clipped", f"{A}.csv: 59 of 60 scores", "convert the scores"),
+        percent,
+    ),
+    Mistake(
+        "encode a file without rows",
+        "reports",
+        encoded(A),
+        0,
+        ("Counted 0 rows", f"{A}.csv: there are no rows that count", "Check the export"),
+        header_only,
+    ),
+    Mistake(
+        "encode labels that the plan does not know",
+        "reports",
+        encoded(A),
+        0,
+        (f"{A}.csv: 60 of 60 labels", "none of 60 rows are positive", "fedgauge plan --positive"),
+        words,
+    ),
+    Mistake(
+        "encode twice",
+        "reports",
+        encoded(A),
+        1,
+        (f"{A}.fgr exists", "Send those reports again"),
+        then(encoded(A)),
+    ),
+    Mistake(
+        "intake of a cut file",
+        "reports",
+        f"intake reports.toml {A}.fgr {B}.fgr",
+        1,
+        (f"{A}.fgr: 1 message refused", "incomplete", "copy it again", "0 reports"),
+        then(encoded(A), encoded(B), cut(f"{A}.fgr")),
+    ),
+    Mistake(
+        "intake of reports of another plan",
+        "reports",
+        f"intake other.toml {A}.fgr {B}.fgr",
+        1,
+        (f"{A}.fgr: 1 message refused", "of another plan", "Name the plan"),
+        then(encoded(A), f"encode other.toml {B}.csv {{columns}} -o {B}.fgr"),
+    ),
+    Mistake(
+        "intake of an empty folder",
+        "reports",
+        f"intake reports.toml {A}",
+        2,
+        (f"there is no .fgr file in {A}", "fedgauge encode"),
+    ),
+    # Sites and ledgers
+    Mistake(
+        "trust in half a key",
+        "reports",
+        "site trust partner ed25519:abc {a}",
+        2,
+        ("a public key is 'ed25519:' and 43", "fedgauge site show"),
+    ),
+    Mistake(
+        "init where a site is",
+        "reports",
+        f"site init --name x --dataset d {A}",
+        2,
+        (f"{A}/site.toml exists", "another folder"),
+    ),
+    Mistake(
+        "a witness in a folder that is not there",
+        "reports",
+        "site witness nowhere/b.head {b}",
+        1,
+        ("no folder", "nowhere for the witness", "make the folder"),
+    ),
+    Mistake(
+        "a log into a folder that is not there",
+        "reports",
+        "site log --csv nowhere/left.csv {a}",
+        2,
+        ("nowhere/left.csv", "in a folder that is there"),
+    ),
+    Mistake(
+        "a log over a file",
+        "reports",
+        f"site log --csv {A}.csv {{a}}",
+        2,
+        (f"{A}.csv exists", "Name another file"),
+    ),
+    Mistake(
+        "release of what is not there",
+        "reports",
+        "ledger release 0badc0de {a}",
+        1,
+        ("0badc0de", "fedgauge ledger pending"),
+    ),
+    # The caller's own data, and so its labels
+    Mistake(
+        "another spelling of the positive label",
+        "reports",
+        f"evaluate {A}.csv {B}.csv {{columns}} --positive Zebra",
+        2,
+        ("21 of 60 labels", "Column 'y' has 'okapi', 'zebra'"),
+        then(words, rewritten(lambda y, p: f"{LABELS[int(y)]},{p}", B)),
+        names_labels=True,
+    ),
+    Mistake(
+        "a column of anything for the label",
+        "reports",
+        f"evaluate {A}.csv --label p --score p2 --positive 1",
+        2,
+        ("60 labels", "Column 'p' has more than 5 different values"),
+        lambda world: (world.folder / f"{A}.csv").write_text(
+            "p,p2\n" + "".join(f"{0.1234 + i},0.5\n" for i in range(60))
+        ),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    """Folders before each step of an evaluation with noise and of one without."""
+    with fast_folder() as folder:
+        yield {
+            "noisy": snapshots(folder / "noisy", NOISY),
+            "exact": snapshots(folder / "exact", EXACT),
+        }
+
+
+def folder_at(scenes, at):
+    """The folder where a mistake is made.
+
+    `noisy submit answer` is before the first of three sites submits, the others have; `noisy submit
+    advance` before the coordinator goes on from there. `noisy over` comes to its result. `reports`
+    has plans for local reports, and no exchange under way.
+    """
+    kind, *step = at.split()
+    if kind == "reports":
+        return scenes["noisy"][Stage.ADVERTISE, "start"]
+    if step == ["over"]:
+        return scenes[kind][Stage.OPEN, "advance"]
+    verb, moment = step
+    (stage,) = [stage for stage in Stage if VERBS[stage] == verb]
+    return scenes[kind][stage, moment]
+
+
+def words_of(command):
+    for word, meaning in WORDS.items():
+        command = command.replace(word, meaning)
+    return shlex.split(command)
+
+
+def secrets_of(folder):
+    """What data files hold: scores, and labels that are words."""
+    fields = {
+        field
+        for path in folder.glob("*.csv")
+        for line in path.read_text().splitlines()[1:]
+        for field in line.split(",")
+    }
+    return {field for field in fields if len(field) > 4}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.id)
+def test_a_mistake_is_told_with_its_place_and_its_remedy(scenes, monkeypatch, mistake):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    with copied(folder_at(scenes, mistake.at)) as world:
+        monkeypatch.chdir(world.folder)
+        REPORTS.save("reports.toml")
+        OTHER_REPORTS.save("other.toml")
+        if mistake.at.endswith("over"):
+            world.advance(world.run)
+        mistake.before(world)
+        secrets = secrets_of(world.folder) | {SCORE}
+        done = run(*words_of(mistake.command), columns=1000)  # a crash fails the test
+        said = done.stdout + done.stderr
+        assert done.exit_code == mistake.code, said
+        assert not [part for part in mistake.told if part not in said], said
+        assert "Traceback" not in said
+        if mistake.code:
+            assert done.stderr.startswith("fedgauge: ") or "efuse" in done.stdout
+        if not mistake.names_labels:
+            assert not [secret for secret in secrets if secret in said], said
+
+
+def test_every_mistake_has_its_name():
+    names = [mistake.id for mistake in MISTAKES]
+    assert len(names) == len(set(names))
