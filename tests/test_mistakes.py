@@ -28,6 +28,7 @@ WORDS = {
     "{a}": f"--site {A}/site.toml",
     "{b}": f"--site {B}/site.toml",
     "{boss}": "--site consortium/site.toml",
+    "{id}": "0" * 32,
 }
 REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(9.0))
 OTHER_REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(4, outside="clip"), fg.LocalDP(9.0))
@@ -135,7 +136,7 @@ MISTAKES = [
             "status": "{a}",
             "advance": "{boss}",
             "review": "{a}",
-            "approve": "--key k {a}",
+            "approve": "--evaluation {id} --key k {a}",
             "abandon": "{a}",
             "restart": "new {boss}",
             "join": f"{A}.csv {{columns}} {{a}}",
@@ -188,7 +189,7 @@ MISTAKES = [
         for verb, rest, code in (
             ("join", f"{A}.csv {{columns}} {{boss}}", 2),
             ("check", f"{A}.csv {{columns}} {{boss}}", 1),
-            ("approve", f"--key {A}/site.key {{boss}}", 2),
+            ("approve", f"--evaluation {{id}} --key {A}/site.key {{boss}}", 2),
         )
     ),
     Mistake(
@@ -215,7 +216,7 @@ MISTAKES = [
     Mistake(
         "approve with a key that is not there",
         "noisy join answer",
-        "exchange approve run --key officer.key {a}",
+        "exchange approve run --evaluation {id} --key officer.key {a}",
         2,
         ("there is no key file officer.key", "fedgauge site approver"),
     ),
@@ -451,7 +452,7 @@ MISTAKES = [
             "join": f"{A}.csv {{columns}} {{a}}",
             "check": f"{A}.csv {{columns}} {{a}}",
             "submit": "{a}",
-            "approve": f"--key {A}/site.key {{a}}",
+            "approve": f"--evaluation {{id}} --key {A}/site.key {{a}}",
         }.items()
     ),
     Mistake(

@@ -68,7 +68,7 @@ def test_check_sends_reserves_and_stores_nothing(folder, plan):
     assert "Asked for by consortium, of 3 sites" in told
     assert "it stays at this site" in told
     assert told.endswith("This site can join.\n")
-    costs = "After this evaluation: epsilon 1" if plan is NOISY else "An exact sum: 0 on"
+    costs = "After this evaluation: epsilon 1" if plan is NOISY else "Exact sums on stroke-2026: 0."
     assert costs in told
 
 

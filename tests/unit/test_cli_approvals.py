@@ -181,7 +181,7 @@ def test_an_evaluation_that_is_over_is_not_refused(world):
     ) in told
     for words in ("Refuses", "in the ledger already", "To approve"):
         assert words not in told
-    assert "in the ledger already" in commands.complaint(commands.run(*approve(world)), code=1)
+    assert "is finished" in commands.complaint(commands.run(*approve(world)), code=1)
 
 
 def test_an_evaluation_that_was_abandoned_is_not_refused(world):
