@@ -167,6 +167,29 @@ def test_estimators(kind):
     assert done(evaluate(*DDP, "--estimator", kind, "--seed", 1)).startswith("8 clients, about ")
 
 
+def percent(table):
+    table.assign(p=100 * table.p).to_parquet("scores.parquet")
+
+
+def test_scores_in_percent_are_cautioned_also_where_quiet(table):
+    percent(table)
+    asked = [*DDP, "--seed", 1, "--json", "r.json"]
+    printed = done(evaluate(*asked))
+    assert printed.splitlines()[5].startswith("caution            the last bin of the axis")
+    assert done(run("show", "r.json")).splitlines()[5] == printed.splitlines()[5]
+    for told in (evaluate(*asked, "-q"), run("show", "r.json", "-q")):
+        assert (told.exit_code, told.stdout) == (0, "")
+        assert told.stderr.startswith("fedgauge: warning: the last bin of the axis")
+        assert told.stderr.count("\n") == 1
+
+
+def test_precision_of_nobody_is_undefined_and_the_table_says_why(table):
+    table.assign(p=table.p / 2).to_parquet("scores.parquet")
+    printed = done(evaluate(*DDP, "--seed", 1, "--at", 0.99))
+    assert re.search(r"^precision +undefined$", printed, re.M)
+    assert "undefined: what it divides by does not stand out of the noise." in printed
+
+
 def test_quiet_prints_nothing():
     assert done(evaluate(*DDP, "--quiet", "--json", "r.json")) == ""
     assert Path("r.json").exists()

@@ -104,7 +104,7 @@ def test_between_edges_it_is_said():
 
 
 def test_undefined_metrics_are_named_as_such(saved):
-    printed = run("show", saved, "--at", 2).stdout
+    printed = run("show", saved, "--at", "inf").stdout
     assert row(printed, "precision") == "undefined"
     assert row(printed, "recall").startswith("0.0000")
 
@@ -125,11 +125,17 @@ def test_scores_that_are_no_probabilities_have_no_losses():
     [
         (["nothing.json"], 1, "cannot read"),
         (["r.json", "--at", "nan"], 2, "must be a number"),
+        (
+            ["r.json", "--at", "7"],
+            2,
+            "--at 7 lies outside the axis of this result, which goes from",
+        ),
+        (["r.json", "--at", "-0.1"], 2, "Name a threshold within it"),
         (["r.json", "--at-fpr", "2"], 2, "between 0 and 1"),
         (["r.json", "--level", "95"], 2, "such as 0.95"),
         (["scores.parquet"], 1, "not a fedgauge result"),
     ],
-    ids=["missing", "nan", "rate", "level", "other file"],
+    ids=["missing", "nan", "above", "below", "rate", "level", "other file"],
 )
 @pytest.mark.usefixtures("saved")
 def test_wrong_requests_are_told_in_one_line(options, code, remedy):

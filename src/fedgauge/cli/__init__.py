@@ -47,7 +47,14 @@ from fedgauge.cli.results import (
     Wanted,
     threshold_tables,
 )
-from fedgauge.cli.terminal import readable_errors, screen, stderr, warn, with_progress
+from fedgauge.cli.terminal import (
+    print_result,
+    readable_errors,
+    screen,
+    stderr,
+    warn,
+    with_progress,
+)
 from fedgauge.plan.explain import explain as explain_plan
 from fedgauge.plots import save_plots
 
@@ -190,9 +197,9 @@ def evaluate(
             save_plots(result, plots)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         tables = list(threshold_tables(points, result))
+    print_result(result, quiet=quiet)
     if quiet:
         return
-    screen.print(str(result), markup=False)
     for table in tables:
         screen.print()
         screen.print(table)

@@ -7,7 +7,7 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.options import Quiet, SiteOption
-from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.terminal import print_result, readable_errors, screen, warn, with_progress
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import Exchange, NamedRows, Progress, examine, take_part
 from fedgauge.engines.exchange import join as join_with
@@ -295,12 +295,13 @@ def advance(
             quiet,
             lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
         )
+    if isinstance(outcome, Progress):
+        if not quiet:
+            _say(outcome, run)
+        return
+    print_result(outcome, quiet=quiet)
     if quiet:
         return
-    if isinstance(outcome, Progress):
-        _say(outcome, run)
-        return
-    screen.print(str(outcome), markup=False)
     for told in exchange.progress().faults:
         warn(told)
     screen.print(f"Saved {exchange.result_path}", markup=False)

@@ -102,7 +102,7 @@ ScoreSums = Annotated[
     bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
 ]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 
 _DDP_DEFAULTS = (NoiseKind.POLYA, NeighbourKind.ADD_REMOVE, 1)

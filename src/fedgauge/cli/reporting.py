@@ -16,7 +16,7 @@ from fedgauge.cli.options import (
     Quiet,
     make_clients,
 )
-from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.terminal import print_result, readable_errors, screen, warn, with_progress
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
 from fedgauge.engines.reporting import result_of, write_reports
@@ -87,8 +87,7 @@ def intake(
         result.roc_curve()  # a result without curves is an error here
         if json is not None:
             result.to_json(json)
-    if not quiet:
-        screen.print(str(result), markup=False)
+    print_result(result, quiet=quiet)
 
 
 def compare(

@@ -1,5 +1,6 @@
 """Results on the terminal: the verdict, all metrics, thresholds, and who signed them."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli.options import Quiet
-from fedgauge.cli.terminal import fail, readable_errors, screen
+from fedgauge.cli.terminal import fail, print_result, readable_errors, screen, warn
 from fedgauge.keys import key_from_text, key_to_text
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.metric import metrics_of
@@ -44,6 +45,7 @@ KnownTo = Annotated[
 
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
+_HIDDEN = "undefined: what it divides by does not stand out of the noise."
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
 
 
@@ -62,13 +64,24 @@ class Wanted:
 
     def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
         """What was asked for, in words, and the metrics there."""
-        points = [("", result.at_threshold(threshold)) for threshold in self._at]
+        points = [("", result.at_threshold(_within(threshold, result))) for threshold in self._at]
         for name, rates in self._for.items():
             sign = "<=" if name == "fpr" else ">="
             for rate in rates:
                 wanted: dict[str, Any] = {name: rate}
                 points.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
         return points
+
+
+def _within(threshold: float, result: fg.Evaluation) -> float:
+    """A threshold of which the counts say something."""
+    low, high = result.released.axis.low, result.released.axis.high
+    if not math.isfinite(threshold) or low <= threshold <= high:
+        return threshold
+    raise fg.InputError(
+        f"--at {threshold:g} lies outside the axis of this result, which goes from {low:g} to "
+        f"{high:g}: of scores beyond it nothing is known. Name a threshold within it."
+    )
 
 
 def show(
@@ -106,8 +119,8 @@ def show(
         tables = list(threshold_tables(points, result))
         if plots is not None:
             save_plots(result, plots, signature=signature)
+    print_result(result, quiet=quiet)
     if not quiet:
-        screen.print(str(result), markup=False)
         screen.print(f"signature          {signature.in_words}", markup=False)
         if result.estimator != fg.Aligned():  # which no signature covers
             screen.print(f"read by            {result.estimator!r}", markup=False)
@@ -142,6 +155,8 @@ def verify(
     if signature.state != "verified":
         fail(f"{path} {_unverified(signature)}", 1)
     if quiet:
+        if result.caution is not None:
+            warn(result.caution)
         return
     screen.print(signature.in_words, markup=False)
     if site is not None:
@@ -248,6 +263,8 @@ def threshold_tables(
             counts = [getattr(at.confusion_matrix, name) for _, at in part]
             table.add_row(_OUTCOMES[name], *map(_count, counts))
         notes = [] if all(at.on_edge for _, at in part) else [_BETWEEN]
+        if result.pooled.noisy and any(None in each.values() for each in estimates):
+            notes.append(_HIDDEN)
         cautions = {e.caution for each in estimates for e in each.values() if e and e.caution}
         table.caption = "\n".join([*notes, *(f"* rough: {why}" for why in sorted(cautions))])
         yield table

@@ -64,6 +64,14 @@ def warn(message: Warning | str, *_: object, **__: object) -> None:
     stderr.print(f"fedgauge: warning: {message}", markup=False)
 
 
+def print_result(result: fg.Evaluation, *, quiet: bool) -> None:
+    """Print the verdict; who asks for quiet still hears why not to rely on it."""
+    if not quiet:
+        screen.print(str(result), markup=False)
+    elif result.caution is not None:
+        warn(result.caution)
+
+
 def print_whole(table: Table) -> None:
     """Print a table whose lines may be longer than the screen is wide: nothing is cut off."""
     options = screen.options.update(max_width=_WIDEST)
