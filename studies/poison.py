@@ -10,8 +10,9 @@ the axis and negatives at the other. What it sends is
   the largest that any member has in a bin;
 - the same where the largest count is the default.
 
-An exact result is refused, one at epsilon 1 has a caution, or nobody notices: that an end bin is
-crowded then, which may make another caution, is left out. Plans are those that the planner proposes.
+An exact result is refused, one at epsilon 1 has a caution, or nobody notices. That an end bin may
+be crowded then, which makes another caution, is left out. Plans are those that the planner
+proposes.
 """
 
 import argparse

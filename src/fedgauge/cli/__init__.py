@@ -194,7 +194,7 @@ def evaluate(
         if json is not None:
             result.to_json(json)
         if plots is not None:
-            save_plots(result, plots)
+            save_plots(result, plots, name=score)
         points = Wanted(at, at_fpr, at_recall, at_precision).points(result)
         tables = list(threshold_tables(points, result))
     print_result(result, quiet=quiet)

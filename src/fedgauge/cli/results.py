@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 import fedgauge as fg
 from fedgauge.cli.options import Quiet
 from fedgauge.cli.terminal import fail, print_result, readable_errors, screen, warn
 from fedgauge.keys import key_from_text, key_to_text
 from fedgauge.measures.intervals import show as show_number
+from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots import save_plots
 from fedgauge.site import Site
@@ -118,7 +120,7 @@ def show(
         table = metrics_table(result)
         tables = list(threshold_tables(points, result))
         if plots is not None:
-            save_plots(result, plots, signature=signature)
+            save_plots(result, plots, name=path.stem, signature=signature)
     print_result(result, quiet=quiet)
     if not quiet:
         screen.print(f"signature          {signature.in_words}", markup=False)
@@ -258,11 +260,13 @@ def threshold_tables(
         for row in metrics_of(fg.AtThreshold):
             if row.listed:
                 table.add_row(row.title, *(_with_interval(each[row.name]) for each in estimates))
-        table.add_section()
+        table.add_row()
+        exactly = all(at.on_edge for _, at in part)
+        table.add_row(Text(_counted(result, exactly=exactly), "bold"))
         for name in ("tp", "fp", "fn", "tn"):
             counts = [getattr(at.confusion_matrix, name) for _, at in part]
             table.add_row(_OUTCOMES[name], *map(_count, counts))
-        notes = [] if all(at.on_edge for _, at in part) else [_BETWEEN]
+        notes = [] if exactly else [_BETWEEN]
         if result.pooled.noisy and any(None in each.values() for each in estimates):
             notes.append(_HIDDEN)
         cautions = {e.caution for each in estimates for e in each.values() if e and e.caution}
@@ -292,12 +296,15 @@ def _with_interval(estimate: fg.Estimate | None) -> str:
 
 
 def _count(count: fg.Estimate) -> str:
-    low, high = count.bounds
-    return (
-        f"{count.value:,.0f}  {low:,.0f} to {high:,.0f}"
-        if high - low >= 1
-        else (f"{count.value:,.0f}")
-    )
+    value, low, high = map(show_count, (count.value, *count.bounds))
+    return value if low == high else f"{value}  {low} to {high}"
+
+
+def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
+    """What the rows of counts show: they have no interval."""
+    if result.pooled.noisy:
+        return f"count, pooled data at {result.level * 100:g}%"
+    return "count" if exactly else "count, pooled data"
 
 
 def _span(ends: tuple[float | None, float | None]) -> str:
