@@ -1,5 +1,6 @@
 """What the commands print: results on stdout, errors in one line on stderr."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
@@ -20,14 +21,41 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 # What the library calls its options, and what they are called here.
 _AS_OPTIONS = {
     "positive=...": "--positive LABEL",
+    "Use an axis that covers them": "Cover them with --range LO HI",
     "outside='clip'": "--clip",
+    'outside="clip"': "--clip",
     "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
     "noise='skellam'": "--noise skellam",
     'noise="skellam"': "--noise skellam",
     'noise="polya"': "--noise polya",
     "noise='polya'": "--noise polya",
     "Raise min_survivors above max_colluding": "Use more clients",
+    "Raise min_survivors.": "Raise --min-survivors.",
+    "smaller min_cell": "smaller --min-cell",
+    "max_per_unit is for": "--max-per-unit is for",
+    "Leave score_sums out": "Leave out --score-sums",
+    "leave the score sums out": "leave out --score-sums",
+    "widen the range": "widen --range",
+    "low must be a finite number": "--range takes finite numbers",
+    "high must be a finite number": "--range takes finite numbers",
+    "such as (16, 16)": "such as 16x16",
+    "Use LocalDP": "Use --privacy ldp",
+    "Use DistributedDP": "Use --privacy ddp",
+    "wants noise: DistributedDP": "wants noise, --privacy ddp",
+    "Make one with EvaluationPlan.for_reports": "Make one with `fedgauge plan --privacy ldp`",
+    "with EvaluationPlan.for_reports": "with `fedgauge plan --privacy ldp`",
+    "with EvaluationPlan.for_histogram": "with `fedgauge plan`",
+    "y_true": "the label column",
+    "y_score": "the score column",
 }
+# An error begins with the parameter whose value it is about: mostly an option of the same name.
+_PARAMETER = re.compile(
+    r"^(epsilon|delta|examples|positive_rate|level|quantiles|max_per_unit|min_survivors|"
+    r"max_colluding|min_cell|not_after)(?= (?:must|cannot|is for) )"
+)
+_RATE = re.compile(r"^(fpr|recall|precision)(?= must )")
+_SETTING = re.compile(r"\b(min_survivors|min_cell) = (?=\d)")
+_TREE = re.compile(r"\btree \((\d+(?:, \d+)*),?\)")
 T = TypeVar("T")
 
 
@@ -52,11 +80,23 @@ def readable_errors() -> Iterator[None]:
 
 def fail(reason: object, code: int) -> NoReturn:
     """Say why in one line, and end."""
-    told = " ".join(str(reason).split())
+    stderr.print(f"fedgauge: {as_options(str(reason))}", markup=False)
+    raise typer.Exit(code)
+
+
+def as_options(reason: str) -> str:
+    """An error of the library in one line, in words of the command line."""
+    told = " ".join(reason.split())
     for name, option in _AS_OPTIONS.items():
         told = told.replace(name, option)
-    stderr.print(f"fedgauge: {told}", markup=False)
-    raise typer.Exit(code)
+    told = _PARAMETER.sub(lambda found: _option(found[1]), told)
+    told = _RATE.sub(lambda found: f"--at-{found[1]}", told)
+    told = _SETTING.sub(lambda found: f"{_option(found[1])} ", told)
+    return _TREE.sub(lambda found: f"--tree {found[1].replace(', ', 'x')}", told)
+
+
+def _option(parameter: str) -> str:
+    return f"--{parameter.replace('_', '-')}"
 
 
 def warn(message: Warning | str, *_: object, **__: object) -> None:
