@@ -117,6 +117,9 @@ def is_dark(ax: Axes) -> bool:
 
 def clearest(ax: Axes, corners: Sequence[Corner], pad: float) -> Corner:
     """The corner in which the legend lies on least of the curves; of equal ones the first."""
+    root = ax.figure.figure  # of a part of a figure, the whole of it
+    if root.get_layout_engine() is not None:  # which sets the size of the axes when it draws
+        root.draw_without_rendering()
 
     def covered(corner: Corner) -> int:
         draw_legend(ax, corner, pad)
