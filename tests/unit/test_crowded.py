@@ -212,3 +212,14 @@ def test_both_cautions_stand_beside_each_other():
     released.counts[1, 40], released.counts[1, -1] = -1e3, 1e4
     assert "no rows have" in result.at_level(0.9).caution
     assert "percent" in result.at_level(0.9).caution
+
+
+def test_a_known_value_counts_as_one_of_as_many():
+    """A fifth of both classes at the highest of five values, or of twenty-one."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 3000)
+    few = fg.Axis.from_values(range(5), outside="clip")
+    assert caution((labels, rng.integers(0, 5, 3000)), few) is None
+    many = fg.Axis.from_values(range(21), outside="clip")
+    assert caution((labels, rng.integers(0, 26, 3000)), many) is not None
+    assert caution((np.ones(9, int), np.full(9, 7.0)), fg.Axis.from_values([3], "clip")) is None
