@@ -10,8 +10,9 @@ the axis and negatives at the other. What it sends is
   the largest that any member has in a bin;
 - the same where the largest count is the default.
 
-An exact result is refused, one at epsilon 1 has a caution, or nobody notices. Plans are those that
-the planner proposes.
+An exact result is refused, one at epsilon 1 has a caution, or nobody notices. That an end bin may
+be crowded then, which makes another caution, is left out. Plans are those that the planner
+proposes.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
+from fedgauge.estimation import impossible
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -103,7 +105,8 @@ def moved(path: Path, privacy: AnyModel) -> dict[str, list[float]]:
         for name, under, counts in attacks(plan, members, ends):
             try:
                 result = evaluated(under, counts, len(members))
-                change = np.nan if result.caution else result.roc_auc.value - honest
+                noticed = impossible.caution(under, result.released) is not None
+                change = np.nan if noticed else result.roc_auc.value - honest
             except fg.ProtocolError:
                 change = np.nan
             changes.setdefault(name, []).append(change)

@@ -18,6 +18,8 @@ from fedgauge.typing import Floats
 
 _SEED: Final = 7
 _SMALL, _GROWN, _MANY = 2_000, 2_100, 10_000  # rows of files: a site's, a week later, a phone's
+_ALONE: Final = "each hospital alone"
+_POOLED: Final = "exact, pooled data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +75,21 @@ def run(folder: Path) -> Demo:
     labels, scores = (np.concatenate(column) for column in zip(*clients.values(), strict=True))
     roc, pr = exact_roc_curve(labels, scores), exact_pr_curve(labels, scores)
     by_client = [exact_roc_curve(*data) for data in clients.values()]
+    pr_by_client = [exact_pr_curve(*data) for data in clients.values()]
     json = folder / "result.json"
     result.to_json(json)
     plots = save_plots(
         result,
         folder,
+        name="fedgauge",
         roc=[
-            *(
-                Overlay("each hospital alone", "client", curve.fpr, curve.tpr)
-                for curve in by_client
-            ),
-            Overlay("exact, pooled data", "exact", roc.fpr, roc.tpr),
+            *(Overlay(_ALONE, "client", curve.fpr, curve.tpr) for curve in by_client),
+            Overlay(_POOLED, "exact", roc.fpr, roc.tpr),
         ],
-        pr=[Overlay("exact, pooled data", "exact", pr.recall, pr.precision)],
+        pr=[
+            *(Overlay(_ALONE, "client", curve.recall, curve.precision) for curve in pr_by_client),
+            Overlay(_POOLED, "exact", pr.recall, pr.precision),
+        ],
     )
     return Demo(
         result=result,

@@ -48,9 +48,10 @@ def all_but_opened(attack, plan):
     return session._run
 
 
-def opened(attack, run_folder):
+def opened(attack, run_folder, *options):
     """The command with which the coordinator opens the sum."""
-    return run("exchange", "advance", run_folder, "--site", attack.sites.site_file(COORDINATOR))
+    site = attack.sites.site_file(COORDINATOR)
+    return run("exchange", "advance", run_folder, "--site", site, *options)
 
 
 def positives_to_the_top(plan, number):
@@ -100,6 +101,20 @@ def test_a_noisy_result_carries_a_caution_wherever_it_is_read(attack, monkeypatc
         read = run(command, folder / "result.json", *site)
         assert read.exit_code == 0
         assert re.search(r"^caution +counts are further", read.stdout, re.MULTILINE)
+
+
+def test_who_asks_for_quiet_still_hears_the_caution(attack, monkeypatch):
+    plan = noisy_plan(5, largest=LARGEST)
+    poison(monkeypatch, positives_to_the_top(plan, 2**29))
+    attack = attack(plan)
+    folder = all_but_opened(attack, plan)
+    site = attack.sites.site_file(COORDINATOR)
+    for told in (
+        opened(attack, folder, "-q"),
+        run("verify", folder / "result.json", "--site", site, "-q"),
+    ):
+        assert (told.exit_code, told.stdout) == (0, "")
+        assert told.stderr.startswith("fedgauge: warning: counts are further")
 
 
 @pytest.mark.parametrize("make", [exact_plan, noisy_plan])

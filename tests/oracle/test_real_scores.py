@@ -92,3 +92,49 @@ def test_curves_are_close(path, pooled):
     result = by_site(path)
     assert fg.area_error(result.roc_curve(), fg.exact_roc_curve(*pooled)) < 2e-4
     assert fg.area_error(result.pr_curve(), fg.exact_pr_curve(*pooled)) < 1e-3
+
+
+CLIPPING = {
+    "exact": ({}, fg.Axis.uniform(64, outside="clip")),
+    "exact, fine": ({}, fg.Axis.uniform(4096, outside="clip")),
+    "epsilon 0.1": ({"privacy": fg.DistributedDP(0.1)}, "auto"),
+    "epsilon 1": ({"privacy": fg.DistributedDP(1.0)}, "auto"),
+    "epsilon 1, 64 bins": (
+        {"privacy": fg.DistributedDP(1.0)},
+        fg.Axis.uniform(64, outside="clip"),
+    ),
+    "epsilon 1, logit": ({"privacy": fg.DistributedDP(1.0)}, fg.Axis.logit(64, outside="clip")),
+    "local 3": ({"privacy": fg.LocalDP(3.0)}, "auto"),
+    "local 5": ({"privacy": fg.LocalDP(5.0)}, fg.Axis.uniform(64, outside="clip")),
+}
+UNITS = {
+    "percent": lambda p: 100 * p,
+    "points": lambda p: np.round(1000 * p),
+    "logits": lambda p: np.log(p / (1 - p)),
+}
+
+
+def cautions(pooled, change, options, axis, seeds=3):
+    """Of several draws of noise those that have a caution."""
+    labels, scores = pooled[0], change(np.clip(pooled[1], 1e-12, 1 - 1e-12))
+    clients = {str(i): (labels[i::10], scores[i::10]) for i in range(10)}
+    if options:
+        options = options | {"examples": len(labels), "positive_rate": float(labels.mean())}
+    draws = [{"seed": seed} for seed in range(seeds)] if options else [{}]
+    told = [fg.evaluate(clients, axis=axis, **options, **draw).caution for draw in draws]
+    return [caution for caution in told if caution], len(draws)
+
+
+@pytest.mark.parametrize(("options", "axis"), CLIPPING.values(), ids=CLIPPING)
+def test_healthy_scores_have_no_caution(pooled, options, axis):
+    """False alarm below 1e-5 for each case: no file is near the line."""
+    told, _ = cautions(pooled, lambda p: p, options, axis)
+    assert not told
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("options", "axis"), CLIPPING.values(), ids=CLIPPING)
+def test_the_same_scores_in_another_unit_have_one(pooled, unit, options, axis):
+    told, draws = cautions(pooled, UNITS[unit], options, axis)
+    assert len(told) == draws
+    assert all("percent, points or logits" in caution for caution in told)

@@ -6,12 +6,14 @@ test states.
 
 import numpy as np
 import pytest
-from plans import plan_for
+from plans import plan_for, report_plan
 from scipy.stats import binom
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
+from fedgauge.engines.reporting import release_reports, simulate_reports
 from fedgauge.estimation import impossible
+from fedgauge.privacy import response
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 CLIENTS = 5
@@ -82,3 +84,64 @@ def test_negative_counts_that_leave_totals_unchanged_are_noticed(case):
 def test_negative_counts_that_rows_of_others_cover_are_not():
     """What no check can see."""
     assert cautions(PLANS["flat"], moved(100, rows=100), results=300) == 0
+
+
+# Local reports
+
+REPORTS = 2000
+LOCAL = {
+    "flat": ((16,), fg.LocalDP(1.0)),
+    "tree": ((4, 4), fg.LocalDP(1.0)),
+    "strong": ((16,), fg.LocalDP(0.1)),
+    "weak": ((16,), fg.LocalDP(5.0)),
+    "hadamard": ((16,), fg.LocalDP(1.0, oracle="hadamard")),
+}
+every_local = pytest.mark.parametrize("case", LOCAL.values(), ids=LOCAL)
+
+
+def local_cautions(case, results, rows):
+    """How many of so many results of honest reports have one."""
+    tree, privacy = case
+    plan = report_plan(privacy, tree)
+    counted = fg.ScoreHistogram.from_counts(plan.axis, rows)
+    source = SimulatedKeystream(1)
+    return sum(
+        impossible.caution(plan, simulate_reports(plan, counted, 1, source)) is not None
+        for _ in range(results)
+    )
+
+
+def in_few_bins():
+    """All others are empty, where false alarms are likeliest."""
+    rows = np.zeros((2, 16), dtype=int)
+    rows[0, 3], rows[1, 12] = REPORTS // 2, REPORTS // 2
+    return rows
+
+
+@every_local
+def test_honest_reports_are_cautioned_no_more_often_than_stated(case, monkeypatch):
+    stated, results = 0.05, 300
+    monkeypatch.setattr(impossible, "FALSE_ALARM", stated)
+    assert local_cautions(case, results, in_few_bins()) <= binom.isf(FALSE_ALARM, results, stated)
+
+
+@every_local
+def test_the_stated_rate_of_reports_is_not_far_too_low(case, monkeypatch):
+    monkeypatch.setattr(impossible, "FALSE_ALARM", 5.0)
+    assert local_cautions(case, 100, in_few_bins()) > 0
+
+
+def test_reports_that_deny_a_bin_are_noticed():
+    """A fifth of all reports never have the bits of two bins that few rows are in."""
+    plan = report_plan(fg.LocalDP(1.0), (16,))
+    (oracle,) = plan.oracles
+    source = SimulatedKeystream(2)
+    leaves = np.repeat(np.flatnonzero(in_few_bins().ravel()), 5 * REPORTS)
+    payloads = oracle.encode(leaves, source)
+    bits = np.unpackbits(payloads, axis=1, count=oracle.cells)
+    bits[::5, [7, 20]] = 0
+    tallies = [bits.sum(axis=0, dtype=np.int64)]
+    levels = response.debias(plan.oracles, tallies, [len(bits)], 2)
+    variances = plan.noise_variances(len(bits))
+    told = release_reports(plan, levels, variances, clients=1, reports=len(bits))
+    assert impossible.caution(plan, told) is not None

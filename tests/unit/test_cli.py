@@ -166,7 +166,7 @@ BAD_OPTIONS = {
     "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "from 2"),
     "range upside down": (["--range", 1, 0], "low < high", "Swap"),
     "range of nothing": (["--range", 0.5, 0.5], "low < high", "widen"),
-    "range without end": (["--range", 0, "inf"], "high", "finite"),
+    "range without end": (["--range", 0, "inf"], "--range takes", "finite"),
 }
 
 

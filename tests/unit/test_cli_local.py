@@ -187,3 +187,35 @@ def test_compare_shows_all_models():
     assert "local DP, epsilon 3: each site must trust nobody: each row is protected" in done.stdout
     assert "65,536" in done.stdout
     assert run("compare", *files, *COLUMNS, "--quiet").stdout == ""
+
+
+def in_percent():
+    for site in SITES:
+        table = np.loadtxt(f"{site}.csv", delimiter=",", skiprows=1)
+        rows = "\n".join(f"{y:.0f},{100 * p:.6f}" for y, p in table)
+        Path(f"{site}.csv").write_text(f"y,p\n{rows}\n")
+
+
+@with_plan
+def test_reports_of_scores_in_percent_have_a_caution():
+    in_percent()
+    encode_all()
+    printed = run("intake", "plan.toml", ".").stdout
+    assert "\ncaution            the last bin of the axis" in printed
+    quiet = run("intake", "plan.toml", ".", "-q")
+    assert (quiet.exit_code, quiet.stdout) == (0, "")
+    assert quiet.stderr.startswith("fedgauge: warning: the last bin of the axis")
+
+
+@with_plan
+def test_the_number_of_reports_is_public_and_not_about():
+    encode_all()
+    printed = run("intake", "plan.toml", ".").stdout
+    assert f"\n{3 * ROWS:,} reports, about " in printed
+    assert f"about {3 * ROWS:,}" not in printed
+    simulated = run("evaluate", "a.csv", "b.csv", *COLUMNS, *LDP).stdout
+    assert simulated.startswith(f"2 clients, {2 * ROWS:,} reports, about ")
+    hidden = run("evaluate", "a.csv", *COLUMNS, *LDP[:2], "--epsilon", 0.01, "--json", "r.json")
+    assert hidden.exit_code == 2
+    shown = str(fg.Evaluation.from_json("r.json"))
+    assert shown.startswith(f"1 client, {ROWS:,} reports; noise hides the number of ")

@@ -167,6 +167,29 @@ def test_estimators(kind):
     assert done(evaluate(*DDP, "--estimator", kind, "--seed", 1)).startswith("8 clients, about ")
 
 
+def percent(table):
+    table.assign(p=100 * table.p).to_parquet("scores.parquet")
+
+
+def test_scores_in_percent_are_cautioned_also_where_quiet(table):
+    percent(table)
+    asked = [*DDP, "--seed", 1, "--json", "r.json"]
+    printed = done(evaluate(*asked))
+    assert printed.splitlines()[5].startswith("caution            the last bin of the axis")
+    assert done(run("show", "r.json")).splitlines()[5] == printed.splitlines()[5]
+    for told in (evaluate(*asked, "-q"), run("show", "r.json", "-q")):
+        assert (told.exit_code, told.stdout) == (0, "")
+        assert told.stderr.startswith("fedgauge: warning: the last bin of the axis")
+        assert told.stderr.count("\n") == 1
+
+
+def test_precision_of_nobody_is_undefined_and_the_table_says_why(table):
+    table.assign(p=table.p / 2).to_parquet("scores.parquet")
+    printed = done(evaluate(*DDP, "--seed", 1, "--at", 0.99))
+    assert re.search(r"^precision +undefined$", printed, re.M)
+    assert "undefined: what it divides by does not stand out of the noise." in printed
+
+
 def test_quiet_prints_nothing():
     assert done(evaluate(*DDP, "--quiet", "--json", "r.json")) == ""
     assert Path("r.json").exists()
@@ -185,12 +208,12 @@ BAD_EVALUATE = {
     "delta 1": ([*DDP, "--noise", "skellam", "--delta", 1], "needs a delta between 0 and 1", ""),
     "words for a tree": ([*DDP, "--tree", "deep"], "written like 16x16", "16x16"),
     "half a tree": ([*DDP, "--tree", "16x"], "written like 16x16", "16x16"),
-    "no branches": ([*DDP, "--tree", "0x4"], "must be positive", "(16, 16)"),
+    "no branches": ([*DDP, "--tree", "0x4"], "must be positive", "16x16"),
     "tree beside bins": ([*DDP, "--tree", "16x16", "--bins", 64], "does not divide 64 bins", ""),
     "no subjects": ([*DDP, "--unit", "subject"], "id of its subject", "--subject COLUMN"),
     "cap of rows": ([*DDP, "--max-per-unit", 2], "an example is one row", "subjects and clients"),
     "bad hint": ([*DDP, "--examples", 0], "examples must be at least 2", ""),
-    "bad rate": ([*DDP, "--positive-rate", 2], "positive_rate must lie between 0 and 1", ""),
+    "bad rate": ([*DDP, "--positive-rate", 2], "--positive-rate must lie between 0 and 1", ""),
     "no signal": (["--privacy", "ddp", "--epsilon", 0.005], "no signal", "Use a larger epsilon"),
 }
 
@@ -238,9 +261,9 @@ def test_score_sums_reach_the_result(options, privacy):
 BAD_SUMS = {
     "skellam": (
         [*DDP, "--noise", "skellam", "--delta", 1e-6],
-        "Use --noise polya, or leave the score sums out",
+        "Use --noise polya, or leave out --score-sums",
     ),
-    "epsilon": (["--privacy", "ddp", "--epsilon", 0.2], "Raise epsilon, or leave the score sums"),
+    "epsilon": (["--privacy", "ddp", "--epsilon", 0.2], "Raise epsilon, or leave out --score-sums"),
 }
 
 
@@ -344,10 +367,10 @@ BAD_PLAN = {
     "one client": (["--clients", 1, "--epsilon", 1], "1 of 1 clients collude"),
     "all collude": (["--clients", 3, "--epsilon", 1, "--max-colluding", 3], "3 of 3 clients"),
     "examples": (["--clients", 8, "--epsilon", 1, "--examples", 1], "examples must be"),
-    "rate": (["--clients", 8, "--epsilon", 1, "--positive-rate", 0], "positive_rate must"),
+    "rate": (["--clients", 8, "--epsilon", 1, "--positive-rate", 0], "--positive-rate must"),
     "delta": (["--clients", 8, "--epsilon", 1, "--delta", 1e-6], "takes no delta"),
     "want": (["--clients", 8, "--privacy", "sa", "--want", 0.01], "--want needs --privacy ddp"),
-    "not after": ([*HINTS, "--epsilon", 1, "--not-after", "soon"], "not_after must be a day"),
+    "not after": ([*HINTS, "--epsilon", 1, "--not-after", "soon"], "--not-after must be a day"),
     "want 0": ([*HINTS, "--epsilon", 1, "--want", 0], "a wanted error lies between"),
     "ending": (["--clients", 8, "--privacy", "sa", "-o", "p.txt"], "ends in .json or .toml"),
 }

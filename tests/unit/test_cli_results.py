@@ -104,7 +104,7 @@ def test_between_edges_it_is_said():
 
 
 def test_undefined_metrics_are_named_as_such(saved):
-    printed = run("show", saved, "--at", 2).stdout
+    printed = run("show", saved, "--at", "inf").stdout
     assert row(printed, "precision") == "undefined"
     assert row(printed, "recall").startswith("0.0000")
 
@@ -125,11 +125,17 @@ def test_scores_that_are_no_probabilities_have_no_losses():
     [
         (["nothing.json"], 1, "cannot read"),
         (["r.json", "--at", "nan"], 2, "must be a number"),
+        (
+            ["r.json", "--at", "7"],
+            2,
+            "--at 7 lies outside the axis of this result, which goes from",
+        ),
+        (["r.json", "--at", "-0.1"], 2, "Name a threshold within it"),
         (["r.json", "--at-fpr", "2"], 2, "between 0 and 1"),
         (["r.json", "--level", "95"], 2, "such as 0.95"),
         (["scores.parquet"], 1, "not a fedgauge result"),
     ],
-    ids=["missing", "nan", "rate", "level", "other file"],
+    ids=["missing", "nan", "above", "below", "rate", "level", "other file"],
 )
 @pytest.mark.usefixtures("saved")
 def test_wrong_requests_are_told_in_one_line(options, code, remedy):
@@ -312,3 +318,30 @@ def test_a_precision_out_of_reach_names_the_highest():
     result = run("evaluate", *SCORES_FILE, "--bins", 4, "--at-precision", 0.99)
     assert result.exit_code == 2
     assert "the highest at a bin edge is 0.3" in result.stderr
+
+
+def test_counts_have_a_heading_of_their_own(saved):
+    """They have no interval, unlike what stands above them."""
+    printed = run("show", saved, "--at", 0.5).stdout
+    assert re.search(r"^value and 95% interval", printed, re.M)
+    assert re.search(r"^count *$", printed, re.M)
+    assert re.fullmatch(r"[\d,]+", row(printed, "true positives"))
+    between = run("show", saved, "--at", 0.50001).stdout
+    assert re.search(r"^count, pooled data *$", between, re.M)
+    noise = ["--privacy", "ddp", "--epsilon", 5, "--seed", 1, "--at", 0.5, "--level", 0.9]
+    noisy = run("evaluate", *SCORES_FILE, *noise).stdout
+    assert re.search(r"^count, pooled data at 90% *$", noisy, re.M)
+    assert re.fullmatch(r"[\d,]+  [\d,]+ to [\d,]+", row(noisy, "true positives"))
+
+
+def test_pictures_name_the_model(saved, monkeypatch):
+    """By the score's column, or by the file."""
+    names = []
+
+    def look(figure, *_, **__):
+        names.append(figure.axes[0].get_legend().get_texts()[0].get_text().split(" (")[0])
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", look)
+    run("show", saved, "--plots", "p")
+    run("evaluate", *SCORES_FILE, "--plots", "p")
+    assert names == ["r", "r", "p", "p"]

@@ -60,6 +60,23 @@ def test_files_are_complete(found):
         assert len(np.unique(colours)) > 20
 
 
+def test_pictures_show_each_hospital_and_start_where_precision_is_known(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig", lambda figure, *_, **__: figures.append(figure)
+    )
+    demo.run(tmp_path)
+    for figure in figures:
+        (axes,) = figure.axes
+        shown = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert shown[:2] == ["each hospital alone", "exact, pooled data"]
+        assert len(axes.lines) == len(demo.HOSPITALS) + 3  # pooled, exact, chance
+    for line in figures[1].axes[0].lines[:-1]:
+        recall, precision = line.get_data()
+        assert recall.min() == 0.01
+        assert precision[recall < 0.05].min() > 0.3
+
+
 def test_demo_repeats_itself_in_the_same_folder(found):
     before = [path.read_bytes() for path in found.files]
     again = demo.run(found.files[0].parent)

@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 from scipy.special import ndtri
 
 import fedgauge as fg
+from fedgauge.plots.axes import _along
 
 matplotlib.use("agg")
 
@@ -213,6 +214,7 @@ def test_chance_levels(result):
 def test_legend_has_area_and_interval(result):
     auc = result.roc_auc
     shown = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
+    assert auc.low < auc.value - 0.005 < auc.value + 0.005 < auc.high
     display = fg.RocCurveDisplay.from_evaluation(result, name="model A")
     assert legend(display.plot())[0] == f"model A ({shown})"
     assert legend(display.plot(name="B"))[0] == f"B ({shown})"
@@ -233,6 +235,7 @@ def test_area_of_each_display(result):
     [
         (0.93, 0.92, 0.94, "AUC 0.93, 0.92 to 0.94"),
         (1.0, 0.9971, 1.0, "AUC 1.000, 0.997 to 1.000"),
+        (0.7785, 0.7731, 0.7839, "AUC 0.778, 0.773 to 0.784"),
         (0.99912, 0.99903, 0.99921, "AUC 0.9991, 0.9990 to 0.9992"),
         (1.0, 1.0, 1.0, "AUC 1.0000, 1.0000 to 1.0000"),
         (0.5, None, None, "AUC 0.50"),
@@ -242,6 +245,55 @@ def test_decimals_tell_the_ends_apart(value, low, high, text):
     area = fg.Estimate(value, (value, value), low, high, 0.95)
     line = np.array([0.0, 1.0])
     assert legend(fg.RocCurveDisplay(line, line, None, area).plot())[0] == text
+
+
+def test_curves_on_one_axis_have_the_same_decimals():
+    line = np.array([0.0, 1.0])
+    wide, narrow = (
+        fg.RocCurveDisplay(line, line, None, fg.Estimate(0.9, (0.9, 0.9), *ends, 0.95), name=name)
+        for name, ends in (("wide", (0.8, 0.96)), ("narrow", (0.8991, 0.9009)))
+    )
+    ax = wide.plot().ax_
+    assert legend(wide)[0] == "wide (AUC 0.90, 0.80 to 0.96)"
+    narrow.plot(ax=ax)
+    wide.plot(ax=ax, label="mine")
+    assert legend(narrow)[:3] == [
+        "wide (AUC 0.900, 0.800 to 0.960)",
+        "narrow (AUC 0.900, 0.899 to 0.901)",
+        "mine",
+    ]
+
+
+def covered(display):
+    """How much of the curve lies under the legend, in pixels of its path."""
+    display.figure_.canvas.draw()
+    box = display.ax_.get_legend().get_window_extent()
+    return sum(box.contains(x, y) for x, y in _along(display.line_))
+
+
+@pytest.mark.parametrize("level", [0.05, 0.3, 0.5, 0.7, 0.95])
+@pytest.mark.parametrize("end", [0.02, 0.3, 0.6])
+def test_the_legend_of_a_pr_curve_lies_off_it(level, end):
+    """Whether the curve stays high, falls early, or is low all along."""
+    x = np.linspace(0, 1, 201)
+    y = np.where(x < level, 0.97, end + (0.97 - end) * np.exp(-12 * np.maximum(x - level, 0)))
+    area = fg.Estimate(0.7, (0.7, 0.7), 0.6, 0.8, 0.95)
+    drawn = fg.PrecisionRecallDisplay(x, y, None, area, "a model", positive_rate=end).plot()
+    assert covered(drawn) == 0
+
+
+def test_precision_at_the_very_first_recall_is_not_drawn():
+    """The highest score is a negative's: no curve falls to 0 at recall 0."""
+    labels, scores = np.array([1] * 500 + [0] * 500), np.linspace(0.9, 0.1, 1000)
+    scores[-1] = 0.95
+    result = fg.evaluate({"a": (labels, scores)})
+    assert min(result.pr_curve().points()[1]) == 0
+    drawn = fg.PrecisionRecallDisplay.from_evaluation(result).plot()
+    assert drawn.line_.get_xdata().min() == 0.01
+    assert drawn.line_.get_ydata().min() >= 0.5
+    x, y = drawn.x, drawn.y
+    backwards = fg.PrecisionRecallDisplay(x[::-1], y[::-1], positive_rate=0.5).plot()
+    assert list(backwards.line_.get_ydata()) == list(drawn.line_.get_ydata())
 
 
 def test_rough_intervals_say_so(tiny):

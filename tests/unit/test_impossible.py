@@ -135,12 +135,46 @@ def test_score_sums_are_held_against_counts_that_are_noisy_too():
         assert (caution(plan, released) is not None) == told
 
 
-def test_reports_and_exact_sums_have_no_caution():
-    reports = report_plan(fg.LocalDP(1.0), (4,))
-    below = -np.full((2, 4), 1e6)
-    assert caution(reports, Released(reports.axis, below, 1, reports=100)) is None
+def test_exact_sums_have_no_caution():
     exactly = exact_plan(bins=4)
-    assert caution(exactly, noisy(below, exactly)) is None
+    assert caution(exactly, noisy(-np.full((2, 4), 1e6), exactly)) is None
+
+
+REPORTS = 10_000
+
+
+def reported(plan, place, number):
+    """A node without rows that comes out as this number; the others share the rest."""
+    counts = np.full(2 * plan.axis.bins, (REPORTS - number) / (2 * plan.axis.bins - 1))
+    counts[place] = number
+    return Released(plan.axis, counts.reshape(2, -1), REPORTS, reports=REPORTS)
+
+
+@pytest.mark.parametrize("place", [0, 7])
+def test_counts_of_reports_below_what_their_randomness_does(place):
+    plan = report_plan(fg.LocalDP(1.0), (4,))
+    e = math.e
+    # Settled to the public total, a bin keeps 1 - 1 / 8 of its variance, and little of the others'.
+    variance = REPORTS * 4 * e / (e - 1) ** 2
+    reach = noise_reach(variance, math.inf, 1e-6 / 8)
+    assert caution(plan, reported(plan, place, -0.9 * reach)) is None
+    assert "not made of rows" in caution(plan, reported(plan, place, -1.02 * reach))
+
+
+def test_inner_nodes_of_reports_show_what_each_leaf_hides():
+    plan = report_plan(fg.LocalDP(2.0), (4, 16))
+    counts = np.full((2, 64), REPORTS / 128)
+    counts[1, :16], counts[0, :16] = -140, REPORTS / 64 + 140
+    told = Released(plan.axis, counts, 1, reports=REPORTS)
+    assert caution(plan, told) is not None
+    spread = counts[:, np.random.default_rng(0).permutation(64)]
+    assert caution(plan, Released(plan.axis, spread, 1, reports=REPORTS)) is None
+
+
+def test_reports_without_any_count_are_no_rows():
+    plan = report_plan(fg.LocalDP(1.0), (4,))
+    released = Released(plan.axis, -np.full((2, 4), 1e6), 1, reports=100)
+    assert caution(plan, released) is not None
 
 
 def test_rounding_of_huge_counts_is_no_alarm():

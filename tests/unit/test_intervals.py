@@ -78,10 +78,13 @@ def test_an_estimate_in_words():
     assert str(with_interval) == "0.9000 (0.8500 to 0.9400 at 95%)"
     assert repr(with_interval) == "Estimate(0.9000, interval 0.8500..0.9400 at 95%)"
     rough = Estimate(0.9, (0.89, 0.91), 0.85, 0.94, 0.999, caution="few examples")
-    assert str(rough) == "0.9000 (0.8500 to 0.9400 at 99.9%, rough)"
+    assert str(rough) == "0.9000 (0.8500 to 0.9400 at 99.9%, rough: few examples)"
     assert str(Estimate(7.0, (7.0, 7.0))) == "7"
     assert str(Estimate(7.0, (5.0, 9.0))) == "7 (pooled data: 5 to 9)"
     assert "at 90%" in str(Estimate(7.0, (5.0, 9.0), level=0.9))
+    assert str(Estimate(53.4213, (41.7, 64.9), level=0.95)) == "53 (pooled data: 42 to 65 at 95%)"
+    assert repr(Estimate(0.0, (0.0, 3.2573))) == "Estimate(0, bounds 0..3)"
+    assert str(Estimate(1.0, (1.0, 1.0))) == "1"
     assert repr(Estimate(0.5, (0.25, 0.75))) == "Estimate(0.5000, bounds 0.2500..0.7500)"
     assert float(with_interval) == 0.9
 

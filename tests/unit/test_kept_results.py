@@ -29,6 +29,13 @@ def without_digest(text):
     return told
 
 
+def in_words_of_then(text):
+    """Some words were others then: "rough" without a reason, reports as about so many examples."""
+    text = re.sub(r", rough: [^)]+\)", ", rough)", text)
+    text = re.sub(r"^([\d,]+) reports, about", r"\1 reports, about \1 examples,", text)
+    return re.sub(r"^([\d,]+ clients), ([\d,]+) reports, about", r"\1, about \2 examples,", text)
+
+
 def assert_same(new, old, place=""):
     """Plain data that is the same, floats up to rounding."""
     if isinstance(old, dict):
@@ -58,6 +65,7 @@ def test_every_case_is_kept():
 def test_a_kept_result_gives_the_kept_numbers(name):
     result = fg.Evaluation.from_json(FOLDER / f"{name}.json")
     told = json.loads(json.dumps(numbers(result)))
+    told["text"] = in_words_of_then(told["text"])
     expected = json.loads((FOLDER / f"{name}.numbers.json").read_bytes())
     if kept(name)["privacy"]["model"] == LOCAL:
         told["text"] = without_digest(told["text"])
@@ -72,11 +80,12 @@ def test_a_case_run_again_gives_the_kept_result(name, tmp_path):
     result.to_json(tmp_path / "again.json")
     told, expected = json.loads((tmp_path / "again.json").read_bytes()), kept(name)
     text = json.loads((FOLDER / f"{name}.numbers.json").read_bytes())["text"]
+    words = in_words_of_then(str(result))
     if expected["privacy"]["model"] == LOCAL:
-        assert without_digest(str(result)) == without_digest(text)
+        assert without_digest(words) == without_digest(text)
         for saved in (told, expected):
             saved["privacy"].pop("cohort", None)
     else:
-        assert str(result) == text
+        assert words == text
     for field in ("slices", "clients", "reports", "estimator", "level", "privacy"):
         assert_same(told.get(field), expected.get(field), field)

@@ -12,7 +12,7 @@ from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.intervals import critical
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.outcomes import Corner, Outcomes, Ratio
-from fedgauge.measures.thresholds import AtThreshold, f_beta_ratio
+from fedgauge.measures.thresholds import AtThreshold, choose, f_beta_ratio
 
 COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
 Z = critical(0.95)
@@ -251,3 +251,55 @@ def test_nothing_is_said_where_noise_hides_a_class():
     ):
         with pytest.raises(fg.NoSignal, match="hides the number of"):
             ask()
+
+
+# Where noise hides what a metric divides by
+
+
+@pytest.fixture(scope="module")
+def nobody_at_the_top():
+    """No score is in the upper half of the axis, and noise is all that is counted there."""
+    counts = np.zeros((2, 32))
+    counts[:, :16] = 100.0
+    counts[:, 16:] = np.random.default_rng(1).laplace(0, 2, (2, 16)).round()
+    return counts
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.51, 0.75, 31 / 32, 1.0, 7.0])
+def test_a_share_of_noise_alone_is_undefined(nobody_at_the_top, threshold):
+    at = noisy(nobody_at_the_top, threshold, variance=8.0)
+    told = {name for name, estimate in at.as_dict().items() if estimate is None}
+    assert told == {"precision", "mcc"}
+    assert at.recall.value == pytest.approx(0.0, abs=0.05)
+    with pytest.raises(fg.UndefinedMetric, match="noise hides the examples that it divides by"):
+        _ = at.precision
+
+
+def test_examples_that_stand_out_have_a_precision(nobody_at_the_top):
+    """As many as a class must have: 4 standard deviations of the noise in them."""
+    counts = np.array(nobody_at_the_top)
+    counts[:, -1] = 0.0
+    deviation = math.sqrt(2 * 8.0)
+    for flagged, defined in ((4 * deviation - 0.1, False), (4 * deviation + 0.1, True)):
+        counts[1, -1] = flagged
+        at = noisy(counts, 31 / 32, variance=8.0)
+        assert (at.as_dict()["precision"] is not None) == defined
+        assert (at.as_dict()["mcc"] is not None) == defined
+        assert at.npv.value > 0
+
+
+def test_npv_of_noise_alone_is_undefined(nobody_at_the_top):
+    at = noisy(nobody_at_the_top[:, ::-1], 0.25, variance=8.0)
+    assert at.as_dict()["npv"] is None
+    assert at.precision.value == pytest.approx(0.5, abs=0.02)
+
+
+def test_no_threshold_is_chosen_for_a_precision_of_noise(nobody_at_the_top):
+    counts = np.array(nobody_at_the_top)
+    counts[:, 16:] = 0.0
+    counts[1, -1] = 9.0  # noise that looks like precision 1
+    pooled = noisy(counts, variance=8.0)._pooled
+    with pytest.raises(fg.UndefinedMetric, match=r"reaches precision 0\.9; the highest .* 0\.5"):
+        choose(pooled, precision=0.9)
+    exactly = PooledCounts(pooled.axis, counts.astype(int), (32,))
+    assert choose(exactly, precision=0.9) == 31 / 32

@@ -57,7 +57,15 @@ from fedgauge.cli.options import (
     refuse_given,
 )
 from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.terminal import note, readable_errors, screen, stderr, warn, with_progress
+from fedgauge.cli.terminal import (
+    note,
+    print_result,
+    readable_errors,
+    screen,
+    stderr,
+    warn,
+    with_progress,
+)
 
 if TYPE_CHECKING:
     from fedgauge.cli.results import Rates
@@ -236,11 +244,13 @@ def evaluate(
         if level is not None:
             result = result.at_level(level)
         rates = (at, at_fpr, at_recall, at_precision)
-        told, tables = with_progress(quiet, lambda: _read(result, json, plots, rates), "Measuring")
+        told, tables = with_progress(
+            quiet, lambda: _read(result, json, plots, score, rates), "Measuring"
+        )
+    out = stderr if json == STDOUT else screen
+    print_result(result, told, quiet=quiet, to=out)
     if quiet:
         return
-    out = stderr if json == STDOUT else screen
-    out.print(told, markup=False)
     for table in tables:
         out.print()
         out.print(table)
@@ -250,7 +260,7 @@ def evaluate(
 
 
 def _read(
-    result: fg.Evaluation, json: Path | None, plots: Path | None, rates: Rates
+    result: fg.Evaluation, json: Path | None, plots: Path | None, score: str, rates: Rates
 ) -> tuple[str, list[Table]]:
     """A result in words and tables; saves what is to be saved."""
     from fedgauge.cli.results import Wanted, save_json, threshold_tables
@@ -266,7 +276,7 @@ def _read(
     if plots is not None:
         from fedgauge.plots import save_plots
 
-        save_plots(result, plots)
+        save_plots(result, plots, name=score)
     points = Wanted(*rates).points(result)
     return str(result), list(threshold_tables(points, result))
 

@@ -10,6 +10,7 @@ import fedgauge as fg
 from fedgauge.cli.options import Decimal, Dialect, Quiet, Separator, SiteOption, make_dialect
 from fedgauge.cli.terminal import (
     as_planned,
+    print_result,
     readable_errors,
     require_consent,
     say_counted,
@@ -390,14 +391,15 @@ def advance(
             quiet,
             lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
         )
-    if quiet:
-        return
     if isinstance(outcome, Progress):
-        _say(outcome, run, site)
+        if not quiet:
+            _say(outcome, run, site)
         return
-    screen.print(str(outcome), markup=False)
+    print_result(outcome, quiet=quiet)
     for told in exchange.progress().faults:
         warn(told)
+    if quiet:
+        return
     screen.print(f"Saved {exchange.result_path}", markup=False)
     check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
     screen.print(f"Signed. Readers check it:\n  {check}", markup=False)

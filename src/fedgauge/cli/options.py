@@ -152,7 +152,7 @@ ScoreSums = Annotated[
 ]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 STDOUT = Path("-")  # as --json names it
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 
 _MOST_LABELS = 5  # that are named; more are no labels, but rows

@@ -21,7 +21,14 @@ from fedgauge.cli.options import (
     naming_labels,
 )
 from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.terminal import readable_errors, say_counted, screen, warn, with_progress
+from fedgauge.cli.terminal import (
+    print_result,
+    readable_errors,
+    say_counted,
+    screen,
+    warn,
+    with_progress,
+)
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
@@ -118,8 +125,7 @@ def intake(
         result.roc_curve()  # a result without curves is an error here
         if json is not None:
             result.to_json(json)
-    if not quiet:
-        screen.print(str(result), markup=False)
+    print_result(result, quiet=quiet)
     if broken:
         raise typer.Exit(1)
 

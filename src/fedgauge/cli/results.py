@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 import fedgauge as fg
 from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
+from fedgauge.cli.terminal import fail, print_result, readable_errors, screen, warn, with_progress
 from fedgauge.measures.intervals import show as show_number
+from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
 
 Keys = Annotated[
@@ -27,6 +30,7 @@ KnownTo = Annotated[
 
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
+_HIDDEN = "undefined: what it divides by does not stand out of the noise."
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
 
 
@@ -49,13 +53,24 @@ class Wanted:
 
     def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
         """What was asked for, in words, and the metrics there."""
-        points = [("", result.at_threshold(threshold)) for threshold in self._at]
+        points = [("", result.at_threshold(_within(threshold, result))) for threshold in self._at]
         for name, rates in self._for.items():
             sign = "<=" if name == "fpr" else ">="
             for rate in rates:
                 wanted: dict[str, Any] = {name: rate}
                 points.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
         return points
+
+
+def _within(threshold: float, result: fg.Evaluation) -> float:
+    """A threshold of which the counts say something."""
+    low, high = result.released.axis.low, result.released.axis.high
+    if not math.isfinite(threshold) or low <= threshold <= high:
+        return threshold
+    raise fg.InputError(
+        f"--at {threshold:g} lies outside the axis of this result, which goes from {low:g} to "
+        f"{high:g}: of scores beyond it nothing is known. Name a threshold within it."
+    )
 
 
 def show(
@@ -94,9 +109,13 @@ def show(
         if plots is not None:
             from fedgauge.plots import save_plots
 
-            with_progress(quiet, lambda: save_plots(result, plots, signature=signature), "Drawing")
+            with_progress(
+                quiet,
+                lambda: save_plots(result, plots, name=path.stem, signature=signature),
+                "Drawing",
+            )
+    print_result(result, told, quiet=quiet)
     if not quiet:
-        screen.print(told, markup=False)
         screen.print(f"signature          {signature.in_words}", markup=False)
         if result.estimator != fg.Aligned():  # which no signature covers
             screen.print(f"read by            {result.estimator!r}", markup=False)
@@ -137,6 +156,8 @@ def verify(
     if signature.state != "verified":
         fail(f"{path} {_unverified(signature)}", 1)
     if quiet:
+        if result.caution is not None:
+            warn(result.caution)
         return
     screen.print(signature.in_words, markup=False)
     if site is not None:
@@ -250,11 +271,15 @@ def threshold_tables(
         for row in metrics_of(fg.AtThreshold):
             if row.listed:
                 table.add_row(row.title, *(_with_interval(each[row.name]) for each in estimates))
-        table.add_section()
+        table.add_row()
+        exactly = all(at.on_edge for _, at in part)
+        table.add_row(Text(_counted(result, exactly=exactly), "bold"))
         for name in ("tp", "fp", "fn", "tn"):
             counts = [getattr(at.confusion_matrix, name) for _, at in part]
             table.add_row(_OUTCOMES[name], *map(_count, counts))
-        notes = [] if all(at.on_edge for _, at in part) else [_BETWEEN]
+        notes = [] if exactly else [_BETWEEN]
+        if result.pooled.noisy and any(None in each.values() for each in estimates):
+            notes.append(_HIDDEN)
         cautions = {e.caution for each in estimates for e in each.values() if e and e.caution}
         table.caption = "\n".join([*notes, *(f"* rough: {why}" for why in sorted(cautions))])
         yield table
@@ -282,12 +307,15 @@ def _with_interval(estimate: fg.Estimate | None) -> str:
 
 
 def _count(count: fg.Estimate) -> str:
-    low, high = count.bounds
-    return (
-        f"{count.value:,.0f}  {low:,.0f} to {high:,.0f}"
-        if high - low >= 1
-        else (f"{count.value:,.0f}")
-    )
+    value, low, high = map(show_count, (count.value, *count.bounds))
+    return value if low == high else f"{value}  {low} to {high}"
+
+
+def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
+    """What the rows of counts show: they have no interval."""
+    if result.pooled.noisy:
+        return f"count, pooled data at {result.level * 100:g}%"
+    return "count" if exactly else "count, pooled data"
 
 
 def _span(ends: tuple[float | None, float | None]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 # What the library calls its options, and what they are called here.
 _AS_OPTIONS = {
     "positive=...": "--positive LABEL",
+    "Use an axis that covers them": "Cover them with --range LO HI",
     "outside='clip'": "--clip",
+    'outside="clip"': "--clip",
     "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
     "noise='skellam'": "--noise skellam",
     'noise="skellam"': "--noise skellam",
@@ -37,6 +40,23 @@ _AS_OPTIONS = {
     "Add clients or lower cohort.min_survivors": "Add files, or plan with --min-survivors",
     "(separator=...)": "(--separator)",
     "(decimal=...)": "(--decimal)",
+    "Raise min_survivors.": "Raise --min-survivors.",
+    "smaller min_cell": "smaller --min-cell",
+    "max_per_unit is for": "--max-per-unit is for",
+    "Leave score_sums out": "Leave out --score-sums",
+    "leave the score sums out": "leave out --score-sums",
+    "widen the range": "widen --range",
+    "low must be a finite number": "--range takes finite numbers",
+    "high must be a finite number": "--range takes finite numbers",
+    "such as (16, 16)": "such as 16x16",
+    "Use LocalDP": "Use --privacy ldp",
+    "Use DistributedDP": "Use --privacy ddp",
+    "wants noise: DistributedDP": "wants noise, --privacy ddp",
+    "Make one with EvaluationPlan.for_reports": "Make one with `fedgauge plan --privacy ldp`",
+    "with EvaluationPlan.for_reports": "with `fedgauge plan --privacy ldp`",
+    "with EvaluationPlan.for_histogram": "with `fedgauge plan`",
+    "y_true": "the label column",
+    "y_score": "the score column",
 }
 # The same for commands that count by a plan which somebody else made.
 _AS_PLANNED = {
@@ -50,6 +70,14 @@ _AS_PLANNED = {
         "Convert them, or ask for a plan whose axis covers them"
     ),
 }
+# An error begins with the parameter whose value it is about: mostly an option of the same name.
+_PARAMETER = re.compile(
+    r"^(epsilon|delta|examples|positive_rate|level|quantiles|max_per_unit|min_survivors|"
+    r"max_colluding|min_cell|not_after)(?= (?:must|cannot|is for) )"
+)
+_RATE = re.compile(r"^(fpr|recall|precision)(?= must )")
+_SETTING = re.compile(r"\b(min_survivors|min_cell) = (?=\d)")
+_TREE = re.compile(r"\btree \((\d+(?:, \d+)*),?\)")
 T = TypeVar("T")
 
 
@@ -86,11 +114,23 @@ def as_planned(told: str) -> str:
 
 def fail(reason: object, code: int) -> NoReturn:
     """Say why in one line, and end."""
-    told = " ".join(str(reason).split())
+    stderr.print(f"fedgauge: {as_options(str(reason))}", markup=False)
+    raise typer.Exit(code)
+
+
+def as_options(reason: str) -> str:
+    """An error of the library in one line, in words of the command line."""
+    told = " ".join(reason.split())
     for name, option in _AS_OPTIONS.items():
         told = told.replace(name, option)
-    stderr.print(f"fedgauge: {told}", markup=False)
-    raise typer.Exit(code)
+    told = _PARAMETER.sub(lambda found: _option(found[1]), told)
+    told = _RATE.sub(lambda found: f"--at-{found[1]}", told)
+    told = _SETTING.sub(lambda found: f"{_option(found[1])} ", told)
+    return _TREE.sub(lambda found: f"--tree {found[1].replace(', ', 'x')}", told)
+
+
+def _option(parameter: str) -> str:
+    return f"--{parameter.replace('_', '-')}"
 
 
 def warn(message: Warning | str, *_: object, **__: object) -> None:
@@ -122,6 +162,16 @@ def require_consent(costs: str, *, yes: bool) -> None:
     warn(costs)
     if not typer.confirm("Do it all the same?"):
         raise typer.Exit(1)
+
+
+def print_result(
+    result: fg.Evaluation, told: str | None = None, *, quiet: bool, to: Console = screen
+) -> None:
+    """Print the verdict; who asks for quiet still hears why not to rely on it."""
+    if not quiet:
+        to.print(told or str(result), markup=False)
+    elif result.caution is not None:
+        warn(result.caution)
 
 
 def print_whole(table: Table) -> None:

@@ -1,7 +1,8 @@
 """Sums that no rows have: refused where they are exact, a caution where they are noisy.
 
 A secure sum cannot tell who sent what. It can tell that counts are below zero, or above what all
-clients together may have: then somebody counted otherwise than by rows.
+clients together may have: then somebody counted otherwise than by rows. So it is with the sum of
+many local reports, each of which is possible.
 """
 
 import math
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.errors import ProtocolError
+from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import node_variances
 from fedgauge.plan import EvaluationPlan
@@ -26,6 +28,13 @@ _CAUTION: Final = (
     "counts are further from what rows can have than noise takes them once in "
     f"{1 / FALSE_ALARM:,.0f} results: a site sent what no rows have, or had more rows than the "
     "plan's largest count. Do not rely on the numbers; ask every site to check what it sent."
+)
+
+
+_REPORTS: Final = (
+    "counts are further below zero than the randomness of reports takes them once in "
+    f"{1 / FALSE_ALARM:,.0f} results: many reports were not made of rows as the plan says. Do not "
+    "rely on the numbers; find out who sent them."
 )
 
 
@@ -68,11 +77,13 @@ def caution(plan: EvaluationPlan, released: Released) -> str | None:
     """What is wrong with a noisy sum whose counts no rows have; None where nothing seems to be.
 
     Where every client counted rows, and had no more of them in a node than the plan's largest, it
-    is None but with probability :data:`FALSE_ALARM`. Exact sums are refused instead. Reports of
-    single rows are judged one by one.
+    is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row.
+    Exact sums are refused instead.
     """
-    if not plan.is_noisy or plan.final.sends_reports:
+    if not plan.is_noisy:
         return None
+    if plan.final.sends_reports:
+        return _REPORTS if _are_below(plan, released) else None
     checked = list(_not_negative(plan, released))
     chance = FALSE_ALARM / sum(numbers.size for numbers, _ in checked)
     parts = released.clients * plan.noise_laws(shares=1)[0].parts
@@ -99,6 +110,29 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         variance = clients * law.variance / steps**2
         yield sums, variance
         yield counts - sums, variance + variances[-1]
+
+
+def _are_below(plan: EvaluationPlan, released: Released) -> bool:
+    """Whether the lowest node of a level is further below zero than reports of rows take it.
+
+    Of a node without rows a report says by chance that it holds one: a binomial law with a chance
+    of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958).
+    """
+    variances = plan.noise_variances(released.contributions)
+    pooled = PooledCounts(released.axis, released.counts, plan.tree, variances, plan.node_variances)
+    if not pooled.counts.any():
+        return True
+    levels = nodes_by_level(plan.tree)
+    chance = FALSE_ALARM / (len(pooled.unbiased) * sum(levels))
+    for nodes in levels:
+        by_node = pooled.unbiased.reshape(len(pooled.unbiased), nodes, -1)
+        counts = by_node.sum(axis=2)
+        weights = np.zeros(by_node.shape)
+        weights[np.unravel_index(counts.argmin(), counts.shape)] = 1.0
+        variance = float(pooled.noise_variance(weights.reshape(pooled.unbiased.shape)))
+        if counts.min() < -noise_reach(variance, math.inf, chance):
+            return True
+    return False
 
 
 def noise_reach(variance: float, parts: float, chance: float) -> float:

@@ -108,26 +108,39 @@ class Estimate(Number):
 
     def __str__(self) -> str:
         if self.low is None or self.high is None or self.level is None:
-            low, high = self.bounds
+            value, low, high = self._without_interval()
             if low == high:
-                return show(self.value)
+                return value
             surely = f" at {self.level * 100:g}%" if self.level else ""
-            return f"{show(self.value)} (pooled data: {show(low)} to {show(high)}{surely})"
-        rough = ", rough" if self.caution else ""
+            return f"{value} (pooled data: {low} to {high}{surely})"
+        rough = f", rough: {self.caution}" if self.caution else ""
         span = f"{show(self.low)} to {show(self.high)}"
         return f"{show(self.value)} ({span} at {self.level * 100:g}%{rough})"
 
     def __repr__(self) -> str:
         if self.low is None or self.high is None or self.level is None:
-            return f"Estimate({show(self.value)}, bounds {_span(*self.bounds)})"
+            value, low, high = self._without_interval()
+            return f"Estimate({value}, bounds {low}..{high})"
         level = f"{self.level * 100:g}%"
         return f"Estimate({show(self.value)}, interval {_span(self.low, self.high)} at {level})"
+
+    def _without_interval(self) -> tuple[str, str, str]:
+        """Value and bounds: without decimals where they count, as all that reach above 1 do."""
+        numbers = (self.value, *self.bounds)
+        counts = max(numbers) > 1 or all(float(number).is_integer() for number in numbers)
+        value, low, high = map(show_count if counts else show, numbers)
+        return value, low, high
 
 
 def show(number: float) -> str:
     """A number as results print it: four decimals, or a whole number where it counts."""
     counts = abs(number) >= 100 or (abs(number) > 1 and number == round(number))
     return f"{number:,.0f}" if counts else f"{number:.4f}"
+
+
+def show_count(number: float) -> str:
+    """A number of examples or pairs, which under noise is an estimate: no decimals."""
+    return f"{number:,.0f}"
 
 
 def _span(low: float, high: float) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import InputError
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.pooled import SIGNAL, PooledCounts
 from fedgauge.measures.intervals import Interval, accepted, difference
 from fedgauge.typing import Floats
 
@@ -162,6 +162,10 @@ class Formula(ABC):
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
 
+    @abstractmethod
+    def has_base(self, corner: Corner) -> bool:
+        """Whether what it divides by stands out of the noise."""
+
     def caution(self, corners: Sequence[Corner]) -> str | None:  # noqa: ARG002
         """Why the interval is rough, if it is."""
         return None
@@ -226,9 +230,20 @@ class Ratio(Formula):
         slope = ((1.0 - x) * part - x * rest) / total
         return float(slope @ corner.noise @ slope), float(slope**2 @ counts)
 
+    def has_base(self, corner: Corner) -> bool:
+        """Whether the examples that it is a share of stand out of the noise."""
+        part, rest = self._weights
+        return _stand_out(part + rest, corner)
+
     @cached_property
     def _weights(self) -> tuple[Floats, Floats]:
         return np.array(self.part, dtype=np.float64), np.array(self.rest, dtype=np.float64)
+
+
+def _stand_out(weights: Floats, corner: Corner) -> bool:
+    """Whether weighted outcomes are more than noise: by as much as a class must be."""
+    deviation = math.sqrt(max(float(weights @ corner.noise @ weights), 0.0))
+    return float(weights @ np.array(corner.unbiased)) > SIGNAL * deviation
 
 
 def _mean_weight(weights: Floats, counts: Floats) -> float:
@@ -270,8 +285,21 @@ class Difference(Formula):
         by_noise, by_sampling = (self.slope**2 * (one + other) for one, other in pairs)
         return by_noise, by_sampling
 
+    def has_base(self, corner: Corner) -> bool:
+        """Whether both rates have one."""
+        return self.first.has_base(corner) and self.second.has_base(corner)
+
     def _moved(self, gap: float) -> float:
         return self.middle + self.slope * gap
+
+
+# Flagged, positive, negative and cleared examples.
+_SIDES: Final = (
+    Outcomes(tp=1, fp=1),
+    Outcomes(tp=1, fn=1),
+    Outcomes(fp=1, tn=1),
+    Outcomes(fn=1, tn=1),
+)
 
 
 class Correlation(Formula):
@@ -320,6 +348,10 @@ class Correlation(Formula):
         gradient = np.array(self.gradient(outcomes))
         by_noise = float(gradient @ corner.noise @ gradient)
         return by_noise, float(gradient**2 @ np.array(outcomes))
+
+    def has_base(self, corner: Corner) -> bool:
+        """Whether examples on either side, and of either class, stand out of the noise."""
+        return all(_stand_out(np.array(side, dtype=np.float64), corner) for side in _SIDES)
 
     def caution(self, corners: Sequence[Corner]) -> str | None:
         """Few examples of an outcome say little about it."""

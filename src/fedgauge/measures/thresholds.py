@@ -7,10 +7,11 @@ from numbers import Real
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge import notebook
 from fedgauge.errors import InputError, UndefinedMetric
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.pooled import SIGNAL, PooledCounts
 from fedgauge.measures.intervals import Estimate, Interval, critical, holding, within
 from fedgauge.measures.metric import Metric, metrics_of
 from fedgauge.measures.outcomes import (
@@ -250,6 +251,11 @@ class AtThreshold:
 
     def _likely(self, name: str, formula: Formula, undefined: str) -> float:
         """The likely value, or that of a corner, if only a corner defines it."""
+        if self._pooled.noisy and not any(map(formula.has_base, self._outcomes.corners)):
+            raise UndefinedMetric(
+                f"{name} is undefined at threshold {self.threshold:g}: noise hides the examples "
+                "that it divides by."
+            )
         corners = [corner.outcomes for corner in self._outcomes.corners]
         for outcomes in (self._outcomes.likely, *corners[::-1]):
             if not math.isnan(value := formula.value(outcomes)):
@@ -283,9 +289,10 @@ def choose(
         _require(tp[-1], "positive")
         fits, best = tp >= recall * tp[-1] - slack, -fp
     elif precision is not None:
-        fits, best = (tp + fp > 0) & (tp >= precision * (tp + fp) - slack), tp
+        flags = (tp + fp > 0) & np.append(False, _flagged_stand_out(pooled)[::-1])
+        fits, best = flags & (tp >= precision * (tp + fp) - slack), tp
         if not np.any(fits):
-            reached = float(np.max(tp[1:] / np.maximum(tp[1:] + fp[1:], 1e-300), initial=0.0))
+            reached = float(np.max(tp[flags] / (tp + fp)[flags], initial=0.0))
             raise UndefinedMetric(
                 f"no threshold reaches precision {precision:g}; the highest at a bin edge is "
                 f"{reached:.4f}. Ask for less, or use finer bins."
@@ -294,6 +301,19 @@ def choose(
         fits, best = np.ones(len(tp), dtype=bool), -_cost(cost, fp, tp[-1] - tp)
     # Of equally good thresholds the highest, which comes first.
     return float(edges[int(np.argmax(np.where(fits, best, -np.inf)))])
+
+
+def _flagged_stand_out(pooled: PooledCounts) -> NDArray[np.bool_]:
+    """Whether the examples from each bin up are more than noise, by bin."""
+    bins = pooled.axis.bins
+    if not pooled.noisy:
+        return np.ones(bins, dtype=bool)
+    flagged = np.cumsum(pooled.unbiased.sum(axis=0)[::-1])[::-1]
+    from_each = np.triu(np.ones((bins, bins)))
+    variances = [
+        float(pooled.noise_variance(np.broadcast_to(flags, (2, bins)))) for flags in from_each
+    ]
+    return np.asarray(flagged > SIGNAL * np.sqrt(variances))
 
 
 def _check_wish(rates: Mapping[str, float | None], cost: Any) -> None:

@@ -4,33 +4,59 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from fedgauge.measures.intervals import Estimate
+from fedgauge.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-Corner = Literal["lower left", "lower right", "upper right"]
+Corner = Literal["lower left", "lower right", "upper right", "below"]
 Role = Literal["curve", "band", "chance"]
 
 _TIGHT: Final = {"fontsize": "x-small", "handlelength": 1.2, "borderpad": 0.3, "labelspacing": 0.3}
+_PLACES: Final = 200  # looked at along a curve
 SMALL: Final = 2.2  # inches: on axes up to this size, text is smaller and ticks are few
 
+# How a curve is called: decimals that it needs, and its entry with more.
+_LABELS: WeakKeyDictionary[Line2D, tuple[int, Callable[[int], str | None]]] = WeakKeyDictionary()
 
-def area_text(name: str, area: Estimate) -> str:
-    """An area with its interval, to as many decimals as tell its ends apart."""
+
+def decimals(area: Estimate) -> int:
+    """As many as tell the ends of its interval apart, and from the value where they differ."""
     if area.low is None or area.high is None:
-        return f"{name} {area.value:.2f}"
+        return 2
     width = max(area.high - area.low, 1e-4)
     digits = min(max(-math.floor(math.log10(width)), 2), 4)
+    ends = [end for end in (area.low, area.high) if end != area.value]
+    while digits < 4 and any(f"{end:.{digits}f}" == f"{area.value:.{digits}f}" for end in ends):
+        digits += 1
+    return digits
+
+
+def area_text(name: str, area: Estimate, digits: int) -> str:
+    """An area with its interval."""
+    if area.low is None or area.high is None:
+        return f"{name} {area.value:.{digits}f}"
     rough = ", rough" if area.caution else ""
     value, low, high = (f"{number:.{digits}f}" for number in (area.value, area.low, area.high))
     return f"{name} {value}, {low} to {high}{rough}"
+
+
+def even_decimals(ax: Axes, line: Line2D, digits: int, label: Callable[[int], str | None]) -> None:
+    """Label the curves on the axes anew, all with as many decimals as the one that needs most."""
+    _LABELS[line] = digits, label
+    labels = {each: _LABELS[each] for each in drawn_lines(ax, "curve") if each in _LABELS}
+    most = max(digits for digits, _ in labels.values())
+    for each, (_, text) in labels.items():
+        each.set_label(text(most))
 
 
 def entry(ax: Axes, name: str | None, area: str | None) -> str | None:
@@ -89,12 +115,30 @@ def is_dark(ax: Axes) -> bool:
     return sum(to_rgb(ax.xaxis.label.get_color())) > 1.5
 
 
-def all_low(ax: Axes) -> bool:
-    """Whether all curves run through the lower half early on."""
-    middle = 0.5 * sum(ax.get_ylim())
-    ys = [np.asarray(line.get_ydata()) for line in drawn_lines(ax, "curve")]
-    xs = [np.asarray(line.get_xdata()) for line in drawn_lines(ax, "curve")]
-    return all(np.interp(0.25, x, y) < middle for x, y in zip(xs, ys, strict=True))
+def clearest(ax: Axes, corners: Sequence[Corner], pad: float) -> Corner:
+    """The corner in which the legend lies on least of the curves; of equal ones the first."""
+    root = ax.figure.figure  # of a part of a figure, the whole of it
+    if root.get_layout_engine() is not None:  # which sets the size of the axes when it draws
+        root.draw_without_rendering()
+
+    def covered(corner: Corner) -> int:
+        draw_legend(ax, corner, pad)
+        legend = ax.get_legend()
+        if legend is None:
+            return 0
+        box = legend.get_window_extent()
+        places = np.concatenate([_along(line) for line in drawn_lines(ax, "curve")])
+        return int(np.count_nonzero([box.contains(x, y) for x, y in places]))
+
+    return min(corners, key=covered)
+
+
+def _along(line: Line2D) -> Floats:
+    """Places on a line, in pixels: equally many however far its points are apart."""
+    points = line.get_transform().transform(line.get_xydata())
+    far = np.append(0.0, np.cumsum(np.hypot(*np.diff(points, axis=0).T)))
+    at = np.linspace(0.0, far[-1], _PLACES)
+    return np.column_stack([np.interp(at, far, along) for along in points.T])
 
 
 def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
@@ -115,10 +159,16 @@ def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
         ax.legend(
             handles,
             labels,
-            loc=corner,
+            **_place(corner),
             borderaxespad=pad,
             **({"fontsize": "small"} if side(ax) > SMALL else _TIGHT),
             facecolor=ax.get_facecolor(),
             labelcolor=ax.xaxis.label.get_color(),
             handler_map={tuple: HandlerTuple(ndivide=None)},
         )
+
+
+def _place(corner: Corner) -> dict[str, Any]:
+    if corner == "below":  # the labels of the axis
+        return {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+    return {"loc": corner}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, get_args
 
@@ -14,11 +15,13 @@ from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC, CurveKind
 from fedgauge.plots.axes import (
     SMALL,
     Corner,
-    all_low,
     area_text,
+    clearest,
+    decimals,
     draw_legend,
     drawn_lines,
     entry,
+    even_decimals,
     is_dark,
     is_default,
     mark,
@@ -41,6 +44,7 @@ _SHARES: Final = (-0.01, 1.01)
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _STYLES: Final = ("-", "--", "-.", (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5)), (0, (8, 2)), (0, (3, 1)))
 _LIFT_FROM: Final = 0.01
+_RECALL_FROM: Final = 0.01
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 
 
@@ -130,7 +134,10 @@ class _CurveDisplay:
         self._set_limits(first)
         if first:
             self._dress()
-        self.line_ = self._draw_line({"label": self._label(name or self.name)} | line_kwargs)
+        own = self._label(name or self.name)
+        self.line_ = self._draw_line({"label": own(self._decimals)} | line_kwargs)
+        if "label" not in line_kwargs:
+            even_decimals(self.ax_, self.line_, self._decimals, own)
         self.band_ = self._draw_band()
         self.chance_level_ = self._draw_chance() if plot_chance_level else None
         draw_legend(self.ax_, self._corner(), self._legend_pad)
@@ -167,13 +174,25 @@ class _CurveDisplay:
         self.ax_.grid(True, alpha=0.35, linewidth=0.6)
         self.ax_.set_axisbelow(True)
 
-    def _label(self, name: str | None) -> str | None:
-        called = self._kind.area
-        area = area_text(called[1], self.area) if called and self.area else None
-        return entry(self.ax_, name, area)
+    @property
+    def _decimals(self) -> int:
+        return decimals(self.area) if self.area else 0
+
+    def _label(self, name: str | None) -> Callable[[int], str | None]:
+        """The entry of the legend, with an area of so many decimals."""
+        ax, area, called = self.ax_, self.area, self._kind.area
+
+        def label(digits: int) -> str | None:
+            return entry(ax, name, area_text(called[1], area, digits) if called and area else None)
+
+        return label
+
+    def _shown(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """What of a curve is drawn."""
+        return x, y
 
     def _draw_line(self, kwargs: dict[str, Any]) -> Line2D:
-        x, y = self._scaled(self.x), self._scaled(self.y)
+        x, y = map(self._scaled, self._shown(self.x, self.y))
         (line,) = self.ax_.plot(x, y, **kwargs)
         if is_default(line) and not {"color", "c"} & set(kwargs):
             line.remove()
@@ -185,10 +204,12 @@ class _CurveDisplay:
     def _draw_band(self) -> PolyCollection | None:
         if self.band is None:
             return None
+        x, low = self._shown(self.band.x, self.band.low)
+        _, high = self._shown(self.band.x, self.band.high)
         drawn = self.ax_.fill_between(
-            self._scaled(self.band.x),
-            self._scaled(self.band.low),
-            self._scaled(self.band.high),
+            self._scaled(x),
+            self._scaled(low),
+            self._scaled(high),
             color=self.line_.get_color(),
             alpha=0.4 if is_dark(self.ax_) else 0.2,
             linewidth=0,
@@ -253,7 +274,9 @@ class RocCurveDisplay(_CurveDisplay):
 class PrecisionRecallDisplay(_CurveDisplay):
     """A PR curve: precision against recall.
 
-    Attributes are those of :class:`RocCurveDisplay`; `area` is the average precision.
+    Attributes are those of :class:`RocCurveDisplay`; `area` is the average precision. Precision
+    at the first 1% of recall hangs on few examples, and where the highest score is a negative's it
+    starts at 0: it is not drawn.
     """
 
     positive_rate: float = field(kw_only=True)
@@ -268,8 +291,15 @@ class PrecisionRecallDisplay(_CurveDisplay):
     def _chance(self) -> tuple[Floats, Floats]:
         return np.array([0.0, 1.0]), np.full(2, self.positive_rate)
 
+    def _shown(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        if x[0] > x[-1]:
+            x, y = x[::-1], y[::-1]
+        some = x > _RECALL_FROM
+        start = np.interp(_RECALL_FROM, x, y)
+        return np.append(_RECALL_FROM, x[some]), np.append(start, y[some])
+
     def _corner(self) -> Corner:
-        return "upper right" if all_low(self.ax_) else "lower left"
+        return clearest(self.ax_, ("lower left", "upper right", "lower right"), self._legend_pad)
 
 
 @dataclass(eq=False)
@@ -330,7 +360,7 @@ class PrGainDisplay(_CurveDisplay):
         return np.array([0.0, 1.0]), np.zeros(2)
 
     def _corner(self) -> Corner:
-        return "upper right" if all_low(self.ax_) else "lower left"
+        return clearest(self.ax_, ("lower left", "upper right"), self._legend_pad)
 
 
 @dataclass(eq=False)

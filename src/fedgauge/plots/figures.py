@@ -10,27 +10,31 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from fedgauge.errors import RecordError, UndefinedMetric
-from fedgauge.estimation.piecewise import ParametricCurve
-from fedgauge.measures.kinds import PR, ROC, CurveKind
+from fedgauge.measures.kinds import PR, ROC
+from fedgauge.plots.axes import draw_legend, is_dark
+from fedgauge.plots.displays import PrecisionRecallDisplay, RocCurveDisplay
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
+from fedgauge.results.verdict import promise, who
 
 if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_POOLED = "#0b5394"
 _EXACT = "#e69138"
-_OTHER = "#b7b7b7"
-_QUIET = "#666666"
-_ALARM = "#b00020"
-_FOOT_WIDTH = 80  # characters in a line
-_POINTS = 8  # drawn on each piece of a curve
+_OTHER = "#9a9a9a"
+_QUIET, _ALARM = "#666666", "#b00020"
+_QUIET_ON_DARK, _ALARM_ON_DARK = "#aaaaaa", "#ff7b72"
+_FOOT_WIDTH = 88  # characters in a line
+# Inches. The curves are a square of one size; what stands below it makes the picture higher.
+_WIDTH, _SIDE, _LEFT, _ABOVE, _LABELS = 5.4, 4.3, 0.8, 0.9, 0.65
+_LEGEND_LINE, _FOOT_LINE, _MARGIN = 0.19, 0.135, 0.12
 _MADE_BY = {"Software": "fedgauge"}
 _TAG = b"Software\x00fedgauge"  # as a PNG holds it, near its beginning
 _HEAD_BYTES = 1024
 
 NAMES = ("roc.png", "pr.png")
+CurveDisplay = RocCurveDisplay | PrecisionRecallDisplay
 
 
 class Overlay(NamedTuple):
@@ -50,84 +54,105 @@ def save_plots(
     result: Evaluation,
     folder: str | Path,
     *,
+    name: str = "pooled",
     roc: Sequence[Overlay] = (),
     pr: Sequence[Overlay] = (),
     signature: Signature | None = None,
 ) -> list[Path]:
     """Draw the curves of a result into ``roc.png`` and ``pr.png``; returns their paths.
 
-    Below them stands whether the result is signed: `signature`, if it was compared with known
-    keys, else that of the result.
+    Parameters
+    ----------
+    result
+        What was measured. Who took part and what is promised stands above the curves; below
+        them why its numbers are not to be relied on, if so, and whether it is signed.
+    folder
+        Where to save them.
+    name
+        Of the model, for the legend.
+    roc, pr
+        Other curves.
+    signature
+        If it was compared with known keys; else that of the result.
     """
     try:
-        figures = dict(zip(NAMES, (_draw_roc(result, roc), _draw_pr(result, pr)), strict=True))
+        displays: dict[str, tuple[CurveDisplay, str, Sequence[Overlay]]] = {
+            NAMES[0]: (RocCurveDisplay.from_evaluation(result, name=name), ROC.title, roc),
+            NAMES[1]: (PrecisionRecallDisplay.from_evaluation(result, name=name), PR.title, pr),
+        }
     except UndefinedMetric:
         raise UndefinedMetric(
             "this result has no curves to draw: a class has no examples, or noise hides it."
         ) from None
-    for figure in figures.values():
-        _foot(figure, signature or result.signature)
-    return [_save(figure, Path(folder) / name) for name, figure in figures.items()]
+    paths = []
+    for file, (display, title, overlays) in displays.items():
+        figure, axes = _square(title, result)
+        _overlay(axes, overlays, display)
+        display.plot(ax=axes, linewidth=2)
+        draw_legend(axes, "below", 0.0)
+        rough = display.area.caution if display.area else None
+        lines = _foot(axes, signature or result.signature, rough, result.caution)
+        _fit(figure, axes, lines)
+        paths.append(_save(figure, Path(folder) / file))
+    return paths
 
 
-def _draw_roc(result: Evaluation, overlays: Sequence[Overlay]) -> Figure:
-    curve, auc = result.roc_curve(), result.roc_auc
-    figure, axes = _square(ROC)
-    axes.plot([0, 1], [0, 1], color=_OTHER, linewidth=1, linestyle=":", label="chance")
-    _overlay(axes, overlays)
-    _pooled(axes, curve.path, f"AUC {auc.value:.4f}")
-    return _legend(figure, axes, "lower right")
-
-
-def _draw_pr(result: Evaluation, overlays: Sequence[Overlay]) -> Figure:
-    curve, ap = result.pr_curve(), result.average_precision
-    figure, axes = _square(PR)
-    axes.axhline(curve.precision[0], color=_OTHER, linewidth=1, linestyle=":", label="chance")
-    _overlay(axes, overlays)
-    _pooled(axes, curve.path, f"AP {ap.value:.4f}")
-    return _legend(figure, axes, "best")
-
-
-def _pooled(axes: Axes, path: ParametricCurve, area: str) -> None:
-    # The knots alone would hide how the curve runs between them.
-    x, y = path.sample(_POINTS)
-    axes.plot(x, y, color=_POOLED, linewidth=2, label=f"fedgauge, {area}")
-
-
-def _square(kind: CurveKind[Any]) -> tuple[Figure, Axes]:
+def _square(title: str, result: Evaluation) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.4, 5.2), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    x, y = kind.labels
-    limits = (-0.01, 1.01)
-    axes.set(title=kind.title, xlabel=x, ylabel=y, xlim=limits, ylim=limits, aspect="equal")
-    axes.grid(color="#eeeeee")
+    figure = Figure(figsize=(_WIDTH, _WIDTH), dpi=150)
+    axes = figure.add_axes((_LEFT / _WIDTH, 0.1, _SIDE / _WIDTH, _SIDE / _WIDTH))
+    axes.set_title(title, pad=35)
+    facts = f"{who(result)}\n{promise(result) or 'exact sum'}"
+    axes.annotate(
+        facts,
+        (0.5, 1.02),
+        xycoords="axes fraction",
+        ha="center",
+        va="bottom",
+        fontsize="small",
+        alpha=0.7,
+        linespacing=1.4,
+    )
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
-def _overlay(axes: Axes, overlays: Sequence[Overlay]) -> None:
+def _fit(figure: Figure, axes: Axes, foot_lines: int) -> None:
+    """Make the picture as high as the legend and the foot need."""
+    legend = axes.get_legend()
+    entries = [text.get_text() for text in legend.get_texts()] if legend else []
+    legend_lines = sum(1 + entry.count("\n") for entry in entries)
+    below = _LABELS + legend_lines * _LEGEND_LINE + foot_lines * _FOOT_LINE + 2 * _MARGIN
+    height = _ABOVE + _SIDE + below
+    figure.set_size_inches(_WIDTH, height)
+    axes.set_position((_LEFT / _WIDTH, below / height, _SIDE / _WIDTH, _SIDE / height))
+
+
+def _overlay(axes: Axes, overlays: Sequence[Overlay], display: CurveDisplay) -> None:
+    """Draw the other curves, as much of them as the display shows of its own."""
     first_client = True
     for overlay in overlays:
-        x, y = np.asarray(overlay.x), np.asarray(overlay.y)
+        x, y = display._shown(np.asarray(overlay.x), np.asarray(overlay.y))
         if overlay.kind == "client":
             label = overlay.label if first_client else None
             axes.plot(x, y, color=_OTHER, linewidth=1, label=label)
             first_client = False
         else:
-            axes.plot(x, y, color=_EXACT, linewidth=4, alpha=0.6, label=overlay.label)
+            axes.plot(x, y, color=_EXACT, linewidth=5, alpha=0.6, label=overlay.label)
 
 
-def _legend(figure: Figure, axes: Axes, where: Literal["lower right", "best"]) -> Figure:
-    axes.legend(loc=where, frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
-    return figure
-
-
-def _foot(figure: Figure, signature: Signature) -> None:
-    text = "\n".join(textwrap.wrap(signature.in_brief, _FOOT_WIDTH))
-    look = {"color": _ALARM, "weight": "bold"} if signature.state == "broken" else {"color": _QUIET}
-    figure.supxlabel(text, x=0.99, ha="right", fontsize=7.5, **look)
+def _foot(axes: Axes, signature: Signature, rough: str | None, caution: str | None) -> int:
+    """Write below the curves what to know about them; returns how many lines that takes."""
+    told = [f"rough: {rough}"] if rough else []
+    told += [f"caution: {caution}"] if caution else []
+    told.append(signature.in_brief)
+    lines = [line for each in told for line in textwrap.wrap(each, _FOOT_WIDTH)]
+    alarms = caution is not None or signature.state == "broken"
+    quiet, alarm = (_QUIET_ON_DARK, _ALARM_ON_DARK) if is_dark(axes) else (_QUIET, _ALARM)
+    look: dict[str, Any] = {"color": alarm, "weight": "bold"} if alarms else {"color": quiet}
+    axes.figure.text(0.985, 0.015, "\n".join(lines), ha="right", va="bottom", fontsize=7.5, **look)
+    return len(lines)
 
 
 def is_plot(path: Path) -> bool:

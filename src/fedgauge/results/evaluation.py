@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from fedgauge import notebook
 from fedgauge.errors import NoSignal, UndefinedMetric, located
+from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
-from fedgauge.estimation.impossible import caution
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
@@ -108,10 +108,16 @@ class Evaluation:
     def caution(self) -> str | None:
         """Why the counts are not to be relied on, where noise does not explain them.
 
-        None for all but one in a million results of sites that counted rows. Not saved: it follows
-        from the counts.
+        They are such as no rows have, or an end bin is crowded with both classes, as by scores in
+        percent on an axis from 0 to 1. Of sites that counted rows, and have no such crowd, at most
+        one result in a million has the one, and one the other. Not saved: it follows from the
+        counts.
         """
-        return caution(self._plan, self._released)
+        told = (
+            impossible.caution(self._plan, self._released),
+            crowded.caution(self._plan, self._released, self._pooled),
+        )
+        return " ".join(each for each in told if each) or None
 
     @property
     def proof(self) -> Any:

@@ -19,7 +19,7 @@ _AXIS_WORDS: Final = {
 
 def verdict(result: Evaluation) -> str:
     """Who took part, what was measured, and what protects it."""
-    lines = [_who(result), *_areas(result), _protection(result), _measurement(result)]
+    lines = [who(result), *_areas(result), _protection(result), _measurement(result)]
     if result.caution is not None:
         lines.append(f"caution            {result.caution}")
     return "\n".join(lines)
@@ -32,13 +32,31 @@ def counted(result: Evaluation) -> str:
     return "1 client" if result.clients == 1 else f"{result.clients:,} clients"
 
 
-def _who(result: Evaluation) -> str:
+def who(result: Evaluation) -> str:
+    """Who took part, with how many examples of which class."""
+    hidden = result.pooled.hidden
+    if result.reports is not None:  # how many there are is public, of which class is not
+        told = counted(result)
+        if result.reports != result.clients or result.clients == 1:
+            told += f", {result.reports:,} {'report' if result.reports == 1 else 'reports'}"
+        if hidden is not None:
+            return f"{told}; noise hides the number of {hidden}"
+        return f"{told}, about {result.positives / result.reports:.1%} positive"
     examples = result.negatives + result.positives
-    if result.pooled.hidden is not None:
+    if hidden is not None:
         return f"{counted(result)}; noise hides the number of examples"
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
     return f"{counted(result)}, {about}{examples:,} examples, {share} positive"
+
+
+def promise(result: Evaluation) -> str | None:
+    """What differential privacy promises, if it does."""
+    stated = result.privacy
+    if stated.epsilon is None:
+        return None
+    delta = f", delta {stated.delta:.0e}" if stated.delta else ""
+    return f"epsilon {stated.epsilon:g}{delta} for one {stated.unit}"
 
 
 def _areas(result: Evaluation) -> list[str]:
@@ -59,11 +77,10 @@ def _protection(result: Evaluation) -> str:
     }[stated.claim]
     if result.reports is not None and stated.claim == "enforced":
         claim = "each report was randomised before it was sent"
-    if stated.epsilon is None:
+    promised = promise(result)
+    if promised is None:
         return f"privacy            exact sum, no differential privacy; {claim}"
-    delta = f", delta {stated.delta:.0e}" if stated.delta else ""
-    promise = f"epsilon {stated.epsilon:g}{delta} for one {stated.unit} ({stated.neighbours})"
-    return f"privacy            {promise}; {claim}"
+    return f"privacy            {promised} ({stated.neighbours}); {claim}"
 
 
 def _measurement(result: Evaluation) -> str:
