@@ -124,11 +124,11 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
             f"an evaluation is named by the first {NAMED_BY} digits of its id, or more. Copy the "
             "command that `fedgauge exchange review` prints, whole."
         )
+    plan = judge_invitation(site, invitation)
     if not invitation.session.hex().startswith(evaluation.lower()):
         raise ExchangeError(
             "the folder holds another evaluation than the one that was reviewed. Review it again."
         )
-    plan = judge_invitation(site, invitation)
     check_ledger(site, invitation, plan)
     return sign(site, invitation.session, plan, key)
 
