@@ -173,7 +173,10 @@ class ScoreTable:
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
         if self._frame is not None:
-            yield from frame_batches(self._frame, client=self._client, **self._columns._asdict())
+            label, score, subject, _ = self._columns
+            yield from frame_batches(
+                self._frame, client=self._client, label=label, score=score, subject=subject
+            )
         for opener in self._open.values():
             for batch in opener(self._wanted, None).batches:
                 yield self._names(batch[self._client]), self._columns.examples(batch)
