@@ -256,7 +256,7 @@ def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium
         consortium.at("consortium", "exchange advance persons")
         for site in HOSPITALS:
             consortium.at(site, f"exchange {verb} persons")
-    consortium.at("hospital-a", "exchange abandon persons")
+    consortium.at("hospital-a", "exchange abandon persons --yes")
     consortium.at("consortium", "exchange advance persons")
     for site in HOSPITALS[1:]:
         consortium.at(site, "exchange confirm persons")

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cases import CASES, numbers
+from cases import CASES, in_words_of_then, numbers
 
 import fedgauge as fg
 
@@ -27,13 +27,6 @@ def without_digest(text):
     told, count = re.subn(r"plan [0-9a-f]{8}\b", "plan", text)
     assert count == 1
     return told
-
-
-def in_words_of_then(text):
-    """Some words were others then: "rough" without a reason, reports as about so many examples."""
-    text = re.sub(r", rough: [^)]+\)", ", rough)", text)
-    text = re.sub(r"^([\d,]+) reports, about", r"\1 reports, about \1 examples,", text)
-    return re.sub(r"^([\d,]+ clients), ([\d,]+) reports, about", r"\1, about \2 examples,", text)
 
 
 def assert_same(new, old, place=""):

@@ -201,7 +201,7 @@ def test_a_plan_for_reports_evaluates():
     result = fg.evaluate({"a": draw_rows(20_000)}, plan, seed=4)
     low, high = result.roc_auc.bounds
     assert 0.5 < low < result.roc_auc.value < high < 1
-    assert "20,000 examples" in str(result)
+    assert "20,000 reports" in str(result)
     assert "per report" in str(result)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from fedgauge.errors import SiteError
-from fedgauge.keys import key_from_text
+from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.entries import Cost
@@ -158,7 +158,11 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        key_from_text(self.key)
+        if is_anybodys(key_from_text(self.key)):
+            raise SiteError(
+                f"the key of {self.name} is one that anybody can sign with. Ask for one that "
+                "`fedgauge site init` made."
+            )
 
     @property
     def public(self) -> bytes:
