@@ -267,6 +267,12 @@ def test_a_third_label_is_refused(labels, positive, third):
     assert "77712345" not in told
 
 
+def test_a_positive_label_that_no_row_has_is_told():
+    told = refusal(["no", "yes", "no", "yes", "yes"], SCORES, positive="Yes")
+    assert told.startswith("3 of 5 labels are neither the positive label, which no row has,")
+    assert "Check its spelling" in told
+
+
 def test_a_third_label_in_a_later_batch_is_refused():
     reader = LabelReader("yes")
     assert reader(np.array(["no", "yes"])).tolist() == [0, 1]
@@ -274,6 +280,15 @@ def test_a_third_label_in_a_later_batch_is_refused():
     assert reader.unusable == 0
     reader(np.array(["maybe", "yes", "maybe"]))
     assert (reader.unusable, reader.missing) == (2, 0)
+
+
+@pytest.mark.parametrize("batches", [([0, 1], [5, 1]), ([5, 1], [0, 1]), ([0, 0], [1, 5])])
+def test_a_third_number_in_a_later_batch_is_refused(batches):
+    reader = LabelReader(1)
+    for labels in batches:
+        reader(np.array(labels))
+    assert reader.unusable == 1
+    assert "third value" in reader.complaint()
 
 
 def test_whole_numbers_beyond_the_precision_of_floats_stay_apart():

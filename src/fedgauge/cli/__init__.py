@@ -411,6 +411,10 @@ def explain(
             from fedgauge.engines.review import explain_invitation
 
             text = explain_invitation(path)
+        elif path.is_dir():
+            raise fg.PlanError(
+                f"{path} is a folder. Name a plan, or the invitation.fgx of an exchange in it."
+            )
         else:
             text = in_words(fg.EvaluationPlan.load(path))
     if not quiet:
@@ -554,10 +558,9 @@ def main() -> NoReturn:
         code = error.exit_code  # the help has been printed
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "fedgauge"
-        stderr.print(
-            f"fedgauge: {' '.join(error.format_message().split())} Try '{command} --help'.",
-            markup=False,
-        )
+        # Typer suggests commands, and later versions of click add the same once more.
+        told = error.message if "Did you mean" in error.message else error.format_message()
+        stderr.print(f"fedgauge: {' '.join(told.split())} Try '{command} --help'.", markup=False)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = _INTERRUPTED

@@ -263,7 +263,8 @@ def naming_labels(files: list[Path], column: str, separator: str | None = None) 
             has = f"more than {_MOST_LABELS} different values. Is it the label?"
         else:
             has = f"{', '.join(repr(shorten(each, 24)) for each in labels)}."
-        raise fg.LabelError(f"{error} Column {column!r} has {has}") from None
+        where = f"Column {column!r}" + (" of all files together" if len(files) > 1 else "")
+        raise fg.LabelError(f"{error} {where} has {has}") from None
 
 
 def hold_whole_numbers(clients: Any) -> bool:

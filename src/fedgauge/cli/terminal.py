@@ -27,7 +27,7 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 # What the library calls its options, and what they are called here.
 _AS_OPTIONS = {
     "positive=...": "--positive LABEL",
-    "Use an axis that covers them": "Cover them with --range LO HI",
+    "Use an axis that covers them": "Cover them with --range LO HI (one scale for all clients)",
     "outside='clip'": "--clip",
     'outside="clip"': "--clip",
     "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
@@ -41,6 +41,10 @@ _AS_OPTIONS = {
     "(separator=...)": "(--separator)",
     "(decimal=...)": "(--decimal)",
     "Raise min_survivors.": "Raise --min-survivors.",
+    "Invite more, or lower min_survivors": (
+        "Those are invited that the site file (--site) approves: `fedgauge site trust` adds one. "
+        "Or plan with a lower --min-survivors"
+    ),
     "smaller min_cell": "smaller --min-cell",
     "max_per_unit is for": "--max-per-unit is for",
     "Leave score_sums out": "Leave out --score-sums",

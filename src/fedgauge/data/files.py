@@ -27,7 +27,7 @@ _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
 _DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
 _DECIMALS: Final = (".", ",")
-_OTHER_DELIMITERS: Final = (";", "\t", "|")
+_OTHER_DELIMITERS: Final = (";", "\t", "|", ",")
 _MOST_NAMES: Final = 30
 _UNREADABLE: Final = (
     "the file does not read as UTF-8 text with the same number of columns in every row. Export it "

@@ -34,6 +34,7 @@ class LabelReader:
     def __init__(self, positive: Label | None) -> None:
         self._positive = None if positive is None else meaning(positive)
         self._negative: float | str | None = None
+        self._has_positive = False
         self.missing = 0
         self.unusable = 0
 
@@ -46,7 +47,11 @@ class LabelReader:
         if labels.dtype.kind in "iu" and self._positive in (None, 1.0):
             # A bitwise OR of 0 or 1 says all of them are 0 or 1.
             union = int(np.bitwise_or.reduce(labels)) if labels.size else 0
-            if union in (0, 1):
+            if union in (0, 1) and self._negative in (None, 0.0):
+                # Later batches are compared with what this one held.
+                self._has_positive |= union == 1
+                if self._negative is None and labels.size and not np.bitwise_and.reduce(labels):
+                    self._negative = 0.0
                 return labels
         return self._read_any(labels)
 
@@ -80,6 +85,7 @@ class LabelReader:
         if self._positive is None:
             return int(meaning) if meaning in (0.0, 1.0) else -1
         if meaning == self._positive:
+            self._has_positive = True
             return 1
         if self._negative is None:
             self._negative = meaning
@@ -89,6 +95,9 @@ class LabelReader:
         """What is wrong with unusable labels and how to mend it."""
         if self._positive is None:
             return "are neither bool nor 0/1. Name the positive label (positive=...)"
+        if not self._has_positive:
+            told = "are neither the positive label, which no row has, nor one other"
+            return f"{told}. Check its spelling"
         return "are a third value beside the positive label and one other. Recode them"
 
 

@@ -375,7 +375,7 @@ def join(
     if named != rows:
         counted = participant.session(invitation.session).stage >= Stage.MASK
         if named is not None and (counted or not invitation.plan.is_noisy):
-            raise ExchangeError(_other_rows(named, counted=counted))
+            raise ExchangeError(_other_rows(named, invitation.plan, counted=counted))
         rows.check(invitation.plan)  # who joined before was not checked with these
         participant.remember(invitation.session, msgspec.json.encode(rows))
     return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
@@ -419,7 +419,7 @@ def submit(
         raise ExchangeError(NOT_JOINED)
     stands = participant.session(invitation.session).stage >= Stage.MASK
     if rows not in (None, named):
-        raise ExchangeError(_other_rows(named, counted=stands))
+        raise ExchangeError(_other_rows(named, invitation.plan, counted=stands))
     if not stands:
         named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
     told = _teller(invitation, named, tell, show)
@@ -454,12 +454,15 @@ def _named_rows(participant: Participant, invitation: Invitation) -> NamedRows |
         ) from None
 
 
-def _other_rows(named: NamedRows, *, counted: bool) -> str:
+def _other_rows(named: NamedRows, plan: EvaluationPlan, *, counted: bool) -> str:
     done = "has submitted that: the first input stands" if counted else "submits that"
+    if plan.is_noisy and not counted:
+        remedy = "join again with them (`fedgauge exchange join`), then submit"
+    else:
+        remedy = "abandon this evaluation (`fedgauge exchange abandon`) and join a new one"
     return (
         f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
-        f"{done}. To evaluate other rows, abandon this evaluation (`fedgauge exchange abandon`) "
-        "and join a new one."
+        f"{done}. To evaluate other rows, {remedy}."
     )
 
 
