@@ -423,7 +423,7 @@ def test_explain_what_is_no_plan(name, content, told):
 
 def test_explain_a_folder(folder):
     (folder / "p.toml").mkdir()
-    assert "cannot read plan p.toml" in complaint(run("explain", "p.toml"))
+    assert "p.toml is a folder. Name a plan" in complaint(run("explain", "p.toml"))
 
 
 # help
