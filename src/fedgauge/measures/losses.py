@@ -82,7 +82,7 @@ def bin_losses(
     Within a bin the scores of a class follow a monotone cubic through its cumulative counts,
     or lean towards the mean where that was measured.
     """
-    _require_probabilities(axis)
+    require_probabilities(axis, "log loss and Brier score")
     edges = axis.edges
     if axis.kind == "values":  # clipping or not, a score most likely is its bin's value
         exact = _losses(edges[:-1], loss)
@@ -90,12 +90,12 @@ def bin_losses(
         return BinLosses(exact, exact**2, exact, least, most)
     lower, upper = edges[:-1], edges[1:]
     even = _even_means(lower, upper, loss)
-    share, middle = _within_bins(edges, counts)
+    share, middle = within_bins(edges, counts)
     parts = np.linspace(lower, upper, _PARTS + 1, axis=-1)
     inside = _even_means(parts[:, :-1], parts[:, 1:], loss)
     mean, square = (share * inside).sum(axis=-1), (share * inside**2).sum(axis=-1)
     if positions is not None:
-        mean, square = _leaning(lower, upper, loss, _likely(middle, positions))
+        mean, square = _leaning(lower, upper, loss, likely(middle, positions))
     least, most = _extremes(axis, loss, positions)
     mean, even = np.clip(mean, least, most), np.clip(even, least, most)
     return BinLosses(mean, np.maximum(square, mean**2), even, least, most)
@@ -121,10 +121,11 @@ def entropy(rate: float) -> float:
     return -rate * math.log(rate) - (1.0 - rate) * math.log1p(-rate)
 
 
-def _require_probabilities(axis: Axis) -> None:
+def require_probabilities(axis: Axis, measure: str) -> None:
+    """Refuse an axis on which scores are no probabilities."""
     if axis.low < 0 or axis.high > _ABOVE_ONE:
         raise UndefinedMetric(
-            f"log loss and Brier score need probabilities; this axis runs from {axis.low:g} to "
+            f"{measure} need probabilities; this axis runs from {axis.low:g} to "
             f"{axis.high:g}. Score with probabilities, on an axis within 0 and 1."
         )
 
@@ -163,7 +164,7 @@ def _even_means(lower: Floats, upper: Floats, loss: Loss) -> Floats:
     return means
 
 
-def _within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
+def within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Shares of each bin's examples in its parts, and where their mean lies, by class."""
     from scipy.interpolate import PchipInterpolator
 
@@ -185,7 +186,7 @@ def _within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     return shares, shares @ middles
 
 
-def _likely(middle: Floats, positions: Positions) -> Floats:
+def likely(middle: Floats, positions: Positions) -> Floats:
     """The measured position, weighed against what the counts suggest by inverse variance."""
     weight = LIKELY_OFF**2 / (LIKELY_OFF**2 + positions.deviation**2)
     return np.clip(middle + weight * (positions.mean - middle), _STEEPEST, 1.0 - _STEEPEST)

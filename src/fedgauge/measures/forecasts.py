@@ -1,0 +1,97 @@
+"""Scores read as forecasts: what each bin promised, what came true, and the noise in both."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures.losses import Positions, likely, require_probabilities, within_bins
+from fedgauge.measures.reading import Reading
+from fedgauge.typing import Floats
+
+_FARTHEST: Final = 1e-9  # from 0 and 1, where log-odds are still told apart
+
+
+@dataclass(frozen=True, eq=False)
+class Forecasts:
+    """The mean score of each bin, both classes together, and the counts it is held against.
+
+    The mean is that of all examples of a bin. Means of each class would tell the label: within a
+    wide bin positives score higher, and what is left of the label looks like miscalibration.
+
+    Attributes
+    ----------
+    pooled
+        The counts, and the noise in them.
+    scores
+        The mean score by bin, from 0 to 1.
+    lowest, highest
+        What the mean score of a bin can be.
+    """
+
+    pooled: PooledCounts
+    scores: Floats
+    lowest: Floats
+    highest: Floats
+
+    @classmethod
+    def of(cls, reading: Reading) -> "Forecasts":
+        """The forecasts of a reading, whose scores must be probabilities."""
+        pooled = reading.pooled
+        axis = pooled.axis
+        require_probabilities(axis, "measures of calibration")
+        lower, upper = axis.edges[:-1], axis.edges[1:]
+        if axis.kind == "values":
+            scores = lower.copy()
+            if axis.separates_all:
+                return cls(pooled, scores, scores, scores)
+        else:
+            place = _places(axis.edges, pooled.counts, reading.positions)
+            scores = np.clip(lower + place * (upper - lower), 0.0, 1.0)
+        lowest, highest = np.clip([lower, upper], 0.0, 1.0)
+        if axis.outside == "clip":  # the end bins hold every score beyond them
+            lowest[0], highest[-1] = 0.0, 1.0
+        return cls(pooled, scores, lowest, highest)
+
+    @property
+    def counts(self) -> Floats:
+        """Negatives and positives by bin, none of them negative."""
+        return self.pooled.counts
+
+    @cached_property
+    def totals(self) -> Floats:
+        """Examples by bin."""
+        totals: Floats = self.counts.sum(axis=0)
+        return totals
+
+    @cached_property
+    def log_odds(self) -> Floats:
+        """The log-odds of the mean scores."""
+        scores = np.clip(self.scores, _FARTHEST, 1.0 - _FARTHEST)
+        odds: Floats = np.log(scores) - np.log1p(-scores)
+        return odds
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Noise variance of one count, by bin: the mean of both classes."""
+        if not self.pooled.noisy:
+            return np.zeros(len(self.scores))
+        noise: Floats = self.pooled.leaf_variances.mean(axis=0)
+        return noise
+
+
+def _places(edges: Floats, counts: Floats, positions: Positions | None) -> Floats:
+    """Where in its bin the mean score of both classes lies, from 0 to 1."""
+    totals = counts.sum(axis=0, keepdims=True)
+    _, middle = within_bins(edges, totals)
+    if positions is None:
+        alone: Floats = middle[0]
+        return alone
+    weights = np.where(totals > 0, counts / np.maximum(totals, 1e-300), 0.5)
+    mean = (weights * positions.mean).sum(axis=0)
+    with np.errstate(invalid="ignore"):  # no examples of a class: endless deviation, no weight
+        each = np.where(weights > 0, weights * positions.deviation, 0.0)
+    deviation = np.sqrt((each**2).sum(axis=0))
+    return likely(middle[0], Positions(mean, deviation, positions.reach))
