@@ -130,16 +130,14 @@ def _invert(groups: Groups, weights: Floats, power: Power, z: float) -> Inverted
 
 
 def _largest(groups: Groups, seen: Indices, z: float) -> _Value:
-    """The largest distance: all groups at once, by Bonferroni's inequality."""
-    counts = groups.counts[seen]
+    """The largest distance: score intervals of all groups at once, by Bonferroni's inequality."""
     found = _invert(groups, np.full(len(groups), 1.0), 1, z)
     level = math.erf(z / math.sqrt(2.0))
-    wide = critical(1.0 - (1.0 - level) / max(len(seen), 1))
-    distance = np.abs(groups.excess[seen])
-    reach = wide * np.sqrt(np.diag(groups.covariance)[seen])
-    low = np.max(np.maximum(distance - reach, 0.0) / counts, initial=0.0)
-    high = np.max((distance + reach) / counts, initial=0.0)
-    value = float(np.max(found.centres[seen] / counts, initial=0.0))
+    least, most = groups.intervals(critical(1.0 - (1.0 - level) / max(len(seen), 1)))
+    below, above = groups.predicted - least, most - groups.predicted
+    low = np.max(np.maximum(-below, -above)[seen], initial=0.0)
+    high = np.max(np.maximum(below, above)[seen], initial=0.0)
+    value = float(np.max((found.centres / groups.counts)[seen], initial=0.0))
     return _Value(value, Interval(float(low), float(high)))
 
 

@@ -20,7 +20,8 @@ from fedgauge.measures.intervals import Estimate, critical
 from fedgauge.typing import Floats
 
 _ANY: Final = (-math.inf, math.inf)
-_DRAWS: Final = 400
+_DRAWS: Final = 200
+_MULTIPLES: Final = np.concatenate([np.arange(0.0, 2.0, 0.1), [2.0, 2.5, 3.0, 4.0, 6.0, 10.0]])
 _FEW: Final = 30  # positives or negatives, noise accounted for, that a slope takes
 _KNOTS: Final = (0.05, 0.275, 0.5, 0.725, 0.95)  # quantiles, Harrell 2015
 _RIDGE: Final = 1e-3  # so that separated classes have a solution
@@ -64,29 +65,37 @@ def _line_fit(forecasts: Forecasts) -> Fit:
 def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
     """Mean distance of scores from a smooth curve of what came true (Austin & Steyerberg 2019).
 
-    The curve is a restricted cubic spline of the log-odds with at most five knots. Its own
-    wobble is taken off the value.
+    The curve is a restricted cubic spline of the log-odds with at most five knots. Value and
+    interval are those multiples of its bend that, redrawn with the curve's own wobble, give an
+    index like the one seen.
     """
     require_both_classes(forecasts.pooled.negatives, forecasts.pooled.positives)
     fit = _spline_fit(forecasts)
-    total = float(forecasts.totals.sum())
-    shares = forecasts.totals / total
+    used = forecasts.totals > 0
+    shares = forecasts.totals[used] / forecasts.totals.sum()
+    design, odds, scores = fit.design[used], forecasts.log_odds[used], forecasts.scores[used]
 
     def index(coefficients: Floats) -> Floats:
-        smooth = probabilities(forecasts.log_odds + coefficients @ fit.design.T)
-        distances: Floats = np.abs(smooth - forecasts.scores) @ shares
+        smooth = probabilities(odds + coefficients @ design.T)
+        distances: Floats = np.abs(smooth - scores) @ shares
         return distances
 
-    seen = float(index(fit.coefficients))
-    both = covariance(forecasts, fit)
     rng = np.random.default_rng(0)  # a way to see what chance does: it protects nothing
-    drawn = index(rng.multivariate_normal(fit.coefficients, both, _DRAWS, method="eigh"))
-    value = max(2.0 * seen - float(drawn.mean()), 0.0)
-    far = float(np.quantile(drawn, (1.0 + level) / 2.0))
-    low, high = max(2.0 * seen - far, 0.0), min(max(far, value), 1.0)
-    parts = {"sampling": float(drawn.std())}
+    zero = np.zeros(len(fit.coefficients))
+    wobble = rng.multivariate_normal(zero, covariance(forecasts, fit), _DRAWS, method="eigh")
+    redrawn = [index(times * fit.coefficients + wobble) for times in _MULTIPLES]
+    tails = (0.5, (1.0 + level) / 2.0, (1.0 - level) / 2.0)
+    seen = float(index(fit.coefficients))
+    # The median, and each end of what is redrawn, rises with the multiple: read where it is `seen`.
+    at = [
+        np.interp(seen, np.maximum.accumulate(np.quantile(redrawn, tail, axis=1)), _MULTIPLES)
+        for tail in tails
+    ]
+    value, low, high = (float(index(times * fit.coefficients)) for times in at)
+    high = max(high, float(np.quantile(redrawn[0], tails[1])))
+    parts = {"sampling": float(np.std(index(fit.coefficients + wobble)))}
     caution = _few(forecasts) or forecasts.pooled.faint or _bent(forecasts, fit)
-    return Estimate(value, (0.0, 1.0), min(low, value), high, level, parts, caution)
+    return Estimate(value, (0.0, 1.0), min(low, value), min(high, 1.0), level, parts, caution)
 
 
 def _spline_fit(forecasts: Forecasts) -> Fit:
