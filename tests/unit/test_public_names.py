@@ -12,8 +12,9 @@ import fedgauge as fg
 from fedgauge import planner
 
 NAMES = """
-Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BudgetExceeded Cohort CohortTooSmall
-ConfusionMatrix CountOverflow DetCurve DetCurveDisplay DistributedDP Estimate Evaluation
+Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BudgetExceeded Calibrator
+CalibratorError Cohort CohortTooSmall ConfusionMatrix CountOverflow DetCurve
+DetCurveDisplay DistributedDP Estimate Evaluation
 EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound InputError
 IntakeError LabelError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve PrGainCurve
 PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range
@@ -63,6 +64,7 @@ def test_the_call_everybody_meets():
         "positive_rate": None,
         "positive": None,
         "score_sums": False,
+        "calibrator": None,
         "seed": None,
     }
 
