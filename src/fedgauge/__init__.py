@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.measures.bands import Band
+    from fedgauge.measures.benefit import DecisionCurve
     from fedgauge.measures.curves import (
         DetCurve,
         GainCurve,
@@ -85,6 +86,7 @@ __all__ = [
     "CohortTooSmall",
     "ConfusionMatrix",
     "CountOverflow",
+    "DecisionCurve",
     "DetCurve",
     "DetCurveDisplay",
     "DistributedDP",
@@ -147,6 +149,7 @@ _HOMES: Final = {
     "engines.simulation": ["evaluate"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
     "measures.bands": ["Band"],
+    "measures.benefit": ["DecisionCurve"],
     "measures.curves": [
         "DetCurve",
         "GainCurve",
