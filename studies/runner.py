@@ -26,6 +26,7 @@ import hashlib
 import importlib.metadata
 import inspect
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -124,11 +125,14 @@ def _code(study: Study[Any]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()[:12]
 
 
-def _measure(run: Measure[C], cell: C, seed: int, runs: int) -> tuple[dict[str, float], float]:
-    """One cell, in a worker."""
+def _measure(
+    run: Measure[C], cell: C, seed: int, runs: int
+) -> tuple[dict[str, float | None], float]:
+    """One cell, in a worker; None for what is not a number."""
     start = time.perf_counter()
     values = run(cell, np.random.default_rng(seed), runs)
-    return {name: float(value) for name, value in values.items()}, time.perf_counter() - start
+    numbers = {name: None if math.isnan(value) else float(value) for name, value in values.items()}
+    return numbers, time.perf_counter() - start
 
 
 def _start_worker() -> None:
@@ -177,7 +181,7 @@ def measure(
             values, seconds = job.result()
             now = datetime.now(UTC).isoformat(timespec="seconds")
             cell = facts(jobs[job])
-            log.add(Record(cell, seed, runs, log.versions, dict(values), round(seconds, 3), now))
+            log.add(Record(cell, seed, runs, log.versions, values, round(seconds, 3), now))
     return failed
 
 
