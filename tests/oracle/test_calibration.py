@@ -16,6 +16,7 @@ from calibration_oracles import kept, rows
 from scipy import stats
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
+from statsmodels.stats.proportion import proportion_confint
 
 import fedgauge as fg
 from fedgauge.planner.worlds import reference_axis
@@ -124,6 +125,22 @@ def test_groups_of_equal_mass_differ_by_the_rows_at_their_edges(exact, name, gro
     # A group has about 133 or 200 rows, and at each end a row or a few ties can go either way.
     np.testing.assert_allclose(curve.observed, observed, atol=4 / (len(labels) / groups))
     np.testing.assert_allclose(curve.predicted, predicted, atol=5e-3)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_intervals_of_points_are_those_of_wilson(exact, name):
+    curve = exact[name].calibration_curve(15)
+    low, high = proportion_confint(curve.observed * curve.count, curve.count, method="wilson")
+    np.testing.assert_allclose(curve.low, low, atol=ROUNDING)
+    np.testing.assert_allclose(curve.high, high, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["smooth", "overconfident", "rare"])
+def test_observed_shares_are_what_histogram_binning_of_netcal_takes(exact, name):
+    rates = KEPT["sets"][name]["fits"]["netcal HistogramBinning of 10"]["rates"]
+    curve = exact[name].calibration_curve(10)
+    held = (curve.predicted * 10).astype(int)  # netcal gives groups without rows their middle
+    np.testing.assert_allclose(curve.observed, np.array(rates)[held], atol=ROUNDING)
 
 
 @pytest.mark.parametrize("name", SETS)
