@@ -90,20 +90,31 @@ def test_sums_are_those_of_the_rows():
     assert groups.observed == pytest.approx(np.bincount(owner, labels) / np.bincount(owner))
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(2, 40), st.integers(1, 20))
-def test_spans_hold_the_sums_of_the_rows(seed, bins, number):
-    """Wherever in their bins the scores lie, the sum of a group is between its bounds."""
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 40),
+    st.integers(1, 20),
+    st.sampled_from(["expected", "maximum", "average", "rms"]),
+)
+def test_bounds_hold_the_plain_error_of_the_rows(seed, bins, number, kind):
+    """Wherever in its bin a score lies, also where the edge of a group divides the bin."""
     rng = np.random.default_rng(seed)
     scores = rng.random(60) ** rng.integers(1, 4)
     labels = (rng.random(60) < scores).astype(int)
-    axis = fg.Axis.uniform(bins)
-    groups = Groups.of(forecasts(labels, scores, axis=axis), number)
-    bin_of = np.minimum((scores * bins).astype(int), bins - 1)
-    owner = groups.owners[bin_of]
-    exact = np.bincount(owner, labels - scores, minlength=len(groups))
-    assert np.all(groups.spans.least <= exact + 1e-9)
-    assert np.all(exact <= groups.spans.most + 1e-9)
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(bins))
+    owner = np.minimum((scores * number).astype(int), number - 1)
+    held = np.bincount(owner) > 0
+    off = np.abs(np.bincount(owner, labels - scores))[held]
+    counts = np.bincount(owner)[held]
+    plain = {
+        "expected": off.sum() / 60,
+        "maximum": (off / counts).max(),
+        "average": (off / counts).mean(),
+        "rms": np.sqrt((off**2 / counts).sum() / 60),
+    }[kind]
+    low, high = result.calibration_error(kind, bins=number).bounds
+    assert low - 1e-9 <= plain <= high + 1e-9
 
 
 @pytest.mark.parametrize("tree", [(16,), (4, 4)])
