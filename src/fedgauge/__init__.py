@@ -8,6 +8,7 @@ from fedgauge.errors import (
     AxisError,
     AxisMismatch,
     BudgetExceeded,
+    CalibratorError,
     CohortTooSmall,
     CountOverflow,
     ExchangeError,
@@ -31,6 +32,7 @@ from fedgauge.errors import (
 if TYPE_CHECKING:
     from fedgauge import planner
     from fedgauge.binning.axis import Axis
+    from fedgauge.binning.calibrator import Calibrator
     from fedgauge.binning.histogram import ScoreHistogram
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
@@ -81,6 +83,8 @@ __all__ = [
     "Band",
     "BinaryTask",
     "BudgetExceeded",
+    "Calibrator",
+    "CalibratorError",
     "Cohort",
     "CohortTooSmall",
     "ConfusionMatrix",
@@ -141,6 +145,7 @@ __all__ = [
 # of them together take five times as long as NumPy.
 _HOMES: Final = {
     "binning.axis": ["Axis"],
+    "binning.calibrator": ["Calibrator"],
     "binning.histogram": ["ScoreHistogram"],
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
