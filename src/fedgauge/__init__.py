@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.measures.bands import Band
+    from fedgauge.measures.brier import BrierDecomposition
+    from fedgauge.measures.calibration import CalibrationCurve
     from fedgauge.measures.curves import (
         DetCurve,
         GainCurve,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         exact_pr_curve,
         exact_roc_curve,
     )
+    from fedgauge.measures.goodness import CalibrationTest
     from fedgauge.measures.intervals import Estimate
     from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
     from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
@@ -82,7 +85,10 @@ __all__ = [
     "AxisMismatch",
     "Band",
     "BinaryTask",
+    "BrierDecomposition",
     "BudgetExceeded",
+    "CalibrationCurve",
+    "CalibrationTest",
     "Calibrator",
     "CalibratorError",
     "Cohort",
@@ -152,6 +158,8 @@ _HOMES: Final = {
     "engines.simulation": ["evaluate"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
     "measures.bands": ["Band"],
+    "measures.brier": ["BrierDecomposition"],
+    "measures.calibration": ["CalibrationCurve"],
     "measures.curves": [
         "DetCurve",
         "GainCurve",
@@ -162,6 +170,7 @@ _HOMES: Final = {
         "exact_pr_curve",
         "exact_roc_curve",
     ],
+    "measures.goodness": ["CalibrationTest"],
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
     "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],

@@ -12,7 +12,8 @@ import fedgauge as fg
 from fedgauge import planner
 
 NAMES = """
-Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BudgetExceeded Cohort CohortTooSmall
+Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
+CalibrationCurve CalibrationTest Cohort CohortTooSmall
 ConfusionMatrix CountOverflow DetCurve DetCurveDisplay DistributedDP Estimate Evaluation
 EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound InputError
 IntakeError LabelError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve PrGainCurve

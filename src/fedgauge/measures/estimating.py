@@ -113,17 +113,27 @@ def covariance(forecasts: Forecasts, fit: Fit) -> Floats:
     It holds where the model is wrong, since each bin's squared error is taken from its
     counts. A ridge is part of the bread: the variance is around where it pulls to.
     """
+    by_sampling = sampling_covariance(forecasts, fit)
+    if not forecasts.pooled.noisy:
+        return by_sampling
+    p, pulls = fit.probabilities, fit.design.T * fit.weights
+    by_count = np.stack([-pulls * p, pulls * (1.0 - p)], axis=1)
+    meat = forecasts.pooled.covariance(by_count[:, np.newaxis], by_count[np.newaxis])
+    return by_sampling + _sandwich(fit, meat)
+
+
+def sampling_covariance(forecasts: Forecasts, fit: Fit) -> Floats:
+    """The part of the covariance that examples drawn anew make."""
     p = fit.probabilities
     negatives, positives = forecasts.counts
     by_bin = fit.weights**2 * (positives * (1.0 - p) ** 2 + negatives * p**2)
-    meat = (fit.design.T * by_bin) @ fit.design
-    if forecasts.pooled.noisy:
-        pulls = fit.design.T * fit.weights
-        by_count = np.stack([-pulls * p, pulls * (1.0 - p)], axis=1)
-        meat = meat + forecasts.pooled.covariance(by_count[:, np.newaxis], by_count[np.newaxis])
+    return _sandwich(fit, (fit.design.T * by_bin) @ fit.design)
+
+
+def _sandwich(fit: Fit, meat: Floats) -> Floats:
     inverse = np.linalg.pinv(fit.bread, hermitian=True)
-    both: Floats = inverse @ meat @ inverse
-    return both
+    sandwich: Floats = inverse @ meat @ inverse
+    return sandwich
 
 
 def probabilities(log_odds: Floats) -> Floats:
