@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.measures.bands import Band
+    from fedgauge.measures.benefit import DecisionCurve
     from fedgauge.measures.brier import BrierDecomposition
     from fedgauge.measures.calibration import CalibrationCurve
     from fedgauge.measures.curves import (
@@ -95,6 +96,7 @@ __all__ = [
     "CohortTooSmall",
     "ConfusionMatrix",
     "CountOverflow",
+    "DecisionCurve",
     "DetCurve",
     "DetCurveDisplay",
     "DistributedDP",
@@ -160,6 +162,7 @@ _HOMES: Final = {
     "measures.bands": ["Band"],
     "measures.brier": ["BrierDecomposition"],
     "measures.calibration": ["CalibrationCurve"],
+    "measures.benefit": ["DecisionCurve"],
     "measures.curves": [
         "DetCurve",
         "GainCurve",

@@ -37,8 +37,8 @@ class _Row(NamedTuple):
         if estimate is None:
             return cls(name)
         e = estimate
-        bounds = (None, None) if math.inf in e.bounds else e.bounds
-        return cls(name, e.value, e.low, e.high, *bounds, e.level, e.caution)
+        lowest, highest = (None, None) if math.inf in e.bounds else e.bounds
+        return cls(name, e.value, e.low, e.high, lowest, highest, e.level, e.caution)
 
 
 def metrics_frame(result: Evaluation, backend: Backend) -> Any:
