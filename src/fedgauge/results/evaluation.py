@@ -16,8 +16,9 @@ from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
-from fedgauge.measures import estimates, recalibration
+from fedgauge.measures import benefit, estimates, recalibration
 from fedgauge.measures.bands import Band, BandKind
+from fedgauge.measures.benefit import DecisionCurve
 from fedgauge.measures.brier import BrierDecomposition, brier_decomposition
 from fedgauge.measures.calibration import (
     CalibrationCurve,
@@ -485,6 +486,32 @@ class Evaluation:
             near = np.abs(axis.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
             thresholds = axis.thresholds[np.unique(near)].tolist()
         return [self.at_threshold(threshold) for threshold in thresholds]
+
+    def net_benefit(self, threshold: float) -> Estimate:
+        """Net benefit of treating examples that score at least `threshold`, between 0 and 1.
+
+        In true positives for each example, where a false positive counts t / (1 - t) of one
+        (Vickers & Elkin 2006). Treating nobody is worth 0.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+        >>> round(fg.evaluate(clients).net_benefit(0.25), 4)
+        0.4444
+        """
+        return benefit.net_benefit(self._signal, threshold, self._level)
+
+    def decision_curve(self, thresholds: Iterable[SupportsFloat] | None = None) -> DecisionCurve:
+        """Net benefit along thresholds, and where the model is better than none.
+
+        Parameters
+        ----------
+        thresholds
+            Risks between 0 and 1 from which examples are treated. By default the bin edges nearest
+            to 1%, 2%, ..., 99%, and to tenths of the share of positives up to three times it.
+        """
+        return benefit.decision_curve(self._signal, thresholds, self._level)
 
     def to_frame(
         self, thresholds: Iterable[SupportsFloat] | None = None, *, backend: Backend = "pandas"
