@@ -30,10 +30,10 @@ def check(slopes, found):
     assert len(series) == 3
     for each in series:
         bound = each.bounds[0]
-        assert slopes.keeps(each, bound, LEVEL), slopes.summary(each, bound)
-        # An interval that holds any slope would check nothing: errors must surely fall.
         fit = slopes.fit(each.x, each.errors, LEVEL)
-        assert fit.high < slopes.exponent(each.x, bound) / 2, slopes.summary(each, bound)
+        assert slopes.keeps(each, bound, LEVEL), (each.quantity, fit)
+        # An interval that holds any slope would check nothing: errors must surely fall.
+        assert fit.high < slopes.exponent(each.x, bound) / 2, (each.quantity, fit)
 
 
 def test_area_errors_against_bins(slopes, monkeypatch):
