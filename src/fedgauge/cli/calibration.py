@@ -44,17 +44,19 @@ def calibrate(
                 f"{result} is of scores that went through a map ({measured.plan.calibrator.method})"
                 ", and the new map takes what comes out of that one, not the scores themselves."
             )
-        table = None if quiet else with_progress(quiet, lambda: _fit_table(measured, made))
-    if table is None:
+        tables = [] if quiet else with_progress(quiet, lambda: _fit_tables(measured, made))
+    if quiet:
         return
-    screen.print(table)
+    for table in tables:
+        screen.print(table)
     screen.print(f"Saved {out}", markup=False)
     screen.print(
         f"Next: fedgauge apply {out} scores.csv --score COLUMN -o calibrated.csv", markup=False
     )
 
 
-def _fit_table(measured: fg.Evaluation, made: fg.Calibrator) -> Table:
+def _fit_tables(measured: fg.Evaluation, made: fg.Calibrator) -> list[Table]:
+    """What was fitted on what, and what it changes on the rows it was fitted to."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("Map", made.in_words())
     if made.fitted is not None:
@@ -62,7 +64,13 @@ def _fit_table(measured: fg.Evaluation, made: fg.Calibrator) -> Table:
         table.add_row("Fitted on", f"{on}; {made.fitted.privacy}")
     order = "kept, and so is the AUC" if made.is_strict else "kept, with ties"
     table.add_row("Order of scores", order if made.is_monotone else "changed: the map falls")
-    return table
+    after = measured.with_calibrator(made)
+    changed = Table(box=None, pad_edge=False, title=_IN_SAMPLE, title_justify="left")
+    for column in ("", "before", "after"):
+        changed.add_column(column)
+    for title, name in (("Log loss", "log_loss"), ("ECE", "expected_calibration_error")):
+        changed.add_row(title, *(f"{getattr(each, name).value:.4f}" for each in (measured, after)))
+    return [table, changed]
 
 
 def apply(
