@@ -47,6 +47,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         The digest of its counts: whoever has that result can tell that a map is judged on what it
         was fitted on. It tells others no more than the numbers of the map do, which follow from
         the counts as well.
+    caution
+        Why the map is not to be relied on; empty where nothing speaks against it.
     """
 
     examples: int
@@ -56,14 +58,17 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     delta: float | None = None
     plan: str = ""
     source: str = ""
+    caution: str = ""
 
     def __post_init__(self) -> None:
         if not all(0 <= count <= _MOST_COUNT for count in (self.examples, self.positives)):
             raise CalibratorError("a map was fitted on no less than 0 examples, and under 2^62.")
-        if len(self.privacy) > _MOST_WORDS or not self.privacy.isprintable():
-            raise CalibratorError(
-                f"what a map says of privacy is one line of at most {_MOST_WORDS} characters."
-            )
+        for words in (self.privacy, self.caution):
+            if len(words) > _MOST_WORDS or not words.isprintable():
+                raise CalibratorError(
+                    "what a map says of privacy, and its caution, is one line of at most "
+                    f"{_MOST_WORDS} characters."
+                )
         for promised in (self.epsilon, self.delta):
             if promised is not None and not 0 <= promised < math.inf:
                 raise CalibratorError("the epsilon and delta of a map must be finite, 0 or more.")

@@ -28,13 +28,13 @@ _ELBOW: Final = 0.001  # of the variance of the evidence: a fall that is none
 def bbq(forecasts: Forecasts) -> Steps:
     """The average of histogram binning over numbers of groups of equal mass."""
     totals = forecasts.totals
-    numbers = numbers_of_groups(float(totals.sum()), np.count_nonzero(totals))
+    numbers = numbers_of_groups(float(totals.sum()), int(np.count_nonzero(totals)))
     return average(forecasts, (Partition.equal_mass(totals, number) for number in numbers))
 
 
 def numbers_of_groups(examples: float, bins: int) -> range:
     """The numbers of groups that are tried: no more than there are bins to group."""
-    root = examples ** (1 / 3)
+    root = float(np.cbrt(examples))
     most = min(math.ceil(examples / _FEWEST), math.ceil(root * _SPREAD), bins)
     return range(min(max(1, math.floor(root / _SPREAD)), most), most + 1)
 

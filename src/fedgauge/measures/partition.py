@@ -45,7 +45,8 @@ class Partition:
 
     def sums(self, by_bin: Floats) -> Floats:
         """Sums over the bins of each group."""
-        return np.bincount(self.owners, by_bin, minlength=self.groups)
+        total = np.bincount(self.owners, by_bin, minlength=self.groups)
+        return total.astype(np.float64, copy=False)
 
     def noise_variance(self, forecasts: Forecasts, weights: Floats) -> Floats:
         """Noise variance of each group's sum of counts, weighed by class and bin."""

@@ -22,20 +22,17 @@ class Shaped(NamedTuple):
 
 def beta(forecasts: Forecasts) -> Beta:
     """Beta calibration (Kull et al. 2017): log-odds ``c + a log(x) - b log(1 - x)``."""
-    shaped = _plain(forecasts, _logarithms(forecasts))
-    return Beta(*shaped.slopes.tolist(), shaped.intercept)
+    return _form(_plain(forecasts, _logarithms(forecasts)))
 
 
 def platt(forecasts: Forecasts) -> Beta:
     """Platt scaling of the log-odds: a line. Of probabilities it is worse than no map."""
-    shaped = _plain(forecasts, forecasts.log_odds[np.newaxis])
-    return Beta(*shaped.slopes.repeat(2).tolist(), shaped.intercept)
+    return _form(_plain(forecasts, forecasts.log_odds[np.newaxis]))
 
 
 def temperature(forecasts: Forecasts) -> Beta:
     """One factor for all log-odds (Guo et al. 2017)."""
-    shaped = _plain(forecasts, forecasts.log_odds[np.newaxis], intercept=False)
-    return Beta(*shaped.slopes.repeat(2).tolist(), 0.0)
+    return _form(_plain(forecasts, forecasts.log_odds[np.newaxis], intercept=False))
 
 
 def shift(forecasts: Forecasts) -> Beta:
@@ -47,13 +44,25 @@ def shift(forecasts: Forecasts) -> Beta:
 def held_beta(forecasts: Forecasts) -> tuple[Beta, Floats]:
     """Beta calibration held to the scores by a ridge, and its probabilities by bin."""
     shaped = _fitted(forecasts, _logarithms(forecasts), intercept=True, ridge=RIDGE)
-    return Beta(*shaped.slopes.tolist(), shaped.intercept), shaped.fit.probabilities
+    return _form(shaped), shaped.fit.probabilities
+
+
+def slope(forecasts: Forecasts) -> tuple[float, float]:
+    """The slope of a line in log-odds, and one over its variance, a ridge aside."""
+    design = np.stack([np.ones(len(forecasts.scores)), forecasts.log_odds], axis=1)
+    fit = solve(forecasts, design, offset=forecasts.log_odds, ridge=np.array([0.0, RIDGE]))
+    information = 1.0 / float(np.linalg.inv(fit.bread)[1, 1])
+    return 1.0 + float(fit.coefficients[1]), max(0.0, information - RIDGE)
 
 
 def _logarithms(forecasts: Forecasts) -> Floats:
     """The logarithm of the score, and minus that of its complement."""
     log_odds = forecasts.log_odds
     return np.array([-np.logaddexp(0.0, -log_odds), np.logaddexp(0.0, log_odds)])
+
+
+def _form(shaped: Shaped) -> Beta:
+    return Beta(float(shaped.slopes[0]), float(shaped.slopes[-1]), shaped.intercept)
 
 
 def _plain(forecasts: Forecasts, shapes: Floats, *, intercept: bool = True) -> Shaped:

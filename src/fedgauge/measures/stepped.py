@@ -60,7 +60,7 @@ def scaling_binning(forecasts: Forecasts) -> Steps:
 
 def cube_root(forecasts: Forecasts) -> int:
     """How many groups balance bias and sampling (Cormode & Markov 2023, theorem 7)."""
-    return max(1, round(float(forecasts.totals.sum()) ** (1 / 3)))
+    return max(1, round(float(np.cbrt(forecasts.totals.sum()))))
 
 
 def groups_for(forecasts: Forecasts) -> int:
