@@ -19,7 +19,10 @@ def calibrate(
     result: Annotated[Path, typer.Argument(help="A saved result, .json.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the map, .json.")],
     method: Annotated[
-        str, typer.Option(help="What fits the map: auto, beta, isotonic, platt, ...")
+        str,
+        typer.Option(
+            help="auto, beta, isotonic, platt, temperature, binning, bbq or scaling-binning."
+        ),
     ] = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -38,21 +41,26 @@ def calibrate(
         refuse_to_replace(calibrator=out)
         measured = fg.Evaluation.from_json(result)
         made = with_progress(quiet, lambda: measured.calibrator(method), "Fitting")
+        tables = [] if quiet else with_progress(quiet, lambda: _fit_tables(measured, made))
         made.to_json(out)
+        if made.fitted is not None and made.fitted.caution:
+            warn(made.fitted.caution)
         if measured.plan.calibrator is not None:
             warn(
                 f"{result} is of scores that went through a map ({measured.plan.calibrator.method})"
                 ", and the new map takes what comes out of that one, not the scores themselves."
             )
-        tables = [] if quiet else with_progress(quiet, lambda: _fit_tables(measured, made))
     if quiet:
         return
     for table in tables:
         screen.print(table)
     screen.print(f"Saved {out}", markup=False)
-    screen.print(
-        f"Next: fedgauge apply {out} scores.csv --score COLUMN -o calibrated.csv", markup=False
-    )
+    steps = [("Use it", f"apply {out} scores.csv --score p -o calibrated.csv")]
+    if made.is_monotone:
+        on_others = f"evaluate others.csv --label y --score p --calibrator {out}"
+        steps.append(("Judge it on other rows", on_others))
+    for what, command in steps:
+        screen.print(f"{what}: fedgauge {command}", markup=False)
 
 
 def _fit_tables(measured: fg.Evaluation, made: fg.Calibrator) -> list[Table]:
