@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.cells import is_large, is_merging
@@ -102,6 +103,8 @@ class Record(msgspec.Struct, frozen=True):
     level: float = LEVEL
     proof: Any = msgspec.UNSET  # of results between sites; results/proof.py reads it
     axis: Axis | msgspec.UnsetType = msgspec.UNSET  # where bins were merged; else the plan's
+    # The map that metrics and curves are read through; counts are as released.
+    calibrator: Calibrator | msgspec.UnsetType = msgspec.UNSET
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -112,6 +115,11 @@ class Record(msgspec.Struct, frozen=True):
         """Read a result; fields of later minor versions are ignored."""
         try:
             header = msgspec.json.decode(data, type=_Header)
+            if header.format.startswith("fedgauge-calibrator/"):
+                raise RecordError(
+                    "this is a map from scores to probabilities, not a result. Name the file that "
+                    "`fedgauge evaluate --json` saved."
+                )
             if header.format != FORMAT:
                 raise RecordError(
                     f"this result has format {header.format!r}; this version of fedgauge reads "
