@@ -100,11 +100,9 @@ def test_a_map_that_always_rises_changes_no_rank(name, any_result):
 def test_every_number_exists_under_every_privacy_model(name, any_result):
     result = any_result.with_calibrator(MAPS[name])
     for row in metrics_of(fg.Evaluation):
-        try:
-            estimate = getattr(result, row.name)
-        except fg.UndefinedMetric:
-            assert name == "one value"  # of calibration: a slope needs scores that differ
+        if name == "one value" and "calibration" in row.name:  # a slope needs scores that differ
             continue
+        estimate = getattr(result, row.name)
         assert np.isfinite([estimate.value, *estimate.parts.values()]).all()
         if "calibration" not in row.name:  # of which bounds are about the plain number, if any
             assert estimate.bounds[0] <= estimate.value <= estimate.bounds[1]
