@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.measures.bands import Band
+    from fedgauge.measures.benefit import DecisionCurve
+    from fedgauge.measures.brier import BrierDecomposition
+    from fedgauge.measures.calibration import CalibrationCurve
     from fedgauge.measures.curves import (
         DetCurve,
         GainCurve,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         exact_pr_curve,
         exact_roc_curve,
     )
+    from fedgauge.measures.goodness import CalibrationTest
     from fedgauge.measures.intervals import Estimate
     from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
     from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
@@ -82,13 +86,17 @@ __all__ = [
     "AxisMismatch",
     "Band",
     "BinaryTask",
+    "BrierDecomposition",
     "BudgetExceeded",
+    "CalibrationCurve",
+    "CalibrationTest",
     "Calibrator",
     "CalibratorError",
     "Cohort",
     "CohortTooSmall",
     "ConfusionMatrix",
     "CountOverflow",
+    "DecisionCurve",
     "DetCurve",
     "DetCurveDisplay",
     "DistributedDP",
@@ -152,6 +160,9 @@ _HOMES: Final = {
     "engines.simulation": ["evaluate"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
     "measures.bands": ["Band"],
+    "measures.brier": ["BrierDecomposition"],
+    "measures.calibration": ["CalibrationCurve"],
+    "measures.benefit": ["DecisionCurve"],
     "measures.curves": [
         "DetCurve",
         "GainCurve",
@@ -162,6 +173,7 @@ _HOMES: Final = {
         "exact_pr_curve",
         "exact_roc_curve",
     ],
+    "measures.goodness": ["CalibrationTest"],
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
     "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],

@@ -20,7 +20,7 @@ from fedgauge.typing import Floats
 if TYPE_CHECKING:
     from fedgauge.binning.transformer import CalibratorTransformer
 
-__all__ = ["Beta", "Calibrator", "Fitted", "LogOddsLine", "Steps"]
+__all__ = ["Beta", "Calibrator", "Fitted", "LogOddsLine", "Steps", "mapped"]
 
 MOST_BYTES: Final = 1 << 22  # holds the most knots, at two numbers of 25 bytes each
 FORMAT: Final = "fedgauge-calibrator/1"
@@ -47,6 +47,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         The digest of its counts: whoever has that result can tell that a map is judged on what it
         was fitted on. It tells others no more than the numbers of the map do, which follow from
         the counts as well.
+    caution
+        Why the map is not to be relied on; empty where nothing speaks against it.
     """
 
     examples: int
@@ -56,14 +58,17 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     delta: float | None = None
     plan: str = ""
     source: str = ""
+    caution: str = ""
 
     def __post_init__(self) -> None:
         if not all(0 <= count <= _MOST_COUNT for count in (self.examples, self.positives)):
             raise CalibratorError("a map was fitted on no less than 0 examples, and under 2^62.")
-        if len(self.privacy) > _MOST_WORDS or not self.privacy.isprintable():
-            raise CalibratorError(
-                f"what a map says of privacy is one line of at most {_MOST_WORDS} characters."
-            )
+        for words in (self.privacy, self.caution):
+            if len(words) > _MOST_WORDS or not words.isprintable():
+                raise CalibratorError(
+                    "what a map says of privacy, and its caution, is one line of at most "
+                    f"{_MOST_WORDS} characters."
+                )
         for promised in (self.epsilon, self.delta):
             if promised is not None and not 0 <= promised < math.inf:
                 raise CalibratorError("the epsilon and delta of a map must be finite, 0 or more.")
@@ -156,6 +161,29 @@ class Calibrator(
         _check_scores(numbers)
         return self.form.apply(numbers)
 
+    def pull_back(self, edges: Floats) -> Floats:
+        """The least score that :func:`mapped` takes to each edge or above it.
+
+        So bins of mapped scores are bins of scores: a map that never falls, and an axis, are
+        another axis. Edges lie in (0, 1]; where only scores above 1 get there, the next float
+        after 1 is given.
+
+        Examples
+        --------
+        >>> steps = Calibrator("binning", Steps([0.25, 0.5], [0.1, 0.4, 0.8]))
+        >>> steps.pull_back(np.array([0.1, 0.3, 0.4, 0.7]))
+        array([0.  , 0.25, 0.25, 0.5 ])
+        """
+        # Halving the floats themselves, which are in order as whole numbers: exact, in 62 steps.
+        one = int(np.float64(1.0).view(np.int64))
+        low = np.zeros(len(edges), dtype=np.int64)
+        high = np.full(len(edges), one + 1)
+        while np.any(low < high):
+            middle = np.minimum(low + (high - low) // 2, one)
+            reaches = self.form.apply(middle.view(np.float64)) >= edges
+            low, high = np.where(reaches, low, middle + 1), np.where(reaches, middle, high)
+        return low.view(np.float64)
+
     def without_facts(self) -> "Calibrator":
         """The same map without what it was fitted on: what a plan carries."""
         return Calibrator(self.method, self.form)
@@ -234,6 +262,22 @@ class Calibrator(
             return cls.from_bytes(data)
         except CalibratorError as error:
             raise CalibratorError(f"{path}: {error}") from None
+
+
+def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
+    """The scores of rows on their way to bins; as they came where there is no map.
+
+    Scores outside 0 to 1, and what is no number, also stay as they came. What becomes of them is
+    the axis's to say, and they are noticed there.
+    """
+    if calibrator is None:
+        return scores
+    inside = (scores >= 0.0) & (scores <= 1.0)
+    if inside.all():
+        return calibrator.form.apply(scores)
+    carried = scores.copy()
+    carried[inside] = calibrator.form.apply(scores[inside])
+    return carried
 
 
 class _Header(msgspec.Struct):

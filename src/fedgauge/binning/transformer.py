@@ -1,5 +1,6 @@
 """A calibrator as scikit-learn's pipelines want it, without scikit-learn."""
 
+import sys
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -48,6 +49,19 @@ class CalibratorTransformer:
                 raise ValueError(f"a calibrator's transformer has no parameter {name!r}.")
             self.calibrator = value
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        # Asked by scikit-learn alone, so that is loaded, in a version (1.6) that has these.
+        utils = sys.modules["sklearn.utils"]
+        return utils.Tags(
+            estimator_type=None,
+            target_tags=utils.TargetTags(required=False),
+            transformer_tags=utils.TransformerTags(),
+            requires_fit=False,
+        )
 
     def __repr__(self) -> str:
         return f"CalibratorTransformer({self.calibrator.in_words()})"

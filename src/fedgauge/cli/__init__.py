@@ -23,6 +23,7 @@ from fedgauge.cli.options import (
     AtRecall,
     AxisOption,
     AxisOptions,
+    CalibratorFile,
     Decimal,
     Delta,
     Epsilon,
@@ -99,6 +100,7 @@ _IN_PLANS = {
     "values",
     "clip",
     "score_sums",
+    "calibrator",
     "positive",
 }
 _USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
@@ -167,6 +169,7 @@ def evaluate(
         bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
     ] = False,
     score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
     estimator: Annotated[
         EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
     ] = EstimatorKind.ALIGNED,
@@ -206,6 +209,8 @@ def evaluate(
 
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
 
+      fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
+
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
     """
     with readable_errors(), naming_labels(files, label, separator):
@@ -229,6 +234,7 @@ def evaluate(
                 "positive_rate": positive_rate,
                 "positive": positive,
                 "score_sums": score_sums,
+                "calibrator": _load_map(calibrator),
             }
             cap = model.unit_cap
         if cap is None or cap.unit != "subject":
@@ -257,6 +263,10 @@ def evaluate(
     better = asked.exact_values(result.plan.axis)
     if better is not None and hold_whole_numbers(clients):
         note(f"the scores are whole numbers: {better}")
+
+
+def _load_map(path: Path | None) -> fg.Calibrator | None:
+    return None if path is None else fg.Calibrator.from_json(path)
 
 
 def _read(
@@ -310,6 +320,7 @@ def plan(
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
     score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
     min_cell: Annotated[
         int | None,
         typer.Option(
@@ -344,9 +355,12 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
 
       fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
     """
     with readable_errors():
         refuse_to_replace(plan=out)
+        chosen_map = _load_map(calibrator)
         model = make_privacy(
             ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
         )
@@ -365,7 +379,8 @@ def plan(
                 privacy=model, positive=positive, min_cell=min_cell, **known
             ),
             "Planning",
-        ).with_not_after(not_after)
+        )
+        chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
         needed = None
         if want is not None:
             if not isinstance(model, fg.DistributedDP):
@@ -490,6 +505,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
     table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
     table.add_row("Tree", tree)
+    if chosen.calibrator is not None:
+        table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
     if chosen.min_cell:
         table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
     if predicted is not None:

@@ -91,7 +91,7 @@ def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
         np.interp(seen, np.maximum.accumulate(np.quantile(redrawn, tail, axis=1)), _MULTIPLES)
         for tail in tails
     ]
-    value, low, high = (float(index(times * fit.coefficients)) for times in at)
+    value, low, high = (float(index(each * fit.coefficients)) if each else 0.0 for each in at)
     high = max(high, float(np.quantile(redrawn[0], tails[1])))
     parts = {"sampling": float(np.std(index(fit.coefficients + wobble)))}
     caution = _few(forecasts) or forecasts.pooled.faint or _bent(forecasts, fit)

@@ -116,6 +116,11 @@ class Record(msgspec.Struct, frozen=True):
         """Read a result; fields of later minor versions are ignored."""
         try:
             header = msgspec.json.decode(data, type=_Header)
+            if header.format.startswith("fedgauge-calibrator/"):
+                raise RecordError(
+                    "this is a map from scores to probabilities, not a result. Name the file that "
+                    "`fedgauge evaluate --json` saved."
+                )
             if header.format != FORMAT:
                 raise RecordError(
                     f"this result has format {header.format!r}; this version of fedgauge reads "
