@@ -2,7 +2,7 @@
 
     python studies/coverage.py               # 2,000 datasets in each cell, about half an hour
     python studies/coverage.py --quick       # a small, seeded run
-    python studies/coverage.py --runs 500 --only "ddp 0.3"
+    python studies/coverage.py --runs 500 --only "privacy=ddp 0.3"
 
 Scores are probabilities that a well calibrated model gives to two normal classes, so every
 population value is an integral. A cell is a size, a share of positives, a separation of the
@@ -11,10 +11,9 @@ population value, and their mean width over that of an oracle: the textbook inte
 noise-free pooled data, widened by the variance of the noise.
 """
 
-import argparse
 import math
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +23,18 @@ import fedgauge as fg
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.repair import consistent
 from fedgauge.measures import areas, estimates
-from fedgauge.measures.intervals import add_noise, critical, log_interval, logit_interval
+from fedgauge.measures.intervals import (
+    Interval,
+    add_noise,
+    critical,
+    log_interval,
+    logit_interval,
+)
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
+from runner import Check, Found, Study, describe, main
 
 CLIENTS = 20
 LEVEL = 0.95
@@ -171,9 +177,7 @@ def oracle(labels: np.ndarray, scores: np.ndarray, noise: np.ndarray, at: float)
     )
 
 
-def _wilson(share: float, of: int) -> tuple[float, float]:
-    from fedgauge.measures.intervals import Interval
-
+def _wilson(share: float, of: int) -> Interval:
     middle = (share + Z * Z / (2 * of)) / (1 + Z * Z / of)
     half = Z * math.sqrt(share * (1 - share) / of + Z * Z / (4 * of * of)) / (1 + Z * Z / of)
     return Interval(middle - half, middle + half)
@@ -197,31 +201,18 @@ def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) 
     )
 
 
-@dataclass(frozen=True)
-class Found:
-    """Coverage and relative width of each metric in a cell, and how often it was answered."""
-
-    cell: Cell
-    design: str
-    answered: int
-    runs: int
-    coverage: np.ndarray
-    ratio: np.ndarray
-
-
-def run_cell(cell: Cell, runs: int, seed: int) -> Found:
-    """Simulate one cell."""
+def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
+    """Simulate one cell: share answered, then coverage and relative width of each metric."""
     plan = cell.plan()
     at = cell.threshold(plan)
     truth = population(cell, at)
-    rng = np.random.default_rng(seed)
     held, ours, theirs = [], [], []
-    for run in range(runs):
+    for _ in range(runs):
         labels, scores = draw(cell, rng)
         index = plan.axis.index(scores)
         exact = np.bincount(index + labels * plan.axis.bins, minlength=2 * plan.axis.bins)
         exact = exact.reshape(2, -1)
-        pooled = release(plan, exact, seed * 1_000_003 + run)
+        pooled = release(plan, exact, int(rng.integers(2**63)))
         if min(exact.sum(axis=1)) < 2 or pooled.hidden:
             continue
         spans = intervals(pooled, at)
@@ -229,20 +220,16 @@ def run_cell(cell: Cell, runs: int, seed: int) -> Found:
         ours.append(spans[:, 1] - spans[:, 0])
         wide = oracle(labels, scores, noise_deviations(pooled, exact, at), at)
         theirs.append(wide[:, 1] - wide[:, 0])
-    nothing = np.full(len(METRICS), np.nan)
-    return Found(
-        cell,
-        " x ".join(map(str, plan.tree)),
-        len(held),
-        runs,
-        np.mean(held, axis=0) if held else nothing,
-        np.mean(ours, axis=0) / np.mean(theirs, axis=0) if held else nothing,
-    )
+    found = {"bins": plan.axis.bins, "levels": len(plan.tree), "answered": len(held)}
+    if held:
+        ratios = np.mean(ours, axis=0) / np.mean(theirs, axis=0)
+        for name, covered, ratio in zip(METRICS, np.mean(held, axis=0), ratios, strict=True):
+            found |= {f"{name} coverage": covered, f"{name} width": ratio}
+    return found
 
 
-def cells(quick: bool) -> list[Cell]:
-    """The grid."""
-    sizes = (500, 5_000) if quick else (500, 5_000, 50_000)
+def grid(*sizes: int) -> list[Cell]:
+    """All settings of some sizes."""
     return [
         Cell(examples, rate, separation, privacy)
         for privacy in ("sa", "ddp 1", "ddp 0.3")
@@ -252,57 +239,53 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def main() -> int:
-    """Run the study; exit 1 if a cell fails."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=2_000)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
-    runs = min(options.runs, 200) if options.quick else options.runs
-    grid = [cell for cell in cells(options.quick) if cell.privacy.startswith(options.only)]
-    tests = len(grid) * len(METRICS)
-    print(f"coverage% and width over the oracle's; {runs} datasets a cell, {tests} tests")
-    print(f"{'n':>6} {'rate':>4} {'sep':>3} {'privacy':>7} {'design':>9} {'answered':>8}", end="")
-    print("".join(f"{name:>15}" for name in METRICS))
-    failed = []
-    with ProcessPoolExecutor(options.processes) as pool:
-        jobs = [pool.submit(run_cell, cell, runs, options.seed + i) for i, cell in enumerate(grid)]
-        for job in jobs:
-            found = job.result()
-            failed += show(found, tests)
-            print(f"{len(failed)} failed so far", end="\r", file=sys.stderr)
-    print(
-        "\n".join(["", "Below 94% (significant, 5% over all tests) or wider than 1.25x:", *failed])
-    )
-    if not failed:
-        print("none")
-    return 1 if failed else 0
+def table(found: Sequence[Found[Cell]]) -> None:
+    """Coverage and width of each metric, by cell."""
+    print("coverage% and width over the oracle's")
+    print(f"{'n':>6} {'rate':>4} {'sep':>3} {'privacy':>7} {'bins':>9} {'answered':>8}", end="")
+    print("".join(f"{name:>14}" for name in METRICS))
+    for each in found:
+        c = each.cell
+        print(
+            f"{c.examples:>6} {c.rate:>4} {c.separation:>3.0f} {c.privacy:>7} "
+            f"{each['bins']:>5.0f} ({each['levels']:.0f}) {each['answered'] / each.runs:>8.0%}",
+            end="",
+        )
+        if each["answered"] < FEWEST:
+            print("  not judged: noise hides a class in nearly all datasets")
+            continue
+        pairs = ((each[f"{name} coverage"], each[f"{name} width"]) for name in METRICS)
+        print("".join(f"{covered:>8.1%} {width:>4.2f}x" for covered, width in pairs))
 
 
-def show(found: Found, tests: int) -> list[str]:
-    """Print a cell; what fails in it."""
-    c = found.cell
-    print(
-        f"{c.examples:>6} {c.rate:>4} {c.separation:>3.0f} {c.privacy:>7} {found.design:>9} "
-        f"{found.answered / found.runs:>8.0%}",
-        end="",
-    )
-    failed = []
-    if found.answered < FEWEST:
-        print("  not judged: noise hides a class in nearly all datasets", flush=True)
-        return []
-    for name, covered, ratio in zip(METRICS, found.coverage, found.ratio, strict=True):
-        few = binom.cdf(round(covered * found.answered), found.answered, LEAST) < 0.05 / tests
-        mark = "*" if few or ratio > WIDEST else " "
-        print(f"  {covered:>6.1%} {ratio:>4.2f}x{mark}"[:15].rjust(15), end="")
-        if mark == "*":
-            failed.append(f"{c} {name}: covers {covered:.1%}, width {ratio:.2f}x")
-    print(flush=True)
-    return failed
+def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
+    """Coverage that is not significantly below 94%, 5% over all tests, and widths."""
+    judged = [each for each in found if each["answered"] >= FEWEST]
+    narrow, wide = [], []
+    for each in judged:
+        answered = round(each["answered"])
+        for name in METRICS:
+            covered, width = each[f"{name} coverage"], each[f"{name} width"]
+            chance = binom.cdf(round(covered * answered), answered, LEAST)
+            if chance < 0.05 / (len(judged) * len(METRICS)):
+                narrow.append(f"{describe(each.cell)}: {name} {covered:.1%}")
+            if width > WIDEST:
+                wide.append(f"{describe(each.cell)}: {name} {width:.2f}x")
+    yield Check("no interval covers significantly less than 94%", not narrow, "; ".join(narrow))
+    yield Check(f"no width above {WIDEST} of the oracle's", not wide, "; ".join(wide))
 
+
+STUDY = Study(
+    "coverage",
+    __doc__,
+    cells=grid(500, 5_000, 50_000),
+    quick_cells=grid(500, 5_000),
+    run=run,
+    runs=2_000,
+    quick_runs=200,
+    table=table,
+    checks=checks,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(STUDY))

@@ -15,13 +15,15 @@ first point, and errors keep to it where their fitted slope is not above the bou
 4.  Distributed DP, rates at thresholds with (n epsilon)^(2/3) bins, which balances the theorem.
 
 With 5% positives n starts at 10^4: the theorems need n well above the noise.
+
+    python studies/slopes.py                  # 4 minutes of a core
+    python studies/slopes.py --quick          # fewer points and runs
+    python studies/slopes.py --only "part=3a"
 """
 
-import argparse
 import dataclasses
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -36,6 +38,7 @@ from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.shares import ShareLaw
+from runner import Check, Found, Study, describe, main
 
 SITES = 20
 POPULATION = 10**12
@@ -43,6 +46,7 @@ LATTICE = 2**15  # distinct scores of a population; every number of bins divides
 VALUES = 64  # scores of the study of noise alone
 FINEST = 2**20  # points for the AUC of a population, whose error falls below a lattice's
 THRESHOLDS = 20
+NEAR = 0.1  # to a bound's slope: few examples, whose counts repair improves, flatten others
 SPREAD = 1.2  # standard deviation of binormal log-odds
 AREAS = ("ROC Area Error", "PR Area Error", "AUC error")
 RATES = ("precision", "recall", "accuracy")
@@ -117,10 +121,7 @@ class Bound(NamedTuple):
 class Series(NamedTuple):
     """Errors of one quantity, runs by x, and the bounds to hold."""
 
-    study: str
-    world: World
     quantity: str
-    variable: str
     x: np.ndarray
     errors: np.ndarray
     bounds: tuple[Bound, ...]
@@ -230,12 +231,10 @@ def draw_thresholds(rng: np.random.Generator) -> np.ndarray:
 
 
 def repeat(
-    name: str, runs: int, rng: np.random.Generator, run: Callable[[np.random.Generator], list]
+    runs: int, rng: np.random.Generator, run: Callable[[np.random.Generator], list]
 ) -> np.ndarray:
     """Errors of independent runs: quantities by runs by x."""
-    start = time.perf_counter()
     errors = np.array([run(child) for child in rng.spawn(runs)])
-    print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return np.moveaxis(errors, 2, 0)
 
 
@@ -261,9 +260,9 @@ def against_bins(
         (Bound("X&C 4.3: 1/(B r), log left out", 1 / x),),
         (Bound("C&M lemma 3: 1/B", 1 / x), Bound("C&M 4: 1/B^2", 1 / x**2)),
     )
-    errors = repeat(f"1a {world}", runs, rng, run)
+    errors = repeat(runs, rng, run)
     for name, found, allowed in zip(AREAS, errors, bounds, strict=True):
-        yield Series("1a. exact sums, population", world, name, "bins", x, found, allowed)
+        yield Series(name, x, found, allowed)
 
 
 def against_bins_drawn(
@@ -284,11 +283,10 @@ def against_bins_drawn(
     x = np.array(bins, dtype=np.float64)
     alpha = world.density(gap) / x
     rates = (alpha, pr_bound(alpha, world.ratio), alpha)
-    errors = repeat(f"1b {world}", runs, rng, run)
-    study = f"1b. exact sums, {examples:,} drawn rows"
+    errors = repeat(runs, rng, run)
     for name, found, own in zip(AREAS, errors, rates, strict=True):
         bounds = (Bound("1/B", 1 / x), Bound("X&C eq. 18, 48: its constant", own, scaled=False))
-        yield Series(study, world, name, "bins", x, found, bounds)
+        yield Series(name, x, found, bounds)
 
 
 def pr_bound(alpha: np.ndarray, ratio: float) -> np.ndarray:
@@ -317,8 +315,8 @@ def rates_against_bins(
 
     x = np.array(bins, dtype=np.float64)
     bounds = (Bound("C&M 2: 1/B", 1 / x),)
-    for name, found in zip(RATES, repeat(f"2 {world}", runs, rng, run), strict=True):
-        yield Series("2. exact sums, population", world, name, "bins", x, found, bounds)
+    for name, found in zip(RATES, repeat(runs, rng, run), strict=True):
+        yield Series(name, x, found, bounds)
 
 
 class Setting(NamedTuple):
@@ -359,10 +357,8 @@ def planned_errors(
         Bound("X&C 4.5 for the tree, constant 1", alpha, scaled=False),
         Bound("C&M: (n eps)^(-2/3)", product ** (-2 / 3)),
     )
-    for name, found in zip(AREAS, repeat(f"3a {world}", runs, rng, run), strict=True):
-        yield Series(
-            "3a. distributed DP, planner's design", world, name, variable, x, found, bounds
-        )
+    for name, found in zip(AREAS, repeat(runs, rng, run), strict=True):
+        yield Series(name, x, found, bounds)
 
 
 def _planned(
@@ -410,10 +406,9 @@ def noise_errors(
         (Bound("X&C 4.5: log(n eps r)/(n eps r)", pr_bound(1 / product, world.ratio)),),
         (Bound("C&M 5: 1/(n eps)", 1 / product),),
     )
-    errors = repeat(f"3b {world}", runs, rng, run)
-    study = f"3b. distributed DP, noise alone on {VALUES} values"
+    errors = repeat(runs, rng, run)
     for name, found, allowed in zip(AREAS, errors, bounds, strict=True):
-        yield Series(study, world, name, variable, x, found, allowed)
+        yield Series(name, x, found, allowed)
 
 
 def _noise(
@@ -438,9 +433,8 @@ def noisy_rates(
     product = np.array([s.product for s in settings])
     x = product if variable == "n epsilon" else np.array([s.epsilon for s in settings])
     bounds = (Bound("C&M 2: (n eps)^(-2/3)", product ** (-2 / 3)),)
-    study = "4. distributed DP, (n epsilon)^(2/3) bins"
-    for name, found in zip(RATES, repeat(f"4 {world}", runs, rng, run), strict=True):
-        yield Series(study, world, name, variable, x, found, bounds)
+    for name, found in zip(RATES, repeat(runs, rng, run), strict=True):
+        yield Series(name, x, found, bounds)
 
 
 def _noisy_rates(world: World, setting: Setting, rng: np.random.Generator) -> np.ndarray:
@@ -463,67 +457,140 @@ def by_examples(world: World, examples: list[int]) -> list[Setting]:
     return [Setting(n, 1.0) for n in examples if min(world.split(n)) >= 500]
 
 
-def studies(*, quick: bool, seed: int) -> Iterator[Series]:
-    """All series, in order."""
-    rng = np.random.default_rng(seed)
-    bins = [2**k for k in (range(4, 9) if quick else range(4, 11))]
-    examples = [round(10 ** (k / 2)) for k in (range(6, 11) if quick else range(6, 13))]
-    budgets = [Setting(100_000, e) for e in (0.1, 0.3, 1.0, 3.0)]
-    few, some, many = (3, 8, 30) if quick else (5, 12, 100)
-    for world in WORLDS:
-        yield from against_bins(world, bins[::2], few, rng)
-    for world in WORLDS:
-        yield from against_bins_drawn(world, bins, 2 if quick else 3, rng)
-    for world in WORLDS:
-        yield from rates_against_bins(world, bins, many, rng)
-    for variable in ("n epsilon", "epsilon"):
-        for world in WORLDS:
-            settings = by_examples(world, examples) if variable == "n epsilon" else budgets
-            yield from planned_errors(world, settings, variable, some, rng)
-            yield from noise_errors(world, settings, variable, many, rng)
-            yield from noisy_rates(world, settings, variable, 2 * some, rng)
+SHARES = {"1a": 0.05, "1b": 0.03, "2": 1.0, "3a": 0.12, "3b": 1.0, "4": 0.24}  # of the runs
+AGAINST_BINS = {"1a": against_bins, "1b": against_bins_drawn, "2": rates_against_bins}
+PRIVATE = {"3a": planned_errors, "3b": noise_errors, "4": noisy_rates}
 
 
-def print_rows(series: Series) -> None:
-    """Print each point next to the bounds."""
-    mean = series.errors.mean(axis=0)
-    spread = series.errors.std(axis=0, ddof=1) / np.sqrt(len(series.errors))
-    for bound in series.bounds:
-        print(f"\n{series.study}; {series.world}; {series.quantity}; bound {bound.source}")
-        print(f"{series.variable:>12} {'error':>10} {'s.e.':>10} {'bound':>10} {'ratio':>7}")
-        allowed = scaled(series, bound)
-        for row in zip(series.x, mean, spread, allowed, mean / allowed, strict=True):
-            print("{:12g} {:10.2e} {:10.1e} {:10.2e} {:7.3f}".format(*row))
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A part of the study in one world; so many points, if not all budgets."""
+
+    part: str
+    family: str
+    rate: float
+    variable: str
+    points: int
+
+    def series(self, rng: np.random.Generator, runs: int) -> Iterator[Series]:
+        """Errors of each quantity."""
+        world, runs = World(self.family, self.rate), max(round(runs * SHARES[self.part]), 3)
+        if self.part in AGAINST_BINS:
+            bins = [2**k for k in range(4, 4 + self.points)]
+            chosen = bins[::2] if self.part == "1a" else bins
+            yield from AGAINST_BINS[self.part](world, chosen, runs, rng)
+            return
+        settings = [Setting(100_000, e) for e in (0.1, 0.3, 1.0, 3.0)]
+        if self.variable == "n epsilon":
+            settings = by_examples(world, [round(10 ** (3 + k / 2)) for k in range(self.points)])
+        yield from PRIVATE[self.part](world, settings, self.variable, runs, rng)
 
 
-def summary(series: Series, bound: Bound) -> str:
-    """One line: slope, interval, the bound's slope and whether it is kept."""
-    found = fit(series.x, series.errors)
-    verdict = "yes" if keeps(series, bound) else "no"
-    return (
-        f"{series.study[:2]:2} {series.world!s:24} {series.quantity:15} {series.variable:9} "
-        f"{found.slope:6.2f} [{found.low:6.2f}, {found.high:6.2f}] "
-        f"{exponent(series.x, bound):6.2f}  {verdict:3}  {bound.source}"
-    )
+def grid(points: int) -> list[Cell]:
+    """All parts in all worlds."""
+    kinds = [(part, "bins", points) for part in AGAINST_BINS]
+    kinds += [(part, "n epsilon", points) for part in PRIVATE]
+    kinds += [(part, "epsilon", 4) for part in PRIVATE]
+    return [Cell(part, *world, *rest) for part, *rest in kinds for world in WORLDS]
 
 
-def main() -> None:
-    """Print all points, then one line for each slope."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer points and runs")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    lines = []
-    for series in studies(quick=options.quick, seed=options.seed):
-        print_rows(series)
-        lines += [summary(series, bound) for bound in series.bounds]
+def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
+    """The figures of a part, named `quantity | x | what`, with what is fitted below `slope`."""
+    found = {}
+    for series in cell.series(rng, runs):
+        mean = series.errors.mean(axis=0)
+        chance = series.errors.std(axis=0, ddof=1) / np.sqrt(len(series.errors))
+        slope = fit(series.x, series.errors)
+        columns = {"error": mean, "s.e.": chance}
+        fitted = {"value": slope.slope, "low": slope.low, "high": slope.high}
+        for bound in series.bounds:
+            columns[bound.source] = scaled(series, bound)
+            fitted[bound.source] = exponent(series.x, bound)
+            fitted[f"keeps {bound.source}"] = keeps(series, bound)
+        for what, values in columns.items():
+            for x, value in zip(series.x, values, strict=True):
+                found[f"{series.quantity} | {x:g} | {what}"] = value
+        for what, value in fitted.items():
+            found[f"{series.quantity} | slope | {what}"] = value
+    return found
+
+
+def by_quantity(found: Found[Cell]) -> dict[str, dict[str, dict[str, float]]]:
+    """Figures of a cell by quantity and x."""
+    nested: dict[str, dict[str, dict[str, float]]] = {}
+    for name, value in found.values.items():
+        quantity, x, what = name.split(" | ")
+        nested.setdefault(quantity, {}).setdefault(x, {})[what] = value
+    return nested
+
+
+def sources(fitted: dict[str, float]) -> list[str]:
+    """The bounds that a quantity is held against."""
+    return [name.removeprefix("keeps ") for name in fitted if name.startswith("keeps ")]
+
+
+def print_points(found: Found[Cell]) -> None:
+    """Print each point next to the bounds, and how much of a bound it uses."""
+    cell = found.cell
+    for quantity, points in by_quantity(found).items():
+        print(f"\n{cell.part} {World(cell.family, cell.rate)}; {quantity}")
+        held = sources(points.pop("slope"))
+        print(f"{cell.variable:>12} {'error':>10} {'s.e.':>10}", *held, sep="   ")
+        for x, at in points.items():
+            bounds = [f"{at[one]:.2e} ({at['error'] / at[one]:.3f})" for one in held]
+            print(f"{float(x):12g} {at['error']:10.2e} {at['s.e.']:10.1e}", *bounds, sep="   ")
+
+
+def table(found: Sequence[Found[Cell]]) -> None:
+    """All points, then one line for each slope."""
+    for each in found:
+        print_points(each)
     print("\nSlopes in log-log with 95% intervals, the bound's slope, and whether it is kept:")
-    print(
-        "(A bound with a constant is kept where errors stay below it. Elsewhere, where slopes are"
-    )
-    print('equal, chance says "no" once in 40 times.)')
-    print("\n".join(lines))
+    print("(A bound with a constant is kept where errors stay below it. Elsewhere, where slopes")
+    print('are equal, chance says "no" once in 40 times.)')
+    for each in found:
+        cell, world = each.cell, World(each.cell.family, each.cell.rate)
+        for quantity, points in by_quantity(each).items():
+            fitted = points["slope"]
+            for source in sources(fitted):
+                print(
+                    f"{cell.part:2} {world!s:24} {quantity:15} {cell.variable:9} "
+                    f"{fitted['value']:6.2f} [{fitted['low']:6.2f}, {fitted['high']:6.2f}] "
+                    f"{fitted[source]:6.2f}  {'yes' if fitted[f'keeps {source}'] else 'no':3}  "
+                    f"{source}"
+                )
 
+
+def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
+    """Bounds with their own constants everywhere; slopes where nothing else hides them.
+
+    In 1b that is the roughness of drawn rows, in 3a the error that is there without noise.
+    """
+    above, steep = [], []
+    for each in found:
+        for quantity, points in by_quantity(each).items():
+            fitted = points["slope"]
+            for source in sources(fitted):
+                where = f"{describe(each.cell)}: {quantity}, {source}"
+                if "constant" in source:
+                    above += [] if fitted[f"keeps {source}"] else [where]
+                elif each.cell.part not in ("1b", "3a") and fitted["low"] > fitted[source] + NEAR:
+                    steep.append(f"{where}: {fitted['value']:.2f}")
+    yield Check("no error is above a bound with its constant", not above, "; ".join(above))
+    yield Check(f"no slope is {NEAR} above its bound's", not steep, "; ".join(steep))
+
+
+STUDY = Study(
+    "slopes",
+    __doc__,
+    cells=grid(7),
+    quick_cells=grid(5),
+    run=run,
+    runs=100,
+    quick_runs=30,
+    table=table,
+    checks=checks,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(STUDY))

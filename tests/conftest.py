@@ -1,7 +1,13 @@
 """What tests of every kind may ask for."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from shells import serving_shells
+
+# Behind all others: one of the studies has the name of a package that others may look for.
+sys.path.append(str(Path(__file__).parents[1] / "studies"))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("studies/*.py")])
+IMPORTED = {"cell_log.py", "forecast_worlds.py"}  # by others, and no script
 
 
 def test_there_are_scripts():
@@ -15,4 +16,5 @@ def test_there_are_scripts():
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_a_script_can_be_loaded(script):
-    assert callable(runpy.run_path(str(script), run_name="loaded")["main"])
+    names = runpy.run_path(str(script), run_name="loaded")
+    assert callable(names.get("main")) or script.name in IMPORTED

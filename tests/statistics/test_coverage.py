@@ -31,13 +31,12 @@ CELLS = [
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.examples}-{cell.privacy}")
 def test_intervals_cover_false_alarm_one_in_a_thousand(cell):
-    found = study.run_cell(cell, RUNS, seed=7)
-    assert found.answered == RUNS
+    found = study.run(cell, np.random.default_rng(7), RUNS)
+    assert found["answered"] == RUNS
     least = binom.ppf(FALSE_ALARM / (len(CELLS) * len(study.METRICS)), RUNS, study.LEAST)
-    covered = np.round(found.coverage * RUNS)
-    for name, count, ratio in zip(study.METRICS, covered, found.ratio, strict=True):
-        assert count >= least, name
-        assert 0.7 < ratio < WIDEST, name
+    for name in study.METRICS:
+        assert round(found[f"{name} coverage"] * RUNS) >= least, name
+        assert 0.7 < found[f"{name} width"] < WIDEST, name
 
 
 def test_the_study_notices_intervals_that_are_too_narrow(monkeypatch):
@@ -51,6 +50,6 @@ def test_the_study_notices_intervals_that_are_too_narrow(monkeypatch):
         return middle + (spans - middle) / 2
 
     monkeypatch.setattr(study, "intervals", narrow)
-    found = study.run_cell(cell, RUNS, seed=7)
+    found = study.run(cell, np.random.default_rng(7), RUNS)
     least = binom.ppf(FALSE_ALARM / (len(CELLS) * len(study.METRICS)), RUNS, study.LEAST)
-    assert np.all(np.round(found.coverage * RUNS) < least)
+    assert all(round(found[f"{name} coverage"] * RUNS) < least for name in study.METRICS)

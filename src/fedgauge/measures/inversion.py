@@ -15,6 +15,7 @@ from fedgauge.typing import Floats
 
 _STEPS: Final = 64
 _REFINEMENTS: Final = 3
+_PAST: Final = 1.0 + 1e-12
 _FAR: Final = 12.0  # deviations above what was seen where no interval ends
 
 Power = Literal[1, 2]
@@ -51,59 +52,62 @@ def invert(deviations: Deviations, power: Power, z: float) -> Inverted:
     The test compares T = sum w |D|^power with its mean and deviation when the centres are those
     on a path through what was seen: towards zero each centre shrinks as
     ``max(0, |D| - l^2 s^2 / |D|)``, away from zero all grow by the same number of deviations.
+    Where T is even less than centres of zero would give, the interval is that of as much.
 
     Examples
     --------
-    >>> zero = Deviations(np.array([1.0, -1.2]), np.eye(2), np.ones(2))
-    >>> found = invert(zero, 1, 1.96)
+    >>> chance = Deviations(np.array([1.0, -1.2]), np.eye(2), np.ones(2))
+    >>> found = invert(chance, 1, 1.96)
     >>> found.value < 2.2, found.interval.low
     (True, 0.0)
     """
     seen, scales = np.abs(deviations.sums), deviations.scales
     statistic = float(np.sum(deviations.weights * seen**power))
     moments = _moments(deviations, power)
+    whole = float(np.max(seen / scales, initial=0.0)) * _PAST  # rounding leaves nothing above 0
 
-    def shrunk(length: Floats) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            loss = np.where(seen > 0, (length[:, np.newaxis] * scales) ** 2 / seen, np.inf)
-            centres: Floats = np.where(length[:, np.newaxis] > 0, seen - loss, seen)
-        return np.maximum(centres, 0.0)
+    def centres(places: Floats) -> Floats:
+        """Sums at places along the path: what was seen at 0, all zero at `-whole`."""
+        at = places[:, np.newaxis]
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            lost = np.where((at < 0) & (seen > 0), (at * scales) ** 2 / seen, 0.0)
+        moved: Floats = np.maximum(np.where(at < 0, seen - lost, seen + at * scales), 0.0)
+        return moved
 
-    def grown(length: Floats) -> Floats:
-        return seen + length[:, np.newaxis] * scales
+    def above(times: float, level: float) -> Callable[[Floats], Floats]:
+        def gap(places: Floats) -> Floats:
+            mean, deviation = moments(centres(places))
+            return mean + times * deviation - level
 
-    def excess(centres: Floats, times: float) -> Floats:
-        mean, deviation = moments(centres)
-        return statistic - mean + times * deviation
+        return gap
 
-    whole = float(np.max(seen / scales)) if len(seen) else 0.0
-    middle = _crossing(lambda at: excess(shrunk(at), 0.0), whole)
-    lower = _crossing(lambda at: excess(shrunk(at), -z), whole)
-    upper = _crossing(lambda at: -excess(grown(at), z), _FAR + z)
-    centres = shrunk(np.array([middle]))[0]
-    value, low, high = (
-        float(np.sum(deviations.weights * each**power))
-        for each in (centres, shrunk(np.array([lower]))[0], grown(np.array([upper]))[0])
+    (least,), _ = moments(np.zeros((1, len(seen))))
+    ends = -whole, _FAR + z
+    places = np.array(
+        [
+            _crossing(above(0.0, statistic), *ends),
+            _crossing(above(z, statistic), *ends),
+            _crossing(above(-z, max(statistic, float(least))), *ends),
+        ]
     )
-    if upper == 0.0:  # even what was seen is too large: the end lies on the way to zero
-        back = _crossing(lambda at: excess(shrunk(at), z), whole)
-        high = float(np.sum(deviations.weights * shrunk(np.array([back]))[0] ** power))
-    return Inverted(value, Interval(min(low, value), max(high, value)), centres)
+    path = centres(places)
+    value, low, high = (float(each) for each in (deviations.weights * path**power).sum(axis=-1))
+    return Inverted(value, Interval(min(low, value), max(high, value)), path[0])
 
 
-def _crossing(rises: Callable[[Floats], Floats], end: float) -> float:
-    """Where a function that rises from below zero crosses it; the nearer end if it does not."""
-    low, high = 0.0, end
+def _crossing(rises: Callable[[Floats], Floats], low: float, high: float) -> float:
+    """Where a function that rises crosses zero; the nearer end if it does not."""
     for _ in range(_REFINEMENTS):
         at = np.linspace(low, high, _STEPS + 1)
-        above = rises(at) >= 0
-        if above[0]:
+        gaps = rises(at)
+        if gaps[0] >= 0:
             return low
-        if not above.any():
+        if not (gaps >= 0).any():
             return high
-        first = int(np.argmax(above))
+        first = int(np.argmax(gaps >= 0))
         low, high = float(at[first - 1]), float(at[first])
-    return 0.5 * (low + high)
+    below, above = gaps[first - 1 : first + 1]
+    return low - (high - low) * float(below / (above - below))
 
 
 def _moments(deviations: Deviations, power: Power) -> Callable[[Floats], tuple[Floats, Floats]]:
