@@ -96,7 +96,7 @@ def test_level_is_saved_with_the_result(folder):
 
 def test_show_saves_plots(saved, folder):
     assert run("show", saved, "--plots", "plots", "--quiet").stdout == ""
-    assert {path.name for path in (folder / "plots").iterdir()} >= {"roc.png", "pr.png"}
+    assert {path.name for path in (folder / "plots").iterdir()} >= {"roc.png", "decision.png"}
 
 
 def test_between_edges_it_is_said():
@@ -340,8 +340,9 @@ def test_plots_say_who_signed(signed, result_file, saved, monkeypatch):
     run("show", result_file, "--plots", "p")
     key = key_to_text(signed.keys[COORDINATOR])
     assert (
-        feet[::2]
-        == feet[1::2]
+        feet[::4]
+        == feet[1::4]
+        == feet[3::4]
         == [
             ("simulated", calm),
             ("verified: signed by consortium", calm),
@@ -384,4 +385,4 @@ def test_pictures_name_the_model(saved, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", look)
     run("show", saved, "--plots", "p")
     run("evaluate", *SCORES_FILE, "--plots", "p")
-    assert names == ["r", "r", "p", "p"]
+    assert names == ["r"] * 4 + ["p"] * 4

@@ -38,6 +38,7 @@ from fedgauge.cli.options import (
     NoiseOption,
     OracleKind,
     OracleOption,
+    Plots,
     Privacy,
     Quiet,
     Range,
@@ -185,9 +186,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
-    ] = None,
+    plots: Plots = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
     ] = None,

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgauge as fg
-from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
+from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Plots, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import fail, print_result, readable_errors, screen, warn, with_progress
 from fedgauge.measures.intervals import show as show_number
@@ -86,9 +86,7 @@ def show(
         Path | None,
         typer.Option(help="Judge this map: numbers are those of scores that went through it."),
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
-    ] = None,
+    plots: Plots = None,
     key: Keys = None,
     site_file: KnownTo = None,
     quiet: Quiet = False,
