@@ -59,6 +59,10 @@ _AS_OPTIONS = {
     "Make one with EvaluationPlan.for_reports": "Make one with `fedgauge plan --privacy ldp`",
     "with EvaluationPlan.for_reports": "with `fedgauge plan --privacy ldp`",
     "with EvaluationPlan.for_histogram": "with `fedgauge plan`",
+    "name it, such as at=0.5": "name it, such as --want recall@0.5=0.02",
+    "leave out at, or": "leave it out, or",
+    "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
+    "Use more bins, or ask for": "Use more --bins, or --want",
     "y_true": "the label column",
     "y_score": "the score column",
 }

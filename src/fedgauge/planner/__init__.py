@@ -5,14 +5,13 @@ are plausible for the hints, with the noise the privacy model asks for, and take
 design with the least error. All of it is repeatable: same hints, same plan.
 """
 
+from fedgauge.planner.enough import ROC_AREA_ERROR, Needs, needs
 from fedgauge.planner.search import (
     DEFAULT_EXAMPLES,
     DEFAULT_POSITIVE_RATE,
     EXACT_BINS,
     MIN_CELL,
-    Needs,
     check_hints,
-    needs,
     predict,
     propose,
 )
@@ -23,6 +22,7 @@ __all__ = [
     "DEFAULT_POSITIVE_RATE",
     "EXACT_BINS",
     "MIN_CELL",
+    "ROC_AREA_ERROR",
     "SHAPES",
     "Needs",
     "Shape",
