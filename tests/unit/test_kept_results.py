@@ -17,6 +17,7 @@ KEPT = sorted(path.name.removesuffix(".numbers.json") for path in FOLDER.glob("*
 PRECISION = 1e-12
 # Plans for local reports named a cohort that meant nothing; without it they have other digests.
 LOCAL = "local-dp"
+LATER = {"expected_calibration_error", "calibration_in_the_large"}  # metrics not saved then
 
 
 def kept(name):
@@ -80,5 +81,8 @@ def test_a_case_run_again_gives_the_kept_result(name, tmp_path):
             saved["privacy"].pop("cohort", None)
     else:
         assert words == text
+    for part, old in zip(told["slices"], expected["slices"], strict=True):
+        assert part["metrics"].keys() - old["metrics"].keys() <= LATER
+        part["metrics"] = {key: part["metrics"][key] for key in old["metrics"]}
     for field in ("slices", "clients", "reports", "estimator", "level", "privacy"):
         assert_same(told.get(field), expected.get(field), field)

@@ -49,6 +49,9 @@ def test_rows_of_a_result_say_what_is_listed_and_recorded():
     assert [row.title for row in rows if row.listed] == [
         *("ROC AUC", "average precision", "PR-gain area", "KS distance"),
         *("log loss", "Brier score", "normalized entropy"),
+        *("expected calibration error", "maximum calibration error", "RMS calibration error"),
+        *("calibration in the large", "calibration slope", "calibration intercept"),
+        "integrated calibration index",
     ]
     result = fg.evaluate({"a": ([0, 1, 0, 1], [0.1, 0.6, 0.7, 0.9])})
     (part,) = result.record.slices
@@ -56,4 +59,5 @@ def test_rows_of_a_result_say_what_is_listed_and_recorded():
     assert list(part.metrics) == [
         *("roc_auc", "average_precision", "ks_statistic"),
         *("log_loss", "brier_score", "normalized_entropy"),
+        *("expected_calibration_error", "calibration_in_the_large"),
     ]

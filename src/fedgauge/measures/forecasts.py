@@ -7,7 +7,13 @@ from typing import Final
 import numpy as np
 
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.losses import Positions, likely, require_probabilities, within_bins
+from fedgauge.measures.losses import (
+    LIKELY_OFF,
+    Positions,
+    likely,
+    require_probabilities,
+    within_bins,
+)
 from fedgauge.measures.reading import Reading
 from fedgauge.typing import Floats
 
@@ -29,12 +35,15 @@ class Forecasts:
         The mean score by bin, from 0 to 1.
     lowest, highest
         What the mean score of a bin can be.
+    misplaced
+        How far the mean score typically is from where it was taken to be.
     """
 
     pooled: PooledCounts
     scores: Floats
     lowest: Floats
     highest: Floats
+    misplaced: Floats
 
     @classmethod
     def of(cls, reading: Reading) -> "Forecasts":
@@ -42,18 +51,16 @@ class Forecasts:
         pooled = reading.pooled
         axis = pooled.axis
         require_probabilities(axis, "measures of calibration")
-        lower, upper = axis.edges[:-1], axis.edges[1:]
-        if axis.kind == "values":
-            scores = lower.copy()
-            if axis.separates_all:
-                return cls(pooled, scores, scores, scores)
-        else:
-            place = _places(axis.edges, pooled.counts, reading.positions)
-            scores = np.clip(lower + place * (upper - lower), 0.0, 1.0)
-        lowest, highest = np.clip([lower, upper], 0.0, 1.0)
+        lower, upper = np.clip([axis.edges[:-1], axis.edges[1:]], 0.0, 1.0)
+        scores, misplaced = lower, np.zeros(axis.bins)
+        if axis.kind != "values":
+            place, off = _places(axis.edges, pooled.counts, reading.positions)
+            scores, misplaced = lower + place * (upper - lower), off * (upper - lower)
+        lowest, highest = (scores, scores) if axis.separates_all else (lower, upper)
         if axis.outside == "clip":  # the end bins hold every score beyond them
+            lowest, highest = lowest.copy(), highest.copy()
             lowest[0], highest[-1] = 0.0, 1.0
-        return cls(pooled, scores, lowest, highest)
+        return cls(pooled, scores, lowest, highest, misplaced)
 
     @property
     def counts(self) -> Floats:
@@ -82,16 +89,16 @@ class Forecasts:
         return noise
 
 
-def _places(edges: Floats, counts: Floats, positions: Positions | None) -> Floats:
-    """Where in its bin the mean score of both classes lies, from 0 to 1."""
+def _places(edges: Floats, counts: Floats, positions: Positions | None) -> tuple[Floats, Floats]:
+    """Where in its bin the mean score of both classes lies, from 0 to 1, and how far off."""
     totals = counts.sum(axis=0, keepdims=True)
     _, middle = within_bins(edges, totals)
     if positions is None:
-        alone: Floats = middle[0]
-        return alone
-    weights = np.where(totals > 0, counts / np.maximum(totals, 1e-300), 0.5)
-    mean = (weights * positions.mean).sum(axis=0)
-    with np.errstate(invalid="ignore"):  # no examples of a class: endless deviation, no weight
-        each = np.where(weights > 0, weights * positions.deviation, 0.0)
+        return middle[0], np.full(len(middle[0]), LIKELY_OFF)
+    shares = np.where(totals > 0, counts / np.maximum(totals, 1e-300), 0.5)
+    mean = (shares * positions.mean).sum(axis=0)
+    with np.errstate(invalid="ignore"):  # no examples of a class: endless deviation, no share
+        each = np.where(shares > 0, shares * positions.deviation, 0.0)
     deviation = np.sqrt((each**2).sum(axis=0))
-    return likely(middle[0], Positions(mean, deviation, positions.reach))
+    place = likely(middle[0], Positions(mean, deviation, positions.reach))
+    return place, np.minimum(deviation, LIKELY_OFF)

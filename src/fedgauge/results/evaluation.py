@@ -1,6 +1,6 @@
 """The result a user holds: curves and numbers on demand, from pooled counts alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, SupportsFloat
@@ -16,9 +16,20 @@ from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
-from fedgauge.measures import estimates
+from fedgauge.measures import estimates, recalibration
 from fedgauge.measures.bands import Band, BandKind
+from fedgauge.measures.brier import BrierDecomposition, brier_decomposition
+from fedgauge.measures.calibration import (
+    CalibrationCurve,
+    ErrorKind,
+    calibration_curve,
+    calibration_error,
+    calibration_in_the_large,
+)
 from fedgauge.measures.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
+from fedgauge.measures.forecasts import Forecasts
+from fedgauge.measures.goodness import CalibrationTest, hosmer_lemeshow, spiegelhalter
+from fedgauge.measures.groups import GROUPS, Groups, Strategy
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC
 from fedgauge.measures.losses import Positions, positions
@@ -314,6 +325,114 @@ class Evaluation:
     def normalized_entropy(self) -> Estimate:
         """Log loss over that of always predicting the share of positives; below 1 is better."""
         return estimates.normalized_entropy(self._reading)
+
+    @cached_property
+    def _forecasts(self) -> Forecasts:
+        """Scores as forecasts, if they are probabilities."""
+        return Forecasts.of(self._reading)
+
+    def calibration_curve(
+        self, bins: int | Sequence[float] = GROUPS, *, strategy: Strategy = "uniform"
+    ) -> CalibrationCurve:
+        """Share of positives against mean score, by groups of bins: a reliability diagram.
+
+        Parameters
+        ----------
+        bins
+            How many groups, or their edges from 0 to 1. Bins are not divided: each belongs to the
+            group that its mean score lies in.
+        strategy
+            ``"uniform"`` for groups of equal width, ``"quantile"`` for groups with as many
+            examples each.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> curve = fg.evaluate({"a": ([0, 0, 1, 1], [0.2, 0.2, 0.2, 0.9])}).calibration_curve(2)
+        >>> curve.observed.round(3).tolist(), curve.count.tolist()
+        ([0.333, 1.0], [3.0, 1.0])
+        """
+        return calibration_curve(Groups.of(self._forecasts, bins, strategy), self._level)
+
+    def calibration_error(
+        self,
+        kind: ErrorKind = "expected",
+        *,
+        bins: int | Sequence[float] = GROUPS,
+        strategy: Strategy = "uniform",
+    ) -> Estimate:
+        """How far the scores are from what comes true.
+
+        The value and its interval are those of the population. The plain number that other
+        packages compute from the same examples is above 0 also for scores that are right; it lies
+        within `bounds`, and on :meth:`calibration_curve`.
+
+        Parameters
+        ----------
+        kind
+            ``"expected"``: the mean distance over examples (ECE). ``"maximum"``: the largest of a
+            group. ``"average"``: the mean over groups. ``"rms"``: the root mean square over
+            examples.
+        bins, strategy
+            As for :meth:`calibration_curve`.
+        """
+        return calibration_error(Groups.of(self._forecasts, bins, strategy), kind, self._level)
+
+    @metric("expected calibration error", recorded=True)
+    def expected_calibration_error(self) -> Estimate:
+        """Mean distance of scores from what comes true, in 15 groups of equal width (ECE)."""
+        return self.calibration_error("expected")
+
+    @metric("maximum calibration error")
+    def maximum_calibration_error(self) -> Estimate:
+        """The largest distance of one of 15 groups of equal width (MCE)."""
+        return self.calibration_error("maximum")
+
+    @metric("average calibration error", listed=False)
+    def average_calibration_error(self) -> Estimate:
+        """Mean distance over 15 groups of equal width (ACE)."""
+        return self.calibration_error("average")
+
+    @metric("RMS calibration error")
+    def rms_calibration_error(self) -> Estimate:
+        """Root mean square distance over examples, in 15 groups of equal width."""
+        return self.calibration_error("rms")
+
+    @metric("calibration in the large", recorded=True)
+    def calibration_in_the_large(self) -> Estimate:
+        """Share of positives less the mean score."""
+        return calibration_in_the_large(self._forecasts, self._level)
+
+    @metric("calibration slope")
+    def calibration_slope(self) -> Estimate:
+        """Slope of the log-odds of a positive in those of the score: 1 where scores are right."""
+        return recalibration.line(self._forecasts, "slope", self._level)
+
+    @metric("calibration intercept")
+    def calibration_intercept(self) -> Estimate:
+        """Intercept beside that slope: 0 where scores are right."""
+        return recalibration.line(self._forecasts, "intercept", self._level)
+
+    @metric("integrated calibration index")
+    def integrated_calibration_index(self) -> Estimate:
+        """Mean distance of scores from a smooth curve of what comes true (ICI)."""
+        return recalibration.integrated_index(self._forecasts, self._level)
+
+    def hosmer_lemeshow(
+        self, bins: int | Sequence[float] = 10, *, strategy: Strategy = "quantile"
+    ) -> CalibrationTest:
+        """A test whether scores are calibrated, by groups of bins (Hosmer & Lemeshow 1980)."""
+        return hosmer_lemeshow(Groups.of(self._forecasts, bins, strategy))
+
+    def spiegelhalter(self) -> CalibrationTest:
+        """A test whether scores are calibrated, without groups (Spiegelhalter 1986)."""
+        return spiegelhalter(self._forecasts)
+
+    def brier_decomposition(
+        self, bins: int | Sequence[float] = GROUPS, *, strategy: Strategy = "uniform"
+    ) -> BrierDecomposition:
+        """The Brier score as reliability - resolution + uncertainty (Murphy 1973)."""
+        return brier_decomposition(Groups.of(self._forecasts, bins, strategy), self._level)
 
     def at_threshold(self, threshold: float) -> AtThreshold:
         """Precision, recall and more when scores from `threshold` up are flagged.
