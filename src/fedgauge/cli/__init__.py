@@ -323,8 +323,8 @@ def plan(
     want: Annotated[
         str | None,
         typer.Option(
-            help="A ROC Area Error you need, or METRIC@THRESHOLD=HALF-WIDTH of a 95% interval: "
-            "says what it takes."
+            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
+            "recall@0.5=0.02 or ece=0.01: says what it takes."
         ),
     ] = None,
     out: Annotated[
@@ -341,6 +341,8 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
 
       fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
+
+      fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
 
       fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
 

@@ -11,7 +11,7 @@ from fedgauge.cli.terminal import warn, with_progress
 
 _USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
 _CLOSE = 0.07  # as the planner searches
-_SHORT = {"roc": "roc_area_error"}
+_SHORT = {"roc": "roc_area_error", "ece": "expected_calibration_error"}
 
 
 class Want(NamedTuple):
@@ -27,11 +27,11 @@ class Want(NamedTuple):
         if self.metric == _SHORT["roc"]:
             return f"for a ROC Area Error of {self.within:g}"
         where = "" if self.at is None else f" at {self.at:g}"
-        return f"to know {self.metric.replace('_', ' ')}{where} within {self.within:g}"
+        return f"to know the {self.metric.replace('_', ' ')}{where} within {self.within:g}"
 
 
 def read_want(text: str) -> Want:
-    """A number, or such as recall@0.5=0.02."""
+    """A number, or such as recall@0.5=0.02 and ece=0.01."""
     name, equals, within = text.rpartition("=")
     metric, has_threshold, at = name.strip().lower().replace("-", "_").partition("@")
     try:
@@ -40,7 +40,7 @@ def read_want(text: str) -> Want:
         wanted = Want(float(within), metric or "roc", float(at) if has_threshold else None)
     except ValueError:
         raise fg.PlanError(
-            f"--want is written like 0.001 or recall@0.5=0.02, got {text!r}."
+            f"--want is written like 0.001, recall@0.5=0.02 or ece=0.01, got {text!r}."
         ) from None
     return wanted._replace(metric=_SHORT.get(wanted.metric, wanted.metric))
 

@@ -5,7 +5,7 @@ are plausible for the hints, with the noise the privacy model asks for, and take
 design with the least error. All of it is repeatable: same hints, same plan.
 """
 
-from fedgauge.planner.enough import ROC_AREA_ERROR, Needs, needs
+from fedgauge.planner.enough import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
 from fedgauge.planner.search import (
     DEFAULT_EXAMPLES,
     DEFAULT_POSITIVE_RATE,
@@ -18,6 +18,7 @@ from fedgauge.planner.search import (
 from fedgauge.planner.worlds import SHAPES, Shape, reference_axis
 
 __all__ = [
+    "CALIBRATION_ERROR",
     "DEFAULT_EXAMPLES",
     "DEFAULT_POSITIVE_RATE",
     "EXACT_BINS",

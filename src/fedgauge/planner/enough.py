@@ -8,7 +8,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,18 +16,25 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError, PrivacyWarning, ResultWithheld, UndefinedMetric
+from fedgauge.estimation.distribution import Aligned
 from fedgauge.estimation.pooled import PooledCounts, redraw
+from fedgauge.measures.calibration import calibration_error
+from fedgauge.measures.forecasts import Forecasts
+from fedgauge.measures.groups import GROUPS, Groups
 from fedgauge.measures.intervals import LEVEL, Estimate
+from fedgauge.measures.losses import require_probabilities
 from fedgauge.measures.metric import metrics_of
+from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, ThresholdMetric
 from fedgauge.plan import EvaluationPlan
-from fedgauge.planner.search import MakesAxis, check_hints, propose, shown
+from fedgauge.planner.search import MakesAxis, check_hints, like, predict, propose, shown
 from fedgauge.planner.worlds import World, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.privacy.distributed import SUMS_SHARE
 from fedgauge.privacy.models import LARGE_EPSILON
 
 ROC_AREA_ERROR: Final = "roc_area_error"
+CALIBRATION_ERROR: Final = "expected_calibration_error"
 
 _DRAWS: Final = 4  # of noise: the length of intervals hardly varies
 _EPSILONS: Final = (1e-4, LARGE_EPSILON)  # to try
@@ -83,9 +90,10 @@ def needs(
     wanted
         The ROC Area Error, or half the length of the 95% interval of another metric.
     metric
-        ``"roc_area_error"``, or a metric of :class:`fedgauge.AtThreshold`, such as ``"recall"``.
+        ``"roc_area_error"``, ``"expected_calibration_error"`` (of 15 groups of equal width), or a
+        metric of :class:`fedgauge.AtThreshold`, such as ``"recall"``.
     at
-        The threshold of such a metric. It becomes a bin edge, unless an axis is given.
+        The threshold of such a one. It becomes a bin edge, unless an axis is given.
     score_sums
         Whether these take their share of epsilon.
     privacy, clients, examples, positive_rate, cohort, min_cell, axis
@@ -102,26 +110,69 @@ def needs(
     n, rate = check_hints(examples, positive_rate)
     wish = _wish(metric, at)
     wish.check(wanted, privacy)
-    share = _share_of_counts(privacy, score_sums=score_sums)
+    if metric == CALIBRATION_ERROR:
+        require_probabilities(like(axis), "measures of calibration")
     known: dict[str, Any] = {"clients": clients, "cohort": cohort, "positive_rate": rate}
     known |= {"min_cell": min_cell, "axis": axis, "at": at}
-
-    @cache
-    def expected(epsilon: float | None, many: int) -> float:
-        asked = privacy
-        if epsilon is not None:
-            asked = msgspec.structs.replace(privacy, epsilon=epsilon * share)
-        return wish.expected(propose(privacy=asked, examples=many, **known), many, rate)
-
-    epsilon = None if privacy.budget is None else privacy.budget.epsilon
-    enough = None
+    budget = privacy.budget
+    share = _share_of_counts(privacy, score_sums=score_sums)
+    trials = _Trials(wish, _with_epsilon(privacy, share), n, known)
+    epsilon = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        now = expected(epsilon, n)
-        if epsilon is not None:
-            enough = _solve(lambda x: expected(x, n), wanted, epsilon, _EPSILONS)
-        many = _solve(lambda x: expected(epsilon, round(x)), wanted, n, _EXAMPLES)
-    return Needs(enough, None if many is None else round(many), now)
+        now = trials.expected(1.0, 1.0)
+        if budget is not None:
+            ends = (_EPSILONS[0] / budget.epsilon, _EPSILONS[1] / budget.epsilon)
+            epsilon = _solve(lambda scale: trials.expected(scale, 1.0), wanted, ends)
+            epsilon = None if epsilon is None else epsilon * budget.epsilon
+        ends = (_EXAMPLES[0] / n, _EXAMPLES[1] / n)
+        many = _solve(lambda scale: trials.expected(1.0, scale), wanted, ends)
+    return Needs(epsilon, None if many is None else round(many * n), now)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """Evaluations with some times the epsilon, or the examples, that there are."""
+
+    wish: "_Wish"
+    privacy: AnyPrivacyModel
+    examples: int
+    known: dict[str, Any]
+    _proposed: dict[tuple[int, ...], EvaluationPlan] = field(default_factory=dict)
+
+    def expected(self, of_epsilon: float, of_examples: float) -> float:
+        """What to expect there."""
+        near = self._near(round(math.log2(of_epsilon)), round(math.log2(of_examples)))
+        plan = EvaluationPlan.under(
+            _with_epsilon(self.privacy, of_epsilon),
+            near.axis,
+            cohort=near.cohort,
+            tree=near.tree,
+            min_cell=near.min_cell,
+        )
+        many = round(self.examples * of_examples)
+        return self.wish.expected(plan, many, self.known["positive_rate"])
+
+    def _near(self, *powers: int) -> EvaluationPlan:
+        """A plan for powers of two times what there is.
+
+        Which design is best hardly changes over a factor of 1.4, and takes long to find.
+        """
+        if powers not in self._proposed:
+            of_epsilon, of_examples = (2.0**power for power in powers)
+            self._proposed[powers] = propose(
+                privacy=_with_epsilon(self.privacy, of_epsilon),
+                examples=max(2, round(self.examples * of_examples)),
+                **self.known,
+            )
+        return self._proposed[powers]
+
+
+def _with_epsilon(privacy: AnyPrivacyModel, scale: float) -> AnyPrivacyModel:
+    """The model with so many times its epsilon, if it has one."""
+    if privacy.budget is None:
+        return privacy
+    return msgspec.structs.replace(privacy, epsilon=privacy.budget.epsilon * scale)
 
 
 def _share_of_counts(privacy: AnyPrivacyModel, *, score_sums: bool) -> float:
@@ -154,8 +205,7 @@ class _Wish(NamedTuple):
         if self.read is None and not privacy.adds_noise:
             raise PlanError(
                 "privacy must be DistributedDP or LocalDP for a wanted ROC Area Error: without "
-                "noise it comes from the bins alone. Use more bins, or ask for a metric at a "
-                "threshold."
+                "noise it comes from the bins alone. Use more bins, or ask for another metric."
             )
         is_number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
         if not is_number or not 0 < wanted < self.largest:
@@ -165,8 +215,7 @@ class _Wish(NamedTuple):
     def expected(self, plan: EvaluationPlan, examples: int, positive_rate: float) -> float:
         """What to expect of a plan."""
         if self.read is None:
-            assert plan.predicted is not None  # noqa: S101  (propose predicts)
-            return plan.predicted.roc_area_error
+            return predict(plan, examples=examples, positive_rate=positive_rate).roc_area_error
         contributions = examples if plan.cohort is None else plan.cohort.min_survivors
         variances = plan.noise_variances(contributions)
         by_world = [
@@ -191,19 +240,24 @@ class _Wish(NamedTuple):
 def _wish(metric: str, at: float | None) -> _Wish:
     """The metric asked for, by its name."""
     rows = {row.name: row for row in metrics_of(AtThreshold) if isinstance(row, ThresholdMetric)}
-    if metric == ROC_AREA_ERROR:
+    if metric in (ROC_AREA_ERROR, CALIBRATION_ERROR):
         if at is not None:
             raise PlanError(f"{metric} has no threshold: leave out at, or name a metric at one.")
-        return _Wish(None, 0.5)
+        return _Wish(None if metric == ROC_AREA_ERROR else _calibration_error, 0.5)
     if metric not in rows:
         raise PlanError(
-            f"metric must be {ROC_AREA_ERROR} or one at a threshold ({', '.join(rows)}), got "
-            f"{metric!r}."
+            f"metric must be {ROC_AREA_ERROR}, {CALIBRATION_ERROR} or one at a threshold "
+            f"({', '.join(rows)}), got {metric!r}."
         )
     if at is None:
         raise PlanError(f"{metric} has a threshold: name it, such as at=0.5.")
     low, high = rows[metric].formula.scale
     return _Wish(lambda pooled: rows[metric].read(AtThreshold(pooled, at, LEVEL)), (high - low) / 2)
+
+
+def _calibration_error(pooled: PooledCounts) -> Estimate:
+    forecasts = Forecasts.of(Reading(pooled, Aligned(), LEVEL))
+    return calibration_error(Groups.of(forecasts, GROUPS), "expected", LEVEL)
 
 
 def _played(
@@ -239,16 +293,16 @@ class _Tried(NamedTuple):
 
 
 def _solve(
-    expected: Callable[[float], float], wanted: float, start: float, ends: tuple[float, float]
+    expected: Callable[[float], float], wanted: float, ends: tuple[float, float]
 ) -> float | None:
-    """Where about what is wanted is reached; None where it is not, however large.
+    """How much of what there is reaches about what is wanted; None where none does.
 
     What is expected falls about like a power: steps are those of a secant in logarithms, until
     what is wanted lies between two of them, and within these from then on.
     """
-    low, high = (math.log(end) for end in (min(ends[0], start), max(ends[1], start)))
+    low, high = min(math.log(ends[0]), 0.0), max(math.log(ends[1]), 0.0)
     missed = reached = before = None
-    x, goal = math.log(start), math.log(wanted)
+    x, goal = 0.0, math.log(wanted)
     for step in range(_STEPS):
         try:
             tried = _Tried(x, math.log(expected(math.exp(x))))

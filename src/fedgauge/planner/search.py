@@ -209,16 +209,20 @@ def check_threshold(at: float | None, axis: Axis | MakesAxis | None) -> None:
     """Refuse a threshold that divides no scores."""
     if at is None:
         return
-    if axis is None:
-        axis = _probabilities(_FEWEST_EXACT_BINS, None)
-    elif not isinstance(axis, Axis):
-        axis = axis(_FEWEST_EXACT_BINS)
+    axis = like(axis)
     low, high = axis.low, axis.high
     is_last_value = axis.kind == "values" and at == high
     if not _is_real(at) or not (low < at < high or is_last_value):
         raise PlanError(
             f"a threshold lies between the ends of the axis, {low:g} and {high:g}, got {at!r}."
         )
+
+
+def like(axis: Axis | MakesAxis | None) -> Axis:
+    """An axis with the ends of those to choose from."""
+    if isinstance(axis, Axis):
+        return axis
+    return _probabilities(_FEWEST_EXACT_BINS, None) if axis is None else axis(_FEWEST_EXACT_BINS)
 
 
 def _is_real(value: object) -> bool:
