@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies clean
+.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
+	@echo "make study-coverage  how often intervals hold the truth (an hour of a core; goes on where it was stopped)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -101,6 +102,10 @@ bench-local: $(VENV)/.test
 
 studies: $(VENV)/.test
 	@$(BIN)/python studies/slopes.py
+
+study-coverage: $(VENV)/.test
+	@$(BIN)/python studies/coverage.py
+	@$(BIN)/python studies/calibration_coverage.py
 
 clean:
 	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

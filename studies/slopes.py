@@ -121,10 +121,7 @@ class Bound(NamedTuple):
 class Series(NamedTuple):
     """Errors of one quantity, runs by x, and the bounds to hold."""
 
-    study: str
-    world: World
     quantity: str
-    variable: str
     x: np.ndarray
     errors: np.ndarray
     bounds: tuple[Bound, ...]
@@ -265,7 +262,7 @@ def against_bins(
     )
     errors = repeat(runs, rng, run)
     for name, found, allowed in zip(AREAS, errors, bounds, strict=True):
-        yield Series("1a. exact sums, population", world, name, "bins", x, found, allowed)
+        yield Series(name, x, found, allowed)
 
 
 def against_bins_drawn(
@@ -287,10 +284,9 @@ def against_bins_drawn(
     alpha = world.density(gap) / x
     rates = (alpha, pr_bound(alpha, world.ratio), alpha)
     errors = repeat(runs, rng, run)
-    study = f"1b. exact sums, {examples:,} drawn rows"
     for name, found, own in zip(AREAS, errors, rates, strict=True):
         bounds = (Bound("1/B", 1 / x), Bound("X&C eq. 18, 48: its constant", own, scaled=False))
-        yield Series(study, world, name, "bins", x, found, bounds)
+        yield Series(name, x, found, bounds)
 
 
 def pr_bound(alpha: np.ndarray, ratio: float) -> np.ndarray:
@@ -320,7 +316,7 @@ def rates_against_bins(
     x = np.array(bins, dtype=np.float64)
     bounds = (Bound("C&M 2: 1/B", 1 / x),)
     for name, found in zip(RATES, repeat(runs, rng, run), strict=True):
-        yield Series("2. exact sums, population", world, name, "bins", x, found, bounds)
+        yield Series(name, x, found, bounds)
 
 
 class Setting(NamedTuple):
@@ -362,9 +358,7 @@ def planned_errors(
         Bound("C&M: (n eps)^(-2/3)", product ** (-2 / 3)),
     )
     for name, found in zip(AREAS, repeat(runs, rng, run), strict=True):
-        yield Series(
-            "3a. distributed DP, planner's design", world, name, variable, x, found, bounds
-        )
+        yield Series(name, x, found, bounds)
 
 
 def _planned(
@@ -413,9 +407,8 @@ def noise_errors(
         (Bound("C&M 5: 1/(n eps)", 1 / product),),
     )
     errors = repeat(runs, rng, run)
-    study = f"3b. distributed DP, noise alone on {VALUES} values"
     for name, found, allowed in zip(AREAS, errors, bounds, strict=True):
-        yield Series(study, world, name, variable, x, found, allowed)
+        yield Series(name, x, found, allowed)
 
 
 def _noise(
@@ -440,9 +433,8 @@ def noisy_rates(
     product = np.array([s.product for s in settings])
     x = product if variable == "n epsilon" else np.array([s.epsilon for s in settings])
     bounds = (Bound("C&M 2: (n eps)^(-2/3)", product ** (-2 / 3)),)
-    study = "4. distributed DP, (n epsilon)^(2/3) bins"
     for name, found in zip(RATES, repeat(runs, rng, run), strict=True):
-        yield Series(study, world, name, variable, x, found, bounds)
+        yield Series(name, x, found, bounds)
 
 
 def _noisy_rates(world: World, setting: Setting, rng: np.random.Generator) -> np.ndarray:

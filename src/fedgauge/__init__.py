@@ -8,6 +8,7 @@ from fedgauge.errors import (
     AxisError,
     AxisMismatch,
     BudgetExceeded,
+    CalibratorError,
     CohortTooSmall,
     CountOverflow,
     ExchangeError,
@@ -31,12 +32,16 @@ from fedgauge.errors import (
 if TYPE_CHECKING:
     from fedgauge import planner
     from fedgauge.binning.axis import Axis
+    from fedgauge.binning.calibrator import Calibrator
     from fedgauge.binning.histogram import ScoreHistogram
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.measures.bands import Band
+    from fedgauge.measures.benefit import DecisionCurve
+    from fedgauge.measures.brier import BrierDecomposition
+    from fedgauge.measures.calibration import CalibrationCurve
     from fedgauge.measures.curves import (
         DetCurve,
         GainCurve,
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
         exact_pr_curve,
         exact_roc_curve,
     )
+    from fedgauge.measures.goodness import CalibrationTest
     from fedgauge.measures.intervals import Estimate
     from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
     from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
@@ -80,11 +86,17 @@ __all__ = [
     "AxisMismatch",
     "Band",
     "BinaryTask",
+    "BrierDecomposition",
     "BudgetExceeded",
+    "CalibrationCurve",
+    "CalibrationTest",
+    "Calibrator",
+    "CalibratorError",
     "Cohort",
     "CohortTooSmall",
     "ConfusionMatrix",
     "CountOverflow",
+    "DecisionCurve",
     "DetCurve",
     "DetCurveDisplay",
     "DistributedDP",
@@ -141,12 +153,16 @@ __all__ = [
 # of them together take five times as long as NumPy.
 _HOMES: Final = {
     "binning.axis": ["Axis"],
+    "binning.calibrator": ["Calibrator"],
     "binning.histogram": ["ScoreHistogram"],
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
     "engines.simulation": ["evaluate"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
     "measures.bands": ["Band"],
+    "measures.brier": ["BrierDecomposition"],
+    "measures.calibration": ["CalibrationCurve"],
+    "measures.benefit": ["DecisionCurve"],
     "measures.curves": [
         "DetCurve",
         "GainCurve",
@@ -157,6 +173,7 @@ _HOMES: Final = {
         "exact_pr_curve",
         "exact_roc_curve",
     ],
+    "measures.goodness": ["CalibrationTest"],
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
     "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],

@@ -7,6 +7,7 @@
     │   └── LabelError                 2  labels that are neither positive nor negative
     ├── AxisError (ValueError)         2  a score axis that cannot exist or be used
     │   └── AxisMismatch               2  two histograms, or a histogram and a plan, disagree
+    ├── CalibratorError (ValueError)   2  a map of scores that cannot exist or be read
     ├── PlanError (ValueError)         2  a plan that is incomplete, inconsistent or altered
     ├── RecordError (ValueError)       1  a saved result that cannot be read
     ├── SiteError (ValueError)         2  a site file, or its key, that cannot be used
@@ -57,6 +58,10 @@ class AxisError(FedgaugeError, ValueError):
 
 class AxisMismatch(AxisError):
     """Two histograms, or a histogram and a plan, use different axes."""
+
+
+class CalibratorError(FedgaugeError, ValueError):
+    """A map from scores to probabilities that cannot exist or be read."""
 
 
 class PlanError(FedgaugeError, ValueError):

@@ -21,6 +21,7 @@ from rows import draw_clients
 from scipy import stats
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import LogOddsLine
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
@@ -49,6 +50,17 @@ def test_exact_sum_is_that_of_the_pooled_rows(engine, axis, tree):
     assert_sum_over(result, plan, CLIENTS, EVERYBODY)
     # All metrics and curves too, and so any two engines agree.
     assert result.record.slices == fg.evaluate(CLIENTS, plan=plan).record.slices
+
+
+@pytest.mark.parametrize("make", [exact_plan, noisy_plan])
+def test_rows_go_through_the_map_of_the_plan(engine, make):
+    line = LogOddsLine((-2.0, 0.0, 2.0), (-3.0, -1.0, 2.5))
+    plan = make().with_calibrator(fg.Calibrator("auto", line))
+    through = {n: (y, plan.calibrator.transform(s)) for n, (y, s) in CLIENTS.items()}
+    counts, expected = counts_of(engine.run(plan, CLIENTS)), pooled_counts(plan, through)
+    # The chance that noise of deviation 1.4 is off by 50 somewhere is below 1e-12.
+    np.testing.assert_allclose(counts, expected, atol=50 if plan.is_noisy else 0)
+    assert np.abs(expected - pooled_counts(plan, CLIENTS)).max() > 50
 
 
 @pytest.mark.parametrize("score_sums", [False, True])

@@ -68,7 +68,7 @@ def test_a_slope_above_the_bound_is_seen(slopes, power, kept):
     x = np.array([16.0, 64.0, 256.0, 1024.0])
     errors = x**power * rng.uniform(0.65, 1.35, (20, 4))
     bound = slopes.Bound("1/x", 1 / x)
-    series = slopes.Series("", slopes.WORLDS[0], "", "bins", x, errors, (bound,))
+    series = slopes.Series("", x, errors, (bound,))
     assert slopes.keeps(series, bound, LEVEL) is kept
 
 

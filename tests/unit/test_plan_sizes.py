@@ -9,6 +9,7 @@ from plans import plan_for
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan, PlanError, RecordError
 from fedgauge.binning.axis import MOST_BINS, MOST_POINTS
+from fedgauge.binning.forms import MOST_KNOTS
 from fedgauge.errors import AxisError
 from fedgauge.plan import sizes
 from fedgauge.plan.summed import HistogramRound
@@ -38,6 +39,10 @@ TOO_LARGE = {
     "levels": (plain(tree=[2] * 25), "at most 24 levels"),
     "one branch": (plain(tree=[64, 1]), "level of one branch"),
     "nodes": (plain(rounds=[{"kind": "histogram", "nodes": [1] * 25}]), "24 levels each"),
+    "knots": (
+        plain(calibrator={"form": {"kind": "steps", "edges": [0.5] * (MOST_KNOTS + 1)}}),
+        "more than 65,536 knots",
+    ),
     "rounds": (plain(rounds=[{"kind": "histogram", "nodes": [64]}] * 9), "24 levels each"),
 }
 

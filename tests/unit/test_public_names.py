@@ -12,15 +12,15 @@ import fedgauge as fg
 from fedgauge import planner
 
 NAMES = """
-Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BudgetExceeded Cohort CohortTooSmall
-ConfusionMatrix CountOverflow DetCurve DetCurveDisplay DistributedDP Estimate Evaluation
+Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
+CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall ConfusionMatrix
+CountOverflow DecisionCurve DetCurve DetCurveDisplay DistributedDP Estimate Evaluation
 EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound InputError
 IntakeError LabelError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve PrGainCurve
 PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range
-RecordError
-ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram
-ScoreSums ScoreTable SecureAggregation Signature Site SiteError UndefinedMetric area_error
-encode_rows evaluate exact_pr_curve exact_roc_curve planner
+RecordError ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile
+ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site SiteError UndefinedMetric
+area_error encode_rows evaluate exact_pr_curve exact_roc_curve planner
 """
 
 
@@ -63,6 +63,7 @@ def test_the_call_everybody_meets():
         "positive_rate": None,
         "positive": None,
         "score_sums": False,
+        "calibrator": None,
         "seed": None,
     }
 

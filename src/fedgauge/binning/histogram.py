@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.calibrator import Calibrator, mapped
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label, LabelReader, LenientLabelReader
 from fedgauge.data.oddities import Oddities
@@ -40,6 +41,8 @@ class ScoreHistogram:
     sum_steps
         Where positive, also sum up where the scores lie within their bins, in this many steps
         to a bin (:attr:`sums`).
+    calibrator
+        What scores go through before they are binned.
 
     Examples
     --------
@@ -52,14 +55,20 @@ class ScoreHistogram:
            [0, 0, 0, 2]])
     """
 
-    __slots__ = ("_axis", "_counts", "_sum_steps", "_sums")
+    __slots__ = ("_axis", "_calibrator", "_counts", "_sum_steps", "_sums")
 
     def __init__(
-        self, axis: Axis, *, channels: int = LabelReader.classes, sum_steps: int = 0
+        self,
+        axis: Axis,
+        *,
+        channels: int = LabelReader.classes,
+        sum_steps: int = 0,
+        calibrator: Calibrator | None = None,
     ) -> None:
         if sum_steps:
             check_sums(axis, sum_steps)
         self._axis = axis
+        self._calibrator = calibrator
         self._sum_steps = sum_steps
         self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
@@ -128,7 +137,7 @@ class ScoreHistogram:
         Either all rows are counted or, on an error, none. No rows at all are an error
         unless `may_be_empty`.
         """
-        tally = _Tally(self._axis, self.channels, positive, self._sum_steps)
+        tally = _Tally(self._axis, self.channels, positive, self._sum_steps, self._calibrator)
         for examples in batches:
             tally.count(examples)
         self._add(*tally.checked(may_be_empty=may_be_empty))
@@ -140,7 +149,9 @@ class ScoreHistogram:
 
         Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
         """
-        tally = _LenientTally(self._axis, self.channels, positive, self._sum_steps)
+        tally = _LenientTally(
+            self._axis, self.channels, positive, self._sum_steps, self._calibrator
+        )
         for examples in batches:
             tally.count(examples)
         counts, sums, oddities = tally.noted()
@@ -184,6 +195,11 @@ class ScoreHistogram:
                 f"cannot add histograms on axes {self._axis.digest[:8]} and "
                 f"{other._axis.digest[:8]}. Build both with the same axis."
             )
+        if self._calibrator != other._calibrator:
+            raise AxisMismatch(
+                "cannot add histograms of scores that went through different maps. Build both with "
+                "the same calibrator."
+            )
         if self.channels != other.channels:
             raise AxisMismatch(
                 f"cannot add histograms of {self.channels} and of {other.channels} channels. Build "
@@ -204,12 +220,18 @@ class ScoreHistogram:
         return self + self._empty()
 
     def _empty(self) -> "ScoreHistogram":
-        return ScoreHistogram(self._axis, channels=self.channels, sum_steps=self._sum_steps)
+        return ScoreHistogram(
+            self._axis,
+            channels=self.channels,
+            sum_steps=self._sum_steps,
+            calibrator=self._calibrator,
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, ScoreHistogram)
             and self._axis == other._axis
+            and self._calibrator == other._calibrator
             and self._sum_steps == other._sum_steps
             and np.array_equal(self._counts, other._counts)
             and _equal(self._sums, other._sums)
@@ -226,8 +248,16 @@ class _Tally:
 
     _reads_with: ClassVar[type[LabelReader]] = LabelReader
 
-    def __init__(self, axis: Axis, channels: int, positive: Label | None, sum_steps: int) -> None:
+    def __init__(
+        self,
+        axis: Axis,
+        channels: int,
+        positive: Label | None,
+        sum_steps: int,
+        calibrator: Calibrator | None,
+    ) -> None:
         self._axis = axis
+        self._calibrator = calibrator
         self._positive = positive
         self._reader = self._reads_with(positive)
         self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
@@ -244,7 +274,10 @@ class _Tally:
         # Without a positive label to watch for, rows can be read in any order.
         channels = len(self._counts)
         make = type(self)
-        tallies = [make(self._axis, channels, None, self._sum_steps) for _ in range(workers)]
+        tallies = [
+            make(self._axis, channels, None, self._sum_steps, self._calibrator)
+            for _ in range(workers)
+        ]
         spans = examples.split(-(-len(examples) // workers))
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(_Tally._count_here, tallies, spans))
@@ -256,7 +289,7 @@ class _Tally:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
             labels = self._reader(batch.labels)
-            placed = self._place(batch.y_score)
+            placed = self._place(mapped(batch.y_score, self._calibrator))
             if placed is None:
                 continue
             index, scores = placed

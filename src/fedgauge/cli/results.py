@@ -320,6 +320,6 @@ def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
 
 def _span(ends: tuple[float | None, float | None]) -> str:
     low, high = ends
-    if low is None or high is None:
+    if low is None or high is None or (low, high) == (-math.inf, math.inf):
         return ""
     return f"{show_number(low)} to {show_number(high)}"

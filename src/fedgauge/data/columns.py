@@ -54,6 +54,20 @@ def read_leniently(name: str, values: Any) -> Column:
     return _flat(name, values)
 
 
+def read_only_column(name: str, values: Any) -> Column:
+    """The same of a column, and of a frame or an array that has no other one."""
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
+        return read_column(name, values[:, 0])
+    if isinstance(values, np.ndarray | list | tuple | pa.Array | pa.ChunkedArray):
+        return read_column(name, values)
+    import narwhals as nw  # here, for arrays and files do without
+
+    native = nw.from_native(values, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame) and len(native.columns) == 1:
+        values = native[native.columns[0]].to_native()
+    return read_column(name, values)
+
+
 def floats_of(column: Column) -> Floats:
     """The numbers of a column, NaN where there is none: text that spells one counts as one."""
     if isinstance(column, pa.DictionaryArray):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.binning.calibrator import mapped
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
@@ -53,7 +54,7 @@ def count_exactly(
     def watched() -> Iterator[Examples]:
         nonlocal clipped
         for batch in batches:
-            clipped += plan.axis.count_beyond(batch.y_score)
+            clipped += plan.axis.count_beyond(mapped(batch.y_score, plan.calibrator))
             yield batch
 
     histogram = count_rows(plan, watched)

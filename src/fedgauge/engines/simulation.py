@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreTable
@@ -57,6 +58,7 @@ def evaluate(
     positive_rate: float | None = None,
     positive: Label | None = None,
     score_sums: bool = False,
+    calibrator: Calibrator | None = None,
     seed: int | None = None,
 ) -> Evaluation:
     """Evaluate a classifier on the data of many clients as if it were pooled.
@@ -70,7 +72,7 @@ def evaluate(
         grow with it but for the names, none of which may come twice. A :class:`ScoreTable`
         holds all clients.
     plan
-        What to measure. Instead of a plan, the options from `privacy` to `score_sums` (except
+        What to measure. Instead of a plan, the options from `privacy` to `calibrator` (except
         `estimator`) make one.
     privacy
         The privacy model.
@@ -94,6 +96,9 @@ def evaluate(
         Also sum up the scores within each bin and class. They take a fifth of the budget of
         differential privacy, and an exact sum shows the score of an example that is alone in
         its bin.
+    calibrator
+        A map that scores go through before they are binned, to see how calibrated they are then.
+        Judged fairly on rows other than those it was fitted on.
     seed
         Makes the noise repeatable, and worthless as protection: for simulations.
 
@@ -108,11 +113,11 @@ def evaluate(
     >>> evaluate(clients).roc_auc
     Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
-    _check_kinds(plan, privacy, axis, cohort, estimator, score_sums)
+    _check_kinds(plan, privacy, axis, cohort, estimator, score_sums, calibrator)
     hints = _Hints(examples, positive_rate)
     check_hints(*hints)
     if plan is not None:
-        _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints, score_sums)
+        _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints, score_sums, calibrator)
         return simulate(clients, plan, estimator=estimator, seed=seed)
     _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
@@ -128,7 +133,7 @@ def evaluate(
             task=BinaryTask(positive),
             tree=branchings,
             score_sums=score_sums,
-        )
+        ).with_calibrator(calibrator)
 
     # The plan stands before any data is read; only where nobody knows how many clients there
     # are, its cohort comes with their count, and until then is one that no noise refuses.
@@ -354,7 +359,9 @@ def _check_kinds(
     cohort: Any,
     estimator: Any,
     score_sums: Any,
+    calibrator: Any,
 ) -> None:
+    no_map = calibrator is None
     for name, value, fits, wanted in (
         ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
         ("privacy", privacy, isinstance(privacy, AnyPrivacyModel), "such as SecureAggregation()"),
@@ -362,6 +369,7 @@ def _check_kinds(
         ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
         ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),
         ("score_sums", score_sums, isinstance(score_sums, bool), "True or False"),
+        ("calibrator", calibrator, no_map or isinstance(calibrator, Calibrator), "a Calibrator"),
     ):
         if not fits:
             got = repr(value) if isinstance(value, str) else type(value).__name__
@@ -376,6 +384,7 @@ def _refuse_shortcuts(
     positive: Label | None,
     hints: _Hints,
     score_sums: bool,
+    calibrator: Calibrator | None,
 ) -> None:
     given = {
         "privacy": privacy != SecureAggregation(),
@@ -385,6 +394,7 @@ def _refuse_shortcuts(
         "positive": positive is not None,
         "hints": bool(hints.named()),
         "score_sums": score_sums,
+        "calibrator": calibrator is not None,
     }
     named = [name for name, is_given in given.items() if is_given]
     if named:

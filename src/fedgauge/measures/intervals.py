@@ -23,6 +23,9 @@ class Interval(NamedTuple):
     high: float
 
 
+UNIT: Final = Interval(0.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate(Number):
     """A number estimated from pooled counts.
@@ -208,9 +211,13 @@ def newcombe_interval(value: float, positives: float, negatives: float, z: float
 
 
 def accepted(
-    start: float, gap: Callable[[float], float], variance: Callable[[float], float], z: float
+    start: float,
+    gap: Callable[[float], float],
+    variance: Callable[[float], float],
+    z: float,
+    scale: Interval = UNIT,
 ) -> Interval:
-    """The values in [0, 1] around `start` that a score test does not reject.
+    """The values on a scale around `start` that a score test does not reject.
 
     A value x is rejected when ``gap(x)**2 > z**2 variance(x)``.
     """
@@ -219,7 +226,7 @@ def accepted(
         return gap(x) ** 2 > z * z * variance(x)
 
     ends = []
-    for end in (0.0, 1.0):
+    for end in scale:
         inside, outside = start, end
         if rejected(end):
             for _ in range(_HALVINGS):

@@ -69,7 +69,7 @@ def invert(deviations: Deviations, power: Power, z: float) -> Inverted:
     def centres(places: Floats) -> Floats:
         """Sums at places along the path: what was seen at 0, all zero at `-whole`."""
         at = places[:, np.newaxis]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             lost = np.where((at < 0) & (seen > 0), (at * scales) ** 2 / seen, 0.0)
         moved: Floats = np.maximum(np.where(at < 0, seen - lost, seen + at * scales), 0.0)
         return moved
@@ -99,14 +99,15 @@ def _crossing(rises: Callable[[Floats], Floats], low: float, high: float) -> flo
     """Where a function that rises crosses zero; the nearer end if it does not."""
     for _ in range(_REFINEMENTS):
         at = np.linspace(low, high, _STEPS + 1)
-        above = rises(at) >= 0
-        if above[0]:
+        gaps = rises(at)
+        if gaps[0] >= 0:
             return low
-        if not above.any():
+        if not (gaps >= 0).any():
             return high
-        first = int(np.argmax(above))
+        first = int(np.argmax(gaps >= 0))
         low, high = float(at[first - 1]), float(at[first])
-    return 0.5 * (low + high)
+    below, above = gaps[first - 1 : first + 1]
+    return low - (high - low) * float(below / (above - below))
 
 
 def _moments(deviations: Deviations, power: Power) -> Callable[[Floats], tuple[Floats, Floats]]:

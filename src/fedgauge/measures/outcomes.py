@@ -233,14 +233,14 @@ class Ratio(Formula):
     def has_base(self, corner: Corner) -> bool:
         """Whether the examples that it is a share of stand out of the noise."""
         part, rest = self._weights
-        return _stand_out(part + rest, corner)
+        return stand_out(part + rest, corner)
 
     @cached_property
     def _weights(self) -> tuple[Floats, Floats]:
         return np.array(self.part, dtype=np.float64), np.array(self.rest, dtype=np.float64)
 
 
-def _stand_out(weights: Floats, corner: Corner) -> bool:
+def stand_out(weights: Floats, corner: Corner) -> bool:
     """Whether weighted outcomes are more than noise: by as much as a class must be."""
     deviation = math.sqrt(max(float(weights @ corner.noise @ weights), 0.0))
     return float(weights @ np.array(corner.unbiased)) > SIGNAL * deviation
@@ -351,7 +351,7 @@ class Correlation(Formula):
 
     def has_base(self, corner: Corner) -> bool:
         """Whether examples on either side, and of either class, stand out of the noise."""
-        return all(_stand_out(np.array(side, dtype=np.float64), corner) for side in _SIDES)
+        return all(stand_out(np.array(side, dtype=np.float64), corner) for side in _SIDES)
 
     def caution(self, corners: Sequence[Corner]) -> str | None:
         """Few examples of an outcome say little about it."""

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
+import numpy as np
 
 from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
+from fedgauge.binning.calibrator import Calibrator, Steps
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry
@@ -39,6 +41,13 @@ _SMALL_GROUPS: Final = (
     "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
     "positive example or at least {0}, and no negative one or at least {0}. Whoever takes the sum "
     "sees it before that."
+)
+
+
+_MAPPED: Final = (
+    "Each site takes its scores through a map that is written in the plan, and counts what comes "
+    "out: {}. It puts no higher score below a lower one, so it only moves where the ranges of "
+    "scores begin and end. No map is fitted at a site."
 )
 
 
@@ -78,6 +87,9 @@ class EvaluationPlan(
     not_after
         Last second, in UTC, at which sites count under the plan; a day stands for its end. None:
         it does not expire. See :meth:`with_not_after`.
+    calibrator
+        A map that scores go through before they are binned; it never falls. See
+        :meth:`with_calibrator`.
 
     Examples
     --------
@@ -96,6 +108,7 @@ class EvaluationPlan(
     rounds: tuple[HistogramRound | ReportRound, ...] = ()
     min_cell: int = 0
     not_after: str | None = None
+    calibrator: Calibrator | None = None
 
     def __post_init__(self) -> None:
         if self.not_after is not None:
@@ -121,6 +134,10 @@ class EvaluationPlan(
         for sent in self.rounds:
             sent.check(self.terms)
         self._check_min_cell()
+        if self.calibrator is not None:
+            check_map(self.calibrator, self.axis)
+            bare = self.calibrator.without_facts()  # what it was fitted on changes no count
+            msgspec.structs.force_setattr(self, "calibrator", bare)
 
     def _check_min_cell(self) -> None:
         least = self.min_cell
@@ -324,6 +341,8 @@ class EvaluationPlan(
     def in_words(self) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of the plan."""
         words = [paragraph for sent in self.rounds for paragraph in sent.in_words(self.terms)]
+        if self.calibrator is not None:
+            words.append(("What scores go through first", _MAPPED.format(_named(self.calibrator))))
         if self.min_cell:
             words.append(("What is shown of small groups", _SMALL_GROUPS.format(self.min_cell)))
         return words
@@ -350,6 +369,35 @@ class EvaluationPlan(
         """
         plan = msgspec.structs.replace(self, not_after=moment)
         return plan if self.predicted is None else plan.with_prediction(self.predicted)
+
+    def with_calibrator(self, calibrator: Calibrator | None) -> Self:
+        """The same plan of scores that go through a map before they are binned.
+
+        What the map was fitted on is left out.
+
+        Examples
+        --------
+        >>> from fedgauge.binning.calibrator import Beta
+        >>> plan = EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(min_survivors=5))
+        >>> mapped = plan.with_calibrator(Calibrator("platt", Beta(0.8, 0.8, -0.2)))
+        >>> mapped.digest == plan.digest, mapped.with_calibrator(None) == plan
+        (False, True)
+        """
+        plan = msgspec.structs.replace(self, calibrator=calibrator)
+        return plan if self.predicted is None else plan.with_prediction(self.predicted)
+
+    @cached_property
+    def score_axis(self) -> Axis:
+        """The bins of scores as they come, before any map: what a sum tells apart.
+
+        A map that never falls, and an axis, count like another axis, with the edges pulled back
+        through the map.
+        """
+        if self.calibrator is None:
+            return self.axis
+        inner = np.unique(self.calibrator.pull_back(self.axis.edges[1:-1]))
+        # Where the end bins end changes no count: they hold all scores beyond.
+        return Axis.from_edges([-1.0, *inner.tolist(), 2.0], outside="clip")
 
     def __reduce__(self) -> tuple[Any, ...]:
         plan = type(self), msgspec.structs.astuple(self)
@@ -380,7 +428,12 @@ class EvaluationPlan(
 
     def histogram(self) -> ScoreHistogram:
         """An empty histogram of what one client counts."""
-        return ScoreHistogram(self.axis, channels=self.channels, sum_steps=self.sum_steps)
+        return ScoreHistogram(
+            self.axis,
+            channels=self.channels,
+            sum_steps=self.sum_steps,
+            calibrator=self.calibrator,
+        )
 
     @property
     def numbers(self) -> int:
@@ -466,6 +519,30 @@ def require_clipping(axis: Axis) -> None:
         )
 
 
+def check_map(calibrator: Calibrator, axis: Axis) -> None:
+    """Refuse a map that plans cannot have, or not on such an axis."""
+    if not calibrator.is_monotone:
+        raise PlanError(
+            "the map falls in places, so higher scores come out lower, and a plan takes none that "
+            "does. Map the scores themselves (fedgauge apply, Calibrator.transform), or fit "
+            "another: result.calibrator('auto')."
+        )
+    if axis.low < 0 or axis.high > 1:
+        raise PlanError(
+            f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
+            "an axis from 0 to 1."
+        )
+    if axis.kind == "values" and not isinstance(calibrator.form, Steps):
+        raise PlanError(
+            "on an axis of known values every score must be one of them to the last digit, and "
+            "this map is smooth. Use bins, such as Axis.uniform(64)."
+        )
+
+
+def _named(calibrator: Calibrator) -> str:
+    return f"{calibrator.in_words()}, map {calibrator.digest[:16]}"
+
+
 def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
     """What a plan is, at a glance."""
     positive = "bool or 0/1" if plan.task.positive is None else repr(plan.task.positive)
@@ -478,6 +555,8 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
     if plan.cohort is not None:
         least, colluding = plan.cohort.min_survivors, plan.cohort.max_colluding
         rows.append(("cohort", f"at least {least:,} clients, {colluding:,} of whom may collude"))
+    if plan.calibrator is not None:
+        rows.append(("calibrator", _named(plan.calibrator)))
     if plan.min_cell:
         rows.append(("min_cell", f"{plan.min_cell:,}"))
     if plan.not_after is not None:

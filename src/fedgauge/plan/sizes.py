@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fedgauge.binning.axis import MOST_BINS, MOST_POINTS
+from fedgauge.binning.forms import MOST_KNOTS
 from fedgauge.errors import AxisError, PlanError
 
 MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 bytes each
@@ -34,12 +35,24 @@ class _Round(msgspec.Struct):
     nodes: list[int]
 
 
+class _Form(msgspec.Struct):
+    x: list[float] = []
+    y: list[float] = []
+    edges: list[float] = []
+    values: list[float] = []
+
+
+class _Map(msgspec.Struct):
+    form: _Form
+
+
 class _Outline(msgspec.Struct):
     """The parts of a plan that say how large it is; all others are passed over."""
 
     axis: _Axis
     tree: list[int]
     rounds: list[_Round]
+    calibrator: _Map | None = None
 
 
 def peek(data: bytes) -> PlanSizes:
@@ -73,6 +86,9 @@ def _judged(outline: _Outline) -> PlanSizes:
         raise PlanError(f"the plan's axis has {axis.bins:,} bins; at most {MOST_BINS:,} can be.")
     if len(axis.points or ()) > MOST_POINTS + 1:
         raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
+    form = _Form() if outline.calibrator is None else outline.calibrator.form
+    if max(map(len, (form.x, form.y, form.edges, form.values))) > MOST_KNOTS:
+        raise PlanError(f"the plan's map has more than {MOST_KNOTS:,} knots.")
     check_levels(tree)
     if len(outline.rounds) > _MOST_ROUNDS or any(
         len(sent.nodes) > MOST_LEVELS for sent in outline.rounds

@@ -23,6 +23,7 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.binning.calibrator import mapped
 from fedgauge.data.examples import Data, Examples
 from fedgauge.data.labels import LenientLabelReader
 from fedgauge.data.lenient import LenientRows
@@ -229,6 +230,7 @@ class _LeafCells:
 
     def __init__(self, plan: EvaluationPlan, data: Data) -> None:
         self._axis = plan.axis
+        self._calibrator = plan.calibrator
         self._rows = LenientRows(data)
         self._labels = LenientLabelReader(plan.task.positive)
         self._rows_read = self._positives = self._not_finite = self._clipped = 0
@@ -253,7 +255,7 @@ class _LeafCells:
             yield waiting
 
     def _cells(self, batch: Examples) -> Cells:
-        placed = self._axis.place_any(batch.y_score)
+        placed = self._axis.place_any(mapped(batch.y_score, self._calibrator))
         self._not_finite += placed.not_finite
         self._clipped += placed.clipped
         self._rows_read += len(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -36,7 +37,8 @@ class _Row(NamedTuple):
         if estimate is None:
             return cls(name)
         e = estimate
-        return cls(name, e.value, e.low, e.high, *e.bounds, e.level, e.caution)
+        lowest, highest = (None, None) if math.inf in e.bounds else e.bounds
+        return cls(name, e.value, e.low, e.high, lowest, highest, e.level, e.caution)
 
 
 def metrics_frame(result: Evaluation, backend: Backend) -> Any:

@@ -91,6 +91,8 @@ def _measurement(result: Evaluation) -> str:
     if axis != result.plan.axis:
         merged = f"merged from {result.plan.axis.bins:,}, no count below {result.plan.min_cell}"
         bins = f"{axis.bins:,} bins, {merged}"
+    if result.plan.calibrator is not None:
+        bins += f" of scores through a map ({result.plan.calibrator.method})"
     return f"measured           {bins}, {amount} per {whose}, plan {result.plan.digest[:8]}"
 
 

@@ -232,14 +232,23 @@ class Site:
                 f"the plan's result may show fewer than {policy.min_cell} examples in a bin "
                 f"(min_cell). Plan with min_cell = {policy.min_cell}."
             )
-        # Scores outside are in the end bins, so only inner edges tell scores apart.
-        inner = plan.axis.edges[1:-1]
-        narrow = inner.size > 1 and float(np.diff(inner).min()) < policy.min_bin_width * _ROUNDING
-        if narrow and plan.axis.digest not in policy.axes:
+        if plan.calibrator is not None and plan.sum_steps:
             raise PlanRefused(
-                f"the plan's bins are narrower than {policy.min_bin_width:g} (min_bin_width), and "
-                "fine bins single out patients. Plan with fewer bins or with noise, or allow this "
-                f'axis: axes = ["{plan.axis.digest}"].'
+                "the plan asks for score sums of scores that go through a map, and in an exact sum "
+                "a map that is steep within a bin shows single scores. Leave out one of them, or "
+                "run with noise."
+            )
+        # Scores outside are in the end bins, so only inner edges tell scores apart. Behind a map
+        # they are judged where they lie among the scores themselves.
+        axis = plan.score_axis
+        inner = axis.edges[1:-1]
+        narrow = inner.size > 1 and float(np.diff(inner).min()) < policy.min_bin_width * _ROUNDING
+        if narrow and axis.digest not in policy.axes:
+            where = "" if plan.calibrator is None else ", on scores before the plan's map,"
+            raise PlanRefused(
+                f"the plan's bins{where} are narrower than {policy.min_bin_width:g} "
+                "(min_bin_width), and fine bins single out patients. Plan with fewer bins or with "
+                f'noise, or allow this axis: axes = ["{axis.digest}"].'
             )
 
     def _judge_members(self, members: Sequence[bytes]) -> None:

@@ -1,0 +1,265 @@
+"""Do intervals of calibration cover? Thousands of simulated datasets per cell.
+
+    python studies/calibration_coverage.py           # 4,000 datasets in each cell, 25 minutes
+    python studies/calibration_coverage.py --quick   # a small, seeded run
+    python studies/calibration_coverage.py --only "world=bent, privacy=ddp"
+
+A cell is a world (`forecast_worlds`), a privacy model, a number of examples and a rule by which
+bins are grouped, with plans as users get them: 4,096 bins for exact sums, the planner's design
+for 20 clients otherwise. Counts are drawn from the bins' shares of the population, noise from the
+plan's laws. The truth of an error of groups is that of the population in the groups as they were
+formed, whose edges hang on the data where they have equal mass.
+
+Datasets in which noise hides a class have no result, and are counted apart. Rejected are shares
+of p-values below 5%, which for calibrated scores should be 5%.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import fedgauge as fg
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.repair import consistent
+from fedgauge.measures.calibration import (
+    calibration_curve,
+    calibration_error,
+    calibration_in_the_large,
+)
+from fedgauge.measures.forecasts import Forecasts
+from fedgauge.measures.goodness import hosmer_lemeshow, spiegelhalter
+from fedgauge.measures.groups import GROUPS, Groups, Strategy
+from fedgauge.measures.intervals import Estimate
+from fedgauge.measures.reading import Reading
+from fedgauge.measures.recalibration import line
+from fedgauge.plan import EvaluationPlan
+from fedgauge.privacy.keystream import SimulatedKeystream
+from forecast_worlds import WORLDS, Bins, World
+from runner import Check, Found, Study, describe, main
+
+CLIENTS = 20
+LEVEL = 0.95
+SIGNIFICANT = 0.05
+TOGETHER = 100  # datasets drawn at once
+LEAST = {"ECE": 0.93, "slope": 0.92, "intercept": 0.92}
+ALARMS = (0.03, 0.08)
+FEWEST = 100  # answers to judge a cell by
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting."""
+
+    world: str
+    privacy: str
+    examples: int
+    groups: Strategy
+
+    def plan(self, rate: float) -> EvaluationPlan:
+        """What `fg.evaluate` does, where the hints are stated."""
+        if self.privacy == "sa":
+            axis, cohort = fg.Axis.uniform(4096), fg.Cohort(CLIENTS)
+            return EvaluationPlan.under(fg.SecureAggregation(), axis, cohort=cohort)
+        return fg.planner.propose(
+            privacy=fg.DistributedDP(float(self.privacy.split()[1])),
+            clients=CLIENTS,
+            examples=self.examples,
+            positive_rate=round(rate, 4),
+        )
+
+
+def datasets(
+    plan: EvaluationPlan, bins: Bins, examples: int, runs: int, rng: np.random.Generator
+) -> Iterator[PooledCounts]:
+    """What the server gets, again and again."""
+    shares = np.concatenate([bins.negatives, bins.positives])
+    laws = plan.noise_laws(shares=CLIENTS)
+    variances = tuple(law.variance for law in laws)
+    for start in range(0, runs, TOGETHER):
+        number = min(TOGETHER, runs - start)
+        drawn = rng.multinomial(examples, shares / shares.sum(), number)
+        counts = drawn.reshape(number, 2, plan.axis.bins)
+        if laws:
+            source, levels = SimulatedKeystream(int(rng.integers(2**63))), []
+            for depth, law in enumerate(laws):
+                exact = counts.reshape(2 * number, math.prod(plan.tree[: depth + 1]), -1).sum(
+                    axis=2
+                )
+                levels.append(exact + law.draw(source, exact.shape))
+            counts = consistent(levels, plan.tree, variances).reshape(counts.shape)
+        for each in counts:
+            yield PooledCounts(plan.axis, each, plan.tree, variances)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The population of a world on an axis."""
+
+    bins: Bins
+    line: tuple[float, float]
+
+    @classmethod
+    def of(cls, world: World, plan: EvaluationPlan) -> "Truth":
+        """By integration."""
+        return cls(world.bins(plan.axis.edges), world.line())
+
+    def errors(self, groups: Groups) -> tuple[float, float]:
+        """ECE and RMS calibration error in the groups as they were formed.
+
+        Groups that no example fell into are none; their bins count as one.
+        """
+        owners = np.where(groups.owners < 0, len(groups), groups.owners)
+        excess = np.bincount(owners, self.bins.excess)
+        totals = np.bincount(owners, self.bins.totals)
+        held = totals > 0
+        squares = excess[held] ** 2 / totals[held]
+        return float(np.abs(excess).sum()), math.sqrt(squares.sum())
+
+    def shares(self, groups: Groups) -> np.ndarray:
+        """Positives of each group."""
+        held = groups.owners >= 0
+        owners = groups.owners[held]
+        return np.bincount(owners, self.bins.positives[held]) / np.bincount(
+            owners, self.bins.totals[held]
+        )
+
+
+class Tally:
+    """Sums over datasets, each by name."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, name: str, value: float) -> None:
+        """One more."""
+        self._sums[name] = self._sums.get(name, 0.0) + float(value)
+        self._numbers[name] = self._numbers.get(name, 0) + 1
+
+    def interval(self, name: str, found: Estimate, truth: float) -> None:
+        """Whether it holds the truth, how wide it is, and how far off the value."""
+        low, high = found.low, found.high
+        self.add(f"{name} covers", low <= truth <= high)
+        self.add(f"{name} below", high < truth)
+        self.add(f"{name} width", high - low)
+        self.add(f"{name} bias", found.value - truth)
+
+    def means(self) -> dict[str, float]:
+        """The mean of each."""
+        return {name: total / self._numbers[name] for name, total in self._sums.items()}
+
+
+def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
+    """Simulate one cell."""
+    world = WORLDS[cell.world]
+    plan = cell.plan(world.prevalence)
+    truth, tally, answered = Truth.of(world, plan), Tally(), 0
+    for pooled in datasets(plan, truth.bins, cell.examples, runs, rng):
+        if pooled.hidden:
+            continue
+        answered += 1
+        forecasts = Forecasts.of(Reading(pooled, fg.Aligned(), LEVEL))
+        of_groups(tally, Groups.of(forecasts, GROUPS, cell.groups), truth)
+        if cell.groups == "uniform":
+            without_groups(tally, forecasts, truth)
+    return {"bins": plan.axis.bins, "answered": answered, **tally.means()}
+
+
+def of_groups(tally: Tally, groups: Groups, truth: Truth) -> None:
+    """Errors, and the points of the curve."""
+    expected, rms = truth.errors(groups)
+    found = calibration_error(groups, "expected", LEVEL)
+    tally.interval("ECE", found, expected)
+    tally.add("ECE truth", expected)
+    tally.interval("RMS", calibration_error(groups, "rms", LEVEL), rms)
+    curve, shares = calibration_curve(groups, LEVEL), truth.shares(groups)
+    tally.add("plain ECE bias", curve.ece - expected)
+    tally.add("points cover", np.mean((curve.low <= shares) & (shares <= curve.high)))
+
+
+def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
+    """What does not hang on the rule of grouping."""
+    for part, at in (("intercept", 0), ("slope", 1)):
+        try:
+            tally.interval(part, line(forecasts, part, LEVEL), truth.line[at])
+            tally.add(f"{part} defined", True)
+        except fg.UndefinedMetric:
+            tally.add(f"{part} defined", False)
+    excess = float(truth.bins.excess.sum())
+    tally.interval("in the large", calibration_in_the_large(forecasts, LEVEL), excess)
+    by_mass = Groups.of(forecasts, 10, "quantile")
+    tally.add("HL rejects", hosmer_lemeshow(by_mass).p_value < SIGNIFICANT)
+    tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
+
+
+def table(found: Sequence[Found[Cell]]) -> None:
+    """Coverage by cell."""
+    names = ("ECE", "RMS", "points", "in the large", "slope", "intercept")
+    print(
+        f"{'world':>13} {'privacy':>7} {'n':>6} {'groups':>8} {'bins':>4} {'answered':>8}", end=""
+    )
+    print(f" {'true ECE':>8} {'bias':>7} {'plain':>7}", *(f"{name:>12}" for name in names), end="")
+    print(f" {'HL':>6} {'Spieg.':>6}")
+    for each in found:
+        c = each.cell
+        print(
+            f"{c.world:>13} {c.privacy:>7} {c.examples:>6} {c.groups:>8} {each['bins']:>4.0f} "
+            f"{each['answered'] / each.runs:>8.1%}",
+            end="",
+        )
+        if not each["answered"]:
+            print("  noise hides a class in all datasets")
+            continue
+        print(f" {each['ECE truth']:>8.4f}", end="")
+        print(f" {each['ECE bias']:>+7.4f} {each['plain ECE bias']:>+7.4f}", end="")
+        covers = (each.values.get(f"{n} cover" + "s" * (n != "points"), math.nan) for n in names)
+        print("".join(f" {share:>12.1%}" for share in covers), end="")
+        rejects = (each.values.get(f"{n} rejects", math.nan) for n in ("HL", "Spiegelhalter"))
+        print("".join(f" {share:>6.1%}" for share in rejects))
+
+
+def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
+    """Coverage at least as promised; tests that alarm as often as they say."""
+    judged = [each for each in found if each["answered"] >= FEWEST]
+    for name, least in LEAST.items():
+        low = [
+            f"{describe(each.cell)}: {each[f'{name} covers']:.1%}"
+            for each in judged
+            if each.values.get(f"{name} covers", 1.0) < least
+        ]
+        yield Check(f"{name} covers at least {least:.0%}", not low, "; ".join(low))
+    for name in ("HL", "Spiegelhalter"):
+        odd = [
+            f"{describe(each.cell)}: {rejects:.1%}"
+            for each in judged
+            if each.cell.world == "calibrated"
+            and (rejects := each.values.get(f"{name} rejects")) is not None
+            and not ALARMS[0] <= rejects <= ALARMS[1]
+        ]
+        what = f"{name} rejects {ALARMS[0]:.0%} to {ALARMS[1]:.0%} of calibrated scores"
+        yield Check(what, not odd, "; ".join(odd))
+
+
+CELLS = [
+    Cell(world, privacy, examples, groups)
+    for world in WORLDS
+    for privacy in ("sa", "ddp 1", "ddp 0.3")
+    for examples in (2_000, 50_000)
+    for groups in ("uniform", "quantile")
+]
+STUDY = Study(
+    "calibration_coverage",
+    __doc__,
+    cells=CELLS,
+    run=run,
+    runs=4_000,
+    quick_runs=200,
+    table=table,
+    checks=checks,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(STUDY))
