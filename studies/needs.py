@@ -10,9 +10,7 @@ of the shapes that the planner plays with, and it is told nothing of them but th
 share of positives.
 """
 
-import sys
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +18,6 @@ from scipy.special import expit, logit
 
 import fedgauge as fg
 from fedgauge.typing import Floats
-from runner import Check, Found, Study, main
 
 CLIENTS = 10
 WITHIN = 1.5
