@@ -200,20 +200,26 @@ def of_groups(tally: Tally, groups: Groups, truth: Truth, number: int) -> None:
 
 def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth, number: int) -> None:
     """What does not hang on the rule of grouping."""
+    excess = float(truth.bins.excess.sum())
+    tally.interval("in the large", calibration_in_the_large(forecasts, LEVEL), excess)
+    by_mass = Groups.of(forecasts, 10, "quantile")
+    tally.add("HL rejects", hosmer_lemeshow(by_mass).p_value < SIGNIFICANT)
+    tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
+    if number % OFTEN == 0:
+        fits(tally, forecasts, truth)
+    if number % SELDOM == 0:
+        tally.interval("ICI", integrated_index(forecasts, LEVEL), truth.index)
+
+
+def fits(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
+    """Slope, intercept and net benefits."""
     for part, at in (("intercept", 0), ("slope", 1)):
         try:
             tally.interval(part, line(forecasts, part, LEVEL), truth.line[at])
         except fg.UndefinedMetric:
             tally.add(f"{part} undefined", 1.0)
-    excess = float(truth.bins.excess.sum())
-    tally.interval("in the large", calibration_in_the_large(forecasts, LEVEL), excess)
     for name, (at, worth) in zip(BENEFITS, truth.benefits, strict=True):
         tally.interval(name, Decision(forecasts.pooled, at, LEVEL).net_benefit(), worth)
-    by_mass = Groups.of(forecasts, 10, "quantile")
-    tally.add("HL rejects", hosmer_lemeshow(by_mass).p_value < SIGNIFICANT)
-    tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
-    if number % SELDOM == 0:
-        tally.interval("ICI", integrated_index(forecasts, LEVEL), truth.index)
 
 
 def table(found: Sequence[Found[Cell]]) -> None:
