@@ -40,7 +40,7 @@ from fedgauge.measures.goodness import hosmer_lemeshow, spiegelhalter
 from fedgauge.measures.groups import GROUPS, Groups, Strategy
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.recalibration import integrated_index, line
+from fedgauge.measures.recalibration import line
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
 from forecast_worlds import WORLDS, Bins, World
@@ -50,7 +50,7 @@ CLIENTS = 20
 LEVEL = 0.95
 SIGNIFICANT = 0.05
 TOGETHER = 100  # datasets drawn at once
-OFTEN, SELDOM = 4, 40  # what takes long is measured in every 4th or 40th dataset
+OFTEN = 4  # what takes long is measured in every 4th dataset
 BENEFITS = ("benefit 0.5", "benefit 1", "benefit 2", "benefit as asked")
 LEAST = {"ECE": 0.93} | dict.fromkeys(("slope", "intercept", *BENEFITS), 0.92)
 ALARMS = (0.03, 0.08)
@@ -108,7 +108,6 @@ class Truth:
 
     bins: Bins
     line: tuple[float, float]
-    index: float
     benefits: tuple[tuple[float, float], ...]  # thresholds, and what they are worth
 
     @classmethod
@@ -117,7 +116,7 @@ class Truth:
         rate, edges = world.prevalence, plan.axis.thresholds
         near = [float(edges[np.abs(edges - rate * times).argmin()]) for times in (0.5, 1.0, 2.0)]
         benefits = tuple((at, world.benefit(at)) for at in (*near, rate))
-        return cls(world.bins(plan.axis.edges), world.line(), world.index, benefits)
+        return cls(world.bins(plan.axis.edges), world.line(), benefits)
 
     def errors(self, groups: Groups) -> dict[ErrorKind, float]:
         """Calibration errors in the groups as they were formed.
@@ -207,8 +206,6 @@ def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth, number: int
     tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
     if number % OFTEN == 0:
         fits(tally, forecasts, truth)
-    if number % SELDOM == 0:
-        tally.interval("ICI", integrated_index(forecasts, LEVEL), truth.index)
 
 
 def fits(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
@@ -234,7 +231,7 @@ def table(found: Sequence[Found[Cell]]) -> None:
             print("".join(f" {number:>8.4f}" for number in numbers), end="")
             print("".join(f" {each[f'{name} covers']:>6.1%}" for name in names), end="")
         print()
-    names = ("slope", "intercept", "in the large", *BENEFITS, "ICI")
+    names = ("slope", "intercept", "in the large", *BENEFITS)
     print(f"\n{HEAD}", *(f"{name:>12}" for name in names), "  HL rej.", "Spieg. rej.")
     for each in found:
         if each.cell.groups == "uniform" and each["answered"]:
