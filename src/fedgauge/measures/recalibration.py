@@ -56,8 +56,8 @@ def _line_fit(forecasts: Forecasts) -> Fit:
     fit = solve(forecasts, np.stack([np.ones(len(used)), forecasts.log_odds], axis=1))
     if not fit.converged:
         raise UndefinedMetric(
-            "no calibration slope: the scores separate the classes, so it has no end. Look at "
-            "the calibration curve."
+            "no calibration slope: the scores separate the classes, or noise leaves too little of "
+            "them, so it has no end. Look at the calibration curve."
         )
     return fit
 
