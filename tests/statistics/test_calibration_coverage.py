@@ -101,13 +101,18 @@ def test_the_study_notices_intervals_that_are_too_narrow(monkeypatch):
 
 
 def test_checks_name_what_is_not_kept():
-    values = {"answered": 4_000, "ECE covers": 0.929, "HL rejects": 0.09}
+    values = {"answered": 4_000, "ECE covers": 0.929, "ECE caution": 1.0, "HL rejects": 0.09}
+    values |= {"slope covers": 0.9, "slope caution": 0.9}
+    values |= {"intercept covers": 0.9, "intercept caution": 0.1}
     found = [study.Found(CELLS[0], 4_000, values)]
     verdicts = {check.what.split()[0]: check for check in study.checks(found)}
     assert not verdicts["ECE"].kept
     assert "world=calibrated, privacy=sa" in verdicts["ECE"].found
     assert not verdicts["HL"].kept
     assert verdicts["slope"].kept
+    assert verdicts["slope"].found.startswith("with a caution world=calibrated")
+    assert not verdicts["intercept"].kept
+    assert verdicts["Spiegelhalter"].kept
 
 
 @pytest.mark.parametrize("name", WORLDS)
