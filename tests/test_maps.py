@@ -41,4 +41,4 @@ def test_files_that_contributing_names_exist():
         for name in named
         if not any((at / name).is_file() for at in (PACKAGE, PACKAGE.parent, ROOT))
     }
-    assert missing == set()
+    assert not missing

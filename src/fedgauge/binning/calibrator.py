@@ -43,6 +43,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         Of differential privacy; None without.
     plan
         The digest of the plan of that result.
+    caution
+        Why the map is not to be relied on; empty where nothing speaks against it.
     """
 
     examples: int
@@ -51,14 +53,17 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     epsilon: float | None = None
     delta: float | None = None
     plan: str = ""
+    caution: str = ""
 
     def __post_init__(self) -> None:
         if not all(0 <= count <= _MOST_COUNT for count in (self.examples, self.positives)):
             raise CalibratorError("a map was fitted on no less than 0 examples, and under 2^62.")
-        if len(self.privacy) > _MOST_WORDS or not self.privacy.isprintable():
-            raise CalibratorError(
-                f"what a map says of privacy is one line of at most {_MOST_WORDS} characters."
-            )
+        for words in (self.privacy, self.caution):
+            if len(words) > _MOST_WORDS or not words.isprintable():
+                raise CalibratorError(
+                    "what a map says of privacy, and its caution, is one line of at most "
+                    f"{_MOST_WORDS} characters."
+                )
         for promised in (self.epsilon, self.delta):
             if promised is not None and not 0 <= promised < math.inf:
                 raise CalibratorError("the epsilon and delta of a map must be finite, 0 or more.")

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import UNSET
 
 from fedgauge import notebook
+from fedgauge.binning.calibrator import Calibrator, Fitted
 from fedgauge.errors import NoSignal, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
@@ -16,7 +17,7 @@ from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
-from fedgauge.measures import benefit, estimates, recalibration
+from fedgauge.measures import benefit, calibrators, estimates, recalibration
 from fedgauge.measures.bands import Band, BandKind
 from fedgauge.measures.benefit import DecisionCurve
 from fedgauge.measures.brier import BrierDecomposition, brier_decomposition
@@ -43,7 +44,7 @@ from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
 from fedgauge.results.recording import facts_of, record_of
-from fedgauge.results.verdict import counted, verdict
+from fedgauge.results.verdict import counted, promise, verdict
 from fedgauge.secagg import Confirmed
 from fedgauge.storage.whole import read_whole, write_whole
 
@@ -332,6 +333,39 @@ class Evaluation:
         """Scores as forecasts, if they are probabilities."""
         return Forecasts.of(self._reading)
 
+    def calibrator(self, method: str = "auto") -> Calibrator:
+        """A map from scores to calibrated probabilities, fitted to the counts.
+
+        It costs no privacy beyond the result. What it does to the same examples flatters it:
+        judge it on others.
+
+        Parameters
+        ----------
+        method
+            ``"auto"``, a beta curve that is moved where the counts contradict it; ``"beta"``,
+            ``"isotonic"``, ``"platt"``, ``"temperature"``, ``"binning"``, ``"bbq"`` or
+            ``"scaling-binning"``.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> labels, scores = [0, 1, 0, 1, 1] * 200, [0.1, 0.1, 0.6, 0.6, 0.9] * 200
+        >>> calibrator = fg.evaluate({"a": (labels, scores)}).calibrator("isotonic")
+        >>> calibrator.transform([0.1, 0.6, 0.9]).round(3)
+        array([0.5, 0.5, 1. ])
+        """
+        form = calibrators.fit(self._forecasts, method)
+        fitted = Fitted(
+            self.negatives + self.positives,
+            self.positives,
+            promise(self) or "no differential privacy",
+            self._privacy.epsilon,
+            self._privacy.delta,
+            self._plan.digest,
+            calibrators.caution(self._forecasts) or "",
+        )
+        return Calibrator(method, form, fitted)
+
     def calibration_curve(
         self, bins: int | Sequence[float] = GROUPS, *, strategy: Strategy = "uniform"
     ) -> CalibrationCurve:
@@ -404,15 +438,19 @@ class Evaluation:
         """Share of positives less the mean score."""
         return calibration_in_the_large(self._forecasts, self._level)
 
+    @cached_property
+    def _line(self) -> recalibration.Line:
+        return recalibration.line(self._forecasts, self._level)
+
     @metric("calibration slope")
     def calibration_slope(self) -> Estimate:
         """Slope of the log-odds of a positive in those of the score: 1 where scores are right."""
-        return recalibration.line(self._forecasts, "slope", self._level)
+        return self._line.slope
 
     @metric("calibration intercept")
     def calibration_intercept(self) -> Estimate:
         """Intercept beside that slope: 0 where scores are right."""
-        return recalibration.line(self._forecasts, "intercept", self._level)
+        return self._line.intercept
 
     @metric("integrated calibration index")
     def integrated_calibration_index(self) -> Estimate:
