@@ -40,7 +40,7 @@ from fedgauge.measures.goodness import hosmer_lemeshow, spiegelhalter
 from fedgauge.measures.groups import GROUPS, Groups, Strategy
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.recalibration import line
+from fedgauge.measures.recalibration import integrated_index, line
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
 from forecast_worlds import WORLDS, Bins, World
@@ -50,7 +50,7 @@ CLIENTS = 20
 LEVEL = 0.95
 SIGNIFICANT = 0.05
 TOGETHER = 100  # datasets drawn at once
-OFTEN = 4  # what takes long is measured in every 4th dataset
+OFTEN, SELDOM = 4, 20  # what takes long is measured in every 4th or 20th dataset
 BENEFITS = ("benefit 0.5", "benefit 1", "benefit 2", "benefit as asked")
 LEAST = {"ECE": 0.93} | dict.fromkeys(("slope", "intercept", *BENEFITS), 0.92)
 ALARMS = (0.03, 0.08)
@@ -108,6 +108,7 @@ class Truth:
 
     bins: Bins
     line: tuple[float, float]
+    index: float
     benefits: tuple[tuple[float, float], ...]  # thresholds, and what they are worth
 
     @classmethod
@@ -116,7 +117,7 @@ class Truth:
         rate, edges = world.prevalence, plan.axis.thresholds
         near = [float(edges[np.abs(edges - rate * times).argmin()]) for times in (0.5, 1.0, 2.0)]
         benefits = tuple((at, world.benefit(at)) for at in (*near, rate))
-        return cls(world.bins(plan.axis.edges), world.line(), benefits)
+        return cls(world.bins(plan.axis.edges), world.line(), world.index, benefits)
 
     def errors(self, groups: Groups) -> dict[ErrorKind, float]:
         """Calibration errors in the groups as they were formed.
@@ -207,18 +208,20 @@ def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth, number: int
     tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
     if number % OFTEN == 0:
         fits(tally, forecasts, truth)
+    if number % SELDOM == 0:
+        tally.interval("ICI", integrated_index(forecasts, LEVEL), truth.index)
 
 
 def fits(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
     """Slope, intercept and net benefits."""
-    for part, at in (("intercept", 0), ("slope", 1)):
-        try:
-            found = line(forecasts, part, LEVEL)
-        except fg.UndefinedMetric:
-            tally.add(f"{part} undefined", True)
-        else:
-            tally.add(f"{part} undefined", False)
-            tally.interval(part, found, truth.line[at])
+    try:
+        found = line(forecasts, LEVEL)
+    except fg.UndefinedMetric:
+        tally.add("line undefined", True)
+    else:
+        tally.add("line undefined", False)
+        tally.interval("intercept", found.intercept, truth.line[0])
+        tally.interval("slope", found.slope, truth.line[1])
     for name, (at, worth) in zip(BENEFITS, truth.benefits, strict=True):
         tally.interval(name, Decision(forecasts.pooled, at, LEVEL).net_benefit(), worth)
 
@@ -235,7 +238,7 @@ def table(found: Sequence[Found[Cell]]) -> None:
             print("".join(f" {number:>8.4f}" for number in numbers), end="")
             print("".join(f" {each[f'{name} covers']:>6.1%}" for name in names), end="")
         print()
-    names = ("slope", "intercept", "in the large", *BENEFITS)
+    names = ("slope", "intercept", "in the large", *BENEFITS, "ICI")
     print(f"\n{HEAD}", *(f"{name:>12}" for name in names), "  HL rej.", "Spieg. rej.")
     for each in found:
         if each.cell.groups == "uniform" and each["answered"]:

@@ -146,3 +146,4 @@ def test_the_line_of_a_world_is_its_truth_where_that_is_a_line():
     assert WORLDS["calibrated"].line() == pytest.approx((0.0, 1.0))
     assert WORLDS["overconfident"].line() == pytest.approx((0.0, 1 / 1.7))
     assert WORLDS["rare"].line() == pytest.approx((-0.2, 0.9))
+    assert WORLDS["calibrated"].index == 0.0
