@@ -140,9 +140,8 @@ class LogOddsLine(
         lower, upper = np.maximum(after - 1, 0), np.minimum(after, last)
         with np.errstate(divide="ignore", invalid="ignore"):  # beyond the ends, replaced below
             share = (log_odds - x[lower]) / (x[upper] - x[lower])
-            # The share is below 1, by more than rounding could lift the end of a piece above the
-            # knot it leads to.
-            mapped = y[lower] + share * (y[upper] - y[lower])
+            # Rounding may take the end of a piece above the knot it leads to.
+            mapped = np.minimum(y[lower] + share * (y[upper] - y[lower]), y[upper])
         mapped = np.where(after == 0, y[0] + (log_odds - x[0]), mapped)
         return _probabilities(np.where(after > last, y[last] + (log_odds - x[last]), mapped))
 

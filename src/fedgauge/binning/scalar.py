@@ -56,7 +56,7 @@ def log_odds_line(x: tuple[float, ...], y: tuple[float, ...]) -> str:
         log_odds = y[-1] + (log_odds - x[-1])
     else:
         share = (log_odds - x[after - 1]) / (x[after] - x[after - 1])
-        log_odds = y[after - 1] + share * (y[after] - y[after - 1])
+        log_odds = min(y[after - 1] + share * (y[after] - y[after - 1]), y[after])
 {_PROBABILITY}
 
 _X = {list(x)!r}
