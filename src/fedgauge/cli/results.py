@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgauge as fg
-from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
+from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Plots, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import fail, print_result, readable_errors, screen, warn, with_progress
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
+from fedgauge.results.verdict import mapping
 
 Keys = Annotated[
     list[str] | None,
@@ -64,7 +65,8 @@ class Wanted:
 
 def _within(threshold: float, result: fg.Evaluation) -> float:
     """A threshold of which the counts say something."""
-    low, high = result.released.axis.low, result.released.axis.high
+    axis = result.released.axis
+    low, high = (axis.low, axis.high) if result.mapped_by is None else (0.0, 1.0)
     if not math.isfinite(threshold) or low <= threshold <= high:
         return threshold
     raise fg.InputError(
@@ -80,9 +82,11 @@ def show(
     at_recall: AtRecall = None,
     at_precision: AtPrecision = None,
     level: AtLevel = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
+    calibrator: Annotated[
+        Path | None,
+        typer.Option(help="Judge this map: numbers are those of scores that went through it."),
     ] = None,
+    plots: Plots = None,
     key: Keys = None,
     site_file: KnownTo = None,
     quiet: Quiet = False,
@@ -96,6 +100,8 @@ def show(
       fedgauge show r.json --site site.toml
 
       fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
+
+      fedgauge show r.json --calibrator map.json
     """
     with readable_errors():
         refuse_to_replace(plots=plots)
@@ -104,6 +110,8 @@ def show(
         signature = result.signature.by(_known(key, site))
         if level is not None:
             result = result.at_level(level)
+        if calibrator is not None:
+            result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
         wanted = Wanted(at, at_fpr, at_recall, at_precision)
         told, tables = with_progress(quiet, lambda: _measured(result, wanted), "Measuring")
         if plots is not None:
@@ -164,11 +172,10 @@ def verify(
         screen.print(f"sites    {_named(signature.members, site)}", markup=False)
     screen.print(f"key      {signature.key}", markup=False)
     screen.print(f"plan     {result.plan.digest}", markup=False)
-    screen.print(
-        f"numbers  read by {result.estimator!r} at level {result.level:g}; the signature is under "
-        "the counts",
-        markup=False,
-    )
+    told = f"numbers  read by {result.estimator!r} at level {result.level:g}"
+    if (through := mapping(result)) is not None:
+        told += f", of scores mapped by {through}"
+    screen.print(f"{told}; the signature is under the counts", markup=False)
     if signature.model is not None:
         screen.print(f"model    {signature.model}", markup=False)
     if result.caution is not None:

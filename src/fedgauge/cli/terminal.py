@@ -64,6 +64,10 @@ _AS_OPTIONS = {
     "Name the new one (column=...), or put it in the place of the scores": (
         "Name the new one with --column-out, or use --replace"
     ),
+    "name it, such as at=0.5": "name it, such as --want recall@0.5=0.02",
+    "leave out at, or": "leave it out, or",
+    "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
+    "Use more bins, or ask for": "Use more --bins, or --want",
     "y_true": "the label column",
     "y_score": "the score column",
 }

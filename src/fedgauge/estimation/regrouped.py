@@ -60,11 +60,7 @@ def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
            [3., 7.]])
     """
     axis = pooled.axis
-    if axis.low < 0 or axis.high > _ABOVE_ONE:
-        raise InputError(
-            f"a calibrator maps probabilities; the axis of this result runs from {axis.low:g} to "
-            f"{axis.high:g}. Score with probabilities, on an axis within 0 and 1."
-        )
+    check_probabilities(axis)
     edges = _reaching(axis)
     cells = _points(axis, calibrator) if axis.separates_all else _cells(edges, calibrator)
     onto, groups = _regrouped(cells)
@@ -72,6 +68,15 @@ def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
         return replace(pooled, axis=onto)
     shares = _shares(edges, pooled.counts, cells)
     return _gathered(pooled, onto, _Parts(cells.bins, groups, shares))
+
+
+def check_probabilities(axis: Axis) -> None:
+    """Refuse an axis whose scores no calibrator maps."""
+    if axis.low < 0 or axis.high > _ABOVE_ONE:
+        raise InputError(
+            f"a calibrator maps probabilities; the axis of this result runs from {axis.low:g} to "
+            f"{axis.high:g}. Score with probabilities, on an axis within 0 and 1."
+        )
 
 
 class _Parts(NamedTuple):

@@ -89,15 +89,15 @@ def calibration_error(groups: Groups, kind: ErrorKind, level: float) -> Estimate
     _require_examples(groups)
     z = critical(level)
     found = _inverted(groups, kind, z)
-    least, most = _reach(groups, z)
-    lowest, highest = (_plain(groups, kind, each) for each in (least, most))
+    slack = _plain(groups, kind, z * np.sqrt(np.maximum(np.diag(groups.noise), 0.0)))
+    plain, (least, most) = _plain(groups, kind, np.abs(groups.excess)), _bounds(groups, kind)
     sampling, noise = _shares_of(groups, kind)
-    parts = {"binning": _binning(groups, kind), "sampling": sampling}
+    parts = {"binning": max(plain - least, most - plain), "sampling": sampling}
     if groups.forecasts.pooled.noisy:
         parts["noise"] = noise
     low, high = within(holding(found.interval, found.value), 0.0, 1.0)
-    bounds = (min(lowest, 1.0), min(highest, 1.0))
     caution = groups.forecasts.pooled.faint or _caution(groups, kind)
+    bounds = _bounds(groups, kind, slack)
     return Estimate(min(found.value, 1.0), bounds, low, high, level, parts, caution)
 
 
@@ -155,22 +155,27 @@ def _plain(groups: Groups, kind: ErrorKind, distances: Floats) -> float:
     return float(each.max() if kind == "maximum" else each.mean())
 
 
-def _reach(groups: Groups, z: float) -> tuple[Floats, Floats]:
-    """Least and most that each group's sum can be from zero, for the pooled examples."""
-    reach = z * np.sqrt(np.maximum(np.diag(groups.noise), 0.0))
-    low, high = groups.spans.least - reach, groups.spans.most + reach
-    least = np.maximum(np.maximum(low, -high), 0.0)
-    return least, np.maximum(np.abs(low), np.abs(high))
+def _bounds(groups: Groups, kind: ErrorKind, slack: float = 0.0) -> Interval:
+    """Where the plain error of the pooled examples lies, wherever in its bin a score does.
 
-
-def _binning(groups: Groups, kind: ErrorKind) -> float:
-    """Most by which it matters where in its bin a score lies."""
-    distance = np.abs(groups.excess)
-    here = _plain(groups, kind, distance)
-    low, high = groups.spans
-    least = np.maximum(np.maximum(low, -high), 0.0)
-    ends = (least, np.maximum(np.abs(low), np.abs(high)))
-    return max(abs(_plain(groups, kind, each) - here) for each in ends)
+    All kinds are norms of the excesses, so noise moves them by no more than its own norm.
+    """
+    reach, total = groups.reach, float(groups.counts.sum())
+    least = np.maximum(np.maximum(reach.least, -reach.most), 0.0)
+    most = np.maximum(np.abs(reach.least), np.abs(reach.most))
+    some, maybe = reach.fewest > 0, reach.greatest > 0
+    nearest = np.divide(least, reach.greatest, out=np.zeros_like(least), where=maybe)
+    farthest = np.divide(most, reach.fewest, out=np.where(maybe, 1.0, 0.0), where=some)
+    farthest = np.minimum(farthest, 1.0)
+    if kind == "expected":
+        ends = least.sum() / total, most.sum() / total
+    elif kind == "rms":
+        ends = math.sqrt(least @ nearest / total), math.sqrt(most @ farthest / total)
+    elif kind == "maximum":
+        ends = nearest.max(), farthest.max()
+    else:
+        ends = nearest.sum() / maybe.sum(), farthest.sum() / max(some.sum(), 1)
+    return within(Interval(float(ends[0]) - slack, float(ends[1]) + slack), 0.0, 1.0)
 
 
 def _shares_of(groups: Groups, kind: ErrorKind) -> tuple[float, float]:

@@ -27,6 +27,19 @@ class Span(NamedTuple):
     most: Floats
 
 
+class Reach(NamedTuple):
+    """What groups of scores could hold, if not whole bins but scores were put into them.
+
+    By group, those without examples included: the excess (`least`, `most`) and the number of
+    examples (`fewest`, `greatest`).
+    """
+
+    least: Floats
+    most: Floats
+    fewest: Floats
+    greatest: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Neighbouring bins taken together, none of the groups empty.
@@ -39,11 +52,15 @@ class Groups:
         The group of each bin, from 0; -1 for bins of groups without examples.
     rule
         How bins were grouped, in words.
+    first, last
+        The first and the last group that scores of a bin can lie in, empty ones counted.
     """
 
     forecasts: Forecasts
     owners: Indices
     rule: str
+    first: Indices
+    last: Indices
 
     @classmethod
     def of(
@@ -61,13 +78,21 @@ class Groups:
             if strategy != "uniform":
                 raise InputError("give either edges or strategy='quantile', not both.")
             edges = _checked_edges(bins)
-            owners = np.searchsorted(edges, forecasts.scores, side="right") - 1
-            rule = f"{len(edges) - 1:,} given groups of bins, left-closed"
-            owners = np.clip(owners, 0, len(edges) - 2)
+            rule = f"{len(edges) - 1:,} given groups, left-closed"
         else:
-            number = _checked_number(bins)
-            owners, rule = _GROUPINGS[strategy](forecasts, number)
-        return cls(forecasts, _numbered(owners, forecasts.totals), rule)
+            edges = np.arange(_checked_number(bins) + 1) / bins
+            equal = "width, left-closed" if strategy == "uniform" else "mass"
+            rule = f"{bins:,} groups of equal {equal}"
+        if strategy == "uniform":
+            places = forecasts.lowest, forecasts.scores, forecasts.highest
+        else:
+            places = _ranks(forecasts.totals)
+        low, middle, high = places
+        owners = _group_of(edges, middle)
+        first, last = _group_of(edges, low), _group_of(edges, high, before=True)
+        return cls(
+            forecasts, _numbered(owners, forecasts.totals), rule, first, np.maximum(first, last)
+        )
 
     def __len__(self) -> int:
         return int(self.owners.max()) + 1
@@ -128,13 +153,30 @@ class Groups:
         return seen
 
     @cached_property
-    def spans(self) -> Span:
-        """What the excess can be, wherever in its bin a score lies."""
-        positives, totals = self.forecasts.pooled.unbiased[1], self.forecasts.totals
-        highest, lowest = self.forecasts.highest, self.forecasts.lowest
-        return Span(
-            self._sums(positives - totals * highest), self._sums(positives - totals * lowest)
+    def reach(self) -> Reach:
+        """What is possible wherever in its bin, and so on which side of an edge, a score lies."""
+        forecasts = self.forecasts
+        positives, totals = forecasts.pooled.unbiased[1], forecasts.totals
+        whole = self.first == self.last
+        number = int(self.last.max()) + 1
+
+        def sure(by_bin: Floats) -> Floats:
+            return _sums(self.first[whole], by_bin[whole], number)
+
+        fewest = sure(totals)
+        reach = Reach(
+            sure(positives - totals * forecasts.highest),
+            sure(positives - totals * forecasts.lowest),
+            fewest,
+            fewest.copy(),
         )
+        for split in np.flatnonzero(~whole & (totals > 0)):
+            touched = slice(self.first[split], self.last[split] + 1)
+            negative, positive = forecasts.counts[:, split]
+            reach.least[touched] -= negative * forecasts.highest[split]
+            reach.most[touched] += positive * (1.0 - forecasts.lowest[split])
+            reach.greatest[touched] += totals[split]
+        return reach
 
     @cached_property
     def edges(self) -> Span:
@@ -182,27 +224,26 @@ class Groups:
 
     def _sums(self, by_bin: Floats) -> Floats:
         held = self.owners >= 0
-        sums = np.bincount(self.owners[held], by_bin[held], minlength=len(self))
-        return sums.astype(np.float64, copy=False)
+        return _sums(self.owners[held], by_bin[held], len(self))
 
 
-def _equal_width(forecasts: Forecasts, number: int) -> tuple[Indices, str]:
-    owners = np.minimum((forecasts.scores * number).astype(np.int64), number - 1)
-    edges = np.arange(number + 1) / number
-    # The product can round across an edge: a score on one belongs to the group above it.
-    owners += (owners + 1 < number) & (forecasts.scores >= edges[owners + 1])
-    owners -= forecasts.scores < edges[owners]
-    return owners, f"{number:,} groups of equal width, left-closed"
+def _sums(owners: Indices, by_bin: Floats, number: int) -> Floats:
+    sums = np.bincount(owners, by_bin, minlength=number)
+    return sums.astype(np.float64, copy=False)
 
 
-def _equal_mass(forecasts: Forecasts, number: int) -> tuple[Indices, str]:
-    totals = forecasts.totals
-    below = np.cumsum(totals) - totals / 2.0
-    owners = np.minimum((below * number / max(totals.sum(), 1e-300)).astype(np.int64), number - 1)
-    return owners, f"{number:,} groups of equal mass"
+def _group_of(edges: Floats, places: Floats, *, before: bool = False) -> Indices:
+    """The left-closed group of each place, or of all that lies just `before` it."""
+    owners = np.searchsorted(edges, places, side="left" if before else "right") - 1
+    return np.clip(owners, 0, len(edges) - 2)
 
 
-_GROUPINGS: Final = {"uniform": _equal_width, "quantile": _equal_mass}
+def _ranks(totals: Floats) -> tuple[Floats, Floats, Floats]:
+    """The share of examples below each bin, below the middle of its own, and up to its end."""
+    total = max(float(totals.sum()), 1e-300)
+    above = np.cumsum(totals) / total
+    below = np.append(0.0, above[:-1])
+    return below, (below + above) / 2.0, above
 
 
 def _numbered(owners: Indices, totals: Floats) -> Indices:

@@ -1,7 +1,8 @@
 """How a smooth map would have to bend the scores: calibration slope, intercept and index."""
 
 import math
-from typing import Final, Literal
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,29 +24,43 @@ _ANY: Final = (-math.inf, math.inf)
 _DRAWS: Final = 200
 _MULTIPLES: Final = np.concatenate([np.arange(0.0, 2.0, 0.1), [2.0, 2.5, 3.0, 4.0, 6.0, 10.0]])
 _FEW: Final = 30  # positives or negatives, noise accounted for, that a slope takes
-_KNOTS: Final = (0.05, 0.275, 0.5, 0.725, 0.95)  # quantiles, Harrell 2015
+_KNOTS: Final = (5, 8, 14)  # as many as needed; at even quantiles from _TAIL on, Harrell 2015
+_TAIL: Final = 0.04
+_FINE: Final = 256
 _RIDGE: Final = 1e-3  # so that separated classes have a solution
 _BENT: Final = 2.0  # deviations by which residuals exceed what chance leaves
 
 
-def line(forecasts: Forecasts, part: Literal["slope", "intercept"], level: float) -> Estimate:
-    """Slope or intercept of the log-odds of a positive in those of the score (Cox 1958).
+class Line(NamedTuple):
+    """The straight line that the log-odds of a positive follow in those of the score (Cox 1958).
 
     1 and 0 where scores are right. A slope below 1 says that scores are too far from the base
     rate: too confident. What the pooled examples would give has no bounds: within a bin the
     log-odds of scores can be anything that its edges allow.
     """
+
+    slope: Estimate
+    intercept: Estimate
+
+
+def line(forecasts: Forecasts, level: float) -> Line:
+    """Calibration slope and intercept."""
     fit = _line_fit(forecasts)
-    deviations = np.sqrt(np.diag(covariance(forecasts, fit)))
-    at = 1 if part == "slope" else 0
-    value, deviation = float(fit.coefficients[at]), float(deviations[at])
-    reach = critical(level) * deviation
-    by_sampling = math.sqrt(float(sampling_covariance(forecasts, fit)[at, at]))
-    parts = {"sampling": by_sampling}
-    if forecasts.pooled.noisy:
-        parts["noise"] = math.sqrt(max(deviation**2 - by_sampling**2, 0.0))
+    both, sampled = (
+        np.sqrt(np.maximum(np.diag(each(forecasts, fit)), 0.0))
+        for each in (covariance, sampling_covariance)
+    )
     caution = _few(forecasts) or forecasts.pooled.faint
-    return Estimate(value, _ANY, value - reach, value + reach, level, parts, caution)
+
+    def of(at: int) -> Estimate:
+        value, deviation, sampling = (float(each[at]) for each in (fit.coefficients, both, sampled))
+        reach = critical(level) * deviation
+        parts = {"sampling": sampling}
+        if forecasts.pooled.noisy:
+            parts["noise"] = math.sqrt(max(deviation**2 - sampling**2, 0.0))
+        return Estimate(value, _ANY, value - reach, value + reach, level, parts, caution)
+
+    return Line(slope=of(1), intercept=of(0))
 
 
 def _line_fit(forecasts: Forecasts) -> Fit:
@@ -56,8 +71,8 @@ def _line_fit(forecasts: Forecasts) -> Fit:
     fit = solve(forecasts, np.stack([np.ones(len(used)), forecasts.log_odds], axis=1))
     if not fit.converged:
         raise UndefinedMetric(
-            "no calibration slope: the scores separate the classes, so it has no end. Look at "
-            "the calibration curve."
+            "no calibration slope: the scores separate the classes, or noise leaves too little of "
+            "them, so it has no end. Look at the calibration curve."
         )
     return fit
 
@@ -65,21 +80,12 @@ def _line_fit(forecasts: Forecasts) -> Fit:
 def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
     """Mean distance of scores from a smooth curve of what came true (Austin & Steyerberg 2019).
 
-    The curve is a restricted cubic spline of the log-odds with at most five knots. Value and
-    interval are those multiples of its bend that, redrawn with the curve's own wobble, give an
-    index like the one seen.
+    The curve is a restricted cubic spline of the log-odds. Value and interval are those multiples
+    of its bend that, redrawn with the curve's own wobble, give an index like the one seen.
     """
     require_both_classes(forecasts.pooled.negatives, forecasts.pooled.positives)
-    fit = _spline_fit(forecasts)
-    used = forecasts.totals > 0
-    shares = forecasts.totals[used] / forecasts.totals.sum()
-    design, odds, scores = fit.design[used], forecasts.log_odds[used], forecasts.scores[used]
-
-    def index(coefficients: Floats) -> Floats:
-        smooth = probabilities(odds + coefficients @ design.T)
-        distances: Floats = np.abs(smooth - scores) @ shares
-        return distances
-
+    fit, caution = _smooth(forecasts)
+    index = _index_of(forecasts, fit)
     rng = np.random.default_rng(0)  # a way to see what chance does: it protects nothing
     zero = np.zeros(len(fit.coefficients))
     wobble = rng.multivariate_normal(zero, covariance(forecasts, fit), _DRAWS, method="eigh")
@@ -94,16 +100,50 @@ def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
     value, low, high = (float(index(each * fit.coefficients)) if each else 0.0 for each in at)
     high = max(high, float(np.quantile(redrawn[0], tails[1])))
     parts = {"sampling": float(np.std(index(fit.coefficients + wobble)))}
-    caution = _few(forecasts) or forecasts.pooled.faint or _bent(forecasts, fit)
+    caution = _few(forecasts) or forecasts.pooled.faint or caution
     return Estimate(value, (0.0, 1.0), min(low, value), min(high, 1.0), level, parts, caution)
 
 
-def _spline_fit(forecasts: Forecasts) -> Fit:
+def _index_of(forecasts: Forecasts, fit: Fit) -> Callable[[Floats], Floats]:
+    """The mean distance as a function of coefficients, over a few hundred groups of bins."""
+    groups = Groups.of(forecasts, _FINE, "quantile")
+    shares = groups.members * forecasts.totals
+    shares /= shares.sum(axis=1, keepdims=True)
+    design, odds, scores = (
+        shares @ each for each in (fit.design, forecasts.log_odds, forecasts.scores)
+    )
+    odds = np.where(np.count_nonzero(shares, axis=1) == 1, odds, _log_odds(scores))
+    weights = groups.counts / groups.counts.sum()
+
+    def index(coefficients: Floats) -> Floats:
+        smooth = probabilities(odds + coefficients @ design.T)
+        distances: Floats = np.abs(smooth - scores) @ weights
+        return distances
+
+    return index
+
+
+def _log_odds(scores: Floats) -> Floats:
+    odds: Floats = np.log(scores) - np.log1p(-scores)
+    return odds
+
+
+def _smooth(forecasts: Forecasts) -> tuple[Fit, str | None]:
+    """A spline with as many knots as what came true needs, and whether it needs more."""
+    for knots in _KNOTS:
+        fit = _spline_fit(forecasts, knots)
+        caution = _bent(forecasts, fit)
+        if caution is None:
+            break
+    return fit, caution
+
+
+def _spline_fit(forecasts: Forecasts, number: int) -> Fit:
     """A spline of how far the log-odds of a positive are from those of the score."""
     used = np.flatnonzero(forecasts.totals > 0)
     odds = forecasts.log_odds[used]
     shares = np.cumsum(forecasts.totals[used]) / forecasts.totals.sum()
-    knots = np.unique(np.interp(_KNOTS, shares, odds))
+    knots = np.unique(np.interp(np.linspace(_TAIL, 1.0 - _TAIL, number), shares, odds))
     columns = [np.ones(len(forecasts.scores)), forecasts.log_odds]
     if len(used) > len(knots) > 2:
         columns += _restricted(forecasts.log_odds, knots)
@@ -136,7 +176,7 @@ def _restricted(x: Floats, knots: Floats) -> list[Floats]:
 
 def _bent(forecasts: Forecasts, fit: Fit) -> str | None:
     """Whether what came true bends more than the spline does."""
-    groups = Groups.of(forecasts, GROUPS, "quantile")
+    groups = Groups.of(forecasts, 2 * GROUPS, "quantile")
     p, weights = fit.probabilities, groups.members
     rest = weights @ ((forecasts.pooled.unbiased * [-p, 1.0 - p]).sum(axis=0))
     variance = weights @ (forecasts.totals * p * (1.0 - p)) + np.diag(

@@ -493,15 +493,19 @@ class Evaluation:
         """Share of positives less the mean score."""
         return calibration_in_the_large(self._forecasts, self._level)
 
+    @cached_property
+    def _line(self) -> recalibration.Line:
+        return recalibration.line(self._forecasts, self._level)
+
     @metric("calibration slope")
     def calibration_slope(self) -> Estimate:
         """Slope of the log-odds of a positive in those of the score: 1 where scores are right."""
-        return recalibration.line(self._forecasts, "slope", self._level)
+        return self._line.slope
 
     @metric("calibration intercept")
     def calibration_intercept(self) -> Estimate:
         """Intercept beside that slope: 0 where scores are right."""
-        return recalibration.line(self._forecasts, "intercept", self._level)
+        return self._line.intercept
 
     @metric("integrated calibration index")
     def integrated_calibration_index(self) -> Estimate:

@@ -13,6 +13,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.regrouped import check_probabilities
 from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan
@@ -164,6 +165,8 @@ class Record(msgspec.Struct, frozen=True):
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
         check_level(self.level)
+        if isinstance(self.calibrator, Calibrator):
+            check_probabilities(self.released_axis)
         if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
         if isinstance(self.axis, Axis) and not (
