@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgauge as fg
-from fedgauge.cli.calibration import calibration_tables
 from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Plots, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.reliability import calibration_tables
 from fedgauge.cli.terminal import (
     fail,
     plain_table,
