@@ -15,6 +15,7 @@ from sites import BOSS, PEERS, make_site
 
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Fitted, LogOddsLine, Steps
+from fedgauge.engines.reporting import result_of
 from fedgauge.errors import AxisMismatch
 from fedgauge.plan.explain import explain
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -167,19 +168,19 @@ def test_many_rows_on_several_threads_are_mapped():
     )
 
 
-def test_reports_are_of_mapped_scores(tmp_path):
+def test_reports_are_of_mapped_scores():
     plan = report_plan(fg.LocalDP(8.0), (16,))
     labels, scores = draw_rows(400)
 
-    def counts(plan, scores, name):
-        server = ReportServer(tmp_path / name, plan)
-        for message in fg.encode_rows(plan, (labels, scores), source=SimulatedKeystream(5)):
-            server.add(message)
-        return counts_of(fg.engines.reporting.result_of(server))
+    def counts(plan, scores):
+        source = SimulatedKeystream(5)
+        with ReportServer(plan) as server:
+            server.accept_all(fg.encode_rows(plan, (labels, scores), source=source))
+            return counts_of(result_of(server))
 
     step = calibrator(Steps((0.5,), (0.1, 0.9)))
-    mapped = counts(plan.with_calibrator(step), scores, "mapped")
-    expected = counts(plan, step.transform(scores), "plain")
+    mapped = counts(plan.with_calibrator(step), scores)
+    expected = counts(plan, step.transform(scores))
     np.testing.assert_allclose(mapped, expected, atol=1e-6)
 
 

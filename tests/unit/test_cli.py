@@ -18,6 +18,7 @@ from matplotlib.image import imread
 
 import fedgauge as fg
 from fedgauge import cli, demo
+from fedgauge.binning.calibrator import Beta
 from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]
@@ -326,7 +327,7 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third, fourth, points, european, rehearsed = re.findall(
+    first, second, third, fourth, points, european, mapped, rehearsed = re.findall(
         r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text
     )
     assert run(*first.split()).exit_code == 0
@@ -340,6 +341,8 @@ def test_examples_of_the_help_run(folder):
     assert run(*points.split()).exit_code == 0
     Path("export.csv").write_text("y;p\n0;0,25\n1;0,75\n")
     assert run(*shlex.split(european)).exit_code == 0
+    fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
+    assert run("evaluate", *sites, *mapped.split()[2:]).exit_code == 0
     options = ["--clients", 4, "--examples", 300, "--privacy", "sa", "--min-cell", 0]
     assert run("plan", *options, "-o", "plan.toml").exit_code == 0
     assert run("evaluate", *sites, *rehearsed.split()[2:]).exit_code == 0

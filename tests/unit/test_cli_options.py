@@ -45,7 +45,7 @@ def needs(monkeypatch):
 
     def answer(*args, **kwargs):
         asked.append((args, kwargs))
-        return fg.planner.Needs(epsilon=1.234, examples=3_972)
+        return fg.planner.Needs(epsilon=1.234, examples=3_972, expected=0.05)
 
     monkeypatch.setattr("fedgauge.planner.needs", answer)
     return asked

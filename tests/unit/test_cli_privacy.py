@@ -57,7 +57,7 @@ def needs(monkeypatch):
 
     def answer(*args, **kwargs):
         asked.append((args, kwargs))
-        return fg.planner.Needs(epsilon=0.3456, examples=123_456)
+        return fg.planner.Needs(epsilon=0.3456, examples=123_456, expected=0.05)
 
     monkeypatch.setattr("fedgauge.planner.needs", answer)
     return asked

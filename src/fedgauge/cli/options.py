@@ -150,6 +150,10 @@ Decimal = Annotated[
 ScoreSums = Annotated[
     bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
 ]
+CalibratorFile = Annotated[
+    Path | None,
+    typer.Option("--calibrator", help="A map, .json, that scores go through before they count."),
+]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 STDOUT = Path("-")  # as --json names it
 Plots = Annotated[

@@ -28,6 +28,7 @@ from fedgauge.cli.terminal import (
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
+from fedgauge.results.verdict import mapping
 
 Keys = Annotated[
     list[str] | None,
@@ -74,7 +75,8 @@ class Wanted:
 
 def _within(threshold: float, result: fg.Evaluation) -> float:
     """A threshold of which the counts say something."""
-    low, high = result.released.axis.low, result.released.axis.high
+    axis = result.released.axis
+    low, high = (axis.low, axis.high) if result.mapped_by is None else (0.0, 1.0)
     if not math.isfinite(threshold) or low <= threshold <= high:
         return threshold
     raise fg.InputError(
@@ -90,6 +92,10 @@ def show(
     at_recall: AtRecall = None,
     at_precision: AtPrecision = None,
     level: AtLevel = None,
+    calibrator: Annotated[
+        Path | None,
+        typer.Option(help="Judge this map: numbers are those of scores that went through it."),
+    ] = None,
     plots: Plots = None,
     key: Keys = None,
     site_file: KnownTo = None,
@@ -112,6 +118,8 @@ def show(
       fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
 
       fedgauge show r.json --calibration --plots pictures
+
+      fedgauge show r.json --calibrator map.json
     """
     with readable_errors():
         refuse_to_replace(plots=plots)
@@ -120,6 +128,8 @@ def show(
         signature = result.signature.by(_known(key, site))
         if level is not None:
             result = result.at_level(level)
+        if calibrator is not None:
+            result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
         wanted = Wanted(at, at_fpr, at_recall, at_precision)
         told, tables = with_progress(
             quiet, lambda: _measured(result, wanted, calibration), "Measuring"
@@ -185,11 +195,10 @@ def verify(
         screen.print(f"sites    {_named(signature.members, site)}", markup=False)
     screen.print(f"key      {signature.key}", markup=False)
     screen.print(f"plan     {result.plan.digest}", markup=False)
-    screen.print(
-        f"numbers  read by {result.estimator!r} at level {result.level:g}; the signature is under "
-        "the counts",
-        markup=False,
-    )
+    told = f"numbers  read by {result.estimator!r} at level {result.level:g}"
+    if (through := mapping(result)) is not None:
+        told += f", of scores mapped by {through}"
+    screen.print(f"{told}; the signature is under the counts", markup=False)
     if signature.model is not None:
         screen.print(f"model    {signature.model}", markup=False)
     if result.caution is not None:

@@ -60,6 +60,15 @@ _AS_OPTIONS = {
     "Make one with EvaluationPlan.for_reports": "Make one with `fedgauge plan --privacy ldp`",
     "with EvaluationPlan.for_reports": "with `fedgauge plan --privacy ldp`",
     "with EvaluationPlan.for_histogram": "with `fedgauge plan`",
+    "themselves (fedgauge apply, Calibrator.transform)": "themselves with `fedgauge apply`",
+    "fit another: result.calibrator('auto')": "fit another: `fedgauge calibrate --method auto`",
+    "Name the new one (column=...), or put it in the place of the scores": (
+        "Name the new one with --column-out, or use --replace"
+    ),
+    "name it, such as at=0.5": "name it, such as --want recall@0.5=0.02",
+    "leave out at, or": "leave it out, or",
+    "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
+    "Use more bins, or ask for": "Use more --bins, or --want",
     "y_true": "the label column",
     "y_score": "the score column",
 }

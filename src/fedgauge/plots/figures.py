@@ -17,7 +17,7 @@ from fedgauge.plots.displays import PrecisionRecallDisplay, RocCurveDisplay
 from fedgauge.plots.drawn import Drawn
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
-from fedgauge.results.verdict import promise, who
+from fedgauge.results.verdict import mapping, promise, who
 
 if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def save_plots(
         display.plot(ax=axes, linewidth=2)
         draw_legend(axes, "below", 0.0)
         rough = display.area.caution if display.area else None
-        lines = _foot(axes, signature or result.signature, rough, result.caution)
+        lines = _foot(axes, signature or result.signature, result, rough)
         _fit(figure, axes, lines)
         paths.append(_save(figure, Path(folder) / file))
     return paths
@@ -163,9 +163,11 @@ def _overlay(axes: Axes, overlays: Sequence[Overlay], display: Drawn) -> None:
             axes.plot(x, y, color=_EXACT, linewidth=5, alpha=0.6, label=overlay.label)
 
 
-def _foot(axes: Axes, signature: Signature, rough: str | None, caution: str | None) -> int:
+def _foot(axes: Axes, signature: Signature, result: Evaluation, rough: str | None) -> int:
     """Write below the curves what to know about them; returns how many lines that takes."""
-    told = [f"rough: {rough}"] if rough else []
+    caution, through = result.caution, mapping(result)
+    told = [f"mapped by {through}"] if through else []
+    told += [f"rough: {rough}"] if rough else []
     told += [f"caution: {caution}"] if caution else []
     told.append(signature.in_brief)
     lines = [line for each in told for line in textwrap.wrap(each, _FOOT_WIDTH)]

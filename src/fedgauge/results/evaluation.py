@@ -14,6 +14,7 @@ from fedgauge.errors import NoSignal, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.regrouped import mapped
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
@@ -65,12 +66,15 @@ class Evaluation:
         estimator: Estimator,
         level: float = LEVEL,
         proof: Any = None,
+        calibrator: Calibrator | None = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
         self._released = released
         (self._slice,) = plan.task.slices
-        self._pooled = PooledCounts.of(plan, released, self._slice)
+        self._counts = PooledCounts.of(plan, released, self._slice)
+        self._calibrator = calibrator
+        self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
         self._estimator = estimator
         self._level = check_level(level)
         self._proof = proof
@@ -104,13 +108,27 @@ class Evaluation:
 
     @property
     def pooled(self) -> PooledCounts:
-        """The counts of both classes, and the noise in them."""
+        """The counts of both classes, and the noise in them; of mapped scores under a map."""
         return self._pooled
 
     @property
     def estimator(self) -> Estimator:
         """How curves are drawn between the bin edges."""
         return self._estimator
+
+    @property
+    def mapped_by(self) -> Calibrator | None:
+        """The map that scores are read through; None where they are as the model gave them."""
+        return self._calibrator
+
+    @property
+    def in_sample(self) -> bool:
+        """Whether the map it is read through was fitted on these very counts.
+
+        Its numbers then flatter it: what it learned by chance counts as right.
+        """
+        fitted = None if self._calibrator is None else self._calibrator.fitted
+        return fitted is not None and fitted.source == self._released.digest
 
     @property
     def level(self) -> float:
@@ -128,7 +146,7 @@ class Evaluation:
         """
         told = (
             impossible.caution(self._plan, self._released),
-            crowded.caution(self._plan, self._released, self._pooled),
+            crowded.caution(self._plan, self._released, self._counts),
         )
         return " ".join(each for each in told if each) or None
 
@@ -165,27 +183,62 @@ class Evaluation:
             estimator=self._estimator,
             level=self._level,
             proof=prove(facts_of(self), confirmed, key),
+            calibrator=self._calibrator,
         )
 
     @property
     def negatives(self) -> int:
         """Number of negative examples; an estimate under differential privacy."""
-        return max(0, round(float(self._pooled.released[0].sum())))
+        return max(0, round(float(self._counts.released[0].sum())))
 
     @property
     def positives(self) -> int:
         """Number of positive examples; an estimate under differential privacy."""
-        return max(0, round(float(self._pooled.released[1].sum())))
+        return max(0, round(float(self._counts.released[1].sum())))
 
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
-        return self._again(estimator, self._level)
+        return self._again(estimator, self._level, self._calibrator)
 
     def at_level(self, level: float) -> "Evaluation":
         """The same result with intervals of another confidence, such as 0.9."""
-        return self._again(self._estimator, level)
+        return self._again(self._estimator, level, self._calibrator)
 
-    def _again(self, estimator: Estimator, level: float) -> "Evaluation":
+    def with_calibrator(self, calibrator: Calibrator | None) -> "Evaluation":
+        """The same result as if every score had been mapped before it was counted.
+
+        Judges a map without new data, on the counts of a result it was not fitted on. Losses,
+        calibration and thresholds are then those of mapped scores. Ranks, and so ROC curve and
+        AUC, stay where the map always rises; scores that it sends to one value tie.
+
+        A plan that has a map of its own counted scores it had mapped already: this one maps those.
+        Score sums say nothing of mapped scores and are left out. A bin within which the map steps,
+        or stops rising, is divided as its neighbours suggest; bounds hold for any division, but
+        those of calibration measures, which take the likely one.
+
+        Parameters
+        ----------
+        calibrator
+            The map. It takes the place of one the result was read through; None reads scores as
+            they were counted.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> from fedgauge.binning.calibrator import Beta
+        >>> result = fg.evaluate({"a": ([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])})
+        >>> softer = fg.Calibrator("temperature", Beta(0.5, 0.5, 0.0))
+        >>> after = result.with_calibrator(softer)
+        >>> round(result.brier_score.value, 3), round(after.brier_score.value, 3)
+        (0.158, 0.177)
+        >>> result.roc_auc.value == after.roc_auc.value
+        True
+        """
+        return self._again(self._estimator, self._level, calibrator)
+
+    def _again(
+        self, estimator: Estimator, level: float, calibrator: Calibrator | None
+    ) -> "Evaluation":
         result = Evaluation(
             self._plan,
             self._privacy,
@@ -193,6 +246,7 @@ class Evaluation:
             estimator=estimator,
             level=level,
             proof=self._proof,
+            calibrator=calibrator,
         )
         result._origin = self._origin
         return result
@@ -211,16 +265,16 @@ class Evaluation:
 
     @cached_property
     def _positions(self) -> Positions | None:
-        """Where in the bins the scores lie, if that was measured."""
-        if self._released.sums is None:
+        """Where in the bins the scores lie, if that was measured and no map moved them."""
+        if self._released.sums is None or self._calibrator is not None:
             return None
         law = self._plan.sums_law(shares=self._released.clients)
         return positions(
-            self._pooled.counts,
+            self._counts.counts,
             self._released.sums[list(self._plan.task.contrast(self._slice))],
             self._plan.sum_steps,
             noise=(
-                (law.variance, leaf_variance(self._plan.tree, self._pooled.variances))
+                (law.variance, leaf_variance(self._plan.tree, self._counts.variances))
                 if law is not None
                 else None
             ),
@@ -362,6 +416,7 @@ class Evaluation:
             self._privacy.epsilon,
             self._privacy.delta,
             self._plan.digest,
+            self._released.digest,
             calibrators.caution(self._forecasts) or "",
         )
         return Calibrator(method, form, fitted)
@@ -519,7 +574,7 @@ class Evaluation:
     def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
         """Metrics at several thresholds; by default at up to nine edges over the axis."""
         if thresholds is None:
-            axis = self._released.axis
+            axis = self._pooled.axis
             wanted = axis.low + (axis.high - axis.low) * np.arange(1, 10) / 10.0
             near = np.abs(axis.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
             thresholds = axis.thresholds[np.unique(near)].tolist()
@@ -602,6 +657,7 @@ class Evaluation:
             estimator=record.estimator,
             level=record.level,
             proof=None if record.proof is UNSET else record.proof,
+            calibrator=None if record.calibrator is UNSET else record.calibrator,
         )
         result._saved = data
         return result
