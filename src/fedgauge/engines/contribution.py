@@ -124,7 +124,9 @@ def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
 
 def _lay_out(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     """Counts at the levels sent, then score sums, as they are; sums of histograms add up."""
-    levels = histogram.levels(plan.tree)[-len(plan.final.nodes) :]
+    levels = [
+        level[plan.task.sent] for level in histogram.levels(plan.tree)[-len(plan.final.nodes) :]
+    ]
     parts = levels if histogram.sums is None else [*levels, histogram.sums]
     return np.concatenate([part.ravel() for part in parts])
 

@@ -139,7 +139,7 @@ def evaluate(
     # are, its cohort comes with their count, and until then is one that no noise refuses.
     planned = resolve(known or _FEWEST)
     counted_only = resolve if known is None else None
-    released, plan = _run(clients, planned, _source(seed), "plain", counted_only)
+    released, plan = _run(clients, planned, source_of(seed), "plain", counted_only)
     statement = plan.statement("simulated", hints.named())
     return Evaluation(plan, statement, released, estimator=estimator)
 
@@ -181,12 +181,21 @@ def simulate(
             f"summation must be one of {', '.join(get_args(Summation))}, got {summation!r}."
         )
     plan.check_promise()
-    released, plan = _run(clients, plan, _source(seed), summation)
+    released, plan = _run(clients, plan, source_of(seed), summation)
     return Evaluation(plan, plan.statement("simulated"), released, estimator=estimator)
 
 
-def _source(seed: int | None) -> WordSource:
+def source_of(seed: int | None) -> WordSource:
+    """Where noise comes from: the operating system, or a seed."""
     return Keystream() if seed is None else SimulatedKeystream(seed)
+
+
+def run(
+    clients: Clients | ScoreTable, plan: EvaluationPlan, source: WordSource, summation: Summation
+) -> Released:
+    """What a plan releases of clients whose data is at hand."""
+    released, _ = _run(clients, plan, source, summation)
+    return released
 
 
 def _run(

@@ -21,7 +21,7 @@ from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_OF_REPORTS, Round, Terms
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
 from fedgauge.plan.summed import LARGEST, HistogramRound
-from fedgauge.plan.task import BinaryTask
+from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
 from fedgauge.privacy import (
     AnyPrivacyModel,
     Claim,
@@ -100,7 +100,7 @@ class EvaluationPlan(
     True
     """
 
-    task: BinaryTask
+    task: AnyTask
     axis: Axis
     tree: tuple[int, ...]
     privacy: AnyPrivacyModel
@@ -131,6 +131,7 @@ class EvaluationPlan(
             )
         if self.privacy.adds_noise:
             require_clipping(self.axis)
+            self._check_unit()
         for sent in self.rounds:
             sent.check(self.terms)
         self._check_min_cell()
@@ -138,6 +139,15 @@ class EvaluationPlan(
             check_map(self.calibrator, self.axis)
             bare = self.calibrator.without_facts()  # what it was fitted on changes no count
             msgspec.structs.force_setattr(self, "calibrator", bare)
+
+    def _check_unit(self) -> None:
+        """Refuse a promise for labels where more than them is counted, or the other way round."""
+        about_labels = getattr(self.privacy, "unit", None) == "label"
+        if about_labels != isinstance(self.task, LabelTask):
+            raise PlanError(
+                "a promise for labels (unit='label') goes with a task of labels apart from scores, "
+                "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."
+            )
 
     def _check_min_cell(self) -> None:
         least = self.min_cell
@@ -163,7 +173,7 @@ class EvaluationPlan(
         axis: Axis,
         *,
         cohort: Cohort | None = None,
-        task: BinaryTask | None = None,
+        task: AnyTask | None = None,
         tree: tuple[int, ...] | None = None,
         score_sums: bool = False,
         min_cell: int = 0,
@@ -205,7 +215,7 @@ class EvaluationPlan(
         axis: Axis,
         privacy: AnyPrivacyModel,
         *,
-        task: BinaryTask | None = None,
+        task: AnyTask | None = None,
         tree: tuple[int, ...] | None = None,
     ) -> Self:
         """A plan for local reports, with the least noise that keeps the privacy promised.
@@ -227,7 +237,7 @@ class EvaluationPlan(
         axis: Axis,
         cohort: Cohort,
         *,
-        task: BinaryTask | None = None,
+        task: AnyTask | None = None,
         tree: tuple[int, ...] | None = None,
         privacy: AnyPrivacyModel | None = None,
         weights: Sequence[float] | None = None,
@@ -430,7 +440,7 @@ class EvaluationPlan(
         """An empty histogram of what one client counts."""
         return ScoreHistogram(
             self.axis,
-            channels=self.channels,
+            channels=self.task.rows,
             sum_steps=self.sum_steps,
             calibrator=self.calibrator,
         )

@@ -32,17 +32,10 @@ class Contrast(NamedTuple):
     positives: int
 
 
-class BinaryTask(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="binary"
-):
-    """Tell positives from negatives by one score.
+class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """What every task of two classes says of labels.
 
     `positive` is the label of the positive class; None where labels are bool or 0/1.
-
-    Examples
-    --------
-    >>> [channel.name for channel in BinaryTask().channels]
-    ['negatives', 'positives']
     """
 
     positive: Label | None = None
@@ -63,17 +56,64 @@ class BinaryTask(
         return (Slice(),)
 
     @property
+    def rows(self) -> int:
+        """How many rows of counts a client has, sent or not, and a result."""
+        return len(Contrast._fields)
+
+    def contrast(self, slice_: Slice) -> Contrast:
+        """The rows of counts that curves of a slice are made of."""
+        del slice_  # there is one
+        return Contrast(negatives=0, positives=1)
+
+
+class BinaryTask(Labelled, frozen=True, tag="binary"):
+    """Tell positives from negatives by one score.
+
+    Examples
+    --------
+    >>> [channel.name for channel in BinaryTask().channels]
+    ['negatives', 'positives']
+    """
+
+    @property
     def channels(self) -> tuple[Channel, ...]:
-        """The rows of a histogram, in order."""
+        """The counts that are sent, in order."""
         return tuple(
             Channel(slice_, name) for slice_ in self.slices for name in ("negatives", "positives")
         )
 
-    def contrast(self, slice_: Slice) -> Contrast:
-        """The channels that curves of a slice are made of."""
-        rows = {
-            channel.name: place
-            for place, channel in enumerate(self.channels)
-            if channel.slice == slice_
-        }
-        return Contrast(**rows)
+    @property
+    def sent(self) -> slice:
+        """Which rows of a client's histogram these are."""
+        return slice(0, 2)
+
+
+class LabelTask(Labelled, frozen=True, tag="labels", omit_defaults=True):
+    """Tell positives from negatives where one party scores the examples and others have labels.
+
+    A label party counts its positives by bin, and that alone is sent. Whoever scored the examples
+    knows how many of them each party has in each bin: the rest are negatives.
+
+    `assignment` is the digest of the bins that the examples were given, empty where nobody is
+    held to one (simulation).
+
+    Examples
+    --------
+    >>> [channel.name for channel in LabelTask().channels]
+    ['positives']
+    """
+
+    assignment: str = ""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The counts that are sent."""
+        return tuple(Channel(slice_, "positives") for slice_ in self.slices)
+
+    @property
+    def sent(self) -> slice:
+        """Which rows of a client's histogram these are."""
+        return slice(1, 2)
+
+
+AnyTask = BinaryTask | LabelTask

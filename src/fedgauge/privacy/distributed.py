@@ -35,8 +35,8 @@ from fedgauge.privacy.models import (
 )
 from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties, table_values
 
-Unit = Literal["example", "subject", "client"]
-Neighbours = Literal["add-remove", "replace-one"]
+Unit = Literal["example", "subject", "client", "label"]
+Neighbours = Literal["add-remove", "replace-one", "flip"]
 
 # Of epsilon, for score sums where they are sent. Curves come from the counts and need most of it:
 # noise a quarter stronger is hardly seen in them.
@@ -54,20 +54,27 @@ _WHOSE: Final = {
     "example": "one row of data",
     "subject": "all rows of one person at one site",
     "client": "all data of one site",
+    "label": "the label of one row",
 }
 _CHANGED: Final = {
     "add-remove": "were there or not",
     "replace-one": "were replaced by others, or had other labels",
+    "flip": "were the other one",
 }
 _COUNTED: Final = {
     "example": "a certain row is among those counted",
     "subject": "a certain person is among those counted at a site",
     "client": "the rows of a certain site were counted",
+    "label": "a certain row is positive",
 }
 _BEYOND: Final = {
     "example": "; a person with many rows, of whom only each row is protected",
     "subject": "; a person with rows at two sites, who is protected at each but not over both",
     "client": "",
+    "label": (
+        "; which rows there are and what they score, which whoever assigned the bins knows; a "
+        "person with many rows, of whom only each label is protected"
+    ),
 }
 
 
@@ -86,11 +93,13 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         difference of Poissons, ``"discrete-gaussian"`` shares nearly to a discrete Gaussian.
     unit
         Whom it protects: one ``"example"`` (row); one ``"subject"``, all rows of a person at
-        one client, by an id column; or a whole ``"client"``.
+        one client, by an id column; a whole ``"client"``; or one ``"label"``, where everything
+        else about rows is known to whoever assigned their bins.
     neighbours
         ``"add-remove"``: the unit is there or not (for clients: its counts are there or zero;
         that it takes part is not hidden). ``"replace-one"``: the unit's rows are swapped for
-        others, which also covers a flipped label.
+        others, which also covers a flipped label. ``"flip"``: a label is the other one; for labels,
+        and for them alone.
     max_per_unit
         Rows of one subject or client that count; further rows are dropped at the client.
 
@@ -128,8 +137,12 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             raise PlanError("max_per_unit must be a whole number.")
         if not 1 <= self.max_per_unit <= _MOST_PER_UNIT:
             raise PlanError(f"max_per_unit must lie between 1 and {_MOST_PER_UNIT:,}.")
-        if self.unit == "example" and self.max_per_unit != 1:
-            raise PlanError("an example is one row: max_per_unit is for subjects and clients.")
+        if self.unit in ("example", "label") and self.max_per_unit != 1:
+            raise PlanError(f"a {self.unit} is one row: max_per_unit is for subjects and clients.")
+        if (self.unit == "label") != (self.neighbours == "flip"):
+            raise PlanError(
+                "a label flips: unit='label' goes with neighbours='flip', and no other."
+            )
 
     def _check_delta(self) -> None:
         if self.noise == "polya":
@@ -152,12 +165,17 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     @property
     def unit_cap(self) -> UnitCap | None:
         """What the sensitivity of a subject or client rests on."""
-        return None if self.unit == "example" else UnitCap(self.unit, self.max_per_unit)
+        if self.unit == "example" or self.unit == "label":
+            return None
+        return UnitCap(self.unit, self.max_per_unit)
 
     @property
     def moves(self) -> int:
-        """Groups of rows that change between neighbours: one leaves, or one comes for it."""
-        return 1 if self.neighbours == "add-remove" else 2
+        """Groups of rows that change between neighbours: one leaves, or one comes for it.
+
+        Of labels only positives are counted: one that flips enters or leaves.
+        """
+        return 2 if self.neighbours == "replace-one" else 1
 
     @property
     def level_sensitivity(self) -> int:

@@ -12,6 +12,7 @@ from fedgauge.binning.calibrator import Calibrator, Fitted
 from fedgauge.errors import NoSignal, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.labelled import counts_of
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.regrouped import mapped
 from fedgauge.estimation.released import Released
@@ -55,7 +56,7 @@ class Evaluation(Calibrated):
         self._privacy = privacy
         self._released = released
         (self._slice,) = plan.task.slices
-        self._counts = PooledCounts.of(plan, released, self._slice)
+        self._counts = counts_of(plan, released, self._slice)
         self._calibrator = calibrator
         self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
         self._estimator = estimator

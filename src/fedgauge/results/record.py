@@ -19,7 +19,7 @@ from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import decode_axis, encode_axis
 from fedgauge.plan.sizes import peek_plain
-from fedgauge.plan.task import Contrast
+from fedgauge.plan.task import Contrast, LabelTask
 from fedgauge.privacy import LocalDP, PrivacyStatement
 from fedgauge.privacy.models import tag_of
 from fedgauge.typing import Floats
@@ -147,7 +147,7 @@ class Record(msgspec.Struct, frozen=True):
     def released(self) -> Released:
         """What the result is made of."""
         plan, axis = self.plan, self.released_axis
-        counts = np.zeros((plan.channels, axis.bins), np.float64 if plan.is_noisy else int)
+        counts = np.zeros((plan.task.rows, axis.bins), np.float64 if plan.is_noisy else int)
         sums = np.zeros(counts.shape, dtype=np.int64) if plan.sum_steps else None
         for slice_, part in zip(plan.task.slices, self.slices, strict=True):
             rows = list(plan.task.contrast(slice_))
@@ -169,15 +169,19 @@ class Record(msgspec.Struct, frozen=True):
             check_probabilities(self.released_axis)
         if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
-        if isinstance(self.axis, Axis) and not (
-            self.plan.min_cell and is_merging(self.plan.axis, self.axis)
-        ):
+        if isinstance(self.axis, Axis) and not self._is_axis_of_plan(self.axis):
             raise RecordError("this is not a fedgauge result: its axis does not fit its plan.")
         fits = self._fits_noisy if self.plan.is_noisy else self._fits_exact
         if not all(fits(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
         if not all(self._sums_fit(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
+
+    def _is_axis_of_plan(self, axis: Axis) -> bool:
+        """Whether counts of this plan can be on this axis."""
+        if isinstance(self.plan.task, LabelTask):  # whose plan knows bins by number alone
+            return axis.bins == self.plan.axis.bins
+        return bool(self.plan.min_cell) and is_merging(self.plan.axis, axis)
 
     def _check_statement(self) -> None:
         """Refuse a claim about privacy that the plan does not make."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fedgauge.errors import UndefinedMetric
+from fedgauge.plan.task import LabelTask
 
 if TYPE_CHECKING:  # a result prints its verdict
     from fedgauge.results.evaluation import Evaluation
@@ -105,7 +106,9 @@ def _measurement(result: Evaluation) -> str:
     whose = "client" if result.reports is None else "report"
     amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
     bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
-    if axis != result.plan.axis:
+    if isinstance(result.plan.task, LabelTask):
+        bins = f"positives in {axis.bins:,} bins of whoever scored"
+    elif axis != result.plan.axis:
         merged = f"merged from {result.plan.axis.bins:,}, no count below {result.plan.min_cell}"
         bins = f"{axis.bins:,} bins, {merged}"
     if result.plan.calibrator is not None:

@@ -1,0 +1,109 @@
+"""Which bin each scored example is in: the one thing that label parties learn of scores."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.binning.axis import Axis
+from fedgauge.errors import InputError
+from fedgauge.typing import Floats
+
+REFERENCE_AUC: Final = 0.85
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The bins of examples, in the order in which they are listed.
+
+    Attributes
+    ----------
+    axis
+        The scores that bins reach from and to. Whoever scored keeps it.
+    bins
+        The bin of each example.
+    """
+
+    axis: Axis
+    bins: NDArray[np.int32]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the number of bins and of every example's."""
+        text = f"fedgauge-assignment/1 {self.axis.bins} {len(self.bins)}\n".encode()
+        return hashlib.sha256(text + np.ascontiguousarray(self.bins, "<i4").tobytes()).hexdigest()
+
+    def totals(self, chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Examples by bin, of all or of those chosen."""
+        bins = self.bins if chosen is None else self.bins[chosen]
+        return np.bincount(bins, minlength=self.axis.bins)
+
+
+def assign(scores: Floats, bins: int, positive_rate: float) -> Assignment:
+    """Bins for scores, each about as telling as another.
+
+    Where both classes count the same, an example at a given rank is as telling as the share of
+    each class up to it, so edges lie at the ranks that both together fill evenly if scores are
+    binormal with an AUC of 0.85 and the given share of positives. Ranks alone would leave rare
+    positives a few bins. A value that many examples have gets a bin of its own.
+
+    Parameters
+    ----------
+    scores
+        Of all examples.
+    bins
+        How many.
+    positive_rate
+        About what share is positive: public knowledge, never read from labels.
+
+    Examples
+    --------
+    >>> assign(np.array([0.1, 0.9, 0.5, 0.7]), 2, 0.5).bins.tolist()
+    [0, 1, 0, 1]
+    """
+    if not scores.size:
+        raise InputError("there are no scored examples.")
+    if not np.isfinite(scores).all():
+        missing = int(np.count_nonzero(~np.isfinite(scores)))
+        raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+    axis = _axis(np.sort(scores), bins, positive_rate)
+    return Assignment(axis, axis.index(scores).astype(np.int32))
+
+
+def balanced_ranks(bins: int, positive_rate: float) -> Floats:
+    """Where edges between bins lie among all examples, as shares from 0 to 1."""
+    from scipy.special import ndtr, ndtri
+
+    distance = np.sqrt(2.0) * float(ndtri(REFERENCE_AUC))
+    at = np.linspace(-9.0, 9.0 + distance, 20_001)
+    negatives, positives = ndtr(at), ndtr(at - distance)
+    wanted = np.arange(1, bins) / bins
+    scores = np.interp(wanted, (negatives + positives) / 2.0, at)
+    ranks: Floats = (1.0 - positive_rate) * ndtr(scores) + positive_rate * ndtr(scores - distance)
+    return ranks
+
+
+def _axis(ordered: Floats, bins: int, positive_rate: float) -> Axis:
+    """Edges at scores of the wanted ranks; of few values, a bin for each."""
+    values, counts = np.unique(ordered, return_counts=True)
+    if len(values) <= bins:
+        return Axis.from_values(values.tolist())
+    ranks = np.minimum(balanced_ranks(bins, positive_rate) * len(ordered), len(ordered) - 1)
+    cuts = ordered[np.ceil(ranks).astype(np.intp)]
+    # A value that fills a bin ties all its examples: alone in a bin, one float wide, it says so.
+    heavy = values[counts >= len(ordered) / bins]
+    edges = np.unique(
+        np.concatenate([values[:1], cuts, heavy, np.nextafter(heavy, np.inf), values[-1:]])
+    )
+    return Axis.from_edges(edges.tolist())
+
+
+def padded(axis: Axis, bins: int) -> Axis:
+    """The axis with empty bins after its last, up to so many: a tree divides them evenly."""
+    edges = axis.edges.tolist()
+    while len(edges) <= bins:
+        edges.append(float(np.nextafter(edges[-1], np.inf)))
+    return axis if len(edges) == axis.bins + 1 else Axis.from_edges(edges)
