@@ -22,13 +22,14 @@ from fedgauge.vertical.joining import join
 
 _DEFAULT_RATE: Final = 0.2
 _TREE: Final = (8, 8)
+LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
 
 
 def evaluate_vertical(
     scores: Any,
     labels: Mapping[str, Any],
     *,
-    privacy: AnyPrivacyModel = DistributedDP(1.0, unit="label", neighbours="flip"),
+    privacy: AnyPrivacyModel = LABEL_DP,
     cohort: Cohort | None = None,
     tree: Tree = "auto",
     positive_rate: float | None = None,
@@ -76,7 +77,7 @@ def evaluate_vertical(
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
     branchings = _branchings(tree)
     assignment = assign(joined.scores, math.prod(branchings), rate)
-    branchings = _fitting(branchings, assignment.axis.bins)
+    branchings = _fitting(branchings, assignment.axis)
     axis = padded(assignment.axis, math.prod(branchings))
     plan = EvaluationPlan.under(
         privacy,
@@ -114,9 +115,9 @@ def _branchings(tree: Tree) -> tuple[int, ...]:
     return tuple(tree)
 
 
-def _fitting(tree: tuple[int, ...], bins: int) -> tuple[int, ...]:
-    """Branchings over at least so many bins, as few more as can be: ties make bins more or less."""
-    if math.prod(tree) == bins:
-        return tree
+def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
+    """Branchings over the bins of an axis and as few more as can be: ties make more, or fewer."""
     below = math.prod(tree[1:])
-    return (bins,) if bins < below else (-(-bins // below), *tree[1:])
+    if axis.kind == "values" or axis.bins < below:
+        return (axis.bins,)
+    return (-(-axis.bins // below), *tree[1:])
