@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
+import numpy as np
 
 from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
@@ -377,6 +378,14 @@ class EvaluationPlan(
         """
         plan = msgspec.structs.replace(self, calibrator=calibrator)
         return plan if self.predicted is None else plan.with_prediction(self.predicted)
+
+    @property
+    def least_width(self) -> float:
+        """The least distance of two edges among scores as they come; infinite where there is none.
+
+        The first and the last edge do not count: scores outside are in the end bins.
+        """
+        return float(np.diff(self.score_axis.edges[1:-1]).min(initial=math.inf))
 
     @cached_property
     def score_axis(self) -> Axis:
