@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
 import typer
@@ -23,6 +22,7 @@ from fedgauge.cli.options import (
     AtRecall,
     AxisOption,
     AxisOptions,
+    CalibratorFile,
     Decimal,
     Delta,
     Epsilon,
@@ -37,6 +37,7 @@ from fedgauge.cli.options import (
     NoiseOption,
     OracleKind,
     OracleOption,
+    Plots,
     Privacy,
     Quiet,
     Range,
@@ -66,6 +67,7 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
+from fedgauge.cli.wants import answer, read_want, warn_of_useless
 
 if TYPE_CHECKING:
     from fedgauge.cli.results import Rates
@@ -99,9 +101,9 @@ _IN_PLANS = {
     "values",
     "clip",
     "score_sums",
+    "calibrator",
     "positive",
 }
-_USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
 _INTERRUPTED = 130  # what typer returns when the user stops a command
 
 
@@ -167,6 +169,7 @@ def evaluate(
         bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
     ] = False,
     score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
     estimator: Annotated[
         EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
     ] = EstimatorKind.ALIGNED,
@@ -182,9 +185,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
-    ] = None,
+    plots: Plots = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
     ] = None,
@@ -205,6 +206,8 @@ def evaluate(
       fedgauge evaluate points.csv --label y --score points --values 0..10
 
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
+
+      fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
 
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
     """
@@ -229,6 +232,7 @@ def evaluate(
                 "positive_rate": positive_rate,
                 "positive": positive,
                 "score_sums": score_sums,
+                "calibrator": _load_map(calibrator),
             }
             cap = model.unit_cap
         if cap is None or cap.unit != "subject":
@@ -257,6 +261,10 @@ def evaluate(
     better = asked.exact_values(result.plan.axis)
     if better is not None and hold_whole_numbers(clients):
         note(f"the scores are whole numbers: {better}")
+
+
+def _load_map(path: Path | None) -> fg.Calibrator | None:
+    return None if path is None else fg.Calibrator.from_json(path)
 
 
 def _read(
@@ -310,6 +318,7 @@ def plan(
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
     score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
     min_cell: Annotated[
         int | None,
         typer.Option(
@@ -322,7 +331,11 @@ def plan(
         typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
     ] = None,
     want: Annotated[
-        float | None, typer.Option(help="A ROC Area Error you need: says what it takes.")
+        str | None,
+        typer.Option(
+            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
+            "recall@0.5=0.02 or ece=0.01: says what it takes."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Save the plan (.toml or .json).")
@@ -337,6 +350,10 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
 
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
+
+      fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
+
       fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
@@ -344,9 +361,12 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
 
       fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
     """
     with readable_errors():
         refuse_to_replace(plan=out)
+        chosen_map = _load_map(calibrator)
         model = make_privacy(
             ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
         )
@@ -359,29 +379,42 @@ def plan(
             "score_sums": score_sums,
             "axis": planned_axis(asked, noisy=model.adds_noise),
         }
+        wanted = None if want is None else read_want(want)
         chosen = with_progress(
             quiet,
             lambda: fg.planner.propose(
-                privacy=model, positive=positive, min_cell=min_cell, **known
+                privacy=model,
+                positive=positive,
+                min_cell=min_cell,
+                at=None if wanted is None else wanted.at,
+                **known,
             ),
             "Planning",
-        ).with_not_after(not_after)
-        needed = None
-        if want is not None:
-            if not isinstance(model, fg.DistributedDP):
-                raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
+        )
+        chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
+        told = None
+        if wanted is not None:
             needed = with_progress(
-                quiet, lambda: fg.planner.needs(want, privacy=model, **known), "Planning"
+                quiet,
+                lambda: fg.planner.needs(
+                    wanted.within,
+                    metric=wanted.metric,
+                    at=wanted.at,
+                    privacy=model,
+                    min_cell=min_cell,
+                    **known,
+                ),
+                "Planning",
             )
+            told = answer(wanted, needed, noisy=model.adds_noise)
         if out is not None:
             chosen.save(out)
-        _warn_of_useless(chosen, known, quiet)
+        warn_of_useless(chosen, known, quiet)
     if quiet:
         return
     screen.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
-    if needed is not None and chosen.predicted is not None:
-        enough = "yes" if chosen.predicted.roc_area_error <= cast(float, want) else "no"
-        screen.print(f"Enough for a ROC Area Error of {want:g}? {enough}: {_takes(needed)}")
+    if told is not None:
+        screen.print(told, markup=False)
     better = asked.exact_values(chosen.axis)
     if better is not None and chosen.axis.low >= 0:  # others are hardly points
         screen.print(f"If scores are whole numbers: {better}", markup=False)
@@ -490,6 +523,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
     table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
     table.add_row("Tree", tree)
+    if chosen.calibrator is not None:
+        table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
     if chosen.min_cell:
         table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
     if predicted is not None:
@@ -504,33 +539,6 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     return table
 
 
-def _warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: bool) -> None:
-    """Say so where the AUC to expect is too wrong to be of use, and what would be enough."""
-    expected = 0.0 if chosen.predicted is None else chosen.predicted.roc_auc_error
-    if expected <= _USELESS:
-        return
-    enough = "It takes more examples, more bins or a smaller --min-cell."
-    if chosen.is_noisy:
-        enough = "It takes more examples or a larger --epsilon."
-    if isinstance(chosen.privacy, fg.DistributedDP):
-        with suppress(fg.FedgaugeError):  # no answer there: the words stay
-            # The AUC is off by no more than the area between the curves.
-            asked = {"privacy": chosen.privacy, **known}
-            needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
-            enough = f"For {_USELESS:g} {_takes(needed)}"
-    warn(
-        f"the AUC is expected to be off by {expected:.2g}, and one in twenty by more than twice as "
-        f"much: such a result is of little use. {enough}"
-    )
-
-
-def _takes(needed: fg.planner.Needs) -> str:
-    return (
-        f"it takes epsilon {needed.epsilon:.2g} with these examples, or about "
-        f"{_round(needed.examples):,} examples with this epsilon."
-    )
-
-
 def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptions) -> None:
     """Refuse hints and trees that would change nothing."""
     if not model.adds_noise:
@@ -539,10 +547,6 @@ def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptio
     elif asked.is_given:
         told = "{} would do nothing: it helps to choose bins, and these are given. Leave it out."
         refuse_given(ctx, {"positive_rate"}, told)
-
-
-def _round(number: int) -> int:
-    return int(float(f"{number:.2g}"))
 
 
 def _span(bounds: tuple[float, float]) -> str:
