@@ -60,6 +60,7 @@ _AS_OPTIONS = {
     "with EvaluationPlan.for_reports": "with `fedgauge plan --privacy ldp`",
     "with EvaluationPlan.for_histogram": "with `fedgauge plan`",
     "name it, such as at=0.5": "name it, such as --want recall@0.5=0.02",
+    "metric must be roc_area_error, expected_calibration_error or": "--want is for roc, ece or",
     "leave out at, or": "leave it out, or",
     "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
     "Use more bins, or ask for": "Use more --bins, or --want",
