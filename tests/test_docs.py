@@ -27,7 +27,7 @@ def follow(page, folder, shell):
 def test_every_page_with_commands_is_followed():
     """Here, or in the test that is named after it."""
     pages = {page.name for page in DOCS.glob("*.md") if script(page)}
-    assert pages == {"exchange.md", "install.md", "local.md", "officer.md"}
+    assert pages == {"calibration.md", "exchange.md", "install.md", "local.md", "officer.md"}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,23 @@ def test_every_page_with_commands_is_followed():
 )
 def test_a_page_runs_as_written(page, told, tmp_path, shell):
     assert told in follow(DOCS / page, tmp_path, shell)
+
+
+def test_calibration_runs_as_written(tmp_path, shell, monkeypatch, capsys):
+    """Its commands, then its Python, and it helps on rows that the map was not fitted to."""
+    told = follow(DOCS / "calibration.md", tmp_path, shell)
+    assert "in-sample: on the rows it was fitted to" in told
+    assert "Saved calibrated.csv: 2,000 rows, column 'p_calibrated'" in told
+    assert "What scores go through first" in told
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "calibration.md").read_text()
+    space = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, space)
+    assert space["after"].log_loss.value < space["other"].log_loss.value - 0.05
+    assert capsys.readouterr().out.startswith("log loss 0.")
+    exec(space["source"], space)
+    assert space["calibrate"](0.2) == pytest.approx(space["calibrator"].transform([0.2])[0])
 
 
 def test_the_file_exchange_runs_as_written(tmp_path, shell):

@@ -16,6 +16,7 @@ from exchange import EXACT, NOISY, A, B, C, copied, snapshots
 from forks import fast_folder
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Beta, Steps
 from fedgauge.engines.exchange import VERBS
 from fedgauge.secagg import Stage
 
@@ -116,6 +117,14 @@ def then(*steps):
                 assert done.exit_code == 0, done.output
 
     return before
+
+
+def mapped(_):
+    fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
+
+
+def falling(_):
+    fg.Calibrator("bbq", Steps([0.5], [0.6, 0.4])).to_json("falls.json")
 
 
 def encoded(name):
@@ -556,6 +565,145 @@ MISTAKES = [
         "exchange review run {a}",
         0,
         ("It is finished: its result is run/result.json",),
+    ),
+    # Maps
+    *(
+        Mistake(
+            f"{command.split()[0]} with a {what}",
+            "reports",
+            command,
+            code,
+            told,
+            then(mapped, f"evaluate {B}.csv {{columns}} --json r.json"),
+        )
+        for command, code, what, told in (
+            (
+                f"apply r.json {A}.csv --score p -o c.csv",
+                2,
+                "result for a map",
+                ("r.json: this is a result, not a map", "fedgauge calibrate"),
+            ),
+            (
+                f"evaluate {A}.csv {{columns}} --calibrator r.json",
+                2,
+                "result for a map",
+                ("r.json: this is a result, not a map", "fedgauge calibrate"),
+            ),
+            (
+                "calibrate map.json -o new.json",
+                1,
+                "map for a result",
+                ("map.json: this is a map", "not a result", "fedgauge evaluate --json"),
+            ),
+            (
+                f"calibrate r.json -o {A}.csv",
+                2,
+                "file of rows to write to",
+                (f"{A}.csv exists and is no map", "--out"),
+            ),
+            (
+                "calibrate r.json --method magic -o new.json",
+                2,
+                "method that does not exist",
+                ("'magic'", "auto, beta, isotonic"),
+            ),
+            (
+                f"apply map.json {A}.csv --score p -o {B}.csv",
+                2,
+                "file of rows to write to",
+                (f"{B}.csv exists", "rows are not overwritten", "--out"),
+            ),
+            (
+                f"apply map.json {A}.csv --score p -o {A}.csv",
+                2,
+                "file to be mapped in place",
+                (f"{A}.csv exists", "--out"),
+            ),
+            (
+                f"apply map.json {A}.csv --score risk -o c.csv",
+                2,
+                "column that is not there",
+                (f"{A}.csv: there is no column 'risk'", "The columns are 'y', 'p'"),
+            ),
+            (
+                f"apply map.json {A}.csv --score p --column-out y -o c.csv",
+                2,
+                "column that is there",
+                (f"{A}.csv: there is a column 'y' already", "--column-out", "--replace"),
+            ),
+            (
+                f"apply map.json {A}.csv --score p --column-out q --replace -o c.csv",
+                2,
+                "new column in place of the old",
+                ("--replace adds no column", "--column-out"),
+            ),
+            (
+                f"apply map.json {A}.csv --score p -o c.parquet",
+                2,
+                "target of another format",
+                ("rows of a .csv file", "c.parquet"),
+            ),
+            (
+                f"apply no.json {A}.csv --score p -o c.csv",
+                2,
+                "map that is not there",
+                ("cannot read no.json", "fedgauge calibrate"),
+            ),
+            (
+                "apply map.json no.csv --score p -o c.csv",
+                2,
+                "file that is not there",
+                ("no.csv: there is no such file", "Check its name"),
+            ),
+        )
+    ),
+    Mistake(
+        "apply to scores in percent",
+        "reports",
+        f"apply map.json {A}.csv --score p -o c.csv",
+        2,
+        (f"{A}.csv: rows 1 to 60: 59 of 60 scores lie outside 0 to 1", "by 100"),
+        then(mapped, percent),
+    ),
+    Mistake(
+        "apply where scores are missing",
+        "reports",
+        f"apply map.json {A}.csv --score p -o c.csv",
+        2,
+        (f"{A}.csv: rows 1 to 60: 36 of 60 scores are missing", "Drop these rows"),
+        then(mapped, no_scores),
+    ),
+    Mistake(
+        "apply to text",
+        "reports",
+        f"apply map.json {A}.csv --score p -o c.csv",
+        2,
+        (f"{A}.csv: column 'p' holds values that are not numbers", "--decimal"),
+        then(mapped, no_numbers),
+    ),
+    Mistake(
+        "apply to a file without rows",
+        "reports",
+        f"apply map.json {A}.csv --score p -o c.csv",
+        0,
+        (f"{A}.csv: there are no rows below the header", "0 rows"),
+        then(mapped, header_only),
+    ),
+    Mistake(
+        "evaluate with a map that falls",
+        "reports",
+        f"evaluate {A}.csv {{columns}} --calibrator falls.json",
+        2,
+        ("falls in places", "`fedgauge apply`", "`fedgauge calibrate --method auto`"),
+        falling,
+    ),
+    Mistake(
+        "a damaged map",
+        "reports",
+        f"apply map.json {A}.csv --score p -o c.csv",
+        2,
+        ("map.json: this is not a fedgauge map",),
+        then(mapped, cut("map.json")),
     ),
     # Local reports
     Mistake(

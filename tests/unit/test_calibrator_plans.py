@@ -15,6 +15,9 @@ from sites import BOSS, PEERS, make_site
 
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Fitted, LogOddsLine, Steps
+from fedgauge.data.examples import Examples
+from fedgauge.engines.contribution import count_exactly
+from fedgauge.engines.reporting import result_of
 from fedgauge.errors import AxisMismatch
 from fedgauge.plan.explain import explain
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -167,20 +170,30 @@ def test_many_rows_on_several_threads_are_mapped():
     )
 
 
-def test_reports_are_of_mapped_scores(tmp_path):
+def test_reports_are_of_mapped_scores():
     plan = report_plan(fg.LocalDP(8.0), (16,))
     labels, scores = draw_rows(400)
 
-    def counts(plan, scores, name):
-        server = ReportServer(tmp_path / name, plan)
-        for message in fg.encode_rows(plan, (labels, scores), source=SimulatedKeystream(5)):
-            server.add(message)
-        return counts_of(fg.engines.reporting.result_of(server))
+    def counts(plan, scores):
+        source = SimulatedKeystream(5)
+        with ReportServer(plan) as server:
+            server.accept_all(fg.encode_rows(plan, (labels, scores), source=source))
+            return counts_of(result_of(server))
 
     step = calibrator(Steps((0.5,), (0.1, 0.9)))
-    mapped = counts(plan.with_calibrator(step), scores, "mapped")
-    expected = counts(plan, step.transform(scores), "plain")
+    mapped = counts(plan.with_calibrator(step), scores)
+    expected = counts(plan, step.transform(scores))
     np.testing.assert_allclose(mapped, expected, atol=1e-6)
+
+
+def test_scores_that_the_map_brings_inside_the_axis_are_not_clipped():
+    axis = fg.Axis.uniform(8, 0.25, 0.75, outside="clip")
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3)).with_calibrator(
+        calibrator(Steps((0.5,), (0.3, 0.9)))
+    )
+    rows = Examples([0, 1, 1], [0.1, 0.6, 7.0])
+    _, counted = count_exactly(plan, [rows])
+    assert counted.oddities.clipped == 2
 
 
 def test_percentages_are_refused_as_without_a_map():

@@ -9,6 +9,7 @@ from commands import complaint, run
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
+from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]
 POINTS = ["--label", "y", "--score", "points"]
@@ -238,7 +239,7 @@ def test_a_plan_is_no_result_and_a_result_no_plan():
     assert "p.json exists and is no result" in complaint(evaluate(*COLUMNS, "--json", "p.json"))
 
 
-@pytest.mark.parametrize("name", ["roc.png", "pr.png"])
+@pytest.mark.parametrize("name", NAMES)
 def test_plots_replace_plots_alone(name):
     done(evaluate(*COLUMNS, "--json", "r.json", "--plots", "ours"))
     done(evaluate(*COLUMNS, "--plots", "ours"))

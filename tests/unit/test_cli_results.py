@@ -17,6 +17,7 @@ from exchange import EXACT, NAMES, A, make_world
 from sklearn.metrics import precision_score, recall_score
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Calibrator, Fitted, Steps
 from fedgauge.keys import key_to_text
 from fedgauge.site import create_site
 
@@ -25,6 +26,7 @@ run = partial(commands.run, columns=80)
 RNG = np.random.default_rng(3)
 LABELS = (RNG.random(2000) < 0.3).astype(int)
 SCORES = np.clip(RNG.normal(0.35 + 0.3 * LABELS, 0.15), 0, 1)
+STEPS = Calibrator("binning", Steps([0.5], [0.2, 0.7]))
 SCORES_FILE = ["scores.parquet", "--client", "site", "--label", "y", "--score", "p"]
 
 
@@ -94,7 +96,7 @@ def test_level_is_saved_with_the_result(folder):
 
 def test_show_saves_plots(saved, folder):
     assert run("show", saved, "--plots", "plots", "--quiet").stdout == ""
-    assert {path.name for path in (folder / "plots").iterdir()} >= {"roc.png", "pr.png"}
+    assert {path.name for path in (folder / "plots").iterdir()} >= {"roc.png", "decision.png"}
 
 
 def test_between_edges_it_is_said():
@@ -193,6 +195,44 @@ def test_another_estimator_is_named(signed, result_file, tmp_path):
         "\nread by            Quantile(quantiles=2" in run("show", tmp_path / "other.json").stdout
     )
     assert "read by Quantile(quantiles=2" in run("verify", tmp_path / "other.json", *site).stdout
+
+
+def test_a_map_is_named_and_no_signature_is_under_it(signed, result_file, tmp_path):
+    result = fg.Evaluation.from_json(result_file).with_calibrator(STEPS)
+    result.to_json(tmp_path / "mapped.json")
+    site = ["--site", signed.site_file(A)]
+    told = run("show", tmp_path / "mapped.json", *site).stdout
+    assert "\nmapped by          binning (2 steps)\n" in told
+    assert "\nsignature          verified: " in told
+    told = run("verify", tmp_path / "mapped.json", *site).stdout
+    mapped = "at level 0.95, of scores mapped by binning (2 steps); the signature is under the"
+    assert mapped in " ".join(told.split())
+
+
+def test_show_judges_a_map(saved, folder):
+    STEPS.to_json("map.json")
+    labels, scores = LABELS, STEPS.transform(SCORES)
+    told = run("show", saved, "--calibrator", "map.json", "--at", 0.7, "--at", 0.95).stdout
+    assert "\nmapped by          binning (2 steps)\n" in told
+    found = float(row(told, "Brier score").split()[0])
+    assert found == pytest.approx(np.mean((scores - labels) ** 2), abs=6e-5)
+    flagged = scores >= 0.7
+    assert row(told, "recall").startswith(f"{recall_score(labels, flagged):.4f}  ")
+    assert row(told, "share flagged").endswith("0.0000  0.0000 to 0.0019")  # none from 0.95 up
+    again = run("show", saved, "--calibrator", "map.json", "--plots", "pictures")
+    assert again.exit_code == 0
+    assert sorted(path.name for path in (folder / "pictures").iterdir()) == ["pr.png", "roc.png"]
+
+
+def test_a_map_fitted_on_the_result_is_said_to_flatter_itself(saved):
+    digest = fg.Evaluation.from_json(saved).released.digest
+    Calibrator("binning", STEPS.form, Fitted(2000, 600, "", source=digest)).to_json("map.json")
+    told = " ".join(run("show", saved, "--calibrator", "map.json").stdout.split())
+    assert "in-sample: it was fitted on these very counts" in told
+
+
+def test_what_is_no_map_is_refused(saved):
+    assert "this is a result, not a map" in complaint(run("show", saved, "--calibrator", saved))
 
 
 def test_verify_by_a_key(signed, result_file):
@@ -300,8 +340,9 @@ def test_plots_say_who_signed(signed, result_file, saved, monkeypatch):
     run("show", result_file, "--plots", "p")
     key = key_to_text(signed.keys[COORDINATOR])
     assert (
-        feet[::2]
-        == feet[1::2]
+        feet[::4]
+        == feet[1::4]
+        == feet[3::4]
         == [
             ("simulated", calm),
             ("verified: signed by consortium", calm),
@@ -344,4 +385,4 @@ def test_pictures_name_the_model(saved, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", look)
     run("show", saved, "--plots", "p")
     run("evaluate", *SCORES_FILE, "--plots", "p")
-    assert names == ["r", "r", "p", "p"]
+    assert names == ["r"] * 4 + ["p"] * 4

@@ -13,6 +13,7 @@ from scene import BOSS
 from sites import open_policy
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Beta, Calibrator, Steps
 from fedgauge.engines.network import conclude
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.protocol import Envelope
@@ -177,6 +178,32 @@ def test_another_level_or_estimator_keeps_the_signature(signed, read, tmp_path):
     again = fg.Evaluation.from_json(tmp_path / "again.json")
     assert again.level == 0.8
     assert again.signature == read(signed.text).signature
+
+
+MAPS = {
+    "smooth": Calibrator("beta", Beta(0.7, 1.3, 0.2)),
+    "steps": Calibrator("binning", Steps([0.3, 0.61], [0.1, 0.4, 0.8])),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_reading_through_a_map_keeps_the_signature(signed, read, tmp_path, name):
+    result = read(signed.text).with_calibrator(MAPS[name])
+    assert result.signature == read(signed.text).signature
+    result.to_json(tmp_path / "again.json")
+    again = fg.Evaluation.from_json(tmp_path / "again.json")
+    assert again.mapped_by == MAPS[name]
+    assert again.signature == again.with_calibrator(None).signature == result.signature
+    assert again.signature.state == "unknown key"
+
+
+def test_numbers_of_another_map_are_noticed(signed, read):
+    """The map itself is not signed: whoever reads the counts through another says so."""
+    saved = json.loads(read(signed.text).with_calibrator(MAPS["smooth"]).record.to_json())
+    saved["calibrator"]["form"]["c"] = 0.21
+    assert "its metrics or curves are not those of its counts" in read(saved).signature.in_words
+    del saved["calibrator"]
+    assert "its metrics or curves are not those of its counts" in read(saved).signature.in_words
 
 
 def test_a_smaller_number_of_votes_is_enough_under_noise(made, state_of):

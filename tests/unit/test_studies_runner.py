@@ -178,6 +178,16 @@ def test_quick_has_fewer_cells_and_runs(tmp_path, capsys):
     assert " of 7" in capsys.readouterr().out
 
 
+def test_a_bar_is_drawn_where_somebody_looks(tmp_path, capsys, monkeypatch):
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    run(tmp_path / "file", "--quick")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes it for a terminal
+    run(tmp_path / "terminal", "--quick")
+    assert "dice" in capsys.readouterr().err
+
+
 def test_list_and_only(tmp_path, capsys):
     assert run(tmp_path, "--list", "--only", "sides=2*True") == 0
     assert capsys.readouterr().out == "sides=2, loaded=True\nsides=20, loaded=True\n"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.binning.lookup import BinLookup
 from fedgauge.errors import AxisError
@@ -208,6 +209,14 @@ class Axis:
     def separates_all(self) -> bool:
         """Whether scores in one bin are always equal, so that nothing is lost by binning."""
         return self.kind == "values" and self.outside == "refuse"
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Which bins stand for one score: those of known values, and those one float wide."""
+        if self.kind == "values":
+            return np.ones(self.bins, dtype=bool)
+        single: NDArray[np.bool_] = np.nextafter(self._edges[:-1], np.inf) >= self._edges[1:]
+        return single
 
     @property
     def digest(self) -> str:

@@ -43,6 +43,10 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         Of differential privacy; None without.
     plan
         The digest of the plan of that result.
+    source
+        The digest of its counts: whoever has that result can tell that a map is judged on what it
+        was fitted on. It tells others no more than the numbers of the map do, which follow from
+        the counts as well.
     caution
         Why the map is not to be relied on; empty where nothing speaks against it.
     """
@@ -53,6 +57,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     epsilon: float | None = None
     delta: float | None = None
     plan: str = ""
+    source: str = ""
     caution: str = ""
 
     def __post_init__(self) -> None:
@@ -67,8 +72,10 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         for promised in (self.epsilon, self.delta):
             if promised is not None and not 0 <= promised < math.inf:
                 raise CalibratorError("the epsilon and delta of a map must be finite, 0 or more.")
-        if not _DIGEST.fullmatch(self.plan):
-            raise CalibratorError("the plan that a map names must be a digest, 64 digits of hex.")
+        if not all(_DIGEST.fullmatch(digest) for digest in (self.plan, self.source)):
+            raise CalibratorError(
+                "the plan and the source that a map names must be digests, 64 digits of hex."
+            )
 
 
 class Calibrator(

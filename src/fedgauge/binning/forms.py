@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +14,17 @@ from fedgauge.typing import Floats
 
 MOST_KNOTS: Final = 1 << 16
 _FARTHEST: Final = 1e6  # of any number in log-odds: those of the smallest float are -745
+
+
+class Stretches(NamedTuple):
+    """Parts of the scores from 0 to 1 on which a map rises or stands still.
+
+    `ends` lie between them: a score at one belongs to the upper part. `values` has one more, each
+    what all scores of a part become, NaN where the map rises.
+    """
+
+    ends: Floats
+    values: Floats
 
 
 class Beta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="beta"):
@@ -60,6 +71,11 @@ class Beta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
             if self.b:
                 log_odds -= self.b * np.log1p(-scores)
         return _probabilities(log_odds)
+
+    def stretches(self) -> Stretches:
+        """Where it stands still."""
+        alike = np.nan if self.is_strict else self.apply(np.array([0.5]))[0]
+        return Stretches(np.empty(0), np.array([alike]))
 
     def to_python(self) -> str:
         """Statements that set `log_odds` from `score`."""
@@ -129,6 +145,15 @@ class LogOddsLine(
         mapped = np.where(after == 0, y[0] + (log_odds - x[0]), mapped)
         return _probabilities(np.where(after > last, y[last] + (log_odds - x[last]), mapped))
 
+    def stretches(self) -> Stretches:
+        """Where it stands still."""
+        x, y = self._knots
+        ends = np.concatenate([[0.0], _probabilities(x), [1.0]])
+        values = np.where(np.diff(y) > 0, np.nan, _probabilities(y)[:-1])
+        values = np.concatenate([[np.nan], values, [np.nan]])
+        some = np.diff(ends) > 0  # knots far out are one float
+        return _joined(ends[:-1][some][1:], values[some])
+
     def to_python(self) -> str:
         """Statements that set `log_odds` from `score`."""
         return scalar.log_odds_line(self.x, self.y)
@@ -189,6 +214,10 @@ class Steps(
         mapped: Floats = values[np.searchsorted(edges, scores, side="right")]
         return mapped
 
+    def stretches(self) -> Stretches:
+        """Where it stands still: everywhere."""
+        return _joined(*self._arrays)
+
     def to_python(self) -> str:
         """A statement that returns the value of the step of `score`."""
         return scalar.steps(self.edges, self.values)
@@ -206,6 +235,13 @@ def _probabilities(log_odds: Floats) -> Floats:
         log_odds < scalar.LOWEST, np.minimum(np.exp(np.minimum(log_odds, 0.0)), usual), usual
     )
     return probabilities
+
+
+def _joined(ends: Floats, values: Floats) -> Stretches:
+    """Stretches with neighbours that are alike made one."""
+    before, after = values[:-1], values[1:]
+    changes = ~((before == after) | (np.isnan(before) & np.isnan(after)))
+    return Stretches(ends[changes], values[np.append(True, changes)])
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:

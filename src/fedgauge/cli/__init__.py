@@ -22,6 +22,7 @@ from fedgauge.cli.options import (
     AtRecall,
     AxisOption,
     AxisOptions,
+    CalibratorFile,
     Decimal,
     Delta,
     Epsilon,
@@ -36,6 +37,7 @@ from fedgauge.cli.options import (
     NoiseOption,
     OracleKind,
     OracleOption,
+    Plots,
     Privacy,
     Quiet,
     Range,
@@ -99,6 +101,7 @@ _IN_PLANS = {
     "values",
     "clip",
     "score_sums",
+    "calibrator",
     "positive",
 }
 _INTERRUPTED = 130  # what typer returns when the user stops a command
@@ -166,6 +169,7 @@ def evaluate(
         bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
     ] = False,
     score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
     estimator: Annotated[
         EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
     ] = EstimatorKind.ALIGNED,
@@ -181,9 +185,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
-    ] = None,
+    plots: Plots = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
     ] = None,
@@ -204,6 +206,8 @@ def evaluate(
       fedgauge evaluate points.csv --label y --score points --values 0..10
 
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
+
+      fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
 
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
     """
@@ -228,6 +232,7 @@ def evaluate(
                 "positive_rate": positive_rate,
                 "positive": positive,
                 "score_sums": score_sums,
+                "calibrator": _load_map(calibrator),
             }
             cap = model.unit_cap
         if cap is None or cap.unit != "subject":
@@ -256,6 +261,10 @@ def evaluate(
     better = asked.exact_values(result.plan.axis)
     if better is not None and hold_whole_numbers(clients):
         note(f"the scores are whole numbers: {better}")
+
+
+def _load_map(path: Path | None) -> fg.Calibrator | None:
+    return None if path is None else fg.Calibrator.from_json(path)
 
 
 def _read(
@@ -309,6 +318,7 @@ def plan(
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
     score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
     min_cell: Annotated[
         int | None,
         typer.Option(
@@ -351,9 +361,12 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
 
       fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
     """
     with readable_errors():
         refuse_to_replace(plan=out)
+        chosen_map = _load_map(calibrator)
         model = make_privacy(
             ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
         )
@@ -377,7 +390,8 @@ def plan(
                 **known,
             ),
             "Planning",
-        ).with_not_after(not_after)
+        )
+        chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
         told = None
         if wanted is not None:
             needed = with_progress(
@@ -509,6 +523,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
     table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
     table.add_row("Tree", tree)
+    if chosen.calibrator is not None:
+        table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
     if chosen.min_cell:
         table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
     if predicted is not None:

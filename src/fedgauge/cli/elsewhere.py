@@ -11,6 +11,8 @@ from typer.core import TyperGroup
 _ELSEWHERE: Final = {
     "show": ("results", "show"),
     "verify": ("results", "verify"),
+    "calibrate": ("calibration", "calibrate"),
+    "apply": ("calibration", "apply"),
     "doctor": ("sites", "doctor"),
     "compare": ("reporting", "compare"),
     "encode": ("reporting", "encode"),

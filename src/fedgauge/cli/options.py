@@ -150,8 +150,20 @@ Decimal = Annotated[
 ScoreSums = Annotated[
     bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
 ]
+CalibratorFile = Annotated[
+    Path | None,
+    typer.Option("--calibrator", help="A map, .json, that scores go through before they count."),
+]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 STDOUT = Path("-")  # as --json names it
+Plots = Annotated[
+    Path | None,
+    typer.Option(
+        "--plots",
+        help="Save roc.png and pr.png in this folder; of probabilities also reliability.png and "
+        "decision.png.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 

@@ -8,9 +8,17 @@ from fedgauge.cli.options import STDOUT
 
 
 def refuse_to_replace(
-    *, json: Path | None = None, plots: Path | None = None, plan: Path | None = None
+    *,
+    json: Path | None = None,
+    plots: Path | None = None,
+    plan: Path | None = None,
+    calibrator: Path | None = None,
+    rows: Path | None = None,
 ) -> None:
-    """Refuse, before any work, to write over files that are no results, plots or plans."""
+    """Refuse, before any work, to write over files that are no results, plots, plans or maps.
+
+    Rows are never written over: none can be told from somebody's data.
+    """
     if json not in (None, STDOUT):
         _check(json, "result", _is_result, "--json")
     if plots is not None:
@@ -20,6 +28,13 @@ def refuse_to_replace(
             _check(plots / name, "plot", is_plot, "--plots")
     if plan is not None:
         _check(plan, "plan", _is_plan, "--out")
+    if calibrator is not None:
+        _check(calibrator, "map", _is_map, "--out")
+    if rows is not None and rows.exists():
+        raise fg.InputError(
+            f"{rows} exists, and rows are not overwritten. Name another place with --out, or move "
+            "that file away."
+        )
 
 
 def _check(path: Path, kind: str, is_one: Callable[[Path], bool], option: str) -> None:
@@ -41,6 +56,10 @@ def _is_result(path: Path) -> bool:
 
 def _is_plan(path: Path) -> bool:
     return _reads(lambda: fg.EvaluationPlan.load(path))
+
+
+def _is_map(path: Path) -> bool:
+    return _reads(lambda: fg.Calibrator.from_json(path))
 
 
 def _reads(read: Callable[[], object]) -> bool:

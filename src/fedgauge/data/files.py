@@ -112,7 +112,7 @@ class ScoreFile:
             first = next(table.batches, None) if _is_text(kind) else None
             if first is not None and first[score].null_count < len(first):
                 if np.all(np.isnan(self._columns.lenient_scores(first[score]))):
-                    raise InputError(_not_numbers(score))
+                    raise InputError(not_numbers(score))
             elif skipped and not first:
                 raise InputError(
                     "no row has as many columns as the header. Check what stands between columns "
@@ -257,6 +257,31 @@ def some_labels(
     return sorted(found)
 
 
+class FileForm(NamedTuple):
+    """How a file of rows is written: `delimiter` is None where it is no text but Parquet."""
+
+    delimiter: str | None
+    is_gzip: bool
+
+
+def check_file(
+    path: Path, columns: Sequence[str], *, separator: str | None, decimal: str
+) -> FileForm:
+    """Refuse a file that cannot be read, or lacks one of the columns; how it is written."""
+    dialect = _Dialect(separator, decimal)
+    _checked_opener(path, columns, dialect)
+    ending = ending_of(path)
+    delimiter = None if ending in _PARQUET else dialect.delimiter(ending)
+    return FileForm(delimiter, path.suffix.lower() == ".gz")
+
+
+def ending_of(path: Path) -> str:
+    """What the name of a file says about its format, that it is compressed aside."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"] and len(suffixes) > 1
+    return suffixes[-2] if packed else path.suffix.lower()
+
+
 class _Columns(NamedTuple):
     """Names of the columns that examples are made of, and what stands before decimals."""
 
@@ -275,7 +300,7 @@ class _Columns(NamedTuple):
         try:
             scores = batch[self.score].cast(pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(_not_numbers(self.score)) from None
+            raise InputError(not_numbers(self.score)) from None
         return Examples(
             batch[self.label], scores, subject=batch[self.subject] if self.subject else None
         )
@@ -299,7 +324,7 @@ class _Columns(NamedTuple):
             numbers = column.cast(kind).cast(pa.float64(), safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             if not _is_text(kind):
-                raise InputError(_not_numbers(self.score)) from None
+                raise InputError(not_numbers(self.score)) from None
             return floats_of(read_leniently(self.score, column))
         return from_arrow(numbers)
 
@@ -347,8 +372,7 @@ def _opener(path: Path, dialect: _Dialect) -> Opener:
         raise InputError("there is no such file. Check its name and folder.") from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}.") from None
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else path.suffix.lower()
+    ending, is_gzip = ending_of(path), path.suffix.lower() == ".gz"
     is_parquet = _starts_with(path, b"PAR1")
     if ending in _PARQUET:
         if not is_parquet:
@@ -362,9 +386,9 @@ def _opener(path: Path, dialect: _Dialect) -> Opener:
     if ending in _DELIMITERS:
         if is_parquet:
             raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
-        if suffixes[-1] != ".gz" and _starts_with(path, b"\x1f\x8b"):
+        if not is_gzip and _starts_with(path, b"\x1f\x8b"):
             raise InputError("this is a gzip file. Rename it to end in .gz.")
-        if suffixes[-1] == ".gz" and not _starts_with(path, b"\x1f\x8b"):
+        if is_gzip and not _starts_with(path, b"\x1f\x8b"):
             raise InputError("this is not a gzip file, whatever its name says. Export it again.")
         text = _Text(path, dialect.delimiter(ending), dialect.decimal)
         return lambda columns, skip: _open_csv(text, columns, skip)
@@ -505,14 +529,18 @@ def _skipping(skip: Callable[[], None]) -> Callable[[Any], str]:
 def _bad_csv(text: _Text, columns: Sequence[str], told: str) -> str:
     """What is wrong with a file, told without Arrow's words, which can quote a row."""
     if "conversion error to double" in told:
-        return _not_numbers(columns[0])
+        return not_numbers(columns[0])
     try:
         odd = _first_odd_line(text)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error):
         odd = None  # it breaks off, is no text, or has a quote that is never closed
     if odd is None:
         return _UNREADABLE
-    line, fields, named = odd
+    return odd_line(*odd)
+
+
+def odd_line(line: int, fields: int, named: int) -> str:
+    """What is said of a line with another number of columns than the header."""
     return (
         f"line {line:,} has {fields:,} columns where the header has {named:,}. Mend that line; "
         "text that holds a separator or a line break stands in quotes."
@@ -536,7 +564,8 @@ def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
     return None
 
 
-def _not_numbers(column: str) -> str:
+def not_numbers(column: str) -> str:
+    """What is said of a column of scores that are none."""
     return (
         f"column {column!r} holds values that are not numbers. Check which column holds the score, "
         "and what stands before decimals (decimal=...)."

@@ -90,8 +90,8 @@ class ScoreDistribution:
 
     `thresholds`, `fpr`, `tpr` and `flagged`, the number of examples at or above the
     threshold, are the knots, from threshold infinity down. `width` and the coefficient
-    arrays hold the path between knots as cubics. `steps` says that precision holds still
-    between knots, as it does when every score in a bin is equal.
+    arrays hold the path between knots as cubics. `steps` says of each piece that precision holds
+    still on it, as it does when every score in a bin is equal.
     """
 
     negatives: float
@@ -104,7 +104,7 @@ class ScoreDistribution:
     fpr_pieces: Floats
     tpr_pieces: Floats
     flagged_pieces: Floats
-    steps: bool
+    steps: NDArray[np.bool_]
 
 
 def estimate(axis: Axis, counts: NDArray[Any], estimator: Estimator) -> ScoreDistribution:
@@ -171,12 +171,15 @@ def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> Sc
     thresholds = np.append(np.inf, axis.thresholds[::-1][kept])
     fpr, tpr, u = (np.append(0.0, rate[kept]) for rate in (fpr, tpr, u))
     width = np.diff(u)
+    tied = axis.single[::-1][kept]
     if straight or len(u) < 3:
         fpr_pieces = linear_pieces(width, fpr[:-1], fpr[1:])
         tpr_pieces = linear_pieces(width, tpr[:-1], tpr[1:])
     else:
         both = monotone_cubics(u, np.stack([fpr, tpr]))
         fpr_pieces, tpr_pieces = both[:, 0], both[:, 1]
+        for rate, pieces in ((fpr, fpr_pieces), (tpr, tpr_pieces)):
+            pieces[:, tied] = linear_pieces(width[tied], rate[:-1][tied], rate[1:][tied])
     return ScoreDistribution(
         negatives=float(negatives),
         positives=float(positives),
@@ -188,7 +191,7 @@ def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> Sc
         fpr_pieces=fpr_pieces,
         tpr_pieces=tpr_pieces,
         flagged_pieces=negatives * fpr_pieces + positives * tpr_pieces,
-        steps=axis.kind == "values",
+        steps=tied,
     )
 
 
@@ -241,7 +244,7 @@ def from_quantiles(
         fpr_pieces=fpr_pieces,
         tpr_pieces=tpr_pieces,
         flagged_pieces=flagged_pieces,
-        steps=False,
+        steps=np.zeros(len(width), dtype=bool),
     )
 
 

@@ -153,6 +153,22 @@ class PooledCounts:
         """Noise variance of ``sum(weights * released)``."""
         return self.covariance(weights, weights)
 
+    @property
+    def divided(self) -> bool:
+        """Whether a map divides bins, so that what is in some of these is not known for sure."""
+        return False
+
+    def divides(self, first: int) -> bool:  # noqa: ARG002
+        """Whether a bin that a map divides is in part below the bin `first`, in part not."""
+        return False
+
+    def moved(self, *, negatives_up: bool, positives_up: bool) -> "PooledCounts":  # noqa: ARG002
+        """The counts if each class had as much as can be in the upper parts of divided bins.
+
+        Or as little. The same where no bin is divided.
+        """
+        return self
+
     def redrawn(self, draws: int, *, sampling: bool) -> Floats:
         """Counts as they would come out again, by draw, class and bin: the same at every call.
 

@@ -1,5 +1,6 @@
 """What reached the server: the one value that engines make and results are made of."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,14 @@ class Released:
     clients: int
     sums: NDArray[np.int64] | None = None
     reports: int | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the counts and their axis: the same once they were saved and loaded."""
+        counts = np.asarray(self.counts, dtype="<f8").tobytes()
+        return hashlib.sha256(
+            f"fedgauge-counts/1 {self.axis.digest}\n".encode() + counts
+        ).hexdigest()
 
     @property
     def contributions(self) -> int:

@@ -82,16 +82,39 @@ def average_precision(pr: PrCurve, counts: Floats, *, tied: bool) -> Bounded:
     if tied:
         exact = _ratio_sum(positives, hits, hits + wrong) / total
         return Bounded(exact, exact, exact)
-    area = pr.path.area()
-    before = hits - positives
     # In this order rounding leaves at least the hits below the line, however few they are.
     highest = _ratio_sum(positives, hits, hits + (wrong - negatives)) / total
+    return _within(pr.path.area(), min(_least_precision(counts), highest), highest)
+
+
+def _least_precision(counts: Floats) -> float:
+    """Average precision when in each bin the negatives come first and no two positives tie."""
+    negatives, positives = counts[:, ::-1]
+    hits, wrong = np.cumsum(positives), np.cumsum(negatives)
+    total = float(hits[-1])
     # In one bin with all its negatives ahead: sum over k = 1..p of (a + k) / (a + k + w),
     # a positives flagged before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
-    above, below = digamma(hits + wrong + 1.0), digamma(before + wrong + 1.0)
+    above, below = digamma(hits + wrong + 1.0), digamma(hits - positives + wrong + 1.0)
     lowest = float(np.sum(positives - wrong * (above - below))) / total
-    rounding = 4 * np.finfo(float).eps * float(wrong @ above) / total
-    return _within(area, float(min(lowest, highest) - rounding), float(highest))
+    return lowest - 4 * float(np.finfo(float).eps) * float(wrong @ above) / total
+
+
+def precision_range(worst: Floats, best: Floats, *, tied: bool) -> tuple[float, float]:
+    """What average precision can be where counts lie anywhere between two.
+
+    `worst` has positives as low and negatives as high as they can be, `best` the reverse. Average
+    precision is not between those of both: that of a tie is the precision at its end, so a
+    positive can lose by moving up into one. Lowest when nothing ties; highest when each positive
+    has the best precision of all bins that it can be in, at or below its own.
+    """
+    lowest = _least_precision(worst)
+    negatives, positives = best
+    hits, wrong = (np.cumsum(row[::-1])[::-1] for row in (positives, negatives))
+    bottom = hits + wrong if tied else hits + (wrong - negatives)
+    precision = np.divide(hits, bottom, out=np.zeros_like(hits), where=bottom > 0)
+    reached = np.maximum.accumulate(precision)
+    highest = float(positives @ reached) / float(positives.sum())
+    return lowest, highest
 
 
 def digamma(numbers: Floats) -> Floats:
@@ -253,6 +276,23 @@ def largest_gap(rates: tuple[Floats, Floats], *, tied: bool) -> tuple[Bounded, i
         return Bounded(value, value, value), where
     inside = np.maximum(tpr[1:] - fpr[:-1], fpr[1:] - tpr[:-1])
     return Bounded(value, value, min(max(value, float(inside.max())), 1.0)), where
+
+
+def gap_range(
+    worst: tuple[Floats, Floats], best: tuple[Floats, Floats], *, tied: bool
+) -> tuple[float, float]:
+    """What that distance can be where rates lie anywhere between two, edge by edge."""
+    (high_fpr, low_tpr), (low_fpr, high_tpr) = worst, best
+    lowest = max(float(np.max(low_tpr - high_fpr)), float(np.max(low_fpr - high_tpr)), 0.0)
+    if not tied:  # within a bin one rate can be that of the edge below, the other of that above
+        high_fpr, high_tpr, low_fpr, low_tpr = (
+            high_fpr[1:],
+            high_tpr[1:],
+            low_fpr[:-1],
+            low_tpr[:-1],
+        )
+    highest = max(float(np.max(high_tpr - low_fpr)), float(np.max(high_fpr - low_tpr)))
+    return lowest, min(highest, 1.0)
 
 
 def edge_rates(counts: Floats) -> tuple[Floats, Floats]:

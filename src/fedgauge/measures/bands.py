@@ -54,11 +54,12 @@ def _roc_band(reading: Reading, kind: BandKind, x: Floats, level: float) -> Band
         low[x >= 1.0] = 1.0
         return Band(x, low, high, level, kind)
     of_fpr, of_tpr = _reaches(pooled, level**0.5)
-    fpr, tpr = _knots(reading)
     # A point of the curve lies between the edges around it, whatever the bin's scores are.
+    fpr, tpr = _knots(reading.worst)
     before = np.searchsorted(fpr, x - of_fpr, side="right") - 1
-    after = np.searchsorted(fpr, x + of_fpr, side="left")
     low = np.where(before >= 0, tpr[np.maximum(before, 0)], 0.0) - of_tpr
+    fpr, tpr = _knots(reading.best)
+    after = np.searchsorted(fpr, x + of_fpr, side="left")
     high = np.where(after < len(tpr), tpr[np.minimum(after, len(tpr) - 1)], 1.0) + of_tpr
     low[x >= 1.0] = 1.0
     return Band(x, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), level, kind)
@@ -169,10 +170,11 @@ def _first_fpr(recall: Floats, fpr: Floats, tpr: Floats) -> Floats:
 def _fpr_range(reading: Reading, recall: Floats, level: float) -> tuple[Floats, Floats]:
     """Lowest and highest false positive rate at which the population reaches each recall."""
     of_fpr, of_tpr = _reaches(reading.pooled, level)
-    fpr, tpr = _knots(reading)
+    fpr, tpr = _knots(reading.best)
     reached = np.searchsorted(tpr, recall - of_tpr, side="left")
-    passed = np.searchsorted(tpr, recall + of_tpr, side="left")
     low = fpr[np.maximum(reached - 1, 0)] - of_fpr
+    fpr, tpr = _knots(reading.worst)
+    passed = np.searchsorted(tpr, recall + of_tpr, side="left")
     high = np.where(passed < len(fpr), fpr[np.minimum(passed, len(fpr) - 1)], 1.0) + of_fpr
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 

@@ -187,10 +187,15 @@ def pr_curve(distribution: ScoreDistribution) -> PrCurve:
     hits, flagged = d.positives * d.tpr[1:], d.flagged[1:]
     precision = np.divide(hits, flagged, out=np.ones_like(hits), where=flagged > 0)
     precision = np.minimum(precision, 1.0)
-    if d.steps:
+    if d.steps.all():
         path = _steps(d.tpr, precision)
     else:
-        path = ParametricCurve(d.width, d.tpr_pieces, d.positives * d.tpr_pieces, d.flagged_pieces)
+        top, bottom, still = d.positives * d.tpr_pieces, d.flagged_pieces, np.flatnonzero(d.steps)
+        if still.size:
+            bottom = bottom.copy()
+            top[:, still] = bottom[:, still] = 0.0
+            top[-1, still], bottom[-1, still] = precision[still], 1.0
+        path = ParametricCurve(d.width, d.tpr_pieces, top, bottom)
     return PrCurve(
         precision=np.append(precision[::-1], 1.0),
         recall=np.append(d.tpr[:0:-1], 0.0),

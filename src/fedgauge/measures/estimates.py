@@ -61,7 +61,7 @@ def roc_auc(reading: Reading) -> Estimate:
     """Area under the ROC curve."""
     pooled, z, tied = reading.pooled, critical(reading.level), reading.tied
     counts = pooled.counts
-    number = areas.roc_auc(reading.roc, counts, tied=tied)
+    number = _bounded(reading, lambda r: areas.roc_auc(r.roc, r.pooled.counts, tied=r.tied))
     straight = areas.straight_auc(*counts)
     deviation = math.sqrt(areas.auc_sampling_variance(counts, tied=tied))
     noise = math.sqrt(pooled.noise_variance(areas.auc_gradient(counts)))
@@ -80,6 +80,9 @@ def average_precision(reading: Reading) -> Estimate:
     pooled, level, tied = reading.pooled, reading.level, reading.tied
     counts = pooled.counts
     number = areas.average_precision(reading.pr, counts, tied=tied)
+    if pooled.divided:
+        worst, best = reading.worst.pooled.counts, reading.best.pooled.counts
+        number = _joined(number, areas.precision_range(worst, best, tied=tied))
     straight = float(areas.straight_average_precision(counts))
     variance = float(areas.average_precision_variance(counts, tied=tied))
     noise = float(pooled.noise_variance(areas.average_precision_gradient(counts)))
@@ -143,18 +146,22 @@ def mean_loss(reading: Reading, loss: Loss) -> Estimate:
     """Log loss or Brier score."""
     pooled = reading.pooled
     by_bin = reading.losses(loss)
-    number = losses.mean_loss(pooled.counts, by_bin)
+    number = _mean_loss(reading, loss)
     gradient = (by_bin.mean - number.value) / pooled.counts.sum()
     scale = (0.0, math.inf if loss == "log" else 1.0)
     caution = f"there are fewer than {FEW} examples" if pooled.counts.sum() < FEW else None
     return _loss_estimate(reading, by_bin, number, gradient, 1.0, scale, caution)
 
 
+def _mean_loss(reading: Reading, loss: Loss) -> Bounded:
+    return _bounded(reading, lambda r: losses.mean_loss(r.pooled.counts, r.losses(loss)))
+
+
 def normalized_entropy(reading: Reading) -> Estimate:
     """Log loss over the entropy of the share of positives (He et al. 2014)."""
     pooled = reading.pooled
     by_bin = reading.losses("log")
-    loss = losses.mean_loss(pooled.counts, by_bin)
+    loss = _mean_loss(reading, "log")
     total = float(pooled.counts.sum())
     rate = pooled.positives / total
     base = losses.entropy(rate)
@@ -222,14 +229,16 @@ def partial_auc(reading: Reading, max_fpr: float, *, standardise: bool) -> Estim
     def straight(fpr: Floats, tpr: Floats, _: float) -> float:
         return scaled(areas.area_up_to(fpr, tpr, max_fpr))
 
-    bounded = areas.partial_auc(reading.roc, reading.rates, max_fpr, tied=reading.tied)
-    number = Bounded(*map(scaled, bounded))
+    def area(r: Reading) -> Bounded:
+        return areas.partial_auc(r.roc, r.rates, max_fpr, tied=r.tied)
+
+    number = Bounded(*map(scaled, _bounded(reading, area)))
     return _bootstrapped(reading, number, straight, (scaled(0.0), scaled(max_fpr)))
 
 
 def auprg(reading: Reading) -> Estimate:
     """Area under the precision-recall-gain curve; at most 1, and negative below chance."""
-    number = areas.auprg(reading.roc, reading.rates, reading.ratio, tied=reading.tied)
+    number = _bounded(reading, lambda r: areas.auprg(r.roc, r.rates, r.ratio, tied=r.tied))
     return _bootstrapped(reading, number, areas.straight_auprg, (-math.inf, 1.0))
 
 
@@ -276,6 +285,9 @@ def largest_gap(reading: Reading) -> Estimate:
     pooled = reading.pooled
     require_both_classes(pooled.negatives, pooled.positives)
     number, where = areas.largest_gap(reading.rates, tied=reading.tied)
+    if pooled.divided:
+        ends = reading.worst.rates, reading.best.rates
+        number = _joined(number, areas.gap_range(*ends, tied=reading.tied))
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
     there = AtThreshold(pooled, float(edges[where]), reading.level).youden_j
     low, high = there.low or 0.0, there.high or 0.0
@@ -309,6 +321,20 @@ def mann_whitney_u(reading: Reading, auc: Estimate) -> Estimate:
     shift = areas.straight_auc(*pooled.unbiased) * pairs - straight * pairs
     bounds = holding(Interval(value + shift - half - reach, value + shift + half + reach), value)
     return Estimate(value, (max(bounds.low, 0.0), bounds.high), level=auc.level)
+
+
+def _bounded(reading: Reading, measure: Callable[[Reading], Bounded]) -> Bounded:
+    """A number that rises or falls with every score of a class, with all that the data allows."""
+    number = measure(reading)
+    if not reading.pooled.divided:
+        return number
+    worst, best = measure(reading.worst), measure(reading.best)
+    return _joined(number, (min(worst.lowest, best.lowest), max(worst.highest, best.highest)))
+
+
+def _joined(number: Bounded, ends: tuple[float, float]) -> Bounded:
+    lowest, highest = ends
+    return Bounded(number.value, min(number.lowest, lowest), max(number.highest, highest))
 
 
 def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:

@@ -83,14 +83,14 @@ def bin_losses(
     or lean towards the mean where that was measured.
     """
     require_probabilities(axis, "log loss and Brier score")
-    edges = axis.edges
+    edges = np.minimum(axis.edges, 1.0)  # a merged bin of the value 1 ends a float above it
     if axis.kind == "values":  # clipping or not, a score most likely is its bin's value
         exact = _losses(edges[:-1], loss)
         least, most = (exact, exact) if axis.separates_all else _extremes(axis, loss, None)
         return BinLosses(exact, exact**2, exact, least, most)
     lower, upper = edges[:-1], edges[1:]
     even = _even_means(lower, upper, loss)
-    share, middle = within_bins(edges, counts)
+    share, middle = within_bins(axis.edges, counts)
     parts = np.linspace(lower, upper, _PARTS + 1, axis=-1)
     inside = _even_means(parts[:, :-1], parts[:, 1:], loss)
     mean, square = (share * inside).sum(axis=-1), (share * inside**2).sum(axis=-1)

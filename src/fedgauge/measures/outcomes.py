@@ -85,6 +85,8 @@ class ThresholdOutcomes:
     ----------
     split
         How the threshold divides the bins.
+    clean
+        Whether it is known of every example on which side it is.
     likely
         Outcomes with the open bin divided evenly.
     """
@@ -93,6 +95,9 @@ class ThresholdOutcomes:
         self._pooled = pooled
         self.split = split(pooled.axis, threshold)
         first, is_open, share = self.split
+        # With an open bin, two places divide what is flagged: above it and below.
+        self._divided = pooled.divides(first) or (is_open and pooled.divides(first - 1))
+        self.clean = not (is_open or self._divided)
         flags = np.zeros(pooled.axis.bins)
         flags[first:] = 1.0
         self._flags, even = [flags], flags
@@ -107,23 +112,30 @@ class ThresholdOutcomes:
         """Every way in which the open bin's positives and negatives can all be flagged or not.
 
         Each metric rises or falls with the true and with the false positives, so its extremes
-        over all that the open bin allows are among these.
+        over all that the open bin allows are among these. So it is with bins that a map divides
+        and that are flagged in part.
         """
+        corners = self._corners(self._pooled)
+        if self._divided:
+            for up in itertools.product((False, True), repeat=2):
+                corners += self._corners(self._pooled.moved(negatives_up=up[0], positives_up=up[1]))
+        return corners
+
+    def _corners(self, pooled: PooledCounts) -> tuple[Corner, ...]:
         pairs = list(itertools.product(self._flags, self._flags))
         return tuple(
-            Corner(
-                _counted(self._pooled.counts, *pair), _counted(self._pooled.unbiased, *pair), noise
-            )
-            for pair, noise in zip(pairs, self._noise(pairs), strict=True)
+            Corner(_counted(pooled.counts, *pair), _counted(pooled.unbiased, *pair), noise)
+            for pair, noise in zip(pairs, _noise(pooled, pairs), strict=True)
         )
 
-    def _noise(self, pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
-        """Noise covariance of (tp, fp, fn, tn) in each corner."""
-        weights = np.zeros((len(pairs), len(Outcomes._fields), *self._pooled.counts.shape))
-        for corner, (of_negatives, of_positives) in zip(weights, pairs, strict=True):
-            corner[0, 1], corner[2, 1] = of_positives, 1.0 - of_positives
-            corner[1, 0], corner[3, 0] = of_negatives, 1.0 - of_negatives
-        return self._pooled.covariance(weights[:, :, np.newaxis], weights[:, np.newaxis])
+
+def _noise(pooled: PooledCounts, pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Noise covariance of (tp, fp, fn, tn) in each corner."""
+    weights = np.zeros((len(pairs), len(Outcomes._fields), *pooled.counts.shape))
+    for corner, (of_negatives, of_positives) in zip(weights, pairs, strict=True):
+        corner[0, 1], corner[2, 1] = of_positives, 1.0 - of_positives
+        corner[1, 0], corner[3, 0] = of_negatives, 1.0 - of_negatives
+    return pooled.covariance(weights[:, :, np.newaxis], weights[:, np.newaxis])
 
 
 def _counted(counts: Floats, of_negatives: Floats, of_positives: Floats) -> Outcomes:

@@ -77,6 +77,22 @@ class Reading:
         require_both_classes(self.pooled.negatives, self.pooled.positives)
         return self.pooled.positives / self.pooled.negatives
 
+    @cached_property
+    def worst(self) -> "Reading":
+        """The same with positives as low and negatives as high as divided bins allow."""
+        return self._moved(negatives_up=True, positives_up=False)
+
+    @cached_property
+    def best(self) -> "Reading":
+        """The same with positives as high and negatives as low as divided bins allow."""
+        return self._moved(negatives_up=False, positives_up=True)
+
+    def _moved(self, *, negatives_up: bool, positives_up: bool) -> "Reading":
+        if not self.pooled.divided:
+            return self
+        pooled = self.pooled.moved(negatives_up=negatives_up, positives_up=positives_up)
+        return Reading(pooled, self.estimator, self.level, self.positions)
+
     def losses(self, loss: Loss) -> BinLosses:
         """Losses of examples in each bin."""
         if loss not in self._losses:

@@ -87,7 +87,7 @@ class AtThreshold:
         self._pooled = pooled
         self._level = level
         self._outcomes = ThresholdOutcomes(pooled, self.threshold)
-        self.on_edge = not self._outcomes.split.open
+        self.on_edge = self._outcomes.clean
 
     precision = ThresholdMetric(
         Ratio(Outcomes(tp=1), Outcomes(fp=1)),

@@ -1,11 +1,11 @@
 """Who signed a result, what its members confirmed, and whether it was edited since.
 
 A result between sites carries a proof. The coordinator signs what was released: everything in the
-saved result but the estimator, the level, and the metrics, curves and variances that follow from
-the counts. These may change, as when intervals of another level are asked for, and are compared
-with what the counts give. The proof also holds the signed invitation and the members' signatures
-under who took part, so that it shows what they agreed to. The counts rest on the coordinator's
-word: nobody else ever sees a sum in the making.
+saved result but the estimator, the level, the map that scores are read through, and the metrics,
+curves and variances that follow from the counts. These may change, as when intervals of another
+level are asked for, and are compared with what the counts give. The proof also holds the signed
+invitation and the members' signatures under who took part, so that it shows what they agreed to.
+The counts rest on the coordinator's word: nobody else ever sees a sum in the making.
 """
 
 import json
@@ -28,7 +28,7 @@ State = Literal["verified", "unknown key", "unsigned", "broken"]
 
 _SIGNED_AS: Final = b"fedgauge result\0"  # no message of a protocol begins like this
 _MOST_INVITATION: Final = 1 << 24  # bytes: keys of 20,000 members and a plan need far less
-_DERIVED: Final = ("estimator", "level")
+_DERIVED: Final = ("estimator", "level", "calibrator")
 _DERIVED_OF_SLICE: Final = ("variances", "metrics", "curves")
 # Libraries round differently from version to version; a smaller edit changes nothing.
 _RELATIVE: Final = 1e-6

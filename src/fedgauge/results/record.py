@@ -8,10 +8,12 @@ import msgspec
 import numpy as np
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.regrouped import check_probabilities
 from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan
@@ -102,6 +104,8 @@ class Record(msgspec.Struct, frozen=True):
     level: float = LEVEL
     proof: Any = msgspec.UNSET  # of results between sites; results/proof.py reads it
     axis: Axis | msgspec.UnsetType = msgspec.UNSET  # where bins were merged; else the plan's
+    # The map that metrics and curves are read through; counts are as released.
+    calibrator: Calibrator | msgspec.UnsetType = msgspec.UNSET
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -112,6 +116,11 @@ class Record(msgspec.Struct, frozen=True):
         """Read a result; fields of later minor versions are ignored."""
         try:
             header = msgspec.json.decode(data, type=_Header)
+            if header.format.startswith("fedgauge-calibrator/"):
+                raise RecordError(
+                    "this is a map from scores to probabilities, not a result. Name the file that "
+                    "`fedgauge evaluate --json` saved."
+                )
             if header.format != FORMAT:
                 raise RecordError(
                     f"this result has format {header.format!r}; this version of fedgauge reads "
@@ -156,6 +165,8 @@ class Record(msgspec.Struct, frozen=True):
         if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
         check_level(self.level)
+        if isinstance(self.calibrator, Calibrator):
+            check_probabilities(self.released_axis)
         if (self.reports or 0) < 1 and self.plan.final.sends_reports:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
         if isinstance(self.axis, Axis) and not (

@@ -50,6 +50,7 @@ def facts_of(result: Evaluation) -> Record:
         level=result.level,
         proof=UNSET if result.proof is None else result.proof,
         axis=UNSET if released.axis == result.plan.axis else released.axis,
+        calibrator=UNSET if result.mapped_by is None else result.mapped_by,
     )
 
 
@@ -66,8 +67,8 @@ def _with_derived(part: SliceRecord, result: Evaluation) -> SliceRecord:
         if row.recorded:
             with suppress(UndefinedMetric):
                 metrics[row.name] = MetricRecord.of(getattr(result, row.name))
-    pooled = result.pooled
-    variances = pooled.leaf_variances.tolist() if pooled.noisy else None
+    released = (result if result.mapped_by is None else result.with_calibrator(None)).pooled
+    variances = released.leaf_variances.tolist() if released.noisy else None
     return replace(part, variances=variances, metrics=metrics, curves=_curves_record(result))
 
 

@@ -1,4 +1,4 @@
-"""A result in five lines of words and numbers, and a sixth where its counts cannot be right."""
+"""A result in five lines of words and numbers; one more under a map, one where to be cautious."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _AXIS_WORDS: Final = {
 def verdict(result: Evaluation) -> str:
     """Who took part, what was measured, and what protects it."""
     lines = [who(result), *_areas(result), _protection(result), _measurement(result)]
+    through = mapping(result)
+    if through is not None:
+        lines.append(f"mapped by          {through}")
     if result.caution is not None:
         lines.append(f"caution            {result.caution}")
     return "\n".join(lines)
@@ -48,6 +51,20 @@ def who(result: Evaluation) -> str:
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
     return f"{counted(result)}, {about}{examples:,} examples, {share} positive"
+
+
+def mapping(result: Evaluation) -> str | None:
+    """The map that scores are read through, and whether it is judged on what it was fitted on."""
+    calibrator = result.mapped_by
+    if calibrator is None:
+        return None
+    told, fitted = calibrator.in_words(), calibrator.fitted
+    if result.in_sample:
+        return f"{told}; in-sample: it was fitted on these very counts, which flatter it"
+    if fitted is None:
+        return told
+    about = "" if fitted.epsilon is None else "about "
+    return f"{told}, fitted on {about}{fitted.examples:,} examples"
 
 
 def promise(result: Evaluation) -> str | None:

@@ -2,7 +2,10 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from fedgauge.errors import RecordError
 
@@ -12,6 +15,13 @@ def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
 
     Through a link, to the file it names; without `follow` the link itself is replaced.
     """
+    with written_whole(path, follow=follow) as file:
+        file.write(data)
+
+
+@contextmanager
+def written_whole(path: str | Path, *, follow: bool = True) -> Iterator[BinaryIO]:
+    """The same for what is written bit by bit: the file is there when all of it is."""
     target = Path(path).resolve() if follow else Path(path).absolute()
     if target.exists() and not target.is_file():
         raise RecordError(f"cannot write {path}: it is not a file.")
@@ -21,7 +31,7 @@ def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                yield file
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:
