@@ -15,7 +15,7 @@ def test_commands_run(tmp_path, shell):
         done = shell(command, tmp_path)
         assert done.returncode == 0, (command, done.stderr)
         told.append(done.stdout)
-    assert "Enough to know the recall at 0.5 within 0.02? no" in told[3]
+    assert "Enough to know the recall at 0.5 within 0.01? no" in told[3]
     first, again, shown = told[-3:]
     assert "Took in 20,000 reports; 20,000 in all\n" in first
     assert "Took in 0 reports; 20,000 in all; refused so far: duplicate: 20,000" in again
