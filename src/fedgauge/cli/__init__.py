@@ -67,7 +67,6 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
-from fedgauge.cli.wants import answer, read_want, warn_of_useless
 
 if TYPE_CHECKING:
     from fedgauge.cli.results import Rates
@@ -364,6 +363,8 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
     """
+    from fedgauge.cli.wants import answer, read_want, warn_of_useless
+
     with readable_errors():
         refuse_to_replace(plan=out)
         chosen_map = _load_map(calibrator)
