@@ -114,6 +114,13 @@ def test_bounds_at_any_threshold_hold_the_numbers_of_mapped_data(data, examples,
     check_threshold(result.at_threshold(threshold), (labels, scores), threshold)
 
 
+def test_a_divided_bin_may_be_in_an_open_one_with_all_it_has():
+    rests = Calibrator("auto", LogOddsLine([0.0, 1 / 3], [-2.0, -2.0]))
+    result, examples = mapped((np.array([0]), np.array([14 / 24])), Axis.uniform(1), rests)
+    threshold = float(examples[1][0])
+    check_threshold(result.at_threshold(threshold), examples, threshold)
+
+
 @settings(deadline=None, max_examples=60)
 @given(labelled(SCORES), any_axes(), maps())
 def test_bands_hold_the_curve_of_mapped_data(examples, axis, calibrator):

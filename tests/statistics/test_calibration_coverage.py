@@ -5,25 +5,18 @@ under its limit is one in a thousand over all of them; so it is for tests that a
 it allows.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
+import dataclasses
 
 import numpy as np
 import pytest
 from scipy.special import expit, logit
 from scipy.stats import binom, chi2
 
+import calibration_coverage as study
 from forecast_worlds import WORLDS
 
 RUNS = 240
 FALSE_ALARM = 1e-3
-
-_PATH = Path(__file__).parents[2] / "studies" / "calibration_coverage.py"
-_SPEC = importlib.util.spec_from_file_location("calibration_coverage", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules["calibration_coverage"] = study
-_SPEC.loader.exec_module(study)
 
 CELLS = [
     study.Cell("calibrated", "sa", 2_000, "uniform"),
@@ -85,8 +78,6 @@ def test_tests_alarm_seldom_where_scores_are_right_and_always_where_not(found, n
 
 def test_the_study_notices_intervals_that_are_too_narrow(monkeypatch):
     """Half the width covers about 67%."""
-    import dataclasses
-
     real = study.calibration_error
 
     def narrow(groups, kind, level):

@@ -292,3 +292,12 @@ def test_a_display_from_arrays_alone():
     drawn = fg.ReliabilityDisplay(x, x, scores=Spread(np.array([0.0, 1.0]), np.ones(1))).plot()
     assert drawn.band_ is None
     assert len(drawn.strip_.patches) == 1
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_a_result_read_through_a_map(result, display):
+    """Its bins are others than those counted."""
+    drawn = display.from_evaluation(result.with_calibrator(result.calibrator("isotonic")))
+    if display is fg.ReliabilityDisplay:
+        assert (drawn.scores.density * np.diff(drawn.scores.edges)).sum() == pytest.approx(1.0)
+    drawn.plot().figure_.canvas.draw()

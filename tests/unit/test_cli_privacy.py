@@ -11,6 +11,7 @@ import pytest
 from commands import complaint, run
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Beta
 from fedgauge.plan.explain import explain
 
 COLUMNS = ["--client", "site", "--label", "y", "--score", "p"]
@@ -437,9 +438,10 @@ def examples_of(command):
 
 def test_examples_of_the_help_run(table, needs):
     table.to_parquet("s.parquet")
+    fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
     examples = [*examples_of("plan"), *examples_of("explain")[:1]]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 8
+    assert len(examples) == 9
     for arguments in examples:
         told = done(run(*arguments))
         assert told

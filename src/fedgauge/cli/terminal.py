@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -185,6 +186,23 @@ def print_result(
         to.print(told or str(result), markup=False)
     elif result.caution is not None:
         warn(result.caution)
+
+
+def plain_table() -> Table:
+    """A table without lines, and what is to know about it below."""
+    return Table(
+        box=None, pad_edge=False, header_style="bold", caption_justify="left", caption_style=""
+    )
+
+
+def span(ends: tuple[float | None, float | None]) -> str:
+    """From low to high; nothing where there are no ends."""
+    from fedgauge.measures.intervals import show
+
+    low, high = ends
+    if low is None or high is None or (low, high) == (-math.inf, math.inf):
+        return ""
+    return f"{show(low)} to {show(high)}"
 
 
 def print_whole(table: Table) -> None:

@@ -95,7 +95,9 @@ class ThresholdOutcomes:
         self._pooled = pooled
         self.split = split(pooled.axis, threshold)
         first, is_open, share = self.split
-        self.clean = not (is_open or pooled.divides(first))
+        # With an open bin, two places divide what is flagged: above it and below.
+        self._divided = pooled.divides(first) or (is_open and pooled.divides(first - 1))
+        self.clean = not (is_open or self._divided)
         flags = np.zeros(pooled.axis.bins)
         flags[first:] = 1.0
         self._flags, even = [flags], flags
@@ -114,7 +116,7 @@ class ThresholdOutcomes:
         and that are flagged in part.
         """
         corners = self._corners(self._pooled)
-        if self._pooled.divides(self.split.first):
+        if self._divided:
             for up in itertools.product((False, True), repeat=2):
                 corners += self._corners(self._pooled.moved(negatives_up=up[0], positives_up=up[1]))
         return corners

@@ -238,7 +238,7 @@ class ReliabilityDisplay(_Zoomed):
 
 def _spread(result: Evaluation, bars: Floats) -> Spread:
     """Examples by bar, over its width: so bars of different widths can be compared."""
-    axis, totals = result.released.axis, result.pooled.counts.sum(axis=0)
+    axis, totals = result.pooled.axis, result.pooled.counts.sum(axis=0)
     if axis.kind == "values":
         counts, _ = np.histogram(axis.edges[:-1], bars, weights=totals)
     else:
