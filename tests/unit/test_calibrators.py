@@ -190,6 +190,12 @@ def test_a_map_of_few_reports_carries_its_caution():
     assert result.calibrator("isotonic").fitted.caution.endswith(SHIFT)
 
 
+def test_a_map_tells_that_its_result_has_a_caution(monkeypatch):
+    result = evaluated(5000)
+    monkeypatch.setattr(fg.Evaluation, "caution", "an end bin is crowded")
+    assert result.calibrator().fitted.caution == "the result that it was fitted on has a caution"
+
+
 def test_scores_that_point_the_wrong_way_give_a_flat_map_and_a_caution():
     forecasts = forecasts_of([[20, 100, 300], [300, 100, 20]])
     assert "check which label counts as positive" in calibrators.caution(forecasts)
@@ -241,6 +247,16 @@ def test_noise_makes_fewer_groups():
     noisy = calibrators.fit(forecasts_of(counts, [900.0]), "binning")
     assert len(exact.values) == 25  # the cube root of 16,000
     assert len(noisy.values) < 12
+
+
+def test_scores_of_0_and_1_do_not_lead_a_map_astray():
+    labels, scores = overconfident(5000)
+    scores[labels == 0] = np.where(scores[labels == 0] < 0.05, 0.0, scores[labels == 0])
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(1024))
+    for method in METHODS:
+        found = result.calibrator(method).transform([0.0, 0.3, 0.5, 0.7, 1.0])
+        assert np.all(np.diff(found) > -0.05), method
+        assert found[2] == pytest.approx(0.5, abs=0.15), method
 
 
 def test_known_values_have_a_step_each():
