@@ -10,6 +10,10 @@ for 20 clients otherwise. Counts are drawn from the bins' shares of the populati
 plan's laws. The truth of an error of groups is that of the population in the groups as they were
 formed, whose edges hang on the data where they have equal mass.
 
+The slope and intercept are those of a logistic regression on the population. Net benefits are at
+half, once and twice the share of positives, moved to the nearest edge as decision curves do, and at
+that share itself. What takes long is measured in some of the datasets.
+
 Datasets in which noise hides a class have no result, and are counted apart. Rejected are shares
 of p-values below 5%, which for calibrated scores should be 5%.
 """
@@ -24,7 +28,9 @@ import numpy as np
 import fedgauge as fg
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.repair import consistent
+from fedgauge.measures.benefit import Decision
 from fedgauge.measures.calibration import (
+    ErrorKind,
     calibration_curve,
     calibration_error,
     calibration_in_the_large,
@@ -34,7 +40,7 @@ from fedgauge.measures.goodness import hosmer_lemeshow, spiegelhalter
 from fedgauge.measures.groups import GROUPS, Groups, Strategy
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.recalibration import line
+from fedgauge.measures.recalibration import integrated_index, line
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
 from forecast_worlds import WORLDS, Bins, World
@@ -44,7 +50,9 @@ CLIENTS = 20
 LEVEL = 0.95
 SIGNIFICANT = 0.05
 TOGETHER = 100  # datasets drawn at once
-LEAST = {"ECE": 0.93, "slope": 0.92, "intercept": 0.92}
+OFTEN, SELDOM = 4, 20  # what takes long is measured in every 4th or 20th dataset
+BENEFITS = ("benefit 0.5", "benefit 1", "benefit 2", "benefit as asked")
+LEAST = {"ECE": 0.93} | dict.fromkeys(("slope", "intercept", *BENEFITS), 0.92)
 ALARMS = (0.03, 0.08)
 FEWEST = 100  # answers to judge a cell by
 
@@ -100,31 +108,39 @@ class Truth:
 
     bins: Bins
     line: tuple[float, float]
+    index: float
+    benefits: tuple[tuple[float, float], ...]  # thresholds, and what they are worth
 
     @classmethod
     def of(cls, world: World, plan: EvaluationPlan) -> "Truth":
         """By integration."""
-        return cls(world.bins(plan.axis.edges), world.line())
+        rate, edges = world.prevalence, plan.axis.thresholds
+        near = [float(edges[np.abs(edges - rate * times).argmin()]) for times in (0.5, 1.0, 2.0)]
+        benefits = tuple((at, world.benefit(at)) for at in (*near, rate))
+        return cls(world.bins(plan.axis.edges), world.line(), world.index, benefits)
 
-    def errors(self, groups: Groups) -> tuple[float, float]:
-        """ECE and RMS calibration error in the groups as they were formed.
+    def errors(self, groups: Groups) -> dict[ErrorKind, float]:
+        """Calibration errors in the groups as they were formed.
 
         Groups that no example fell into are none; their bins count as one.
         """
         owners = np.where(groups.owners < 0, len(groups), groups.owners)
         excess = np.bincount(owners, self.bins.excess)
-        totals = np.bincount(owners, self.bins.totals)
-        held = totals > 0
-        squares = excess[held] ** 2 / totals[held]
-        return float(np.abs(excess).sum()), math.sqrt(squares.sum())
+        totals = np.maximum(np.bincount(owners, self.bins.totals), 1e-300)
+        seen = np.abs(excess / totals)[: len(groups)][groups.visible]
+        return {
+            "expected": float(np.abs(excess).sum()),
+            "rms": math.sqrt(np.sum(excess**2 / totals)),
+            "maximum": float(seen.max(initial=0.0)),
+            "average": float(seen.mean()) if len(seen) else 0.0,
+        }
 
     def shares(self, groups: Groups) -> np.ndarray:
         """Positives of each group."""
         held = groups.owners >= 0
         owners = groups.owners[held]
-        return np.bincount(owners, self.bins.positives[held]) / np.bincount(
-            owners, self.bins.totals[held]
-        )
+        positives = np.bincount(owners, self.bins.positives[held])
+        return positives / np.bincount(owners, self.bins.totals[held])
 
 
 class Tally:
@@ -146,6 +162,7 @@ class Tally:
         self.add(f"{name} below", high < truth)
         self.add(f"{name} width", high - low)
         self.add(f"{name} bias", found.value - truth)
+        self.add(f"{name} caution", found.caution is not None)
 
     def means(self) -> dict[str, float]:
         """The mean of each."""
@@ -160,77 +177,99 @@ def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
     for pooled in datasets(plan, truth.bins, cell.examples, runs, rng):
         if pooled.hidden:
             continue
-        answered += 1
         forecasts = Forecasts.of(Reading(pooled, fg.Aligned(), LEVEL))
-        of_groups(tally, Groups.of(forecasts, GROUPS, cell.groups), truth)
+        of_groups(tally, Groups.of(forecasts, GROUPS, cell.groups), truth, answered)
         if cell.groups == "uniform":
-            without_groups(tally, forecasts, truth)
+            without_groups(tally, forecasts, truth, answered)
+        answered += 1
     return {"bins": plan.axis.bins, "answered": answered, **tally.means()}
 
 
-def of_groups(tally: Tally, groups: Groups, truth: Truth) -> None:
+def of_groups(tally: Tally, groups: Groups, truth: Truth, number: int) -> None:
     """Errors, and the points of the curve."""
-    expected, rms = truth.errors(groups)
-    found = calibration_error(groups, "expected", LEVEL)
-    tally.interval("ECE", found, expected)
-    tally.add("ECE truth", expected)
-    tally.interval("RMS", calibration_error(groups, "rms", LEVEL), rms)
+    true = truth.errors(groups)
+    tally.interval("ECE", calibration_error(groups, "expected", LEVEL), true["expected"])
+    tally.add("ECE truth", true["expected"])
     curve, shares = calibration_curve(groups, LEVEL), truth.shares(groups)
-    tally.add("plain ECE bias", curve.ece - expected)
-    tally.add("points cover", np.mean((curve.low <= shares) & (shares <= curve.high)))
+    tally.add("plain ECE bias", curve.ece - true["expected"])
+    tally.add("points covers", np.mean((curve.low <= shares) & (shares <= curve.high)))
+    if number % OFTEN == 0:
+        tally.interval("RMS", calibration_error(groups, "rms", LEVEL), true["rms"])
+        tally.interval("MCE", calibration_error(groups, "maximum", LEVEL), true["maximum"])
+        tally.interval("ACE", calibration_error(groups, "average", LEVEL), true["average"])
 
 
-def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
+def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth, number: int) -> None:
     """What does not hang on the rule of grouping."""
-    for part, at in (("intercept", 0), ("slope", 1)):
-        try:
-            tally.interval(part, line(forecasts, part, LEVEL), truth.line[at])
-            tally.add(f"{part} defined", True)
-        except fg.UndefinedMetric:
-            tally.add(f"{part} defined", False)
     excess = float(truth.bins.excess.sum())
     tally.interval("in the large", calibration_in_the_large(forecasts, LEVEL), excess)
     by_mass = Groups.of(forecasts, 10, "quantile")
     tally.add("HL rejects", hosmer_lemeshow(by_mass).p_value < SIGNIFICANT)
     tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
+    if number % OFTEN == 0:
+        fits(tally, forecasts, truth)
+    if number % SELDOM == 0:
+        tally.interval("ICI", integrated_index(forecasts, LEVEL), truth.index)
+
+
+def fits(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
+    """Slope, intercept and net benefits."""
+    try:
+        found = line(forecasts, LEVEL)
+    except fg.UndefinedMetric:
+        tally.add("line undefined", True)
+    else:
+        tally.add("line undefined", False)
+        tally.interval("intercept", found.intercept, truth.line[0])
+        tally.interval("slope", found.slope, truth.line[1])
+    for name, (at, worth) in zip(BENEFITS, truth.benefits, strict=True):
+        tally.interval(name, Decision(forecasts.pooled, at, LEVEL).net_benefit(), worth)
 
 
 def table(found: Sequence[Found[Cell]]) -> None:
-    """Coverage by cell."""
-    names = ("ECE", "RMS", "points", "in the large", "slope", "intercept")
-    print(
-        f"{'world':>13} {'privacy':>7} {'n':>6} {'groups':>8} {'bins':>4} {'answered':>8}", end=""
-    )
-    print(f" {'true ECE':>8} {'bias':>7} {'plain':>7}", *(f"{name:>12}" for name in names), end="")
-    print(f" {'HL':>6} {'Spieg.':>6}")
+    """Coverage by cell: first what hangs on groups, then what does not."""
+    names = ("ECE", "RMS", "MCE", "ACE", "points")
+    extra = f"{'true ECE':>8} {'bias':>8} {'plain':>8}"
+    print(f"{HEAD} {extra}", *(f"{name:>6}" for name in names))
     for each in found:
-        c = each.cell
-        print(
-            f"{c.world:>13} {c.privacy:>7} {c.examples:>6} {c.groups:>8} {each['bins']:>4.0f} "
-            f"{each['answered'] / each.runs:>8.1%}",
-            end="",
-        )
-        if not each["answered"]:
-            print("  noise hides a class in all datasets")
-            continue
-        print(f" {each['ECE truth']:>8.4f}", end="")
-        print(f" {each['ECE bias']:>+7.4f} {each['plain ECE bias']:>+7.4f}", end="")
-        covers = (each.values.get(f"{n} cover" + "s" * (n != "points"), math.nan) for n in names)
-        print("".join(f" {share:>12.1%}" for share in covers), end="")
-        rejects = (each.values.get(f"{n} rejects", math.nan) for n in ("HL", "Spiegelhalter"))
-        print("".join(f" {share:>6.1%}" for share in rejects))
+        print(_start(each), end="")
+        if each["answered"]:
+            numbers = (each["ECE truth"], each["ECE bias"], each["plain ECE bias"])
+            print("".join(f" {number:>8.4f}" for number in numbers), end="")
+            print("".join(f" {each[f'{name} covers']:>6.1%}" for name in names), end="")
+        print()
+    names = ("slope", "intercept", "in the large", *BENEFITS, "ICI")
+    print(f"\n{HEAD}", *(f"{name:>12}" for name in names), "  HL rej.", "Spieg. rej.")
+    for each in found:
+        if each.cell.groups == "uniform" and each["answered"]:
+            print(_start(each), end="")
+            covers = (each.values.get(f"{name} covers", math.nan) for name in names)
+            print("".join(f" {share:>12.1%}" for share in covers), end="")
+            print(f" {each['HL rejects']:>9.1%} {each['Spiegelhalter rejects']:>11.1%}")
+    print()
+
+
+HEAD = f"{'world':>13} {'privacy':>7} {'n':>6} {'groups':>8} {'bins':>4} {'answered':>8}"
+
+
+def _start(found: Found[Cell]) -> str:
+    c, share = found.cell, found["answered"] / found.runs
+    where = f"{c.world:>13} {c.privacy:>7} {c.examples:>6} {c.groups:>8}"
+    return f"{where} {found['bins']:>4.0f} {share:>8.1%}"
 
 
 def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
     """Coverage at least as promised; tests that alarm as often as they say."""
     judged = [each for each in found if each["answered"] >= FEWEST]
     for name, least in LEAST.items():
-        low = [
-            f"{describe(each.cell)}: {each[f'{name} covers']:.1%}"
-            for each in judged
-            if each.values.get(f"{name} covers", 1.0) < least
-        ]
-        yield Check(f"{name} covers at least {least:.0%}", not low, "; ".join(low))
+        low, warned = [], []
+        for each in judged:
+            if (share := each.values.get(f"{name} covers", 1.0)) < least:
+                # An error of calibration has no excuse: its intervals are made for noise.
+                excused = name != "ECE" and each[f"{name} caution"] > 0.5
+                (warned if excused else low).append(f"{describe(each.cell)}: {share:.1%}")
+        told = [f"with a caution {each}" for each in warned]
+        yield Check(f"{name} covers at least {least:.0%}", not low, "; ".join([*low, *told]))
     for name in ("HL", "Spiegelhalter"):
         odd = [
             f"{describe(each.cell)}: {rejects:.1%}"

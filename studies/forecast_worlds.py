@@ -65,6 +65,17 @@ class World:
         """The true share of positives."""
         return float(self.bins(np.array([0.0, 1.0])).positives[0])
 
+    @property
+    def index(self) -> float:
+        """The integrated calibration index: how far scores are from what comes true, on average."""
+        z = np.linspace(-REACH, REACH, POINTS + 1)
+        return float(np.trapezoid(self.density(z) * np.abs(expit(self.truth(z)) - expit(z)), z))
+
+    def benefit(self, threshold: float) -> float:
+        """Net benefit of treating all from a risk up."""
+        above = self.bins(np.array([0.0, threshold, 1.0]))
+        return float(above.positives[1] - threshold / (1.0 - threshold) * above.negatives[1])
+
     def line(self) -> tuple[float, float]:
         """Intercept and slope of a logistic regression on the log-odds, of the population."""
         z = np.linspace(-REACH, REACH, 2**14 + 1)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from fedgauge.measures.intervals import Estimate
     from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
     from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
+    from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
     from fedgauge.plots.displays import (
         DetCurveDisplay,
         GainDisplay,
@@ -97,6 +98,7 @@ __all__ = [
     "ConfusionMatrix",
     "CountOverflow",
     "DecisionCurve",
+    "DecisionCurveDisplay",
     "DetCurve",
     "DetCurveDisplay",
     "DistributedDP",
@@ -127,6 +129,7 @@ __all__ = [
     "Quantile",
     "Range",
     "RecordError",
+    "ReliabilityDisplay",
     "ReportRefused",
     "ReportServer",
     "ResultWithheld",
@@ -177,6 +180,7 @@ _HOMES: Final = {
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
     "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],
+    "plots.calibration": ["DecisionCurveDisplay", "ReliabilityDisplay"],
     "plots.displays": [
         "DetCurveDisplay",
         "GainDisplay",

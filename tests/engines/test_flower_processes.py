@@ -183,7 +183,9 @@ def test_the_examples_simulation_of_twenty_nodes(processes, app):
     ]
     assert result.plan.digest[:8] in shown
     assert {path.name for path in (app / "results").iterdir()} == {
+        "decision.png",
         "pr.png",
+        "reliability.png",
         "result.json",
         "roc.png",
     }

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from calibrators import FORMS, MONOTONE, calibrator
 from hypothesis import given
+from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
@@ -42,6 +43,21 @@ def test_the_python_source_gives_what_transform_gives(form, scores):
     np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-12)
 
 
+@given(forms(), st.data())
+def test_mutated_bytes_are_refused_or_a_map(form, data):
+    whole = bytearray(calibrator(form).to_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(whole) - 1))
+        whole[place : place + 1] = data.draw(st.binary(max_size=3))
+    try:
+        read = fg.Calibrator.from_bytes(bytes(whole))
+    except fg.CalibratorError:
+        return
+    out = read.transform([0.0, 0.3, 1.0])
+    assert np.all((out >= 0) & (out <= 1))
+    assert fg.Calibrator.from_bytes(read.to_bytes()) == read
+
+
 @given(forms(), SCORES)
 def test_probabilities_come_out_in_order(form, scores):
     scores = np.unique(scores)
@@ -63,6 +79,16 @@ def test_neighbouring_floats_never_change_places(form):
         chain.append(np.minimum(np.nextafter(chain[-1], 2.0), 1.0))
     out = np.array([calibrator(form).transform(each) for each in chain])
     assert np.all(np.diff(out, axis=0) >= 0)
+
+
+def test_pieces_end_below_the_knots_they_lead_to():
+    rng = np.random.default_rng(11)
+    steps = np.arange(-20, 21) * np.spacing(0.7)
+    for _ in range(300):
+        low, high = -(10.0 ** rng.uniform(2, 6)), -rng.uniform(0, 30)
+        knot = rng.uniform(0.6, 0.8)
+        line = LogOddsLine((-1.0, logit(knot), 9.0), (low, high, high))
+        assert np.all(np.diff(calibrator(line).transform(knot + steps)) >= 0)
 
 
 @pytest.mark.parametrize("name", ["identity", "beta", "beta without a", "line", "one knot"])

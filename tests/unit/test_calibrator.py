@@ -208,7 +208,7 @@ def test_a_map_cannot_be_changed():
         (lambda: Fitted(-1, 0, ""), "no less than 0"),
         (lambda: Fitted(1, 0, "a\nb"), "one line"),
         (lambda: Fitted(1, 0, "", math.nan), "must be finite"),
-        (lambda: Fitted(1, 0, "", plan="../x"), "must be a digest"),
+        (lambda: Fitted(1, 0, "", plan="../x"), "must be digests"),
     ],
 )
 def test_what_is_no_map_cannot_be_made(make, told):

@@ -15,6 +15,8 @@ from sites import BOSS, PEERS, make_site
 
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Fitted, LogOddsLine, Steps
+from fedgauge.data.examples import Examples
+from fedgauge.engines.contribution import count_exactly
 from fedgauge.engines.reporting import result_of
 from fedgauge.errors import AxisMismatch
 from fedgauge.plan.explain import explain
@@ -182,6 +184,16 @@ def test_reports_are_of_mapped_scores():
     mapped = counts(plan.with_calibrator(step), scores)
     expected = counts(plan, step.transform(scores))
     np.testing.assert_allclose(mapped, expected, atol=1e-6)
+
+
+def test_scores_that_the_map_brings_inside_the_axis_are_not_clipped():
+    axis = fg.Axis.uniform(8, 0.25, 0.75, outside="clip")
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3)).with_calibrator(
+        calibrator(Steps((0.5,), (0.3, 0.9)))
+    )
+    rows = Examples([0, 1, 1], [0.1, 0.6, 7.0])
+    _, counted = count_exactly(plan, [rows])
+    assert counted.oddities.clipped == 2
 
 
 def test_percentages_are_refused_as_without_a_map():

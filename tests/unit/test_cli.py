@@ -19,6 +19,7 @@ from matplotlib.image import imread
 import fedgauge as fg
 from fedgauge import cli, demo
 from fedgauge.binning.calibrator import Beta
+from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]
 
@@ -90,7 +91,7 @@ def test_json_is_the_result():
 def test_plots_are_pictures(folder):
     (folder / "plots").mkdir()
     assert evaluate("scores.parquet", "--plots", "plots").exit_code == 0
-    assert {path.name for path in Path("plots").iterdir()} == {"roc.png", "pr.png"}
+    assert {path.name for path in Path("plots").iterdir()} == set(NAMES)
     for path in Path("plots").iterdir():
         colours = imread(path)[..., :3] @ [1, 256, 65536]
         assert len(np.unique(colours)) > 10
@@ -392,10 +393,10 @@ def test_demo_table(demo_output):
 def test_demo_says_where_its_files_are(demo_output):
     folder, result = demo_output
     last = result.stdout.splitlines()[-1]
-    for name in ("roc.png", "pr.png", "result.json"):
+    for name in (*NAMES, "result.json"):
         assert str(folder / name) in last
         assert (folder / name).stat().st_size > 1000
-    for name in ("roc.png", "pr.png"):
+    for name in NAMES:
         colours = imread(folder / name)[..., :3] @ [1, 256, 65536]
         assert len(np.unique(colours)) > 10
 
@@ -404,7 +405,7 @@ def test_demo_without_options_writes_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-    assert len(list((tmp_path / "fedgauge-demo").iterdir())) == 3
+    assert len(list((tmp_path / "fedgauge-demo").iterdir())) == 5
 
 
 def test_demo_into_a_file(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from commands import complaint, run
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Beta
 from fedgauge.plan.explain import explain
 
 COLUMNS = ["--client", "site", "--label", "y", "--score", "p"]
@@ -57,7 +58,7 @@ def needs(monkeypatch):
 
     def answer(*args, **kwargs):
         asked.append((args, kwargs))
-        return fg.planner.Needs(epsilon=0.3456, examples=123_456)
+        return fg.planner.Needs(epsilon=0.3456, examples=123_456, expected=0.05)
 
     monkeypatch.setattr("fedgauge.planner.needs", answer)
     return asked
@@ -437,14 +438,15 @@ def examples_of(command):
 
 def test_examples_of_the_help_run(table, needs):
     table.to_parquet("s.parquet")
+    fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
     examples = [*examples_of("plan"), *examples_of("explain")[:1]]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 8
+    assert len(examples) == 11
     for arguments in examples:
         told = done(run(*arguments))
         assert told
     assert fg.EvaluationPlan.load("plan.toml").cohort.min_survivors == 40
-    assert len(needs) == 1
+    assert len(needs) == 3
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
 from fedgauge import demo
+from fedgauge.plots.figures import NAMES
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +52,11 @@ def test_counts_cover_every_patient(found, hospitals):
 
 def test_files_are_complete(found):
     names = {path.name for path in found.files}
-    assert names == {"roc.png", "pr.png", "result.json"}
+    assert names == {*NAMES, "result.json"}
     by_name = {path.name: path for path in found.files}
     loaded = fg.Evaluation.from_json(by_name["result.json"])
     assert loaded.record == found.result.record
-    for name in ("roc.png", "pr.png"):
+    for name in NAMES:
         colours = imread(by_name[name])[..., :3] @ [1, 256, 65536]
         assert len(np.unique(colours)) > 20
 
@@ -66,7 +67,7 @@ def test_pictures_show_each_hospital_and_start_where_precision_is_known(tmp_path
         "matplotlib.figure.Figure.savefig", lambda figure, *_, **__: figures.append(figure)
     )
     demo.run(tmp_path)
-    for figure in figures:
+    for figure in figures[:2]:
         (axes,) = figure.axes
         shown = [text.get_text() for text in axes.get_legend().get_texts()]
         assert shown[:2] == ["each hospital alone", "exact, pooled data"]

@@ -30,9 +30,10 @@ def pixels_near(image, colour):
     return int(np.count_nonzero(is_near(image, colour)))
 
 
-def test_two_pictures_in_the_folder(result, tmp_path):
+def test_four_pictures_in_the_folder(result, tmp_path):
     paths = save_plots(result, tmp_path)
-    assert paths == [tmp_path / "roc.png", tmp_path / "pr.png"]
+    names = ("roc.png", "pr.png", "reliability.png", "decision.png")
+    assert paths == [tmp_path / name for name in names]
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     for path in paths:
         image = imread(path)
@@ -42,8 +43,15 @@ def test_two_pictures_in_the_folder(result, tmp_path):
 
 
 def test_the_pictures_differ(result, tmp_path):
-    roc, pr = save_plots(result, str(tmp_path))
-    assert roc.read_bytes() != pr.read_bytes()
+    pictures = {path.read_bytes() for path in save_plots(result, str(tmp_path))}
+    assert len(pictures) == 4
+
+
+def test_scores_that_are_no_probabilities_have_two(tmp_path):
+    labels, scores = np.arange(200) % 2, np.linspace(-4, 4, 200)
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(64, -5, 5))
+    assert save_plots(result, tmp_path) == [tmp_path / "roc.png", tmp_path / "pr.png"]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_curve_lies_where_the_numbers_say(tmp_path):
@@ -87,7 +95,10 @@ def at_four(scale=1.0, **options):
 def test_a_picture_says_what_was_measured(figures, tmp_path):
     result = at_four(privacy=fg.DistributedDP(1.0))
     save_plots(result, tmp_path, name="triage 2")
-    for figure, area in zip(figures, (result.roc_auc, result.average_precision), strict=True):
+    reliability, decision = (texts(figure)[0][0] for figure in figures[2:])
+    assert reliability.startswith("triage 2 (ECE 0.")
+    assert decision.startswith("triage 2 (useful 0.")
+    for figure, area in zip(figures, (result.roc_auc, result.average_precision), strict=False):
         entries, around = texts(figure)
         assert entries[0].startswith("triage 2 (A")
         assert f"{area.low:.2f}"[:4] in entries[0]
@@ -102,17 +113,17 @@ def test_reports_and_exact_sums_say_so(figures, result, tmp_path):
     save_plots(at_four(privacy=fg.LocalDP(5.0)), tmp_path)
     assert "1 client, 3,000 examples" in texts(figures[0])[1]
     assert "exact sum" in texts(figures[0])[1]
-    assert "4 clients, 3,000 reports, about " in texts(figures[2])[1]
+    assert "4 clients, 3,000 reports, about " in texts(figures[4])[1]
 
 
 def test_cautions_stand_at_the_foot(figures, tmp_path):
     save_plots(at_four(scale=100.0, privacy=fg.DistributedDP(1.0)), tmp_path)
     few = fg.evaluate({"a": ([0, 1] * 6, np.linspace(0.1, 0.9, 12))})
     save_plots(few, tmp_path)
-    for figure in figures[:2]:
+    for figure in figures[:4]:
         assert "caution: the last bin of the axis" in texts(figure)[1]
         assert figure.texts[0].get_color() == "#b00020"
-    entries, around = texts(figures[3])
+    entries, around = texts(figures[5])
     assert entries[0].endswith("rough)")
     assert f"rough: {few.average_precision.caution}" in around
 
@@ -135,7 +146,7 @@ def test_nothing_lies_on_anything_else(figures, tmp_path):
 
 def test_overlays_are_drawn(result, tmp_path):
     exact = Overlay("exact", "exact", [0.0, 0.0, 1.0], [0.0, 0.5, 1.0])
-    roc, pr = (imread(path) for path in save_plots(result, tmp_path, roc=[exact]))
+    roc, pr, *_ = (imread(path) for path in save_plots(result, tmp_path, roc=[exact]))
     # Drawn half transparent on white: paler than the colour itself.
     assert pixels_near(roc, PALE_EXACT) > 500
     assert pixels_near(pr, PALE_EXACT) == 0

@@ -14,13 +14,13 @@ from fedgauge import planner
 NAMES = """
 Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
 CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall ConfusionMatrix
-CountOverflow DecisionCurve DetCurve DetCurveDisplay DistributedDP Estimate Evaluation
-EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound InputError
-IntakeError LabelError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve PrGainCurve
-PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range
-RecordError ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile
-ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site SiteError UndefinedMetric
-area_error encode_rows evaluate exact_pr_curve exact_roc_curve planner
+CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate
+Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound
+InputError IntakeError LabelError LedgerError LocalDP NoSignal PlanError PlanRefused PrCurve
+PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError
+Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve
+RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site
+SiteError UndefinedMetric area_error encode_rows evaluate exact_pr_curve exact_roc_curve planner
 """
 
 

@@ -65,6 +65,8 @@ def test_keys_are_those_of_the_design():
         "log_loss",
         "brier_score",
         "normalized_entropy",
+        "expected_calibration_error",
+        "calibration_in_the_large",
     }
     for metric in part["metrics"].values():
         keys = {"value", "bounds", "low", "high", "level", "parts", "caution"}
@@ -126,7 +128,8 @@ def test_plan_and_privacy_say_what_was_done():
 def test_one_class_leaves_out_what_compares_classes_and_all_curves(tmp_path, label):
     result = fg.evaluate({"a": ([label] * 2, [0.1, 0.2])}, axis=fg.Axis.uniform(4))
     (part,) = plain(result)["slices"]
-    assert set(part["metrics"]) == {"log_loss", "brier_score"}
+    of_calibration = {"expected_calibration_error", "calibration_in_the_large"}
+    assert set(part["metrics"]) == {"log_loss", "brier_score"} | of_calibration
     assert part["curves"] == {"roc": None, "pr": None}
     result.to_json(tmp_path / "r.json")
     assert str(fg.Evaluation.from_json(tmp_path / "r.json")) == str(result)

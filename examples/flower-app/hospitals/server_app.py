@@ -40,4 +40,4 @@ def main(grid: Grid, context: Context) -> None:
     result.to_json(out / "result.json")
     save_plots(result, out)
     print(result)  # noqa: T201
-    print(f"Saved result.json, roc.png and pr.png in {out}")  # noqa: T201
+    print(f"Saved result.json and plots in {out}")  # noqa: T201

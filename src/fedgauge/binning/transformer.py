@@ -60,7 +60,6 @@ class CalibratorTransformer:
             estimator_type=None,
             target_tags=utils.TargetTags(required=False),
             transformer_tags=utils.TransformerTags(),
-            requires_fit=False,
         )
 
     def __repr__(self) -> str:

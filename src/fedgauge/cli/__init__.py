@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
 import typer
@@ -38,6 +37,7 @@ from fedgauge.cli.options import (
     NoiseOption,
     OracleKind,
     OracleOption,
+    Plots,
     Privacy,
     Quiet,
     Range,
@@ -103,7 +103,6 @@ _IN_PLANS = {
     "calibrator",
     "positive",
 }
-_USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
 _INTERRUPTED = 130  # what typer returns when the user stops a command
 
 
@@ -185,9 +184,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
-    ] = None,
+    plots: Plots = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
     ] = None,
@@ -333,7 +330,11 @@ def plan(
         typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
     ] = None,
     want: Annotated[
-        float | None, typer.Option(help="A ROC Area Error you need: says what it takes.")
+        str | None,
+        typer.Option(
+            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
+            "recall@0.5=0.02 or ece=0.01: says what it takes."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Save the plan (.toml or .json).")
@@ -348,6 +349,10 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
 
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
+
+      fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
+
       fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
@@ -358,6 +363,8 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
     """
+    from fedgauge.cli.wants import answer, read_want, warn_of_useless
+
     with readable_errors():
         refuse_to_replace(plan=out)
         chosen_map = _load_map(calibrator)
@@ -373,30 +380,43 @@ def plan(
             "score_sums": score_sums,
             "axis": planned_axis(asked, noisy=model.adds_noise),
         }
+        wanted = None if want is None else read_want(want)
         chosen = with_progress(
             quiet,
             lambda: fg.planner.propose(
-                privacy=model, positive=positive, min_cell=min_cell, **known
+                privacy=model,
+                positive=positive,
+                min_cell=min_cell,
+                at=None if wanted is None else wanted.at,
+                **known,
             ),
             "Planning",
         )
         chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
-        needed = None
-        if want is not None:
-            if not isinstance(model, fg.DistributedDP):
-                raise fg.PlanError("--want needs --privacy ddp: without noise there is no trade.")
+        told = None
+        if wanted is not None:
             needed = with_progress(
-                quiet, lambda: fg.planner.needs(want, privacy=model, **known), "Planning"
+                quiet,
+                lambda: fg.planner.needs(
+                    wanted.within,
+                    metric=wanted.metric,
+                    at=wanted.at,
+                    privacy=model,
+                    min_cell=min_cell,
+                    **known,
+                ),
+                "Planning",
             )
+            told = answer(wanted, needed, noisy=model.adds_noise)
         if out is not None:
             chosen.save(out)
-        _warn_of_useless(chosen, known, quiet)
+        warn_of_useless(chosen, known, quiet)
+        _warn_of_steep_map(chosen)
     if quiet:
         return
     screen.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
-    if needed is not None and chosen.predicted is not None:
-        enough = "yes" if chosen.predicted.roc_area_error <= cast(float, want) else "no"
-        screen.print(f"Enough for a ROC Area Error of {want:g}? {enough}: {_takes(needed)}")
+    if told is not None:
+        screen.print(told, markup=False)
     better = asked.exact_values(chosen.axis)
     if better is not None and chosen.axis.low >= 0:  # others are hardly points
         screen.print(f"If scores are whole numbers: {better}", markup=False)
@@ -521,30 +541,16 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     return table
 
 
-def _warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: bool) -> None:
-    """Say so where the AUC to expect is too wrong to be of use, and what would be enough."""
-    expected = 0.0 if chosen.predicted is None else chosen.predicted.roc_auc_error
-    if expected <= _USELESS:
+def _warn_of_steep_map(chosen: fg.EvaluationPlan) -> None:
+    """Say so where sites, unless their files say otherwise, refuse the map in an exact sum."""
+    from fedgauge.site.policy import Policy
+
+    least = Policy().min_bin_width
+    if chosen.calibrator is None or chosen.is_noisy or chosen.least_width >= least:
         return
-    enough = "It takes more examples, more bins or a smaller --min-cell."
-    if chosen.is_noisy:
-        enough = "It takes more examples or a larger --epsilon."
-    if isinstance(chosen.privacy, fg.DistributedDP):
-        with suppress(fg.FedgaugeError):  # no answer there: the words stay
-            # The AUC is off by no more than the area between the curves.
-            asked = {"privacy": chosen.privacy, **known}
-            needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
-            enough = f"For {_USELESS:g} {_takes(needed)}"
     warn(
-        f"the AUC is expected to be off by {expected:.2g}, and one in twenty by more than twice as "
-        f"much: such a result is of little use. {enough}"
-    )
-
-
-def _takes(needed: fg.planner.Needs) -> str:
-    return (
-        f"it takes epsilon {needed.epsilon:.2g} with these examples, or about "
-        f"{_round(needed.examples):,} examples with this epsilon."
+        f"behind the map bins are as narrow as {chosen.least_width:.2g} on the scores themselves, "
+        f"and sites refuse exact sums below {least:g} (min_bin_width). Use fewer --bins, or noise."
     )
 
 
@@ -556,10 +562,6 @@ def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptio
     elif asked.is_given:
         told = "{} would do nothing: it helps to choose bins, and these are given. Leave it out."
         refuse_given(ctx, {"positive_rate"}, told)
-
-
-def _round(number: int) -> int:
-    return int(float(f"{number:.2g}"))
 
 
 def _span(bounds: tuple[float, float]) -> str:

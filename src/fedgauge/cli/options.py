@@ -156,6 +156,14 @@ CalibratorFile = Annotated[
 ]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 STDOUT = Path("-")  # as --json names it
+Plots = Annotated[
+    Path | None,
+    typer.Option(
+        "--plots",
+        help="Save roc.png and pr.png in this folder; of probabilities also reliability.png and "
+        "decision.png.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 

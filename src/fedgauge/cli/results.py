@@ -12,9 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgauge as fg
-from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Quiet
+from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Plots, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.terminal import fail, print_result, readable_errors, screen, warn, with_progress
+from fedgauge.cli.reliability import calibration_tables
+from fedgauge.cli.terminal import (
+    fail,
+    plain_table,
+    print_result,
+    readable_errors,
+    screen,
+    span,
+    warn,
+    with_progress,
+)
 from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
@@ -86,11 +96,15 @@ def show(
         Path | None,
         typer.Option(help="Judge this map: numbers are those of scores that went through it."),
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Save roc.png and pr.png in this folder.")
-    ] = None,
+    plots: Plots = None,
     key: Keys = None,
     site_file: KnownTo = None,
+    calibration: Annotated[
+        bool,
+        typer.Option(
+            "--calibration", help="What came true of the scores, and what acting on them is worth."
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Print a saved result: the verdict, who signed it, all metrics, and those at thresholds.
@@ -102,6 +116,8 @@ def show(
       fedgauge show r.json --site site.toml
 
       fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
+
+      fedgauge show r.json --calibration --plots pictures
 
       fedgauge show r.json --calibrator map.json
     """
@@ -115,7 +131,9 @@ def show(
         if calibrator is not None:
             result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
         wanted = Wanted(at, at_fpr, at_recall, at_precision)
-        told, tables = with_progress(quiet, lambda: _measured(result, wanted), "Measuring")
+        told, tables = with_progress(
+            quiet, lambda: _measured(result, wanted, calibration), "Measuring"
+        )
         if plots is not None:
             from fedgauge.plots import save_plots
 
@@ -131,15 +149,18 @@ def show(
             screen.print(f"read by            {result.estimator!r}", markup=False)
         for table in tables:
             screen.print()
-            screen.print(table)
+            screen.print(table, markup=False)
     if signature.state == "broken":
         fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
 
 
-def _measured(result: fg.Evaluation, wanted: Wanted) -> tuple[str, list[Table]]:
+def _measured(
+    result: fg.Evaluation, wanted: Wanted, calibration: bool
+) -> tuple[str, list[Table | str]]:
     """A result in words, and its metrics over all thresholds and at those that are wanted."""
     points = wanted.points(result)
-    return str(result), [metrics_table(result), *threshold_tables(points, result)]
+    tables = [metrics_table(result), *threshold_tables(points, result)]
+    return str(result), [*tables, *(calibration_tables(result) if calibration else ())]
 
 
 def verify(
@@ -242,7 +263,7 @@ def save_json(result: fg.Evaluation, path: Path) -> None:
 def metrics_table(result: fg.Evaluation) -> Table:
     """Every metric over all thresholds, with its interval and bounds."""
     noisy = result.privacy.epsilon is not None
-    table = _table()
+    table = plain_table()
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column(f"population, {result.level * 100:g}%", justify="right")
@@ -255,13 +276,21 @@ def metrics_table(result: fg.Evaluation) -> Table:
         except fg.UndefinedMetric:
             table.add_row(row.title, "undefined")
             continue
-        population = _span((estimate.low, estimate.high))
+        population = span((estimate.low, estimate.high))
         if estimate.caution:
             population += "*"
             cautions.add(estimate.caution)
-        table.add_row(row.title, show_number(estimate.value), population, _span(estimate.bounds))
-    table.caption = "\n".join(f"* rough: {why}" for why in sorted(cautions))
+        table.add_row(row.title, show_number(estimate.value), population, span(estimate.bounds))
+    table.caption = "\n".join([*_grouped(result), *(f"* rough: {w}" for w in sorted(cautions))])
     return table
+
+
+def _grouped(result: fg.Evaluation) -> list[str]:
+    """How bins were grouped for errors of calibration, where there are any."""
+    try:
+        return [f"Errors of calibration are of {result.calibration_curve().rule}."]
+    except fg.UndefinedMetric:
+        return []
 
 
 def threshold_tables(
@@ -271,7 +300,7 @@ def threshold_tables(
     columns = _COLUMNS if screen.width >= _WIDE else 1
     for start in range(0, len(points), columns):
         part = points[start : start + columns]
-        table = _table()
+        table = plain_table()
         table.add_column(f"value and {result.level * 100:g}% interval")
         for reason, at in part:
             title = f"at {at.threshold!r}" if at.on_edge else f"at {at.threshold:.6g}"
@@ -302,17 +331,11 @@ _OUTCOMES = {
 }
 
 
-def _table() -> Table:
-    return Table(
-        box=None, pad_edge=False, header_style="bold", caption_justify="left", caption_style=""
-    )
-
-
 def _with_interval(estimate: fg.Estimate | None) -> str:
     if estimate is None:
         return "undefined"
     mark = "*" if estimate.caution else ""
-    return f"{show_number(estimate.value)}  {_span((estimate.low, estimate.high))}{mark}"
+    return f"{show_number(estimate.value)}  {span((estimate.low, estimate.high))}{mark}"
 
 
 def _count(count: fg.Estimate) -> str:
@@ -325,10 +348,3 @@ def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
     if result.pooled.noisy:
         return f"count, pooled data at {result.level * 100:g}%"
     return "count" if exactly else "count, pooled data"
-
-
-def _span(ends: tuple[float | None, float | None]) -> str:
-    low, high = ends
-    if low is None or high is None or (low, high) == (-math.inf, math.inf):
-        return ""
-    return f"{show_number(low)} to {show_number(high)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +65,11 @@ _AS_OPTIONS = {
     "Name the new one (column=...), or put it in the place of the scores": (
         "Name the new one with --column-out, or use --replace"
     ),
+    "name it, such as at=0.5": "name it, such as --want recall@0.5=0.02",
+    "metric must be roc_area_error, expected_calibration_error or": "--want is for roc, ece or",
+    "leave out at, or": "leave it out, or",
+    "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
+    "Use more bins, or ask for": "Use more --bins, or --want",
     "y_true": "the label column",
     "y_score": "the score column",
 }
@@ -181,6 +187,23 @@ def print_result(
         to.print(told or str(result), markup=False)
     elif result.caution is not None:
         warn(result.caution)
+
+
+def plain_table() -> Table:
+    """A table without lines, and what is to know about it below."""
+    return Table(
+        box=None, pad_edge=False, header_style="bold", caption_justify="left", caption_style=""
+    )
+
+
+def span(ends: tuple[float | None, float | None]) -> str:
+    """From low to high; nothing where there are no ends."""
+    from fedgauge.measures.intervals import show
+
+    low, high = ends
+    if low is None or high is None or (low, high) == (-math.inf, math.inf):
+        return ""
+    return f"{show(low)} to {show(high)}"
 
 
 def print_whole(table: Table) -> None:

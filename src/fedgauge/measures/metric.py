@@ -51,5 +51,10 @@ def metric(
 
 
 def metrics_of(kind: type) -> tuple[Metric, ...]:
-    """The metrics of a class, in the order in which it lists them."""
-    return tuple(each for each in vars(kind).values() if isinstance(each, Metric))
+    """The metrics of a class, in the order in which it lists them, those of its bases first."""
+    return tuple(
+        each
+        for base in reversed(kind.__mro__)
+        for each in vars(base).values()
+        if isinstance(each, Metric)
+    )

@@ -5,24 +5,25 @@ are plausible for the hints, with the noise the privacy model asks for, and take
 design with the least error. All of it is repeatable: same hints, same plan.
 """
 
+from fedgauge.planner.enough import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
 from fedgauge.planner.search import (
     DEFAULT_EXAMPLES,
     DEFAULT_POSITIVE_RATE,
     EXACT_BINS,
     MIN_CELL,
-    Needs,
     check_hints,
-    needs,
     predict,
     propose,
 )
 from fedgauge.planner.worlds import SHAPES, Shape, reference_axis
 
 __all__ = [
+    "CALIBRATION_ERROR",
     "DEFAULT_EXAMPLES",
     "DEFAULT_POSITIVE_RATE",
     "EXACT_BINS",
     "MIN_CELL",
+    "ROC_AREA_ERROR",
     "SHAPES",
     "Needs",
     "Shape",

@@ -2,18 +2,16 @@
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from numbers import Real
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.labels import Label
-from fedgauge.errors import PlanError, PrivacyWarning, ResultWithheld, UndefinedMetric
+from fedgauge.errors import PlanError, ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.pooled import redraw
@@ -23,8 +21,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import NO_SMALL_CELLS, Prediction
 from fedgauge.plan.task import BinaryTask
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
-from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
-from fedgauge.privacy.distributed import SUMS_SHARE
+from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
@@ -45,8 +42,6 @@ _FEW_DRAWS: Final = 6
 _DRAWS: Final = 24
 _PROMISING: Final = 5
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
-_SECANT_STEPS: Final = 5
-_CLOSE_ENOUGH: Final = 0.07
 
 MakesAxis = Callable[[int], Axis]
 
@@ -62,6 +57,7 @@ def propose(
     score_sums: bool = False,
     min_cell: int | None = None,
     axis: Axis | MakesAxis | None = None,
+    at: float | None = None,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
@@ -95,6 +91,9 @@ def propose(
         bins, whose number is then chosen, such as ``lambda bins: Axis.uniform(bins, -8, 8,
         outside="clip")``. Errors are predicted as if scores lay on it as probabilities lie on
         [0, 1].
+    at
+        A threshold that matters: it becomes a bin edge, so that no bin is divided there. Not with
+        `axis`, which says where the edges are.
 
     Returns
     -------
@@ -110,11 +109,13 @@ def propose(
             f"min_survivors must be at most clients: {cohort.min_survivors:,} of {clients:,} never "
             "take part."
         )
+    check_threshold(at, axis)
     task = BinaryTask(positive)
     if not privacy.adds_noise:
         least = MIN_CELL if min_cell is None else min_cell
         if not isinstance(axis, Axis):
-            axis = (axis or _probabilities)(_exact_bins(n * min(rate, 1 - rate)))
+            bins = _exact_bins(n * min(rate, 1 - rate))
+            axis = _probabilities(bins, at) if axis is None else axis(bins)
         plan = EvaluationPlan.under(
             privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
         )
@@ -123,7 +124,7 @@ def propose(
         raise PlanError(NO_SMALL_CELLS)
     candidates = [
         _candidate(*design, cohort, task, privacy, score_sums=score_sums)
-        for design in _designs(axis, rate)
+        for design in _designs(axis, rate, at)
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
@@ -131,7 +132,7 @@ def propose(
 
 
 def _designs(
-    axis: Axis | MakesAxis | None, positive_rate: float
+    axis: Axis | MakesAxis | None, positive_rate: float, at: float | None
 ) -> list[tuple[Axis, tuple[int, ...]]]:
     """Axes and trees to choose from."""
     if isinstance(axis, Axis):
@@ -140,12 +141,24 @@ def _designs(
         return [(axis, (bins,)), *((axis, tree) for tree in split if tree[1] >= _FEWEST_BRANCHES)]
     if axis is not None:
         return [(axis(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
-    designs = [(reference_axis(math.prod(tree), positive_rate), tree) for tree in _REFERENCE_TREES]
-    return designs + [(_probabilities(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
+    designs = [
+        (_with_edge(reference_axis(math.prod(tree), positive_rate), at), tree)
+        for tree in _REFERENCE_TREES
+    ]
+    return designs + [(_probabilities(math.prod(tree), at), tree) for tree in _UNIFORM_TREES]
 
 
-def _probabilities(bins: int) -> Axis:
-    return Axis.uniform(bins, outside="clip")
+def _probabilities(bins: int, at: float | None) -> Axis:
+    return _with_edge(Axis.uniform(bins, outside="clip"), at)
+
+
+def _with_edge(axis: Axis, at: float | None) -> Axis:
+    """The axis with its nearest inner edge moved to a threshold within it."""
+    edges = axis.edges
+    if at is None or at in edges:
+        return axis
+    nearest = 1 + int(np.argmin(np.abs(edges[1:-1] - at)))
+    return Axis.from_edges([*edges[:nearest], at, *edges[nearest + 1 :]], axis.outside)
 
 
 def _exact_bins(rarer: float) -> int:
@@ -181,76 +194,6 @@ def _best(
     return sorted(plans, key=error)
 
 
-class Needs(NamedTuple):
-    """What a wanted error takes: this epsilon with the data there is, or this much data."""
-
-    epsilon: float
-    examples: int
-
-
-def needs(
-    roc_area_error: float,
-    *,
-    privacy: DistributedDP,
-    clients: int,
-    examples: int | None = None,
-    positive_rate: float | None = None,
-    cohort: Cohort | None = None,
-    score_sums: bool = False,
-    axis: Axis | MakesAxis | None = None,
-) -> Needs:
-    """The epsilon, or the number of examples, that brings the ROC Area Error to a wanted value.
-
-    `score_sums` says whether these take their share of epsilon; the rest is as for
-    :func:`propose`.
-    """
-    n, rate = check_hints(examples, positive_rate)
-    if not isinstance(privacy, DistributedDP):
-        raise PlanError("privacy must be DistributedDP: without noise there is nothing to trade.")
-    if not 0 < roc_area_error < 0.5:
-        raise PlanError(f"a wanted error lies between 0 and 0.5, got {roc_area_error!r}.")
-
-    if score_sums:
-        privacy.require_polya()
-    # Curves come from the counts: asked without sums, also where their noise would be too wide.
-    for_counts = privacy.epsilon * float(1 - SUMS_SHARE if score_sums else 1)
-
-    def error(scale: float, *, by_epsilon: bool) -> float:
-        epsilon = for_counts * scale if by_epsilon else for_counts
-        asked = msgspec.structs.replace(privacy, epsilon=epsilon)
-        plan = propose(
-            privacy=asked,
-            clients=clients,
-            cohort=cohort,
-            examples=n if by_epsilon else max(2, round(n * scale)),
-            positive_rate=rate,
-            axis=axis,
-        )
-        assert plan.predicted is not None  # noqa: S101  (propose predicts)
-        return plan.predicted.roc_area_error
-
-    def solve(*, by_epsilon: bool) -> float:
-        # The error falls about like a power of epsilon or n: a secant in logarithms.
-        scale, slope = 1.0, -0.9
-        reached = error(scale, by_epsilon=by_epsilon)
-        for _ in range(_SECANT_STEPS):
-            step = (roc_area_error / reached) ** (1 / slope)
-            before, scale = (scale, reached), scale * min(max(step, 1e-3), 1e3)
-            reached = error(scale, by_epsilon=by_epsilon)
-            if abs(math.log(reached / roc_area_error)) < _CLOSE_ENOUGH or scale == before[0]:
-                break
-            measured = math.log(reached / before[1]) / math.log(scale / before[0])
-            slope = min(max(measured, -1.5), -0.4)
-        return scale
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyWarning)
-        return Needs(
-            epsilon=privacy.epsilon * solve(by_epsilon=True),
-            examples=round(n * solve(by_epsilon=False)),
-        )
-
-
 def check_hints(examples: int | None, positive_rate: float | None) -> tuple[int, float]:
     """The hints, or what stands in for them."""
     n = DEFAULT_EXAMPLES if examples is None else examples
@@ -260,6 +203,26 @@ def check_hints(examples: int | None, positive_rate: float | None) -> tuple[int,
     if not _is_real(rate) or not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
     return int(n), float(rate)
+
+
+def check_threshold(at: float | None, axis: Axis | MakesAxis | None) -> None:
+    """Refuse a threshold that divides no scores."""
+    if at is None:
+        return
+    axis = like(axis)
+    low, high = axis.low, axis.high
+    is_last_value = axis.kind == "values" and at == high
+    if not _is_real(at) or not (low < at < high or is_last_value):
+        raise PlanError(
+            f"a threshold lies between the ends of the axis, {low:g} and {high:g}, got {at!r}."
+        )
+
+
+def like(axis: Axis | MakesAxis | None) -> Axis:
+    """An axis with the ends of those to choose from."""
+    if isinstance(axis, Axis):
+        return axis
+    return _probabilities(_FEWEST_EXACT_BINS, None) if axis is None else axis(_FEWEST_EXACT_BINS)
 
 
 def _is_real(value: object) -> bool:
@@ -327,7 +290,7 @@ def _go_on(
 def _errors(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(*_shown(plan, counts), Aligned())
+        d = estimate(*shown(plan, counts), Aligned())
     except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
@@ -339,7 +302,7 @@ def _errors(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, 
     )
 
 
-def _shown(plan: EvaluationPlan, counts: Floats) -> tuple[Axis, Floats]:
+def shown(plan: EvaluationPlan, counts: Floats) -> tuple[Axis, Floats]:
     """What a result shows of the counts released, and on which bins."""
     if not plan.min_cell:
         return plan.axis, monotone(counts)

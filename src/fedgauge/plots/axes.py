@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-Corner = Literal["lower left", "lower right", "upper right", "below"]
-Role = Literal["curve", "band", "chance"]
+Corner = Literal["lower left", "lower right", "upper left", "upper right", "below"]
+Role = Literal["curve", "band", "chance", "range", "strip"]
 
 _TIGHT: Final = {"fontsize": "x-small", "handlelength": 1.2, "borderpad": 0.3, "labelspacing": 0.3}
 _PLACES: Final = 200  # looked at along a curve
+STRIP: Final = 0.16  # of the height of axes, for what stands in a strip below the curves
 SMALL: Final = 2.2  # inches: on axes up to this size, text is smaller and ticks are few
 
 # How a curve is called: decimals that it needs, and its entry with more.
@@ -159,7 +160,7 @@ def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
         ax.legend(
             handles,
             labels,
-            **_place(corner),
+            **_place(ax, corner),
             borderaxespad=pad,
             **({"fontsize": "small"} if side(ax) > SMALL else _TIGHT),
             facecolor=ax.get_facecolor(),
@@ -168,7 +169,14 @@ def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
         )
 
 
-def _place(corner: Corner) -> dict[str, Any]:
+def strip_of(ax: Axes) -> Axes | None:
+    """The strip at the bottom of the axes, if a display put one there."""
+    strips: list[Any] = [each for each in ax.child_axes if has_role(each, "strip")]
+    return strips[0] if strips else None
+
+
+def _place(ax: Axes, corner: Corner) -> dict[str, Any]:
     if corner == "below":  # the labels of the axis
         return {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
-    return {"loc": corner}
+    floor = 0.0 if strip_of(ax) is None else STRIP
+    return {"loc": corner, "bbox_to_anchor": (0.0, floor, 1.0, 1.0 - floor)}

@@ -1,4 +1,4 @@
-"""ROC and PR curves of a result as PNG files."""
+"""Pictures of a result as PNG files: its curves and, of probabilities, their calibration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 from fedgauge.errors import RecordError, UndefinedMetric
 from fedgauge.measures.kinds import PR, ROC
 from fedgauge.plots.axes import draw_legend, is_dark
+from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
 from fedgauge.plots.displays import PrecisionRecallDisplay, RocCurveDisplay
+from fedgauge.plots.drawn import Drawn
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
 from fedgauge.results.verdict import mapping, promise, who
@@ -33,8 +35,7 @@ _MADE_BY = {"Software": "fedgauge"}
 _TAG = b"Software\x00fedgauge"  # as a PNG holds it, near its beginning
 _HEAD_BYTES = 1024
 
-NAMES = ("roc.png", "pr.png")
-CurveDisplay = RocCurveDisplay | PrecisionRecallDisplay
+NAMES = ("roc.png", "pr.png", "reliability.png", "decision.png")
 
 
 class Overlay(NamedTuple):
@@ -59,7 +60,9 @@ def save_plots(
     pr: Sequence[Overlay] = (),
     signature: Signature | None = None,
 ) -> list[Path]:
-    """Draw the curves of a result into ``roc.png`` and ``pr.png``; returns their paths.
+    """Draw a result into ``roc.png`` and ``pr.png``; returns the paths.
+
+    Where scores are probabilities, also into ``reliability.png`` and ``decision.png``.
 
     Parameters
     ----------
@@ -75,17 +78,12 @@ def save_plots(
     signature
         If it was compared with known keys; else that of the result.
     """
-    try:
-        displays: dict[str, tuple[CurveDisplay, str, Sequence[Overlay]]] = {
-            NAMES[0]: (RocCurveDisplay.from_evaluation(result, name=name), ROC.title, roc),
-            NAMES[1]: (PrecisionRecallDisplay.from_evaluation(result, name=name), PR.title, pr),
-        }
-    except UndefinedMetric:
-        raise UndefinedMetric(
-            "this result has no curves to draw: a class has no examples, or noise hides it."
-        ) from None
+    pictures = [
+        *zip(_curves(result, name), (ROC.title, PR.title), (roc, pr), strict=True),
+        *((each, title, ()) for each, title in _of_probabilities(result, name)),
+    ]
     paths = []
-    for file, (display, title, overlays) in displays.items():
+    for file, (display, title, overlays) in zip(NAMES, pictures, strict=False):
         figure, axes = _square(title, result)
         _overlay(axes, overlays, display)
         display.plot(ax=axes, linewidth=2)
@@ -95,6 +93,29 @@ def save_plots(
         _fit(figure, axes, lines)
         paths.append(_save(figure, Path(folder) / file))
     return paths
+
+
+def _curves(result: Evaluation, name: str) -> tuple[Drawn, Drawn]:
+    try:
+        return (
+            RocCurveDisplay.from_evaluation(result, name=name),
+            PrecisionRecallDisplay.from_evaluation(result, name=name),
+        )
+    except UndefinedMetric:
+        raise UndefinedMetric(
+            "this result has no curves to draw: a class has no examples, or noise hides it."
+        ) from None
+
+
+def _of_probabilities(result: Evaluation, name: str) -> list[tuple[Drawn, str]]:
+    """Displays and their titles; none where scores are no probabilities."""
+    try:
+        return [
+            (ReliabilityDisplay.from_evaluation(result, name=name), "Reliability diagram"),
+            (DecisionCurveDisplay.from_evaluation(result, name=name), "Decision curve"),
+        ]
+    except UndefinedMetric:
+        return []
 
 
 def _square(title: str, result: Evaluation) -> tuple[Figure, Axes]:
@@ -129,7 +150,7 @@ def _fit(figure: Figure, axes: Axes, foot_lines: int) -> None:
     axes.set_position((_LEFT / _WIDTH, below / height, _SIDE / _WIDTH, _SIDE / height))
 
 
-def _overlay(axes: Axes, overlays: Sequence[Overlay], display: CurveDisplay) -> None:
+def _overlay(axes: Axes, overlays: Sequence[Overlay], display: Drawn) -> None:
     """Draw the other curves, as much of them as the display shows of its own."""
     first_client = True
     for overlay in overlays:

@@ -19,7 +19,7 @@ from fedgauge.privacy.shares import ShareLaw
 Claim = Literal["enforced", "simulated"]
 
 PROTOCOL_FAILURE: Final = 2.0**-40  # chance that a secure sum shows more than the sum
-_LARGE_EPSILON: Final = 20.0
+LARGE_EPSILON: Final = 20.0  # above which nobody is protected
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True):
@@ -347,7 +347,7 @@ def check_epsilon(epsilon: object) -> None:
     """Refuse what is no epsilon; warn of one that protects nobody."""
     if not is_number(epsilon) or not 0 < epsilon < math.inf:
         raise PlanError(f"epsilon must be a positive number, got {epsilon!r}.")
-    if epsilon > _LARGE_EPSILON:
+    if epsilon > LARGE_EPSILON:
         warnings.warn(
             f"epsilon {epsilon:g} protects nobody: 1 is usual, 10 is already weak.",
             PrivacyWarning,

@@ -1,11 +1,10 @@
 """The result a user holds: curves and numbers on demand, from pooled counts alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, SupportsFloat
 
-import numpy as np
 from msgspec import UNSET
 
 from fedgauge import notebook
@@ -18,29 +17,13 @@ from fedgauge.estimation.regrouped import mapped
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
-from fedgauge.measures import benefit, calibrators, estimates, recalibration
-from fedgauge.measures.bands import Band, BandKind
-from fedgauge.measures.benefit import DecisionCurve
-from fedgauge.measures.brier import BrierDecomposition, brier_decomposition
-from fedgauge.measures.calibration import (
-    CalibrationCurve,
-    ErrorKind,
-    calibration_curve,
-    calibration_error,
-    calibration_in_the_large,
-)
-from fedgauge.measures.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
-from fedgauge.measures.forecasts import Forecasts
-from fedgauge.measures.goodness import CalibrationTest, hosmer_lemeshow, spiegelhalter
-from fedgauge.measures.groups import GROUPS, Groups, Strategy
-from fedgauge.measures.intervals import LEVEL, Estimate, check_level
-from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC
+from fedgauge.measures import calibrators
+from fedgauge.measures.intervals import LEVEL, check_level
 from fedgauge.measures.losses import Positions, positions
-from fedgauge.measures.metric import metric
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold, choose
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import PrivacyStatement
+from fedgauge.results.calibrated import Calibrated
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
@@ -50,7 +33,7 @@ from fedgauge.secagg import Confirmed
 from fedgauge.storage.whole import read_whole, write_whole
 
 
-class Evaluation:
+class Evaluation(Calibrated):
     """A pooled evaluation of a classifier.
 
     Made by :func:`fedgauge.evaluate` or :meth:`from_json`. It holds the plan, the pooled
@@ -286,107 +269,6 @@ class Evaluation:
         """What metrics and curves are read from, if the counts say anything."""
         return Reading(self._signal, self._estimator, self._level, self._positions)
 
-    def roc_curve(self) -> RocCurve:
-        """The ROC curve: knots, and a callable between them."""
-        return ROC.make(self._reading.distribution)
-
-    def pr_curve(self) -> PrCurve:
-        """The PR curve: knots, and a callable between them."""
-        return PR.make(self._reading.distribution)
-
-    def det_curve(self) -> DetCurve:
-        """The DET curve: false negative rate against false positive rate."""
-        return DET.make(self._reading.distribution)
-
-    def prg_curve(self) -> PrGainCurve:
-        """The precision-recall-gain curve (Flach & Kull 2015)."""
-        return PR_GAIN.make(self._reading.distribution)
-
-    def gain_curve(self) -> GainCurve:
-        """Recall against the share of examples flagged; also the lift."""
-        return GAIN.make(self._reading.distribution)
-
-    def roc_band(self, kind: BandKind = "simultaneous") -> Band:
-        """Where the ROC curve of the population lies.
-
-        Parameters
-        ----------
-        kind
-            ``"simultaneous"`` holds the whole curve, without noise for any sample size.
-            ``"pointwise"``, from a bootstrap and Wilson's interval, holds its value at each
-            single abscissa; not to be relied on near the ends or with few examples.
-        """
-        return ROC.band(self._reading, kind)
-
-    def pr_band(self, kind: BandKind = "simultaneous") -> Band:
-        """Where the PR curve of the population lies; `kind` as for :meth:`roc_band`."""
-        return PR.band(self._reading, kind)
-
-    def det_band(self, kind: BandKind = "simultaneous") -> Band:
-        """Where the DET curve of the population lies; `kind` as for :meth:`roc_band`."""
-        return DET.band(self._reading, kind)
-
-    def prg_band(self, kind: BandKind = "simultaneous") -> Band:
-        """Where the precision-recall-gain curve lies, the share of positives taken as known."""
-        return PR_GAIN.band(self._reading, kind)
-
-    def gain_band(self, kind: BandKind = "simultaneous") -> Band:
-        """Where the cumulative gain curve of the population lies."""
-        return GAIN.band(self._reading, kind)
-
-    @metric("ROC AUC", recorded=True)
-    def roc_auc(self) -> Estimate:
-        """Area under the ROC curve."""
-        return estimates.roc_auc(self._reading)
-
-    @metric("average precision", recorded=True)
-    def average_precision(self) -> Estimate:
-        """Average precision, the area under the PR curve."""
-        return estimates.average_precision(self._reading)
-
-    @metric("PR-gain area")
-    def auprg(self) -> Estimate:
-        """Area under the precision-recall-gain curve."""
-        return estimates.auprg(self._reading)
-
-    def partial_auc(self, max_fpr: float, *, standardise: bool = True) -> Estimate:
-        """Area under the ROC curve up to a false positive rate.
-
-        Standardised as scikit-learn's ``roc_auc_score(max_fpr=...)`` (McClish 1989), or the
-        plain area.
-        """
-        return estimates.partial_auc(self._reading, max_fpr, standardise=standardise)
-
-    @metric("Mann-Whitney U", listed=False)
-    def mann_whitney_u(self) -> Estimate:
-        """Pairs of a positive and a negative that are in order, ties counting half."""
-        return estimates.mann_whitney_u(self._reading, self.roc_auc)
-
-    @metric("KS distance", recorded=True)
-    def ks_statistic(self) -> Estimate:
-        """Kolmogorov-Smirnov distance: the largest difference of the two rates."""
-        return estimates.largest_gap(self._reading)
-
-    @metric("log loss", recorded=True)
-    def log_loss(self) -> Estimate:
-        """Mean negative log-likelihood of the labels, in nats."""
-        return estimates.mean_loss(self._reading, "log")
-
-    @metric("Brier score", recorded=True)
-    def brier_score(self) -> Estimate:
-        """Mean squared difference of score and label."""
-        return estimates.mean_loss(self._reading, "squared")
-
-    @metric("normalized entropy", recorded=True)
-    def normalized_entropy(self) -> Estimate:
-        """Log loss over that of always predicting the share of positives; below 1 is better."""
-        return estimates.normalized_entropy(self._reading)
-
-    @cached_property
-    def _forecasts(self) -> Forecasts:
-        """Scores as forecasts, if they are probabilities."""
-        return Forecasts.of(self._reading)
-
     def calibrator(self, method: str = "auto") -> Calibrator:
         """A map from scores to calibrated probabilities, fitted to the counts.
 
@@ -409,6 +291,7 @@ class Evaluation:
         array([0.5, 0.5, 1. ])
         """
         form = calibrators.fit(self._forecasts, method)
+        own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(
             self.negatives + self.positives,
             self.positives,
@@ -417,194 +300,9 @@ class Evaluation:
             self._privacy.delta,
             self._plan.digest,
             self._released.digest,
-            calibrators.caution(self._forecasts) or "",
+            calibrators.caution(self._forecasts) or own,
         )
         return Calibrator(method, form, fitted)
-
-    def calibration_curve(
-        self, bins: int | Sequence[float] = GROUPS, *, strategy: Strategy = "uniform"
-    ) -> CalibrationCurve:
-        """Share of positives against mean score, by groups of bins: a reliability diagram.
-
-        Parameters
-        ----------
-        bins
-            How many groups, or their edges from 0 to 1. Bins are not divided: each belongs to the
-            group that its mean score lies in.
-        strategy
-            ``"uniform"`` for groups of equal width, ``"quantile"`` for groups with as many
-            examples each.
-
-        Examples
-        --------
-        >>> import fedgauge as fg
-        >>> curve = fg.evaluate({"a": ([0, 0, 1, 1], [0.2, 0.2, 0.2, 0.9])}).calibration_curve(2)
-        >>> curve.observed.round(3).tolist(), curve.count.tolist()
-        ([0.333, 1.0], [3.0, 1.0])
-        """
-        return calibration_curve(Groups.of(self._forecasts, bins, strategy), self._level)
-
-    def calibration_error(
-        self,
-        kind: ErrorKind = "expected",
-        *,
-        bins: int | Sequence[float] = GROUPS,
-        strategy: Strategy = "uniform",
-    ) -> Estimate:
-        """How far the scores are from what comes true.
-
-        The value and its interval are those of the population. The plain number that other
-        packages compute from the same examples is above 0 also for scores that are right; it lies
-        within `bounds`, and on :meth:`calibration_curve`.
-
-        Parameters
-        ----------
-        kind
-            ``"expected"``: the mean distance over examples (ECE). ``"maximum"``: the largest of a
-            group. ``"average"``: the mean over groups. ``"rms"``: the root mean square over
-            examples.
-        bins, strategy
-            As for :meth:`calibration_curve`.
-        """
-        return calibration_error(Groups.of(self._forecasts, bins, strategy), kind, self._level)
-
-    @metric("expected calibration error", recorded=True)
-    def expected_calibration_error(self) -> Estimate:
-        """Mean distance of scores from what comes true, in 15 groups of equal width (ECE)."""
-        return self.calibration_error("expected")
-
-    @metric("maximum calibration error")
-    def maximum_calibration_error(self) -> Estimate:
-        """The largest distance of one of 15 groups of equal width (MCE)."""
-        return self.calibration_error("maximum")
-
-    @metric("average calibration error", listed=False)
-    def average_calibration_error(self) -> Estimate:
-        """Mean distance over 15 groups of equal width (ACE)."""
-        return self.calibration_error("average")
-
-    @metric("RMS calibration error")
-    def rms_calibration_error(self) -> Estimate:
-        """Root mean square distance over examples, in 15 groups of equal width."""
-        return self.calibration_error("rms")
-
-    @metric("calibration in the large", recorded=True)
-    def calibration_in_the_large(self) -> Estimate:
-        """Share of positives less the mean score."""
-        return calibration_in_the_large(self._forecasts, self._level)
-
-    @cached_property
-    def _line(self) -> recalibration.Line:
-        return recalibration.line(self._forecasts, self._level)
-
-    @metric("calibration slope")
-    def calibration_slope(self) -> Estimate:
-        """Slope of the log-odds of a positive in those of the score: 1 where scores are right."""
-        return self._line.slope
-
-    @metric("calibration intercept")
-    def calibration_intercept(self) -> Estimate:
-        """Intercept beside that slope: 0 where scores are right."""
-        return self._line.intercept
-
-    @metric("integrated calibration index")
-    def integrated_calibration_index(self) -> Estimate:
-        """Mean distance of scores from a smooth curve of what comes true (ICI)."""
-        return recalibration.integrated_index(self._forecasts, self._level)
-
-    def hosmer_lemeshow(
-        self, bins: int | Sequence[float] = 10, *, strategy: Strategy = "quantile"
-    ) -> CalibrationTest:
-        """A test whether scores are calibrated, by groups of bins (Hosmer & Lemeshow 1980)."""
-        return hosmer_lemeshow(Groups.of(self._forecasts, bins, strategy))
-
-    def spiegelhalter(self) -> CalibrationTest:
-        """A test whether scores are calibrated, without groups (Spiegelhalter 1986)."""
-        return spiegelhalter(self._forecasts)
-
-    def brier_decomposition(
-        self, bins: int | Sequence[float] = GROUPS, *, strategy: Strategy = "uniform"
-    ) -> BrierDecomposition:
-        """The Brier score as reliability - resolution + uncertainty (Murphy 1973)."""
-        return brier_decomposition(Groups.of(self._forecasts, bins, strategy), self._level)
-
-    def at_threshold(self, threshold: float) -> AtThreshold:
-        """Precision, recall and more when scores from `threshold` up are flagged.
-
-        Examples
-        --------
-        >>> import fedgauge as fg
-        >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-        >>> fg.evaluate(clients).at_threshold(0.5).recall
-        Estimate(0.6667, interval 0.2077..0.9385 at 95%)
-        """
-        return AtThreshold(self._signal, threshold, self._level)
-
-    def threshold_for(
-        self,
-        *,
-        fpr: float | None = None,
-        recall: float | None = None,
-        precision: float | None = None,
-        cost: tuple[float, float] | None = None,
-    ) -> AtThreshold:
-        """The bin edge that does what is wanted, and the metrics there.
-
-        Parameters
-        ----------
-        fpr
-            At most this false positive rate, with the highest recall.
-        recall
-            At least this recall, with the lowest false positive rate.
-        precision
-            At least this precision, with the highest recall.
-        cost
-            Of a false positive and of a false negative: the least total cost.
-
-        Returns
-        -------
-        AtThreshold
-            Its `threshold` is a bin edge, where counts are exact without noise; or infinity,
-            which flags nothing; or on an axis that clips minus infinity, which flags all, in
-            place of its lowest edge. Of equally good ones it is the highest.
-        """
-        chosen = choose(self._signal, fpr=fpr, recall=recall, precision=precision, cost=cost)
-        return self.at_threshold(chosen)
-
-    def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
-        """Metrics at several thresholds; by default at up to nine edges over the axis."""
-        if thresholds is None:
-            axis = self._pooled.axis
-            wanted = axis.low + (axis.high - axis.low) * np.arange(1, 10) / 10.0
-            near = np.abs(axis.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
-            thresholds = axis.thresholds[np.unique(near)].tolist()
-        return [self.at_threshold(threshold) for threshold in thresholds]
-
-    def net_benefit(self, threshold: float) -> Estimate:
-        """Net benefit of treating examples that score at least `threshold`, between 0 and 1.
-
-        In true positives for each example, where a false positive counts t / (1 - t) of one
-        (Vickers & Elkin 2006). Treating nobody is worth 0.
-
-        Examples
-        --------
-        >>> import fedgauge as fg
-        >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-        >>> round(fg.evaluate(clients).net_benefit(0.25), 4)
-        0.4444
-        """
-        return benefit.net_benefit(self._signal, threshold, self._level)
-
-    def decision_curve(self, thresholds: Iterable[SupportsFloat] | None = None) -> DecisionCurve:
-        """Net benefit along thresholds, and where the model is better than none.
-
-        Parameters
-        ----------
-        thresholds
-            Risks between 0 and 1 from which examples are treated. By default the bin edges nearest
-            to 1%, 2%, ..., 99%, and to tenths of the share of positives up to three times it.
-        """
-        return benefit.decision_curve(self._signal, thresholds, self._level)
 
     def to_frame(
         self, thresholds: Iterable[SupportsFloat] | None = None, *, backend: Backend = "pandas"
