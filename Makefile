@@ -106,6 +106,7 @@ studies: $(VENV)/.test
 study-coverage: $(VENV)/.test
 	@$(BIN)/python studies/coverage.py
 	@$(BIN)/python studies/calibration_coverage.py
+	@$(BIN)/python studies/benefit_coverage.py
 
 clean:
 	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

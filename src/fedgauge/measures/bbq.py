@@ -22,6 +22,7 @@ from fedgauge.typing import Floats
 
 _SPREAD: Final = 10.0  # the numbers of groups go from n^(1/3) / 10 to 10 n^(1/3)
 _FEWEST: Final = 5  # examples in a group, on average
+_HOPELESS: Final = 80.0  # above the least criterion: evidence of e^-40
 _ELBOW: Final = 0.001  # of the variance of the evidence: a fall that is none
 
 
@@ -42,9 +43,15 @@ def numbers_of_groups(examples: float, bins: int) -> range:
 def average(forecasts: Forecasts, partitions: Iterable[Partition]) -> Steps:
     """Histogram binning by these partitions, each as likely as its evidence."""
     _, p = held_beta(forecasts)
-    each = [_model(forecasts, p, groups) for groups in partitions]
-    values, criteria = zip(*each, strict=True)
-    mean = _weights(np.array(criteria)) @ np.array(values)
+    criteria: list[float] = []
+    values: dict[int, Floats] = {}
+    for number, groups in enumerate(partitions):
+        values[number], criterion = _model(forecasts, p, groups)
+        criteria.append(criterion)
+        most = min(criteria) + _HOPELESS  # thousands of models over many bins are not all kept
+        values = {each: value for each, value in values.items() if criteria[each] <= most}
+    weights = _weights(np.array(criteria))
+    mean = np.sum([weights[each] * value for each, value in values.items()], axis=0)
     return steps(forecasts, np.arange(len(p)), mean)
 
 

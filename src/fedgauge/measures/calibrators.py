@@ -11,9 +11,9 @@ from fedgauge.measures.forecasts import Forecasts
 
 Form = Beta | LogOddsLine | Steps
 
-# Information on the slope of a map, as of so many examples at even odds and log-odds 2 apart from
-# their mean. Under noise a hundred positives at epsilon 0.3, or thirty at 1, are worth about 20;
-# below that a fitted shape was no better than the scores as they were.
+# Information on the slope of a map: examples at even odds whose log-odds are 2 from their mean
+# have 1 each. 30 positives at epsilon 1, or 120 at 0.3, came to 20 to 25; below that a map with a
+# shape was often worse than the scores as they were.
 _SHAPELESS: Final = 20.0
 _VAGUE: Final = 100.0  # a slope known to 0.2 either way
 
@@ -75,19 +75,19 @@ def fit(forecasts: Forecasts, method: str = "auto") -> Form:
                 f"no client has a {name} example, so there is no map to fit. Check which label "
                 "counts as positive (positive=...)."
             )
-    if _is_shapeless(forecasts):
+    if forecasts.pooled.noisy and shapes.slope(forecasts)[1] < _SHAPELESS:
         return shapes.shift(forecasts)
     return METHODS[method].fit(forecasts)
 
 
 def caution(forecasts: Forecasts) -> str | None:
     """Why a fitted map is not to be relied on, if it is not."""
-    if _is_shapeless(forecasts):
+    slope, information = shapes.slope(forecasts)
+    if forecasts.pooled.noisy and information < _SHAPELESS:
         return (
             "noise leaves too little to tell the shape of a map by, so this one moves all "
             "log-odds by one number"
         )
-    slope, information = shapes.slope(forecasts)
     if slope < 0:
         return (
             "higher scores do not come with a larger share of positives, so the map is all but "
@@ -97,7 +97,3 @@ def caution(forecasts: Forecasts) -> str | None:
         known = f"to {1.96 / information**0.5:.1f} either way" if information > 1 else "not at all"
         return f"there is little to tell the shape of a map by: its slope is known {known}"
     return forecasts.pooled.faint
-
-
-def _is_shapeless(forecasts: Forecasts) -> bool:
-    return forecasts.pooled.noisy and shapes.slope(forecasts)[1] < _SHAPELESS

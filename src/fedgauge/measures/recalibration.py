@@ -81,7 +81,8 @@ def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
     """Mean distance of scores from a smooth curve of what came true (Austin & Steyerberg 2019).
 
     The curve is a restricted cubic spline of the log-odds. Value and interval are those multiples
-    of its bend that, redrawn with the curve's own wobble, give an index like the one seen.
+    of its bend that, redrawn with the curve's own wobble, give an index like the one seen. What
+    another smoother would say of the pooled examples has no bounds.
     """
     require_both_classes(forecasts.pooled.negatives, forecasts.pooled.positives)
     fit, caution = _smooth(forecasts)
@@ -101,7 +102,7 @@ def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
     high = max(high, float(np.quantile(redrawn[0], tails[1])))
     parts = {"sampling": float(np.std(index(fit.coefficients + wobble)))}
     caution = _few(forecasts) or forecasts.pooled.faint or caution
-    return Estimate(value, (0.0, 1.0), min(low, value), min(high, 1.0), level, parts, caution)
+    return Estimate(value, _ANY, min(low, value), min(high, 1.0), level, parts, caution)
 
 
 def _index_of(forecasts: Forecasts, fit: Fit) -> Callable[[Floats], Floats]:

@@ -52,18 +52,18 @@ def smooth(forecasts: Forecasts) -> LogOddsLine:
     totals = forecasts.totals
     groups = Partition.equal_mass(totals, min(cube_root(forecasts), _MOST))
     centres = groups.sums(totals * forecasts.log_odds) / groups.sums(totals)
+    knots = np.union1d(np.arange(-_FARTHEST, _FARTHEST + _APART, _APART), centres)
     straight, bent = np.log(p) - np.log1p(-p), np.zeros(len(p))
     for _ in range(_ROUNDS):
         now = probabilities(straight + bent)
         excess, sampling, noise = groups.excess(forecasts, now)
         reached = groups.sums(totals * now * (1.0 - now) * bent)
         variances = (sampling + noise) / sampling**2
-        bend = _believed(centres, (reached + excess) / sampling, variances)
-        bent = bend.at(forecasts.log_odds)
-    knots = np.union1d(np.arange(-_FARTHEST, _FARTHEST + _APART, _APART), centres)
+        bend = _believed(centres, (reached + excess) / sampling, variances).at(knots)
+        bent = np.interp(forecasts.log_odds, knots, bend)
     odds = curve.c - curve.a * np.logaddexp(0.0, -knots) + curve.b * np.logaddexp(0.0, knots)
     weights = np.interp(knots, centres, 1.0 / variances)
-    rising = _rising(knots, odds + bend.at(knots), weights)
+    rising = _rising(knots, odds + bend, weights)
     return LogOddsLine(tuple(knots.tolist()), tuple(rising.tolist()))
 
 

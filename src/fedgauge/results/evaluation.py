@@ -291,6 +291,7 @@ class Evaluation(Calibrated):
         array([0.5, 0.5, 1. ])
         """
         form = calibrators.fit(self._forecasts, method)
+        own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(
             self.negatives + self.positives,
             self.positives,
@@ -299,7 +300,7 @@ class Evaluation(Calibrated):
             self._privacy.delta,
             self._plan.digest,
             self._released.digest,
-            calibrators.caution(self._forecasts) or "",
+            calibrators.caution(self._forecasts) or own,
         )
         return Calibrator(method, form, fitted)
 

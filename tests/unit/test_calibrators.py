@@ -1,0 +1,266 @@
+"""Calibrators fitted to counts: what each gives, where there is little to fit to, and to whom."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import fedgauge as fg
+from fedgauge.binning.forms import Beta, LogOddsLine, Steps
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.measures import calibrators
+from fedgauge.measures.calibrators import METHODS
+from fedgauge.measures.forecasts import Forecasts
+from fedgauge.measures.reading import Reading
+
+FORMS = {
+    "auto": LogOddsLine,
+    "beta": Beta,
+    "isotonic": Steps,
+    "platt": Beta,
+    "temperature": Beta,
+    "binning": Steps,
+    "bbq": Steps,
+    "scaling-binning": Steps,
+}
+STRICT = ("auto", "beta", "platt", "temperature")
+GRID = np.linspace(0.0, 1.0, 501)
+SHIFT = "so this one moves all log-odds by one number"
+
+
+def forecasts_of(counts, variances=()):
+    counts = np.asarray(counts, dtype=np.float64)
+    pooled = PooledCounts(
+        fg.Axis.uniform(counts.shape[1]), counts, (counts.shape[1],), tuple(variances)
+    )
+    return Forecasts.of(Reading(pooled, fg.Aligned(), 0.95))
+
+
+def overconfident(rows, seed=0):
+    """Labels, scores whose log-odds are twice the true ones, and the truth."""
+    rng = np.random.default_rng(seed)
+    log_odds = rng.normal(-0.5, 1.2, rows)
+    labels = (rng.random(rows) < expit(log_odds)).astype(int)
+    return labels, expit(2.0 * log_odds)
+
+
+def evaluated(rows=20_000, privacy=None, **options):
+    labels, scores = overconfident(rows)
+    if privacy is None:
+        return fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(1024))
+    clients = {str(i): (labels[i::20], scores[i::20]) for i in range(20)}
+    hints = {"examples": rows, "positive_rate": 0.4}
+    return fg.evaluate(clients, privacy=privacy, seed=1, **hints, **options)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {
+        "exact": evaluated(),
+        "distributed": evaluated(privacy=fg.DistributedDP(1.0)),
+        "local": evaluated(privacy=fg.LocalDP(5.0)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["exact", "distributed", "local"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_the_map(results, kind, method):
+    calibrator = results[kind].calibrator(method)
+    assert calibrator.method == method
+    assert type(calibrator.form) is FORMS[method]
+    assert calibrator.fitted.caution == ""
+    found = calibrator.transform(GRID)
+    assert np.all((found >= 0) & (found <= 1))
+    # The truth has half the log-odds of the scores. Mean distances are 0.002 to 0.05, the largest
+    # for steps under local noise; that of the scores themselves is 0.11.
+    inside = (GRID > 0.02) & (GRID < 0.98)
+    truth = np.sqrt(GRID[inside]) / (np.sqrt(GRID[inside]) + np.sqrt(1 - GRID[inside]))
+    assert np.abs(found[inside] - truth).mean() < (0.07 if kind == "local" else 0.04)
+
+
+@pytest.mark.parametrize("kind", ["exact", "distributed", "local"])
+@pytest.mark.parametrize("method", [*STRICT, "isotonic", "scaling-binning"])
+def test_maps_that_cannot_fall_do_not(results, kind, method):
+    calibrator = results[kind].calibrator(method)
+    assert calibrator.is_monotone
+    assert calibrator.is_strict == (method in STRICT)
+
+
+def test_a_saved_result_gives_the_same_maps(results, tmp_path):
+    for name, result in results.items():
+        result.to_json(tmp_path / f"{name}.json")
+        again = fg.Evaluation.from_json(tmp_path / f"{name}.json")
+        for method in METHODS:
+            assert again.calibrator(method) == result.calibrator(method), (name, method)
+
+
+def test_a_map_says_what_it_was_fitted_on(results):
+    exact, noisy = (results[kind].calibrator().fitted for kind in ("exact", "distributed"))
+    assert (exact.examples, exact.epsilon, exact.delta) == (20_000, None, None)
+    assert exact.privacy == "no differential privacy"
+    assert noisy.examples == pytest.approx(20_000, abs=200)
+    assert noisy.epsilon == 1.0
+    assert noisy.privacy.startswith("epsilon 1, delta")
+    assert noisy.privacy.endswith("for one example")
+    assert noisy.plan == results["distributed"].plan.digest
+
+
+def test_unknown_methods_are_refused(results):
+    with pytest.raises(fg.InputError, match=r"must be one of auto, beta, .*; got 'best'"):
+        results["exact"].calibrator("best")
+
+
+def test_scores_that_are_no_probabilities_are_refused():
+    result = fg.evaluate({"a": ([0, 1], [-3.0, 4.0])}, axis=fg.Axis.uniform(8, low=-5, high=5))
+    with pytest.raises(fg.UndefinedMetric, match="probabilities"):
+        result.calibrator()
+
+
+@pytest.mark.parametrize(
+    ("counts", "missing"), [([[3, 4], [0, 0]], "positive"), ([[0, 0], [3, 4]], "negative")]
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_class_without_examples_is_refused(counts, missing, method):
+    with pytest.raises(fg.UndefinedMetric, match=f"no client has a {missing} example"):
+        calibrators.fit(forecasts_of(counts), method)
+
+
+def test_noise_that_hides_a_class_is_refused():
+    result = evaluated(60, fg.DistributedDP(0.01))
+    with pytest.raises(fg.NoSignal):
+        result.calibrator()
+
+
+LITTLE = {
+    "two examples": [[1, 0, 0, 0], [0, 0, 0, 1]],
+    "few examples": [[2, 1, 0, 0], [0, 1, 1, 1]],
+    "all scores alike": [[0, 30, 0, 0], [0, 10, 0, 0]],
+    "two scores": [[30, 0, 0, 5], [10, 0, 0, 20]],
+    "separated": [[40, 50, 0, 0], [0, 0, 60, 30]],
+    "one bin": [[30], [10]],
+    "empty bins": [[60, 0, 0, 0, 0, 30, 0, 2], [5, 0, 0, 0, 0, 30, 0, 60]],
+}
+
+
+@pytest.mark.parametrize("name", LITTLE)
+@pytest.mark.parametrize("method", METHODS)
+def test_little_to_fit_to_gives_a_sensible_map(name, method):
+    forecasts = forecasts_of(LITTLE[name])
+    form = calibrators.fit(forecasts, method)
+    found = form.apply(GRID)
+    assert np.all((found >= 0) & (found <= 1))
+    assert method == "bbq" or np.all(np.diff(found) >= -1e-12)
+    # As many positives as there were.
+    if method != "temperature":
+        predicted = form.apply(forecasts.scores) @ forecasts.totals
+        assert predicted == pytest.approx(forecasts.counts[1].sum(), rel=0.05, abs=0.5)
+
+
+@pytest.mark.parametrize("method", ["auto", "beta", "platt"])
+def test_where_all_scores_are_alike_the_map_moves_them_alike(method):
+    form = calibrators.fit(forecasts_of(LITTLE["all scores alike"]), method)
+    odds = np.array([0.1, 0.375, 0.6])
+    moved = form.apply(odds)
+    assert moved[1] == pytest.approx(0.25, abs=1e-3)
+    shifts = np.log(moved / (1 - moved)) - np.log(odds / (1 - odds))
+    assert np.ptp(shifts) < 1e-6
+
+
+def test_without_noise_few_examples_are_said_to_be_few():
+    told = calibrators.caution(forecasts_of(LITTLE["two scores"]))
+    assert told == (
+        "there is little to tell the shape of a map by: its slope is known to 0.3 either way"
+    )
+    assert calibrators.caution(forecasts_of(LITTLE["one bin"])).endswith("known not at all")
+    assert calibrators.caution(forecasts_of(np.array(LITTLE["two scores"]) * 100)) is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_noise_hides_the_shape_all_log_odds_move_by_one_number(method):
+    forecasts = forecasts_of([[30, 25, 12, 4], [4, 9, 14, 20]], [40.0])
+    form = calibrators.fit(forecasts, method)
+    assert (form.a, form.b) == (1.0, 1.0)
+    assert calibrators.caution(forecasts).endswith(SHIFT)
+    enough = forecasts_of(np.array([[30, 25, 12, 4], [4, 9, 14, 20]]) * 20, [40.0])
+    assert type(calibrators.fit(enough, method)) is FORMS[method]
+    assert calibrators.caution(enough) is None
+
+
+def test_a_map_of_few_reports_carries_its_caution():
+    result = evaluated(1000, fg.LocalDP(2.0))
+    assert result.calibrator("isotonic").fitted.caution.endswith(SHIFT)
+
+
+def test_a_map_tells_that_its_result_has_a_caution(monkeypatch):
+    result = evaluated(5000)
+    monkeypatch.setattr(fg.Evaluation, "caution", "an end bin is crowded")
+    assert result.calibrator().fitted.caution == "the result that it was fitted on has a caution"
+
+
+def test_scores_that_point_the_wrong_way_give_a_flat_map_and_a_caution():
+    forecasts = forecasts_of([[20, 100, 300], [300, 100, 20]])
+    assert "check which label counts as positive" in calibrators.caution(forecasts)
+    beta = calibrators.fit(forecasts, "beta")
+    assert (beta.a, beta.b) == (0.0, 0.0)
+    assert np.ptp(calibrators.fit(forecasts, "isotonic").apply(GRID)) == 0
+    auto = calibrators.fit(forecasts, "auto")
+    assert auto.is_strict
+    assert np.ptp(auto.apply(GRID[50:-50])) < 0.02
+
+
+def test_one_bent_side_leaves_the_other_fitted():
+    # Negative at low scores, so `a` is 0 and the others are fitted again without it.
+    counts = [[80, 85, 90, 60, 20, 5], [20, 15, 10, 40, 80, 95]]
+    beta = calibrators.fit(forecasts_of(counts), "beta")
+    assert beta.a == 0.0
+    assert beta.b > 0.5
+    predicted = beta.apply(forecasts_of(counts).scores) @ np.full(6, 100.0)
+    assert predicted == pytest.approx(260, abs=1e-4)
+
+
+def test_auto_bends_where_beta_cannot():
+    rng = np.random.default_rng(4)
+    z = rng.normal(-0.5, 1.8, 100_000)
+    truth = expit(0.5 * z + 0.5 * np.sin(z))
+    labels = (rng.random(len(z)) < truth).astype(int)
+    result = fg.evaluate({"a": (labels, expit(z))}, axis=fg.Axis.uniform(4096))
+    auto, beta = (
+        np.abs(result.calibrator(method).transform(expit(z)) - truth).mean()
+        for method in ("auto", "beta")
+    )
+    assert auto < 0.006 < 0.03 < beta
+
+
+def test_noise_takes_no_share_of_positives_to_0_or_1():
+    # The first count is below 0 by noise: a value of 0 would make one positive cost endlessly.
+    released = np.array([[900.0, 700.0, 300.0, 100.0], [-6.0, 90.0, 200.0, 400.0]])
+    for method in ("isotonic", "binning", "bbq"):
+        noisy = calibrators.fit(forecasts_of(released, [40.0]), method)
+        assert min(noisy.values) > 1e-4, method
+    exact = calibrators.fit(forecasts_of(np.maximum(released, 0)), "isotonic")
+    assert exact.values[0] == 0.0
+
+
+def test_noise_makes_fewer_groups():
+    rising = np.arange(64.0)
+    counts = [200 - 2 * rising, 50 + 2 * rising]
+    exact = calibrators.fit(forecasts_of(counts), "binning")
+    noisy = calibrators.fit(forecasts_of(counts, [900.0]), "binning")
+    assert len(exact.values) == 25  # the cube root of 16,000
+    assert len(noisy.values) < 12
+
+
+def test_scores_of_0_and_1_do_not_lead_a_map_astray():
+    labels, scores = overconfident(5000)
+    scores[labels == 0] = np.where(scores[labels == 0] < 0.05, 0.0, scores[labels == 0])
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(1024))
+    for method in METHODS:
+        found = result.calibrator(method).transform([0.0, 0.3, 0.5, 0.7, 1.0])
+        assert np.all(np.diff(found) > -0.05), method
+        assert found[2] == pytest.approx(0.5, abs=0.15), method
+
+
+def test_known_values_have_a_step_each():
+    labels, scores = [0, 1, 0, 1, 1, 0] * 50, [0.1, 0.1, 0.4, 0.7, 0.7, 0.7] * 50
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.from_values([0.1, 0.4, 0.7]))
+    steps = result.calibrator("isotonic").form
+    np.testing.assert_allclose(steps.apply(np.array([0.1, 0.4, 0.7])), [1 / 3, 1 / 3, 2 / 3])
