@@ -107,6 +107,7 @@ studies: $(VENV)/.test
 study-coverage: $(VENV)/.test
 	@$(BIN)/python studies/coverage.py
 	@$(BIN)/python studies/calibration_coverage.py
+	@$(BIN)/python studies/benefit_coverage.py
 
 study-calibrators: $(VENV)/.test
 	@$(BIN)/python studies/calibrator_error.py

@@ -18,7 +18,7 @@ number of workers nor the choice of cells changes a figure. Finished cells are k
 goes on where it was stopped, and figures of different versions never meet. `--fresh` forgets the
 log. At the end, figures and versions are in `STUDY.json` and, one in a line, in `STUDY.csv`.
 
-Exit codes: 0, 1 where something did not hold, 2 where a cell failed.
+Exit codes: 0, 1 where something did not hold, 2 where a cell failed, 130 where it was stopped.
 """
 
 import argparse
@@ -35,8 +35,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -147,6 +148,16 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+@contextmanager
+def _workers(number: int) -> Iterator[ProcessPoolExecutor]:
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # read by workers, which start anew
+    pool = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), _start_worker)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def progress() -> Progress:
     """A bar where somebody looks."""
     console = Console(stderr=True)
@@ -162,9 +173,7 @@ def measure(
     if len(rest) < len(cells):
         print(f"{len(cells) - len(rest)} of {len(cells)} cells are in {log.path} already")
     failed = 0
-    os.environ.update(dict.fromkeys(THREADS, "1"))  # read by workers, which start anew
-    context = multiprocessing.get_context("spawn")
-    with progress() as bar, ProcessPoolExecutor(workers, context, _start_worker) as pool:
+    with progress() as bar, _workers(workers) as pool:
         task = bar.add_task(study.name, total=len(rest))
         jobs = {
             pool.submit(_measure, study.run, cell, seed_of(study.name, cell, seed), runs): cell
@@ -224,7 +233,11 @@ def main(study: Study[Any], arguments: Sequence[str] | None = None) -> int:
     path = options.out / f"{study.name}.cells.jsonl"
     with locked(path.with_suffix(".lock"), timeout=0):
         log = Log.open(path, versions_of(study), fresh=options.fresh)
-        failed = measure(study, cells, log, seed=seed, runs=runs, workers=workers)
+        try:
+            failed = measure(study, cells, log, seed=seed, runs=runs, workers=workers)
+        except KeyboardInterrupt:
+            print(f"stopped; the same command goes on with what is in {path}", file=sys.stderr)
+            return 130
         records = {cell: record for cell in cells if (record := log.find(cell, seed, runs))}
         save(study.name, list(records.values()), options.out)
     found = [Found(cell, runs, record.numbers) for cell, record in records.items()]

@@ -9,12 +9,13 @@ TEXT = (Path(__file__).parents[1] / "docs" / "local.md").read_text()
 def test_commands_run(tmp_path, shell):
     blocks = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)
     commands = [line for block in blocks for line in block.splitlines()]
-    assert len(commands) == 9
+    assert len(commands) == 10
     told = []
     for command in commands:
         done = shell(command, tmp_path)
         assert done.returncode == 0, (command, done.stderr)
         told.append(done.stdout)
+    assert "Enough to know the recall at 0.5 within 0.01? no" in told[3]
     first, again, shown = told[-3:]
     assert "Took in 20,000 reports; 20,000 in all\n" in first
     assert "Took in 0 reports; 20,000 in all; refused so far: duplicate: 20,000" in again

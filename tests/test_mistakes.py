@@ -132,6 +132,58 @@ def encoded(name):
 
 
 MISTAKES = [
+    # What `plan --want` cannot be asked
+    *(
+        Mistake(f"{what} wanted", "reports", f"plan --clients 9 {model} --want {want}", 2, told)
+        for what, model, want, told in (
+            ("nothing", "--epsilon 1", "''", ("--want is written like 0.001", "got ''")),
+            ("no width", "--epsilon 1", "recall@0.5", ("recall@0.5=0.02 or ece=0.01",)),
+            ("no number", "--epsilon 1", "recall@half=0.1", ("got 'recall@half=0.1'",)),
+            ("percent", "--epsilon 1", "recall@0.5=2%", ("--want is written like",)),
+            (
+                "another word for recall",
+                "--epsilon 1",
+                "sensitivity@0.5=0.02",
+                ("--want is for roc, ece or", "precision, recall", "got 'sensitivity'"),
+            ),
+            (
+                "recall of no threshold",
+                "--epsilon 1",
+                "recall=0.02",
+                ("recall has a threshold", "--want recall@0.5=0.02"),
+            ),
+            (
+                "calibration at a threshold",
+                "--epsilon 1",
+                "ece@0.5=0.01",
+                ("expected_calibration_error has no threshold", "leave it out"),
+            ),
+            (
+                "a threshold in percent",
+                "--epsilon 1",
+                "recall@50=0.02",
+                ("a threshold lies between the ends of the axis, 0 and 1, got 50",),
+            ),
+            (
+                "a width in percent",
+                "--epsilon 1",
+                "recall@0.5=2",
+                ("a wanted half-width lies between 0 and 0.5, got 2",),
+            ),
+            (
+                "calibration of logits",
+                "--privacy sa --range -8 8",
+                "ece=0.01",
+                ("need probabilities", "from -8 to 8"),
+            ),
+            (
+                "an exact curve",
+                "--privacy sa",
+                "0.001",
+                ("--want needs --privacy ddp or ldp", "Use more --bins"),
+            ),
+        )
+    ),
     # A folder or a site file that is not what it should be
     *(
         Mistake(

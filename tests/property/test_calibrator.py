@@ -43,6 +43,21 @@ def test_the_python_source_gives_what_transform_gives(form, scores):
     np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-12)
 
 
+@given(forms(), st.data())
+def test_mutated_bytes_are_refused_or_a_map(form, data):
+    whole = bytearray(calibrator(form).to_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(whole) - 1))
+        whole[place : place + 1] = data.draw(st.binary(max_size=3))
+    try:
+        read = fg.Calibrator.from_bytes(bytes(whole))
+    except fg.CalibratorError:
+        return
+    out = read.transform([0.0, 0.3, 1.0])
+    assert np.all((out >= 0) & (out <= 1))
+    assert fg.Calibrator.from_bytes(read.to_bytes()) == read
+
+
 @given(forms(), SCORES)
 def test_probabilities_come_out_in_order(form, scores):
     scores = np.unique(scores)

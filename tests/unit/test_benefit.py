@@ -8,7 +8,7 @@ import pytest
 import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.benefit import Decision, Worth, likeliest
+from fedgauge.measures.benefit import Decision, Worth, benefit_of_model, likeliest
 from fedgauge.measures.outcomes import Corner, Outcomes
 
 NOTHING = np.zeros((4, 4))
@@ -17,10 +17,6 @@ NOTHING = np.zeros((4, 4))
 def counted(tp, fp, fn, tn, noise=NOTHING):
     outcomes = Outcomes(tp, fp, fn, tn)
     return Corner(outcomes, outcomes, noise)
-
-
-def benefit_at(threshold):
-    return Worth(1.0, Outcomes(tp=1), threshold / (1 - threshold), Outcomes(fp=1))
 
 
 def calibrated(n=4000, rate=0.2, separation=1.5, seed=0):
@@ -169,7 +165,7 @@ def test_level(result):
 
 def test_nothing_flagged_has_an_interval():
     """A normal interval around 0 would have no width."""
-    span = benefit_at(0.5).interval(counted(0, 0, 10, 90), 1.96, sampling=True)
+    span = benefit_of_model(0.5).interval(counted(0, 0, 10, 90), 1.96, sampling=True)
     assert -0.05 < span.low < 0 < span.high < 0.05
 
 
@@ -182,7 +178,7 @@ def test_of_two_outcomes_alone_it_is_wilsons_interval():
 
 def test_ends_are_where_the_test_just_rejects():
     """With equal worths as Tango 1998 has it: what is likeliest at the end decides its variance."""
-    span = benefit_at(0.5).interval(counted(12, 1, 2, 29), 1.959964, sampling=True)
+    span = benefit_of_model(0.5).interval(counted(12, 1, 2, 29), 1.959964, sampling=True)
     for end in span:
         p, q = likeliest(12, 1, 44, 1.0, end)
         assert (11 - 44 * end) ** 2 == pytest.approx(1.959964**2 * 44 * (p + q - end**2), rel=1e-6)

@@ -162,6 +162,20 @@ def test_a_plan_says_its_map():
     assert "plan.toml says it: leave out --calibrator" in line
 
 
+def test_a_map_too_steep_for_exact_sums_is_told_when_planning():
+    fg.Calibrator("platt", Beta(3, 3, 0)).to_json("steep.json")
+    options = ["plan", "--clients", 4, "--examples", 60000, "--privacy", "sa"]
+    for more, told in (
+        (["--calibrator", "steep.json", "--bins", 64], True),
+        (["--calibrator", "steep.json", "--bins", 8], False),
+        (["--calibrator", "map.json", "--bins", 16], False),
+        (["--bins", 256], False),
+    ):
+        done = run(*options, *more)
+        assert done.exit_code == 0
+        assert ("behind the map bins are as narrow as" in words(done.stderr)) == told
+
+
 @pytest.mark.parametrize("command", ["calibrate", "apply"])
 def test_examples_of_the_help_run(command):
     pq.write_table(pa.table({"p": [0.1, 0.9]}), "scores.parquet")

@@ -441,12 +441,12 @@ def test_examples_of_the_help_run(table, needs):
     fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
     examples = [*examples_of("plan"), *examples_of("explain")[:1]]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 9
+    assert len(examples) == 11
     for arguments in examples:
         told = done(run(*arguments))
         assert told
     assert fg.EvaluationPlan.load("plan.toml").cohort.min_survivors == 40
-    assert len(needs) == 1
+    assert len(needs) == 3
 
 
 @pytest.mark.parametrize(

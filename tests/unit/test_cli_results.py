@@ -221,7 +221,7 @@ def test_show_judges_a_map(saved, folder):
     assert row(told, "share flagged").endswith("0.0000  0.0000 to 0.0019")  # none from 0.95 up
     again = run("show", saved, "--calibrator", "map.json", "--plots", "pictures")
     assert again.exit_code == 0
-    assert sorted(path.name for path in (folder / "pictures").iterdir()) == ["pr.png", "roc.png"]
+    assert len(list((folder / "pictures").iterdir())) == 4
 
 
 def test_a_map_fitted_on_the_result_is_said_to_flatter_itself(saved):

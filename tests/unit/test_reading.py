@@ -83,3 +83,12 @@ def test_a_level_is_that_of_all_that_is_read():
     other = result.at_level(0.8)
     assert other.roc_auc.level == other.roc_band().level == other.at_threshold(0.5).mcc.level == 0.8
     assert math.isclose(other.roc_auc.value, result.roc_auc.value)
+
+
+def test_losses_of_a_merged_bin_of_the_value_1_are_those_of_1():
+    """It ends a float above 1: that is no probability, and has no loss."""
+    axis = fg.Axis.from_edges([0.2, 0.5, 1.0, np.nextafter(1.0, 2.0)])
+    found = losses.bin_losses(axis, np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]]), "log")
+    assert np.isfinite(found).all()
+    assert found.mean[0, -1] == pytest.approx(-math.log(losses.CLIP))
+    assert found.mean[1, -1] == pytest.approx(0.0, abs=1e-12)

@@ -200,6 +200,25 @@ def test_known_values_are_mapped_one_by_one():
     assert view.brier_score.bounds[1] - view.brier_score.bounds[0] < 1e-9
 
 
+def test_known_values_stay_known_under_noise():
+    """There an axis clips: scores count as the value below, and are taken as that."""
+    known = np.arange(11) / 10
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 2, 20_000)
+    scores = known[np.clip(rng.normal(3 + 3 * labels, 2), 0, 10).astype(int)]
+    result = fg.evaluate(
+        rows.split(labels, scores, 3),
+        axis=fg.Axis.from_values(known, outside="clip"),
+        privacy=fg.DistributedDP(5.0),
+        seed=1,
+    )
+    for name in ("beta", "steps"):
+        view, onto = result.with_calibrator(MAPS[name]), MAPS[name].transform(scores)
+        assert view.pooled.axis.kind == "values"
+        assert view.log_loss.value == pytest.approx(sk.log_loss(labels, onto), abs=1e-3)
+        assert view.roc_auc.value == pytest.approx(sk.roc_auc_score(labels, onto), abs=1e-3)
+
+
 def test_scores_that_a_map_sends_to_one_float_tie():
     """As they do for those who apply it: here all from log-odds 12 on become 1."""
     axis = fg.Axis.logit(64)
@@ -220,6 +239,28 @@ def test_an_axis_that_clips_is_mapped_from_0_to_1():
     assert (view.pooled.axis.low, view.pooled.axis.high) == (0.0, 1.0)
     steps = result.with_calibrator(Calibrator("binning", Steps([0.2, 0.85], [0.1, 0.5, 0.8])))
     assert steps.at_threshold(0.8).recall.bounds == (0.0, 1.0)
+
+
+@every_map
+def test_a_map_in_the_plan_comes_first(name):
+    """What the plan's map made of scores is what the other one takes."""
+    first = Calibrator("beta", Beta(0.8, 1.1, 0.1))
+    result = fg.evaluate({"a": ROWS}, axis=AXIS, calibrator=first)
+    view, again = result.with_calibrator(MAPS[name]), first.transform(ROWS[1])
+    onto = MAPS[name].transform(again)
+    assert view.brier_score.value == pytest.approx(np.mean((onto - ROWS[0]) ** 2), abs=1e-4)
+    assert view.plan.calibrator == first
+    assert view.mapped_by == MAPS[name]
+
+
+def test_a_fitted_map_is_in_sample_where_it_was_fitted_and_better_elsewhere(fine):
+    fitted = fine.calibrator("beta")
+    assert fine.with_calibrator(fitted).in_sample
+    assert fine.with_calibrator(fitted).at_level(0.9).in_sample
+    other = fg.evaluate({"a": draw_rows(20_000, 0.3, seed=12)}, axis=AXIS)
+    judged = other.with_calibrator(fitted)
+    assert not judged.in_sample
+    assert judged.log_loss.value < other.log_loss.value
 
 
 def test_scores_that_are_no_probabilities_are_refused():

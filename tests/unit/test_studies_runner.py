@@ -85,21 +85,33 @@ def test_another_seed_or_number_of_runs_and_fresh_run_again(tmp_path, seen, othe
     assert len(seen()) == 4
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path, seen):
-    """Killed outright while a cell runs: finished cells are kept, and workers end."""
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path, seen, stop):
+    """Killed outright, or by Ctrl-C, while a cell runs: finished cells are kept."""
     script = [sys.executable, str(ROOT / "tests" / "support" / "dice.py")]
     options = ["--out", str(tmp_path), "--workers", "1"]
     paths = os.pathsep.join([str(ROOT / "studies"), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths, "DICE_WAIT": "6"}
-    process = subprocess.Popen([*script, *options], env=environment)
+    process = subprocess.Popen(
+        [*script, *options],
+        env=environment,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 120
     log = tmp_path / LOG
     while len(seen()) < 3 or log.read_bytes().count(b"\n") < 2:  # the third never ends
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    if stop == signal.SIGKILL:
+        process.kill()
+    else:
+        os.killpg(process.pid, stop)  # a terminal tells the workers too
+    _, said = process.communicate(timeout=120)  # which ends when no worker is left to write
+    assert process.returncode == (-9 if stop == signal.SIGKILL else 130)
+    assert ("the same command goes on" in said) == (stop == signal.SIGINT)
     del environment["DICE_WAIT"]
     subprocess.run([*script, *options], env=environment, check=True, stdout=subprocess.DEVNULL)
     assert seen() == sorted(f"{die.sides} {die.loaded}" for die in [*dice.CELLS, dice.CELLS[2]])

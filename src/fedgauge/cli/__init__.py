@@ -67,7 +67,6 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
-from fedgauge.cli.wants import answer, read_want, warn_of_useless
 
 if TYPE_CHECKING:
     from fedgauge.cli.results import Rates
@@ -364,6 +363,8 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
     """
+    from fedgauge.cli.wants import answer, read_want, warn_of_useless
+
     with readable_errors():
         refuse_to_replace(plan=out)
         chosen_map = _load_map(calibrator)
@@ -410,6 +411,7 @@ def plan(
         if out is not None:
             chosen.save(out)
         warn_of_useless(chosen, known, quiet)
+        _warn_of_steep_map(chosen)
     if quiet:
         return
     screen.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
@@ -537,6 +539,19 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row("Not after", chosen.not_after)
     table.add_row("Plan", chosen.digest[:8])
     return table
+
+
+def _warn_of_steep_map(chosen: fg.EvaluationPlan) -> None:
+    """Say so where sites, unless their files say otherwise, refuse the map in an exact sum."""
+    from fedgauge.site.policy import Policy
+
+    least = Policy().min_bin_width
+    if chosen.calibrator is None or chosen.is_noisy or chosen.least_width >= least:
+        return
+    warn(
+        f"behind the map bins are as narrow as {chosen.least_width:.2g} on the scores themselves, "
+        f"and sites refuse exact sums below {least:g} (min_bin_width). Use fewer --bins, or noise."
+    )
 
 
 def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptions) -> None:

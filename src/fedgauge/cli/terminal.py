@@ -66,6 +66,7 @@ _AS_OPTIONS = {
         "Name the new one with --column-out, or use --replace"
     ),
     "name it, such as at=0.5": "name it, such as --want recall@0.5=0.02",
+    "metric must be roc_area_error, expected_calibration_error or": "--want is for roc, ece or",
     "leave out at, or": "leave it out, or",
     "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
     "Use more bins, or ask for": "Use more --bins, or --want",

@@ -33,7 +33,8 @@ class Want(NamedTuple):
 def read_want(text: str) -> Want:
     """A number, or such as recall@0.5=0.02 and ece=0.01."""
     name, equals, within = text.rpartition("=")
-    metric, has_threshold, at = name.strip().lower().replace("-", "_").partition("@")
+    metric, has_threshold, at = name.partition("@")
+    metric = metric.strip().lower().replace("-", "_")
     try:
         if bool(equals) != bool(metric):
             raise ValueError

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fedgauge.binning.axis import Axis, AxisSpec
+from fedgauge.binning.axis import Axis, AxisSpec, Outside
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.errors import InputError
 from fedgauge.estimation.piecewise import horner, linear_pieces, monotone_cubics
@@ -43,7 +43,9 @@ def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
 
     Where a map is strictly increasing nothing but the axis changes. Scores that a map sends to
     the same float tie, as they do for those who apply it. An axis that clips is taken to reach
-    from 0 to 1: its end bins hold every score beyond them.
+    from 0 to 1: its end bins hold every score beyond them. Known values are mapped one by one;
+    where others count as the one below, bounds allow for scores in between if the map always
+    rises.
 
     Raises
     ------
@@ -62,8 +64,9 @@ def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
     axis = pooled.axis
     check_probabilities(axis)
     edges = _reaching(axis)
-    cells = _points(axis, calibrator) if axis.separates_all else _cells(edges, calibrator)
-    onto, groups = _regrouped(cells)
+    known = axis.kind == "values"
+    cells = _points(axis, calibrator) if known else _cells(edges, calibrator)
+    onto, groups = _regrouped(cells, axis.outside if known else "refuse")
     if len(groups) == onto.bins == axis.bins and np.array_equal(groups, np.arange(axis.bins)):
         return replace(pooled, axis=onto)
     shares = _shares(edges, pooled.counts, cells)
@@ -191,10 +194,7 @@ def _reaching(axis: Axis) -> Floats:
     """The edges between which scores lie: those of an axis that clips reach from 0 to 1."""
     edges = axis.edges.copy()
     if axis.outside == "clip":
-        edges[0] = 0.0
-        edges[-1] = max(1.0, edges[-1])
-    if edges[-1] <= edges[-2]:  # the last of known values
-        edges[-1] = np.nextafter(edges[-2], 2.0)
+        edges[0], edges[-1] = 0.0, max(1.0, edges[-1])
     return edges
 
 
@@ -221,12 +221,15 @@ def _cells(edges: Floats, calibrator: Calibrator) -> _Cells:
     return _Cells(bins, starts, stops, np.where(rises, low, still), np.where(rises, high, still))
 
 
-def _regrouped(cells: _Cells) -> tuple[Axis, Indices]:
-    """The axis of mapped scores, and the bin of each cell on it."""
+def _regrouped(cells: _Cells, outside: Outside) -> tuple[Axis, Indices]:
+    """The axis of mapped scores, and the bin of each cell on it.
+
+    `outside` is what becomes of scores that are none of known ones.
+    """
     rises = cells.low < cells.high
     if not rises.any():
         values, groups = np.unique(cells.low, return_inverse=True)
-        return Axis.from_values(values), groups
+        return Axis.from_values(values, outside), groups
     # A map that rises anywhere never falls, so equal values are neighbours.
     new = np.append(True, rises[1:] | rises[:-1] | (np.diff(cells.low) > 0))
     low, tied = cells.low[new], ~rises[new]

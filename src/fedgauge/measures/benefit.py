@@ -5,7 +5,7 @@ good. So benefits count in true positives, for each example (Vickers & Elkin 200
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -23,7 +23,7 @@ from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.typing import Floats
 
 # Of 8,000 cells (50 to 5,000 examples, any threshold) the interval covered less than 92% in 84; in
-# all of these less than one example was expected to have one of the two outcomes that count.
+# all of these one example or less was expected to have one of the two outcomes that count.
 _FEW: Final = 3
 _HUNDREDTHS: Final = np.arange(1, 100) / 100.0
 _OF_SHARE: Final = np.arange(1, 31) / 10.0  # where positives are rare, 1% is a high risk
@@ -54,7 +54,7 @@ class Worth(Formula):
     def value(self, outcomes: Outcomes) -> float:
         """The mean; NaN without examples."""
         total = sum(outcomes)
-        return float(self._weights @ np.array(outcomes)) / total if total > 0 else math.nan
+        return float(self.weights @ np.array(outcomes)) / total if total > 0 else math.nan
 
     def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
         """Values that a score test does not reject.
@@ -67,10 +67,10 @@ class Worth(Formula):
         total = float(sum(corner.unbiased))
         if total <= 0:
             return self.scale
-        worth = float(self._weights @ np.array(corner.unbiased))
+        worth = float(self.weights @ np.array(corner.unbiased))
         gained, lost, counted = self._counted(corner)
-        linear, square = float(self._weights @ corner.noise.sum(axis=1)), float(corner.noise.sum())
-        constant = float(self._weights @ corner.noise @ self._weights)
+        linear, square = float(self.weights @ corner.noise.sum(axis=1)), float(corner.noise.sum())
+        constant = float(self.weights @ corner.noise @ self.weights)
 
         def variance(x: float) -> float:
             noise = constant - 2.0 * x * linear + x * x * square  # of the worths less x
@@ -87,7 +87,7 @@ class Worth(Formula):
         total = sum(corner.outcomes)
         if total <= 0:
             return 0.0, 0.0
-        slope = (self._weights - self.value(corner.outcomes)) / total
+        slope = (self.weights - self.value(corner.outcomes)) / total
         return float(slope @ corner.noise @ slope), float(slope**2 @ np.array(corner.outcomes))
 
     def has_base(self, corner: Corner) -> bool:
@@ -106,7 +106,8 @@ class Worth(Formula):
         return gained, lost, float(counts.sum())
 
     @cached_property
-    def _weights(self) -> Floats:
+    def weights(self) -> Floats:
+        """What each outcome is worth."""
         weights: Floats = self.gain * np.array(self.gaining) - self.loss * np.array(self.losing)
         return weights
 
@@ -127,32 +128,49 @@ def likeliest(
     return mean + odds * q, q
 
 
+def benefit_of_model(threshold: float) -> Worth:
+    """Of treating those that the model flags: (tp - w fp) / n."""
+    return Worth(1.0, Outcomes(tp=1), _odds(threshold), Outcomes(fp=1))
+
+
+def benefit_of_all(threshold: float) -> Worth:
+    """Of treating everybody: (tp + fn - w (fp + tn)) / n."""
+    return Worth(1.0, Outcomes(tp=1, fn=1), _odds(threshold), Outcomes(fp=1, tn=1))
+
+
+def benefit_over_all(threshold: float) -> Worth:
+    """What the model adds to treating everybody: (w tn - fn) / n.
+
+    A mean over the same examples, with an interval of its own: those of the two benefits move
+    together, so comparing them would say too little.
+    """
+    return Worth(_odds(threshold), Outcomes(tn=1), 1.0, Outcomes(fn=1))
+
+
+def _odds(threshold: float) -> float:
+    return threshold / (1.0 - threshold)
+
+
 class Decision(AtThreshold):
     """Benefits where examples from a risk up are treated; a risk is a threshold within (0, 1)."""
 
     def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:
         super().__init__(pooled, _checked(threshold), level)
-        self._odds = self.threshold / (1.0 - self.threshold)
 
     def net_benefit(self) -> Estimate:
-        """Of treating those that the model flags: (tp - w fp) / n."""
-        return self._worth(1.0, Outcomes(tp=1), self._odds, Outcomes(fp=1))
+        """Of treating those that the model flags."""
+        return self._worth(benefit_of_model)
 
     def treat_all(self) -> Estimate:
         """Of treating everybody."""
-        return self._worth(1.0, Outcomes(tp=1, fn=1), self._odds, Outcomes(fp=1, tn=1))
+        return self._worth(benefit_of_all)
 
     def over_treat_all(self) -> Estimate:
-        """What the model adds to treating everybody: (w tn - fn) / n.
+        """What the model adds to treating everybody."""
+        return self._worth(benefit_over_all)
 
-        A mean over the same examples, with an interval of its own: those of the two benefits
-        move together, so comparing them would say too little.
-        """
-        return self._worth(self._odds, Outcomes(tn=1), 1.0, Outcomes(fn=1))
-
-    def _worth(self, gain: float, gaining: Outcomes, loss: float, losing: Outcomes) -> Estimate:
-        formula = Worth(gain, gaining, loss, losing)
-        return self._estimate("net_benefit", formula, "there is no example")
+    def _worth(self, formula: Callable[[float], Worth]) -> Estimate:
+        return self._estimate("net_benefit", formula(self.threshold), "there is no example")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,10 @@ import numpy as np
 
 from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
-from fedgauge.binning.calibrator import Calibrator, Steps
+from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError, PlanRefused
-from fedgauge.plan import expiry
+from fedgauge.plan import expiry, mapping
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_OF_REPORTS, Round, Terms
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
@@ -41,13 +41,6 @@ _SMALL_GROUPS: Final = (
     "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
     "positive example or at least {0}, and no negative one or at least {0}. Whoever takes the sum "
     "sees it before that."
-)
-
-
-_MAPPED: Final = (
-    "Each site takes its scores through a map that is written in the plan, and counts what comes "
-    "out: {}. It puts no higher score below a lower one, so it only moves where the ranges of "
-    "scores begin and end. No map is fitted at a site."
 )
 
 
@@ -135,7 +128,7 @@ class EvaluationPlan(
             sent.check(self.terms)
         self._check_min_cell()
         if self.calibrator is not None:
-            check_map(self.calibrator, self.axis)
+            mapping.check(self.calibrator, self.axis)
             bare = self.calibrator.without_facts()  # what it was fitted on changes no count
             msgspec.structs.force_setattr(self, "calibrator", bare)
 
@@ -342,7 +335,7 @@ class EvaluationPlan(
         """Titles and paragraphs for whoever must approve of the plan."""
         words = [paragraph for sent in self.rounds for paragraph in sent.in_words(self.terms)]
         if self.calibrator is not None:
-            words.append(("What scores go through first", _MAPPED.format(_named(self.calibrator))))
+            words.append(mapping.in_words(self.calibrator))
         if self.min_cell:
             words.append(("What is shown of small groups", _SMALL_GROUPS.format(self.min_cell)))
         return words
@@ -386,18 +379,22 @@ class EvaluationPlan(
         plan = msgspec.structs.replace(self, calibrator=calibrator)
         return plan if self.predicted is None else plan.with_prediction(self.predicted)
 
+    @property
+    def least_width(self) -> float:
+        """The least distance of two edges among scores as they come; infinite where there is none.
+
+        The first and the last edge do not count: scores outside are in the end bins.
+        """
+        return float(np.diff(self.score_axis.edges[1:-1]).min(initial=math.inf))
+
     @cached_property
     def score_axis(self) -> Axis:
-        """The bins of scores as they come, before any map: what a sum tells apart.
-
-        A map that never falls, and an axis, count like another axis, with the edges pulled back
-        through the map.
-        """
-        if self.calibrator is None:
-            return self.axis
-        inner = np.unique(self.calibrator.pull_back(self.axis.edges[1:-1]))
-        # Where the end bins end changes no count: they hold all scores beyond.
-        return Axis.from_edges([-1.0, *inner.tolist(), 2.0], outside="clip")
+        """The bins of scores as they come, before any map: what a sum tells apart."""
+        return (
+            self.axis
+            if self.calibrator is None
+            else mapping.pulled_back(self.calibrator, self.axis)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         plan = type(self), msgspec.structs.astuple(self)
@@ -519,30 +516,6 @@ def require_clipping(axis: Axis) -> None:
         )
 
 
-def check_map(calibrator: Calibrator, axis: Axis) -> None:
-    """Refuse a map that plans cannot have, or not on such an axis."""
-    if not calibrator.is_monotone:
-        raise PlanError(
-            "the map falls in places, so higher scores come out lower, and a plan takes none that "
-            "does. Map the scores themselves (fedgauge apply, Calibrator.transform), or fit "
-            "another: result.calibrator('auto')."
-        )
-    if axis.low < 0 or axis.high > 1:
-        raise PlanError(
-            f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
-            "an axis from 0 to 1."
-        )
-    if axis.kind == "values" and not isinstance(calibrator.form, Steps):
-        raise PlanError(
-            "on an axis of known values every score must be one of them to the last digit, and "
-            "this map is smooth. Use bins, such as Axis.uniform(64)."
-        )
-
-
-def _named(calibrator: Calibrator) -> str:
-    return f"{calibrator.in_words()}, map {calibrator.digest[:16]}"
-
-
 def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
     """What a plan is, at a glance."""
     positive = "bool or 0/1" if plan.task.positive is None else repr(plan.task.positive)
@@ -556,7 +529,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         least, colluding = plan.cohort.min_survivors, plan.cohort.max_colluding
         rows.append(("cohort", f"at least {least:,} clients, {colluding:,} of whom may collude"))
     if plan.calibrator is not None:
-        rows.append(("calibrator", _named(plan.calibrator)))
+        rows.append(("calibrator", mapping.name(plan.calibrator)))
     if plan.min_cell:
         rows.append(("min_cell", f"{plan.min_cell:,}"))
     if plan.not_after is not None:

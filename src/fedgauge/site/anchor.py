@@ -8,8 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-import numpy as np
-
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
@@ -238,11 +236,9 @@ class Site:
                 "a map that is steep within a bin shows single scores. Leave out one of them, or "
                 "run with noise."
             )
-        # Scores outside are in the end bins, so only inner edges tell scores apart. Behind a map
-        # they are judged where they lie among the scores themselves.
+        # Behind a map edges are judged where they lie among the scores themselves.
         axis = plan.score_axis
-        inner = axis.edges[1:-1]
-        narrow = inner.size > 1 and float(np.diff(inner).min()) < policy.min_bin_width * _ROUNDING
+        narrow = plan.least_width < policy.min_bin_width * _ROUNDING
         if narrow and axis.digest not in policy.axes:
             where = "" if plan.calibrator is None else ", on scores before the plan's map,"
             raise PlanRefused(

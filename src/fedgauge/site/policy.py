@@ -63,9 +63,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     exact_sums
         Most exact sums on one dataset, where `models` allows any.
     min_bin_width
-        Least width of a bin in an exact sum, in units of the score.
+        Least width of a bin in an exact sum, in units of the score before any map.
     axes
-        Digests of axes that exact sums may use whatever their widths.
+        Digests of axes that exact sums may use whatever their widths; where a plan has a map, of
+        the axis before it, which a refusal names.
     min_cell
         Fewest examples that the result of an exact sum may show in a bin, besides none.
     exact_dropouts
