@@ -230,6 +230,16 @@ def test_auto_bends_where_beta_cannot():
     assert auto < 0.006 < 0.03 < beta
 
 
+def test_auto_reaches_shares_far_from_scores():
+    # Of scores of 0.02 a quarter are positive: a full step of Newton's method ends beyond 1.
+    positives = np.array([9000, 6000, 5000, 6000, 8000, 12000, 19000, 21000] * 4).reshape(4, 8).T
+    totals = np.array([36000, 26000, 16000, 12000, 12000, 16000, 23000, 25000])[:, np.newaxis]
+    counts = np.array([(totals - positives).ravel(), positives.ravel()])
+    forecasts = forecasts_of(counts, [9000.0])
+    found = calibrators.fit(forecasts, "auto").apply(forecasts.scores)
+    np.testing.assert_allclose(found, counts[1] / counts.sum(axis=0), atol=0.1)
+
+
 def test_noise_takes_no_share_of_positives_to_0_or_1():
     # The first count is below 0 by noise: a value of 0 would make one positive cost endlessly.
     released = np.array([[900.0, 700.0, 300.0, 100.0], [-6.0, 90.0, 200.0, 400.0]])
