@@ -13,6 +13,7 @@ from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask
 from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
@@ -209,6 +210,11 @@ class Site:
             )
 
     def _judge_label(self, plan: EvaluationPlan) -> None:
+        if isinstance(plan.task, LabelTask):
+            raise PlanRefused(
+                "the plan is for labels apart from scores, which sites do not evaluate between them "
+                "yet. Simulate it with fedgauge.evaluate_vertical."
+            )
         positive = 1 if plan.task.positive is None else plan.task.positive
         if meaning(positive) not in map(meaning, self.policy.labels):
             raise PlanRefused(
