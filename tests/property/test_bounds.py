@@ -294,6 +294,9 @@ def test_a_level_survives_json():
 
 
 RANGES = {
+    "calibration_in_the_large": (-1, 1),
+    "calibration_slope": (-math.inf, math.inf),
+    "calibration_intercept": (-math.inf, math.inf),
     "auprg": (-math.inf, 1),
     "log_loss": (0, math.inf),
     "normalized_entropy": (0, math.inf),
@@ -334,8 +337,14 @@ def test_noisy_estimates_are_sane(result, threshold):
     for name, estimate in found.items():
         if isinstance(estimate, str):
             continue
-        check(estimate, None, RANGES.get(name, (0, 1)))
+        scale = RANGES.get(name, (0, 1))
         assert estimate.level == 0.95
+        if "calibration" in name:  # of the population, and bounds of what the same examples show
+            assert scale[0] <= estimate.low <= estimate.value <= estimate.high <= scale[1]
+            assert estimate.bounds[0] <= estimate.bounds[1]
+            assert all(0 <= part < math.inf for part in estimate.parts.values())
+            continue
+        check(estimate, None, scale)
         if estimate.low is not None:
             assert set(estimate.parts) == {"binning", "noise", "sampling"}
             assert min(estimate.parts.values()) >= 0
@@ -353,7 +362,7 @@ def test_noisy_levels_are_nested_and_survive_json(result, threshold):
             continue
         chain = [e.bounds[0] for e in (wide[name], middle[name], one)]
         chain += [e.bounds[1] for e in (one, middle[name], wide[name])]
-        assert all(a <= b + 1e-9 * max(1, abs(b)) for a, b in pairwise(chain)), (name, chain)
+        assert all(a <= b or math.isclose(a, b, abs_tol=1e-9) for a, b in pairwise(chain)), name
         if one.low is not None:
             chain = [e.low for e in (wide[name], middle[name], one)]
             chain += [e.high for e in (one, middle[name], wide[name])]

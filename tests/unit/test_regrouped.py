@@ -13,6 +13,7 @@ import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Calibrator, Fitted, LogOddsLine, Steps
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.regrouped import RegroupedCounts, mapped
+from fedgauge.measures import bands
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 
@@ -149,6 +150,21 @@ def test_a_bin_that_a_step_divides_goes_either_way():
     np.testing.assert_allclose(view.counts.sum(axis=1), [100, 100])
 
 
+def test_bands_hold_the_curve_however_a_bin_is_divided():
+    """Of so many examples that bands are hardly wider than what the division leaves open."""
+    counts = np.array([[40, 30, 20, 10], [10, 20, 30, 40]]) * 10**9
+    pooled = PooledCounts(fg.Axis.uniform(4), counts, (4,))
+    view = mapped(pooled, Calibrator("binning", Steps([0.4], [0.2, 0.7])))
+    reading = Reading(view, fg.Aligned(), 0.95)
+    roc, pr = bands.roc_band(reading, "simultaneous"), bands.pr_band(reading, "simultaneous")
+    near = np.argmin(np.abs(roc.x - 0.3))  # all negatives up: 0.6 are flagged; down: 0.3
+    assert roc.low[near] <= 1e-4
+    assert roc.high[near] >= 0.9
+    near = np.argmin(np.abs(pr.x - 0.7))
+    assert pr.low[near] <= 0.7 / (0.7 + 0.6) + 1e-4
+    assert pr.high[near] >= 0.7 / (0.7 + 0.0) - 1e-4
+
+
 def test_what_neighbours_suggest_divides_a_bin():
     """Counts that rise put less below the middle of a bin, an empty class any share."""
     axis = fg.Axis.uniform(3)
@@ -239,6 +255,16 @@ def test_an_axis_that_clips_is_mapped_from_0_to_1():
     assert (view.pooled.axis.low, view.pooled.axis.high) == (0.0, 1.0)
     steps = result.with_calibrator(Calibrator("binning", Steps([0.2, 0.85], [0.1, 0.5, 0.8])))
     assert steps.at_threshold(0.8).recall.bounds == (0.0, 1.0)
+
+
+def test_score_sums_say_nothing_of_mapped_scores():
+    axis, result = fg.Axis.uniform(20), {}
+    for sums in (False, True):
+        result[sums] = fg.evaluate({"a": ROWS}, axis=axis, score_sums=sums)
+    assert result[True].log_loss != result[False].log_loss
+    plain, summed = (result[sums].with_calibrator(MAPS["beta"]) for sums in (False, True))
+    assert summed.log_loss == plain.log_loss
+    assert summed.with_calibrator(None).log_loss == result[True].log_loss
 
 
 @every_map

@@ -82,12 +82,12 @@ def invert(deviations: Deviations, power: Power, z: float) -> Inverted:
         return gap
 
     (least,), _ = moments(np.zeros((1, len(seen))))
-    ends = -whole, _FAR + z
+    # Chance only ever adds, so what is expected where sums are as seen is no less than was seen.
     places = np.array(
         [
-            _crossing(above(0.0, statistic), *ends),
-            _crossing(above(z, statistic), *ends),
-            _crossing(above(-z, max(statistic, float(least))), *ends),
+            _crossing(above(0.0, statistic), -whole, 0.0),
+            _crossing(above(z, statistic), -whole, 0.0),
+            _crossing(above(-z, max(statistic, float(least))), -whole, _FAR + z),
         ]
     )
     path = centres(places)

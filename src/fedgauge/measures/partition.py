@@ -40,7 +40,7 @@ class Partition:
         firsts = np.flatnonzero(np.diff(wanted, prepend=-1.0))
         firsts = firsts[np.add.reduceat(totals, firsts) > 0]
         firsts[0] = 0
-        owners = np.searchsorted(firsts, np.arange(len(totals)), side="right") - 1
+        owners = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(totals)))
         return cls(owners, len(firsts))
 
     def sums(self, by_bin: Floats) -> Floats:

@@ -88,8 +88,9 @@ def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
     fit, caution = _smooth(forecasts)
     index = _index_of(forecasts, fit)
     rng = np.random.default_rng(0)  # a way to see what chance does: it protects nothing
-    zero = np.zeros(len(fit.coefficients))
-    wobble = rng.multivariate_normal(zero, covariance(forecasts, fit), _DRAWS, method="eigh")
+    variances, directions = np.linalg.eigh(covariance(forecasts, fit))
+    deviations = directions * np.sqrt(np.maximum(variances, 0.0))  # rounding makes some negative
+    wobble = rng.normal(size=(_DRAWS, len(variances))) @ deviations.T
     redrawn = [index(times * fit.coefficients + wobble) for times in _MULTIPLES]
     tails = (0.5, (1.0 + level) / 2.0, (1.0 - level) / 2.0)
     seen = float(index(fit.coefficients))
