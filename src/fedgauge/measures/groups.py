@@ -179,6 +179,17 @@ class Groups:
         return reach
 
     @cached_property
+    def reach_noise(self) -> tuple[Floats, Floats]:
+        """Noise deviations of the excess and the number of examples of all that groups can hold."""
+        pooled = self.forecasts.pooled
+        held = [(self.first <= at) & (at <= self.last) for at in range(len(self.reach.fewest))]
+        of_excess, of_count = (
+            np.sqrt([max(float(pooled.noise_variance(weights * each)), 0.0) for each in held])
+            for weights in (self._weights, np.ones_like(self._weights))
+        )
+        return of_excess, of_count
+
+    @cached_property
     def edges(self) -> Span:
         """The lowest and the highest score that the bins of a group take."""
         held = [np.flatnonzero(self.owners == group) for group in range(len(self))]

@@ -69,12 +69,24 @@ def _line_fit(forecasts: Forecasts) -> Fit:
     if np.ptp(forecasts.log_odds[used]) == 0:
         raise UndefinedMetric("a calibration slope needs different scores: these are all alike.")
     fit = solve(forecasts, np.stack([np.ones(len(used)), forecasts.log_odds], axis=1))
-    if not fit.converged:
+    if not fit.converged or _separated(forecasts):
         raise UndefinedMetric(
             "no calibration slope: the scores separate the classes, or noise leaves too little of "
             "them, so it has no end. Look at the calibration curve."
         )
     return fit
+
+
+def _separated(forecasts: Forecasts) -> bool:
+    """Whether the scores of one class share at most one place with the other's.
+
+    Then a steeper slope is always likelier (Albert & Anderson 1984), but where the classes share a
+    bin the information on it fades so fast that a search comes to rest. Noisy counts cannot tell.
+    """
+    if forecasts.pooled.noisy:
+        return False
+    negatives, positives = (forecasts.log_odds[counts > 0] for counts in forecasts.counts)
+    return bool(positives.min() >= negatives.max() or positives.max() <= negatives.min())
 
 
 def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
