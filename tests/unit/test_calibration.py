@@ -147,6 +147,20 @@ def test_few_examples_are_cautioned():
     assert "fewer than 30" in result.calibration_slope.caution
 
 
+def test_scores_that_crowd_in_one_bin(overconfident):
+    """The test allows for where in the bin they lie, which chance alone does not; slopes warn."""
+    rng = np.random.default_rng(0)
+    scores = rng.beta(0.05, 50, 100_000)
+    labels = rng.random(100_000) < scores
+    result = fg.evaluate({"a": (labels, scores)})
+    curve = result.calibration_curve(10, strategy="quantile")
+    x, off = curve.predicted, curve.count * (curve.observed - curve.predicted)
+    by_chance = np.sum(off**2 / (curve.count * x * (1 - x)))
+    assert result.hosmer_lemeshow().statistic < 0.8 * by_chance
+    assert "end bin" in result.calibration_slope.caution
+    assert overconfident.calibration_slope.caution is None
+
+
 def test_classes_that_share_one_bin_alone_have_no_slope():
     """The likelihood rises with the slope for ever, though no edge parts the classes."""
     scores = np.append([1e-5, 2e-5], np.linspace(1e-5, 5e-3, 3000))

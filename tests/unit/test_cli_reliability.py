@@ -115,4 +115,4 @@ def test_no_probabilities_is_said_in_one_line(tmp_path):
 def test_a_model_that_is_useful_nowhere(tmp_path):
     rng = np.random.default_rng(0)
     fg.evaluate({"a": (rng.integers(0, 2, 500), rng.random(500))}).to_json(tmp_path / "r.json")
-    assert "at each by itself: no threshold." in shown(tmp_path / "r.json", "--calibration")
+    assert "each by itself: no threshold." in shown(tmp_path / "r.json", "--calibration")

@@ -122,9 +122,13 @@ class Groups:
         """Covariance of the excesses: examples drawn anew, the noise, and misplaced scores."""
         counts, scores = self.forecasts.counts, self.forecasts.scores
         squares = counts[0] * scores**2 + counts[1] * (1.0 - scores) ** 2
-        squares += (self.forecasts.totals * self.forecasts.misplaced) ** 2
-        covariance: Floats = np.diag(self._sums(squares)) + self.noise
+        covariance: Floats = np.diag(self._sums(squares) + self.misplaced) + self.noise
         return covariance
+
+    @cached_property
+    def misplaced(self) -> Floats:
+        """Variance of the excesses by where in their bins scores lie."""
+        return self._sums((self.forecasts.totals * self.forecasts.misplaced) ** 2)
 
     @cached_property
     def noise(self) -> Floats:

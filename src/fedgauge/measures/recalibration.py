@@ -50,7 +50,7 @@ def line(forecasts: Forecasts, level: float) -> Line:
         np.sqrt(np.maximum(np.diag(each(forecasts, fit)), 0.0))
         for each in (covariance, sampling_covariance)
     )
-    caution = _few(forecasts) or forecasts.pooled.faint
+    caution = _few(forecasts) or forecasts.pooled.faint or _crowded(forecasts)
 
     def of(at: int) -> Estimate:
         value, deviation, sampling = (float(each[at]) for each in (fit.coefficients, both, sampled))
@@ -75,6 +75,14 @@ def _line_fit(forecasts: Forecasts) -> Fit:
             "them, so it has no end. Look at the calibration curve."
         )
     return fit
+
+
+def _crowded(forecasts: Forecasts) -> str | None:
+    """A caution where the bins next to 0 and 1, whose log-odds have no end, hold most examples."""
+    vague = np.flatnonzero(forecasts.misplaced[[0, -1]] > 0)
+    if forecasts.totals[[0, -1]][vague].sum() <= forecasts.totals.sum() / 2:
+        return None
+    return "most examples are in an end bin, of any log-odds: use bins of equal width in log-odds"
 
 
 def _separated(forecasts: Forecasts) -> bool:
