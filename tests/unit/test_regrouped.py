@@ -412,3 +412,10 @@ def test_a_saved_map_that_fits_no_probabilities_is_refused(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(plain))
     with pytest.raises(fg.RecordError, match="negative"):
         fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("wrong", ["map.json", 3])
+def test_a_file_name_is_no_map(wrong):
+    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.2, 0.4, 0.7, 0.9])})
+    with pytest.raises(fg.InputError, match=r"fg\.Calibrator\.from_json"):
+        result.with_calibrator(wrong)

@@ -35,12 +35,13 @@ class CalibrationTest(NamedTuple):
 def hosmer_lemeshow(groups: Groups) -> CalibrationTest:
     """Hosmer & Lemeshow 1980, for scores made on other examples: a degree for each group.
 
-    The variance of each group's sum is that of right scores, n x (1 - x), and of the noise.
+    The variance of each group's sum is that of right scores, n x (1 - x), of the noise, and of
+    where in their bins scores lie. The last is a guess: where most share a bin it is too small.
     """
     from scipy.stats import chi2
 
     x, counts = groups.predicted, groups.counts
-    variance = counts * x * (1.0 - x) + np.diag(groups.noise)
+    variance = counts * x * (1.0 - x) + np.diag(groups.noise) + groups.misplaced
     used = variance > 0
     wrong = bool(np.any(~used & (np.abs(groups.excess) > 0)))  # certain scores that failed
     statistic = math.inf if wrong else float(np.sum(groups.excess[used] ** 2 / variance[used]))

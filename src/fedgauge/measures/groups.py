@@ -122,9 +122,13 @@ class Groups:
         """Covariance of the excesses: examples drawn anew, the noise, and misplaced scores."""
         counts, scores = self.forecasts.counts, self.forecasts.scores
         squares = counts[0] * scores**2 + counts[1] * (1.0 - scores) ** 2
-        squares += (self.forecasts.totals * self.forecasts.misplaced) ** 2
-        covariance: Floats = np.diag(self._sums(squares)) + self.noise
+        covariance: Floats = np.diag(self._sums(squares) + self.misplaced) + self.noise
         return covariance
+
+    @cached_property
+    def misplaced(self) -> Floats:
+        """Variance of the excesses by where in their bins scores lie."""
+        return self._sums((self.forecasts.totals * self.forecasts.misplaced) ** 2)
 
     @cached_property
     def noise(self) -> Floats:
@@ -177,6 +181,17 @@ class Groups:
             reach.most[touched] += positive * (1.0 - forecasts.lowest[split])
             reach.greatest[touched] += totals[split]
         return reach
+
+    @cached_property
+    def reach_noise(self) -> tuple[Floats, Floats]:
+        """Noise deviations of the excess and the number of examples of all that groups can hold."""
+        pooled = self.forecasts.pooled
+        held = [(self.first <= at) & (at <= self.last) for at in range(len(self.reach.fewest))]
+        of_excess, of_count = (
+            np.sqrt([max(float(pooled.noise_variance(weights * each)), 0.0) for each in held])
+            for weights in (self._weights, np.ones_like(self._weights))
+        )
+        return of_excess, of_count
 
     @cached_property
     def edges(self) -> Span:

@@ -26,7 +26,7 @@ def check(calibrator: Calibrator, axis: Axis) -> None:
     if axis.low < 0 or axis.high > 1:
         raise PlanError(
             f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
-            "an axis from 0 to 1."
+            "an axis from 0 to 1: divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
         )
     if axis.kind == "values" and not isinstance(calibrator.form, Steps):
         raise PlanError(

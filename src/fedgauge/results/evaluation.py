@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from fedgauge import notebook
 from fedgauge.binning.calibrator import Calibrator, Fitted
-from fedgauge.errors import NoSignal, UndefinedMetric, located
+from fedgauge.errors import InputError, NoSignal, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.pooled import PooledCounts
@@ -217,6 +217,11 @@ class Evaluation(Calibrated):
         >>> result.roc_auc.value == after.roc_auc.value
         True
         """
+        if not isinstance(calibrator, Calibrator | None):
+            raise InputError(
+                f"a map is a Calibrator or None, got {type(calibrator).__name__}. Read a file with "
+                "fg.Calibrator.from_json(path)."
+            )
         return self._again(self._estimator, self._level, calibrator)
 
     def _again(
