@@ -160,6 +160,19 @@ def test_under_noise_a_row_outside_of_the_map_moves_no_other_row(view):
     assert np.abs(counts[0] - counts[1]).sum() <= 2  # one row was replaced
 
 
+def test_two_maps_that_an_officer_sees_as_one_take_too_long_to_find():
+    """Maps have numbers to spare, so that two digests which begin alike are found by trying."""
+    seen = {}
+    for c in range(1 << 20):
+        made = fg.Calibrator("beta", Beta(1.0, 1.0, c * 2.0**-40))
+        other = seen.setdefault(made.digest[:8], made)  # of 16 digits it takes 2^32 tries
+        if other is not made:
+            break
+    shown = [through(each.form).in_words() for each in (made, other)]
+    assert shown[0] != shown[1]
+    assert made.digest[:32] in str(shown[0])
+
+
 def test_the_ledger_names_the_plan_with_its_map(folder):
     """A map is no other model under the old name: what left is listed by the plan that holds it."""
     attack = attacker(folder)
