@@ -192,7 +192,10 @@ def verify(
         signature = result.signature.by(known)
     if signature.state != "verified":
         fail(f"{path} {_unverified(signature)}", 1)
+    through = mapping(result)
     if quiet:
+        if through is not None:
+            warn(f"the numbers in {path} are of scores mapped by {through}.")
         if result.caution is not None:
             warn(result.caution)
         return
@@ -202,7 +205,7 @@ def verify(
     screen.print(f"key      {signature.key}", markup=False)
     screen.print(f"plan     {result.plan.digest}", markup=False)
     told = f"numbers  read by {result.estimator!r} at level {result.level:g}"
-    if (through := mapping(result)) is not None:
+    if through is not None:
         told += f", of scores mapped by {through}"
     screen.print(f"{told}; the signature is under the counts", markup=False)
     if signature.model is not None:
