@@ -94,6 +94,26 @@ def test_kinds_of_errors(overconfident, kind, strategy):
     assert getattr(curve, plain) == pytest.approx(by_hand[kind], abs=1e-12)
 
 
+@pytest.mark.parametrize("bins", ["a", [0, "b", 1], None, [[0, 1]]])
+def test_groups_that_are_none_are_told(overconfident, bins):
+    with pytest.raises(fg.InputError, match="bins must be a whole number"):
+        overconfident.calibration_curve(bins)
+    with pytest.raises(fg.InputError, match="bins must be a whole number"):
+        overconfident.hosmer_lemeshow(bins)
+
+
+@pytest.mark.parametrize("thresholds", ["a", 0.2, [], ["b"]])
+def test_risks_that_are_none_are_told(overconfident, thresholds):
+    with pytest.raises(fg.InputError, match="a list of risks"):
+        overconfident.decision_curve(thresholds)
+
+
+def test_no_map_is_fitted_through_a_map(overconfident):
+    mapped = overconfident.with_calibrator(overconfident.calibrator("beta"))
+    with pytest.raises(fg.InputError, match="read through a map"):
+        mapped.calibrator()
+
+
 def test_a_kind_that_does_not_exist_is_told(overconfident):
     with pytest.raises(fg.InputError, match="'expected', 'maximum', 'average', 'rms'"):
         overconfident.calibration_error("worst")

@@ -68,8 +68,11 @@ def test_a_map_over_a_map_is_told():
     assert "leave out --calibrator" in told
     read = fg.Evaluation.from_json("result.json")
     read.with_calibrator(fg.Calibrator.from_json("map.json")).to_json("read.json")
-    told = run("calibrate", "read.json", "-o", "new.json").stderr
-    assert "read.json is of scores that went through a map (platt)" in told
+    told = run("calibrate", "mapped.json", "-o", "new.json").stderr
+    assert "mapped.json is of scores that went through a map (platt)" in told
+    refused = run("calibrate", "read.json", "-o", "newer.json")
+    assert refused.exit_code == 2
+    assert "Name the file of the result as it was counted" in refused.stderr
 
 
 def test_quiet_says_nothing():

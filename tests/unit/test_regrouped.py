@@ -419,6 +419,8 @@ def test_a_file_name_is_no_map(wrong):
     result = fg.evaluate({"a": ([0, 1, 0, 1], [0.2, 0.4, 0.7, 0.9])})
     with pytest.raises(fg.InputError, match=r"fg\.Calibrator\.from_json"):
         result.with_calibrator(wrong)
+
+
 FARTHEST = {
     "beta": Beta(1.0, 1.0, -600.0),
     "upwards": Beta(1.0, 1.0, 600.0),

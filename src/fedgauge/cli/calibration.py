@@ -45,7 +45,7 @@ def calibrate(
         made.to_json(out)
         if made.fitted is not None and made.fitted.caution:
             warn(made.fitted.caution)
-        before = measured.mapped_by or measured.plan.calibrator
+        before = measured.plan.calibrator
         if before is not None:
             warn(
                 f"{result} is of scores that went through a map ({before.method})"

@@ -75,9 +75,9 @@ class Groups:
         if strategy not in get_args(Strategy):
             raise InputError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
         if isinstance(bins, Sequence | np.ndarray):
+            edges = _checked_edges(bins)
             if strategy != "uniform":
                 raise InputError("give either edges or strategy='quantile', not both.")
-            edges = _checked_edges(bins)
             rule = f"{len(edges) - 1:,} given groups, left-closed"
         else:
             edges = np.arange(_checked_number(bins) + 1) / bins
@@ -122,13 +122,14 @@ class Groups:
         """Covariance of the excesses: examples drawn anew, the noise, and misplaced scores."""
         counts, scores = self.forecasts.counts, self.forecasts.scores
         squares = counts[0] * scores**2 + counts[1] * (1.0 - scores) ** 2
-        covariance: Floats = np.diag(self._sums(squares) + self.misplaced) + self.noise
+        squares += (self.forecasts.totals * self.forecasts.misplaced) ** 2
+        covariance: Floats = np.diag(self._sums(squares)) + self.noise
         return covariance
 
     @cached_property
-    def misplaced(self) -> Floats:
-        """Variance of the excesses by where in their bins scores lie."""
-        return self._sums((self.forecasts.totals * self.forecasts.misplaced) ** 2)
+    def hidden(self) -> Floats:
+        """Variance of the excess by where scores lie in bins that they crowd in."""
+        return self._sums((self.forecasts.totals * self.forecasts.hidden) ** 2)
 
     @cached_property
     def noise(self) -> Floats:
@@ -275,8 +276,14 @@ def _checked_number(bins: object) -> int:
 
 
 def _checked_edges(bins: Sequence[float]) -> Floats:
-    edges = np.asarray(bins, dtype=np.float64)
+    try:
+        edges = np.asarray(bins, dtype=np.float64)
+    except (TypeError, ValueError):
+        edges = np.empty(0)
     rising = edges.ndim == 1 and len(edges) > 1 and all(low < high for low, high in pairwise(edges))
     if not rising or edges[0] != 0 or edges[-1] != 1:
-        raise InputError("edges of groups rise from 0 to 1, such as [0, 0.1, 0.5, 1].")
+        raise InputError(
+            "bins must be a whole number, or edges of groups that rise from 0 to 1, such as "
+            "[0, 0.1, 0.5, 1]."
+        )
     return edges

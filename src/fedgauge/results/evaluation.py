@@ -295,6 +295,12 @@ class Evaluation(Calibrated):
         >>> calibrator.transform([0.1, 0.6, 0.9]).round(3)
         array([0.5, 0.5, 1. ])
         """
+        if self._calibrator is not None:
+            raise InputError(
+                "this result is read through a map, and one fitted to it would be a second one "
+                "after it. Fit to the scores as they were counted: "
+                "result.with_calibrator(None).calibrator(...)."
+            )
         form = calibrators.fit(self._forecasts, method)
         own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(
