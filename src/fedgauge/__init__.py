@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
+    from fedgauge.vertical.auc import LabelAuc
 
 __version__ = "0.1.0"
 
@@ -113,6 +114,7 @@ __all__ = [
     "HistogramRound",
     "InputError",
     "IntakeError",
+    "LabelAuc",
     "LabelError",
     "LedgerError",
     "LocalDP",
@@ -194,6 +196,7 @@ _HOMES: Final = {
     "results.evaluation": ["Evaluation"],
     "results.proof": ["Signature"],
     "site": ["Site"],
+    "vertical.auc": ["LabelAuc"],
 }
 _ROOMS: Final = [
     "binning",
