@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.engines.simulation import evaluate
+    from fedgauge.engines.vertical import evaluate_vertical
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.measures.bands import Band
     from fedgauge.measures.benefit import DecisionCurve
@@ -149,6 +150,7 @@ __all__ = [
     "area_error",
     "encode_rows",
     "evaluate",
+    "evaluate_vertical",
     "exact_pr_curve",
     "exact_roc_curve",
     "planner",
@@ -163,6 +165,7 @@ _HOMES: Final = {
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
     "engines.simulation": ["evaluate"],
+    "engines.vertical": ["evaluate_vertical"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
     "measures.bands": ["Band"],
     "measures.brier": ["BrierDecomposition"],

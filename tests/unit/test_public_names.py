@@ -20,7 +20,8 @@ InputError IntakeError LabelError LedgerError LocalDP NoSignal PlanError PlanRef
 PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError
 Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve
 RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site
-SiteError UndefinedMetric area_error encode_rows evaluate exact_pr_curve exact_roc_curve planner
+SiteError UndefinedMetric area_error encode_rows evaluate evaluate_vertical exact_pr_curve
+exact_roc_curve planner
 """
 
 

@@ -1,0 +1,135 @@
+"""Privacy of labels by enumeration: all labels of a few examples, every flip, all outputs.
+
+Counts are those that a label party sends, laws those that are drawn from. Noise of different
+nodes is independent, so the largest log-ratio is a sum over nodes.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from losses import log_law, worst_loss
+
+import fedgauge as fg
+from fedgauge.engines.contribution import count_rows, to_numbers
+from fedgauge.plan.task import LabelTask
+
+TREES = [(2,), (3,), (2, 2), (4, 2)]
+LABEL = fg.DistributedDP(1.0, unit="label", neighbours="flip")
+COHORT = fg.Cohort(min_survivors=4, max_colluding=1)
+HONEST = 3
+SLACK = 1e-12
+
+
+def plan_for(tree, privacy=LABEL, cohort=COHORT):
+    axis = fg.Axis.from_values(range(math.prod(tree)), outside="clip")
+    return fg.EvaluationPlan.under(privacy, axis, cohort=cohort, task=LabelTask(), tree=tree)
+
+
+def changes(plan, bins):
+    """By level, how far every node moves, for every labelling of some bins and every flip."""
+    moved = []
+    for labels in itertools.product((0, 1), repeat=len(bins)):
+        here = to_numbers(plan, count_rows(plan, (np.array(labels), np.array(bins, float))))
+        for place in range(len(bins)):
+            flipped = np.array(labels)
+            flipped[place] ^= 1
+            there = to_numbers(plan, count_rows(plan, (flipped, np.array(bins, float))))
+            moved.append(np.abs(there - here))
+    ends = np.cumsum(plan.final.nodes)
+    return np.split(np.unique(moved, axis=0), ends[:-1], axis=1)
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_the_worst_loss_is_epsilon(tree, epsilon):
+    plan = plan_for(tree, fg.DistributedDP(epsilon, unit="label", neighbours="flip"))
+    bins = [place % math.prod(tree) for place in range(4)]
+    loss = worst_loss(plan.noise_laws(shares=HONEST), changes(plan, bins))
+    assert 0.999 * epsilon <= loss <= epsilon + SLACK
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_any_bins_cost_the_same(tree):
+    """Whoever assigns bins may do it as it likes: all examples alone, or all in one bin."""
+    plan = plan_for(tree)
+    for bins in ([0, 0, 0], [0, math.prod(tree) - 1], [1]):
+        loss = worst_loss(plan.noise_laws(shares=HONEST), changes(plan, bins))
+        assert loss == pytest.approx(1.0, abs=1e-3)
+
+
+def test_outputs_one_by_one():
+    plan = plan_for((2,))
+    (law,) = plan.noise_laws(shares=HONEST)
+    logs = log_law(law._table)
+    middle, outputs = len(logs) // 2, np.array(list(itertools.product(range(-6, 7), repeat=2)))
+    one, other = (
+        to_numbers(plan, count_rows(plan, (np.array(labels), np.array([0.0, 1.0]))))
+        for labels in ((0, 1), (1, 1))
+    )
+    ratio = logs[middle + outputs - one].sum(axis=1) - logs[middle + outputs - other].sum(axis=1)
+    assert np.abs(ratio).max() == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("tree", [(2, 2), (4, 2)], ids=str)
+def test_noise_at_every_level_for_one_level_is_found_out(tree):
+    flat = plan_for((math.prod(tree),))
+    (law,) = flat.noise_laws(shares=HONEST)
+    plan = plan_for(tree)
+    assert worst_loss([law] * len(tree), changes(plan, [0, 1])) >= 1.999
+
+
+def test_two_noisy_classes_with_the_noise_of_one_are_found_out():
+    """Noise for one row more or less, on both classes: a flip moves two counts."""
+    axis = fg.Axis.uniform(2, outside="clip")
+    plan = fg.EvaluationPlan.under(fg.DistributedDP(1.0), axis, cohort=COHORT)
+    rows = [to_numbers(plan, count_rows(plan, ([label], [0.2]))) for label in (0, 1)]
+    moved = [np.abs(rows[0] - rows[1])[np.newaxis]]
+    assert worst_loss(plan.noise_laws(shares=HONEST), moved) >= 1.999
+
+
+def test_a_lost_share_is_found_out():
+    plan = plan_for((2,), cohort=fg.Cohort(min_survivors=4, max_colluding=0))
+    loss = worst_loss(plan.noise_laws(shares=3), changes(plan, [0, 1]))
+    assert loss == pytest.approx(1.27, abs=0.01)
+
+
+def test_exact_totals_of_positives_would_tell():
+    """Beside an exact number of positives a flip is told for sure, whatever the noise."""
+    plan = plan_for((2,))
+    totals = {
+        int(to_numbers(plan, count_rows(plan, (np.array(labels), np.zeros(2)))).sum())
+        for labels in ((0, 1), (1, 1))
+    }
+    assert len(totals) == 2  # so it is never sent: a plan has one round, of noisy positives
+    assert plan.numbers == 2
+    assert plan.is_noisy
+
+
+@pytest.mark.parametrize(
+    ("privacy", "task"),
+    [
+        (LABEL, None),
+        (fg.DistributedDP(1.0), LabelTask()),
+        (fg.DistributedDP(1.0, neighbours="replace-one"), LabelTask()),
+    ],
+)
+def test_a_promise_for_labels_goes_with_labels_alone(privacy, task):
+    axis = fg.Axis.from_values(range(4), outside="clip")
+    with pytest.raises(fg.PlanError, match="goes with a task of labels"):
+        fg.EvaluationPlan.under(privacy, axis, cohort=COHORT, task=task)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unit": "label"},
+        {"neighbours": "flip"},
+        {"unit": "subject", "neighbours": "flip"},
+        {"unit": "label", "neighbours": "flip", "max_per_unit": 2},
+    ],
+)
+def test_labels_flip_and_nothing_else_does(options):
+    with pytest.raises(fg.PlanError):
+        fg.DistributedDP(1.0, **options)
