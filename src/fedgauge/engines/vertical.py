@@ -18,11 +18,14 @@ from fedgauge.measures.intervals import Estimate
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyStatement
+from fedgauge.privacy.flipping import debias, flip
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.typing import Floats
 from fedgauge.vertical.assignment import assign, padded
 from fedgauge.vertical.auc import LabelAuc
 from fedgauge.vertical.choice import predicted_deviations
+from fedgauge.vertical.flips import count_by_bin
 from fedgauge.vertical.joining import Joined, join, scored_by_parties
 from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism, PairName
 from fedgauge.vertical.pairs import auc_estimate, noisy_pair
@@ -99,7 +102,8 @@ def evaluate_vertical(
         each party has a pair of columns, labels and scores: it sends its scores in a shuffled
         order and gets their bins or ranks back, so that the server learns all scores of a party.
     privacy
-        What each label is promised.
+        What each label is promised. ``LocalDP(epsilon, unit="label")`` flips labels at random, for
+        parties that trust no sum.
     mechanism
         ``"histogram"``: positives by bin through a secure sum, from which everything follows. For
         the AUC alone also ``"adaptive"``, ``"orthogonal"``, ``"laplace-global"``,
@@ -204,14 +208,16 @@ def _bin(
     rate = _DEFAULT_RATE if positive_rate is None else positive_rate
     if not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    branchings = _branchings(tree)
+    # Over flipped labels a tree gains nothing.
+    flat = tree == "auto" and privacy.flips_labels
+    branchings = _branchings("flat" if flat else tree)
     assignment = assign(joined.scores, math.prod(branchings), rate)
     branchings = _fitting(branchings, assignment.axis)
     axis = padded(assignment.axis, math.prod(branchings))
     plan = EvaluationPlan.under(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort or _everybody(len(joined.parties)),
+        cohort=cohort or (None if privacy.flips_labels else _everybody(len(joined.parties))),
         task=LabelTask(positive),
         tree=branchings,
     )
@@ -232,11 +238,34 @@ def _by_bins(
         name: (column, binned.bins[joined.party == place].astype(np.float64))
         for place, (name, column) in enumerate(zip(joined.parties, joined.labels, strict=True))
     }
-    released = run(clients, plan, source, summation)
+    if plan.final.flips_labels:
+        released = _run_flipped(clients, plan, binned.totals, source, summation)
+    else:
+        released = run(clients, plan, source, summation)
     statement = plan.statement("simulated", binned.hints)
     return Evaluation(
         plan, statement, completed(released, axis, binned.totals), estimator=estimator
     )
+
+
+def _run_flipped(
+    clients: Mapping[str, tuple[Column, Floats]],
+    plan: EvaluationPlan,
+    totals: NDArray[np.int64],
+    source: WordSource,
+    summation: Summation,
+) -> Released:
+    """Every party counts its labels as flipped: by a seed alike, whatever their scores."""
+    if summation != "plain":
+        raise PlanError("flipped labels are not summed securely. Leave summation out.")
+    chance = plan.flipped.chance
+    sent = np.zeros(plan.axis.bins, dtype=np.int64)
+    for name, (labels, bins) in clients.items():
+        with located(f"party {name!r}"):
+            told = flip(_positives(labels, plan.task.positive), chance, source)
+        sent += count_by_bin(told, bins.astype(np.intp), plan.axis.bins)
+    positives = debias(sent, totals, chance)
+    return Released(plan.axis, positives[np.newaxis], len(clients))
 
 
 def _by_pairs(
