@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
+    from fedgauge.vertical.auc import LabelAuc
 
 __version__ = "0.1.0"
 
@@ -114,6 +115,7 @@ __all__ = [
     "HistogramRound",
     "InputError",
     "IntakeError",
+    "LabelAuc",
     "LabelError",
     "LedgerError",
     "LocalDP",
@@ -197,6 +199,7 @@ _HOMES: Final = {
     "results.evaluation": ["Evaluation"],
     "results.proof": ["Signature"],
     "site": ["Site"],
+    "vertical.auc": ["LabelAuc"],
 }
 _ROOMS: Final = [
     "binning",

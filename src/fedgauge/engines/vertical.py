@@ -2,27 +2,76 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
-from fedgauge.data.labels import Label
+from fedgauge.data.columns import Column
+from fedgauge.data.labels import Label, LabelReader
 from fedgauge.engines.simulation import Summation, Tree, run, source_of
-from fedgauge.errors import PlanError
+from fedgauge.errors import InputError, LabelError, PlanError, located
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
+from fedgauge.measures.intervals import Estimate
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
-from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyStatement
+from fedgauge.privacy.flipping import debias, flip
+from fedgauge.privacy.keystream import WordSource
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.typing import Floats
 from fedgauge.vertical.assignment import assign, padded
-from fedgauge.vertical.joining import join
+from fedgauge.vertical.auc import LabelAuc
+from fedgauge.vertical.choice import predicted_deviations
+from fedgauge.vertical.flips import count_by_bin
+from fedgauge.vertical.joining import Joined, join, scored_by_parties
+from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism, PairName
+from fedgauge.vertical.pairs import auc_estimate, noisy_pair
+from fedgauge.vertical.ranks import PartyRanks, Ranks, doubled_midranks
+
+Mechanism = Literal["auto", "histogram"] | PairName
 
 _DEFAULT_RATE: Final = 0.2
 _TREE: Final = (8, 8)
 LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
+
+
+@overload
+def evaluate_vertical(
+    scores: Any,
+    labels: Mapping[str, Any],
+    *,
+    privacy: AnyPrivacyModel = ...,
+    mechanism: Mechanism = ...,
+    only: None = ...,
+    cohort: Cohort | None = ...,
+    tree: Tree = ...,
+    positive_rate: float | None = ...,
+    positive: Label | None = ...,
+    estimator: Estimator = ...,
+    seed: int | None = ...,
+    summation: Summation = ...,
+) -> Evaluation: ...
+
+
+@overload
+def evaluate_vertical(
+    scores: Any,
+    labels: Mapping[str, Any],
+    *,
+    privacy: AnyPrivacyModel = ...,
+    mechanism: Mechanism = ...,
+    only: Literal["roc_auc"],
+    cohort: Cohort | None = ...,
+    tree: Tree = ...,
+    positive_rate: float | None = ...,
+    positive: Label | None = ...,
+    estimator: Estimator = ...,
+    seed: int | None = ...,
+    summation: Summation = ...,
+) -> LabelAuc: ...
 
 
 def evaluate_vertical(
@@ -30,6 +79,8 @@ def evaluate_vertical(
     labels: Mapping[str, Any],
     *,
     privacy: AnyPrivacyModel = LABEL_DP,
+    mechanism: Mechanism = "auto",
+    only: Literal["roc_auc"] | None = None,
     cohort: Cohort | None = None,
     tree: Tree = "auto",
     positive_rate: float | None = None,
@@ -37,30 +88,47 @@ def evaluate_vertical(
     estimator: Estimator = Aligned(),
     seed: int | None = None,
     summation: Summation = "plain",
-) -> Evaluation:
+) -> Evaluation | LabelAuc:
     """Evaluate scores of one party against labels that others hold, with privacy for labels.
 
     Parameters
     ----------
     scores
-        From ids to scores: a mapping, or a pair of columns.
+        From ids to scores: a mapping, or a pair of columns. None where label parties score their
+        examples themselves.
     labels
         From the names of label parties to their labels by id, each likewise. No id is at two
-        parties; ids without a score, and scores without a label, are left out.
+        parties; ids without a score, and scores without a label, are left out. Without `scores`,
+        each party has a pair of columns, labels and scores: it sends its scores in a shuffled
+        order and gets their bins or ranks back, so that the server learns all scores of a party.
     privacy
-        What each label is promised.
+        What each label is promised. ``LocalDP(epsilon, unit="label")`` flips labels at random, for
+        parties that trust no sum.
+    mechanism
+        ``"histogram"``: positives by bin through a secure sum, from which everything follows. For
+        the AUC alone also ``"adaptive"``, ``"orthogonal"``, ``"laplace-global"``,
+        ``"laplace-local"`` and, under discrete Gaussian noise, ``"gaussian"`` (Sun et al. 2022):
+        each party adds all of the noise and sends two numbers. ``"auto"`` is the histogram, or
+        for the AUC alone whichever has the least noise by what is public.
+    only
+        ``"roc_auc"`` where nothing else is wanted.
     cohort
-        Which label parties must take part; by default all of them, one of whom may collude. One
-        or two parties each add all of the noise, so that neither needs the other.
+        Which label parties must take part in a sum; by default all of them, one of whom may
+        collude. One or two parties each add all of the noise, so that neither needs the other.
     tree
         Branchings over the bins, ``"flat"`` or ``"auto"``.
     positive_rate
         About what share of examples is positive: public knowledge or a guess, which only places
-        the bins. By default 0.2.
+        the bins and chooses a mechanism. By default 0.2.
     positive
         The label of the positive class, where labels are not bool or 0/1.
     estimator, seed
         As for :func:`fedgauge.evaluate`.
+
+    Returns
+    -------
+    Evaluation or LabelAuc
+        The latter where `only` says so.
 
     Examples
     --------
@@ -71,30 +139,172 @@ def evaluate_vertical(
     >>> result.roc_auc.value > 0.9
     True
     """
-    joined = join(scores, labels)
+    _check_wanted(mechanism, only, privacy)
+    joined = scored_by_parties(labels) if scores is None else join(scores, labels)
+    binned = _bin(joined, privacy, cohort, tree, positive_rate, positive)
+    source = source_of(seed)
+    if only is None:
+        return _by_bins(joined, binned, source, summation, estimator)
+    ranks = doubled_midranks(joined.scores)
+    known = PartyRanks.of(ranks, joined.party, len(joined.parties))
+    predicted = predicted_deviations(known, binned.totals, binned.plan, binned.rate)
+    chosen = next(iter(predicted)) if mechanism == "auto" else mechanism
+    if chosen == "histogram":
+        result = _by_bins(joined, binned, source, summation, estimator)
+        auc, statement = result.roc_auc, result.privacy
+    else:
+        assert isinstance(privacy, DistributedDP)  # noqa: S101  (checked, or none is predicted)
+        auc = _by_pairs(joined, ranks, known, MECHANISMS[chosen], privacy, positive, source)
+        statement = _stated(privacy, binned.hints)
+    parties, examples = len(joined.parties), len(joined.scores)
+    return LabelAuc(auc, statement, chosen, parties, examples, predicted)
+
+
+def _check_wanted(mechanism: str, only: str | None, privacy: AnyPrivacyModel) -> None:
+    """Refuse what cannot be had together."""
+    if only not in (None, "roc_auc"):
+        raise PlanError(f"only must be 'roc_auc' or None, got {only!r}.")
+    choices = ("auto", "histogram", *MECHANISMS)
+    if mechanism not in choices:
+        raise PlanError(f"mechanism must be one of {', '.join(choices)}, got {mechanism!r}.")
+    row = MECHANISMS.get(mechanism)
+    if row is None:
+        return
+    if only is None:
+        raise PlanError(
+            f"{mechanism} gives the AUC and nothing else. Say only='roc_auc', or use "
+            "mechanism='histogram'."
+        )
+    if not isinstance(privacy, DistributedDP) or privacy.noise != row.noise:
+        raise PlanError(
+            f"{mechanism} needs DistributedDP with noise={row.noise!r}, unit='label' and "
+            "neighbours='flip'."
+        )
+
+
+class _Binned(NamedTuple):
+    """Which bins examples are in, and the plan by which labels are counted."""
+
+    plan: EvaluationPlan
+    axis: Axis
+    bins: NDArray[np.int32]
+    rate: float
+    hints: tuple[str, ...]
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """Examples by bin."""
+        return np.bincount(self.bins, minlength=self.axis.bins)
+
+
+def _bin(
+    joined: Joined,
+    privacy: AnyPrivacyModel,
+    cohort: Cohort | None,
+    tree: Tree,
+    positive_rate: float | None,
+    positive: Label | None,
+) -> _Binned:
     rate = _DEFAULT_RATE if positive_rate is None else positive_rate
     if not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    branchings = _branchings(tree)
+    # Over flipped labels a tree gains nothing.
+    flat = tree == "auto" and privacy.flips_labels
+    branchings = _branchings("flat" if flat else tree)
     assignment = assign(joined.scores, math.prod(branchings), rate)
     branchings = _fitting(branchings, assignment.axis)
     axis = padded(assignment.axis, math.prod(branchings))
     plan = EvaluationPlan.under(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort or _everybody(len(joined.parties)),
+        cohort=cohort or (None if privacy.flips_labels else _everybody(len(joined.parties))),
         task=LabelTask(positive),
         tree=branchings,
     )
+    hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)
+    return _Binned(plan, axis, assignment.bins, rate, hints)
+
+
+def _by_bins(
+    joined: Joined,
+    binned: _Binned,
+    source: WordSource,
+    summation: Summation,
+    estimator: Estimator,
+) -> Evaluation:
+    """Positives by bin, summed over the parties."""
+    plan, axis = binned.plan, binned.axis
     clients = {
-        name: (column, assignment.bins[joined.party == place].astype(np.float64))
+        name: (column, binned.bins[joined.party == place].astype(np.float64))
         for place, (name, column) in enumerate(zip(joined.parties, joined.labels, strict=True))
     }
-    released = run(clients, plan, source_of(seed), summation)
-    totals = np.bincount(assignment.bins, minlength=axis.bins)
-    hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)
-    statement = plan.statement("simulated", hints)
-    return Evaluation(plan, statement, completed(released, axis, totals), estimator=estimator)
+    if plan.final.flips_labels:
+        released = _run_flipped(clients, plan, binned.totals, source, summation)
+    else:
+        released = run(clients, plan, source, summation)
+    statement = plan.statement("simulated", binned.hints)
+    return Evaluation(
+        plan, statement, completed(released, axis, binned.totals), estimator=estimator
+    )
+
+
+def _run_flipped(
+    clients: Mapping[str, tuple[Column, Floats]],
+    plan: EvaluationPlan,
+    totals: NDArray[np.int64],
+    source: WordSource,
+    summation: Summation,
+) -> Released:
+    """Every party counts its labels as flipped: by a seed alike, whatever their scores."""
+    if summation != "plain":
+        raise PlanError("flipped labels are not summed securely. Leave summation out.")
+    chance = plan.flipped.chance
+    sent = np.zeros(plan.axis.bins, dtype=np.int64)
+    for name, (labels, bins) in clients.items():
+        with located(f"party {name!r}"):
+            told = flip(_positives(labels, plan.task.positive), chance, source)
+        sent += count_by_bin(told, bins.astype(np.intp), plan.axis.bins)
+    positives = debias(sent, totals, chance)
+    return Released(plan.axis, positives[np.newaxis], len(clients))
+
+
+def _by_pairs(
+    joined: Joined,
+    ranks: Ranks,
+    known: PartyRanks,
+    mechanism: PairMechanism,
+    privacy: DistributedDP,
+    positive: Label | None,
+    source: WordSource,
+) -> Estimate:
+    """A noisy pair of each party."""
+    terms = mechanism.terms(known, privacy)
+    sizes = [len(column) for column in joined.labels]
+    rows = np.split(ranks, np.cumsum(sizes)[:-1])
+    pairs = []
+    for name, column, own, each in zip(joined.parties, joined.labels, rows, terms, strict=True):
+        with located(f"party {name!r}"):
+            pairs.append(noisy_pair(_positives(column, positive), own, each, source))
+    return auc_estimate(pairs, mechanism, known, privacy)
+
+
+def _positives(labels: Column, positive: Label | None) -> NDArray[np.bool_]:
+    reader = LabelReader(positive)
+    read = reader(labels)
+    if reader.missing:
+        raise InputError(f"{reader.missing:,} of {len(labels):,} labels are missing.")
+    if reader.unusable:
+        told = reader.complaint()
+        raise LabelError(f"{reader.unusable:,} of {len(labels):,} labels {told}.")
+    return read.astype(bool)
+
+
+def _stated(privacy: DistributedDP, hints: tuple[str, ...]) -> PrivacyStatement:
+    """What a pair of each party may claim: noise is drawn exactly, and needs no other party."""
+    epsilon, delta = privacy.budget
+    return PrivacyStatement(
+        privacy.name, privacy.unit, privacy.neighbours, epsilon, delta, None, hints, "simulated"
+    )
 
 
 def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedgauge.data.columns import Column, floats_of, read_column
-from fedgauge.errors import InputError
+from fedgauge.data.examples import Examples
+from fedgauge.errors import InputError, located
 from fedgauge.typing import Floats, Indices
 
 
@@ -77,6 +78,36 @@ def join(scores: Any, labels: Mapping[str, Any]) -> Joined:
         floats_of(values)[found],
         tuple(int(np.count_nonzero(~rows)) for rows in kept),
         len(scored) - len(found),
+    )
+
+
+def scored_by_parties(labels: Mapping[str, Any]) -> Joined:
+    """Labels and scores that each party holds both of: rows go together by their order.
+
+    Examples
+    --------
+    >>> joined = scored_by_parties({"a": ([0, 1], [0.2, 0.9]), "b": ([1], [0.4])})
+    >>> joined.party.tolist(), joined.scores.tolist()
+    ([0, 0, 1], [0.2, 0.9, 0.4])
+    """
+    if not isinstance(labels, Mapping) or not labels:
+        raise InputError("labels must be a mapping from parties to their labels and scores.")
+    sides = []
+    for name, side in labels.items():
+        if not isinstance(side, tuple) or len(side) != 2:
+            raise InputError(
+                f"without scores, those of {name!r} must be a pair of columns: labels, scores."
+            )
+        with located(f"party {name!r}"):
+            sides.append(Examples(*side))
+    sizes = [len(side) for side in sides]
+    return Joined(
+        tuple(map(str, labels)),
+        np.repeat(np.arange(len(sizes)), sizes),
+        tuple(side.labels for side in sides),
+        np.concatenate([side.y_score for side in sides]),
+        (0,) * len(sizes),
+        0,
     )
 
 
