@@ -86,10 +86,9 @@ def evaluate_vertical(
         task=LabelTask(positive),
         tree=branchings,
     )
-    clients = {
-        name: (column, assignment.bins[joined.party == place].astype(np.float64))
-        for place, (name, column) in enumerate(zip(joined.parties, joined.labels, strict=True))
-    }
+    ends = np.cumsum([len(column) for column in joined.labels])
+    by_party = np.split(assignment.bins.astype(np.float64), ends[:-1])
+    clients = dict(zip(joined.parties, zip(joined.labels, by_party, strict=True), strict=True))
     released = run(clients, plan, source_of(seed), summation)
     totals = np.bincount(assignment.bins, minlength=axis.bins)
     hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)

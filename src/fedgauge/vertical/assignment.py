@@ -88,7 +88,8 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
 
 def _axis(ordered: Floats, bins: int, positive_rate: float) -> Axis:
     """Edges at scores of the wanted ranks; of few values, a bin for each."""
-    values, counts = np.unique(ordered, return_counts=True)
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    values, counts = ordered[starts], np.diff(np.append(starts, len(ordered)))
     if len(values) <= bins:
         return Axis.from_values(values.tolist())
     ranks = np.minimum(balanced_ranks(bins, positive_rate) * len(ordered), len(ordered) - 1)
