@@ -30,7 +30,7 @@ def test_the_answer_is_that_of_pooled_rows(number):
     result = fg.evaluate_vertical((ids, scores), parties(labels, number), seed=1)
     low, high = result.roc_auc.bounds
     assert low <= roc_auc_score(labels, scores) <= high
-    assert high - low < 0.02
+    assert high - low < 0.1
     assert result.average_precision.value == pytest.approx(
         average_precision_score(labels, scores), abs=0.01
     )

@@ -18,10 +18,11 @@ from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.vertical.assignment import assign, padded
-from fedgauge.vertical.joining import join
+from fedgauge.vertical.design import choose_tree
+from fedgauge.vertical.joining import Joined, join
 
 _DEFAULT_RATE: Final = 0.2
-_TREE: Final = (8, 8)
+_BINS: Final = 64
 LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
 
 
@@ -53,7 +54,8 @@ def evaluate_vertical(
         Which label parties must take part; by default all of them, one of whom may collude. One
         or two parties each add all of the noise, so that neither needs the other.
     tree
-        Branchings over the bins, ``"flat"`` or ``"auto"``.
+        Branchings over the bins; ``"flat"``, 64 bins; or ``"auto"``, those with the least error to
+        expect of so many examples, and a bin for each score where few are distinct.
     positive_rate
         About what share of examples is positive: public knowledge or a guess, which only places
         the bins. By default 0.2.
@@ -75,14 +77,18 @@ def evaluate_vertical(
     rate = _DEFAULT_RATE if positive_rate is None else positive_rate
     if not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    branchings = _branchings(tree)
-    assignment = assign(joined.scores, math.prod(branchings), rate)
+    cohort = cohort or _everybody(len(joined.parties))
+    branchings = _branchings(tree, privacy, cohort, joined, rate)
+    bins = math.prod(branchings)
+    # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
+    most_values = 2 * bins if tree == "auto" else bins
+    assignment = assign(joined.scores, bins, rate, most_values=most_values)
     branchings = _fitting(branchings, assignment.axis)
     axis = padded(assignment.axis, math.prod(branchings))
     plan = EvaluationPlan.under(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort or _everybody(len(joined.parties)),
+        cohort=cohort,
         task=LabelTask(positive),
         tree=branchings,
     )
@@ -106,12 +112,20 @@ def _everybody(parties: int) -> Cohort:
     return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
 
 
-def _branchings(tree: Tree) -> tuple[int, ...]:
-    if tree == "auto":
-        return _TREE
-    if tree == "flat":
-        return (math.prod(_TREE),)
-    return tuple(tree)
+def _branchings(
+    tree: Tree, privacy: AnyPrivacyModel, cohort: Cohort, joined: Joined, rate: float
+) -> tuple[int, ...]:
+    if not isinstance(tree, str):
+        return tuple(tree)
+    if tree == "auto" and privacy.adds_noise:
+        return choose_tree(
+            privacy,
+            cohort,
+            parties=len(joined.parties),
+            examples=len(joined.scores),
+            positive_rate=rate,
+        )
+    return (_BINS,)
 
 
 def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
