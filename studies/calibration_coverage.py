@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binom
 
 import fedgauge as fg
 from fedgauge.estimation.pooled import PooledCounts
@@ -55,6 +56,8 @@ BENEFITS = ("benefit 0.5", "benefit 1", "benefit 2", "benefit as asked")
 LEAST = {"ECE": 0.93} | dict.fromkeys(("slope", "intercept", *BENEFITS), 0.92)
 ALARMS = (0.03, 0.08)
 FEWEST = 100  # answers to judge a cell by
+RUNS = 4_000
+CHANCE = 1e-4  # that a cell of a smaller run is called low which is not
 
 
 @dataclass(frozen=True)
@@ -258,26 +261,44 @@ def _start(found: Found[Cell]) -> str:
     return f"{where} {found['bins']:>4.0f} {share:>8.1%}"
 
 
+def least_of(name: str, found: Found[Cell]) -> float:
+    """The coverage asked for; in a smaller run less what chance may take."""
+    often = 1 if name == "ECE" else OFTEN
+    number = math.ceil(found["answered"] / often)
+    least = LEAST[name]
+    return least if found.runs >= RUNS else float(binom.ppf(CHANCE, number, least)) / number
+
+
+def alarms_of(found: Found[Cell]) -> tuple[float, float]:
+    """The same for shares of alarms."""
+    if found.runs >= RUNS:
+        return ALARMS
+    number = round(found["answered"])
+    low, high = binom.ppf(CHANCE, number, ALARMS[0]), binom.isf(CHANCE, number, ALARMS[1])
+    return float(low) / number, float(high) / number
+
+
 def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
     """Coverage at least as promised; tests that alarm as often as they say."""
     judged = [each for each in found if each["answered"] >= FEWEST]
     for name, least in LEAST.items():
         low, warned = [], []
         for each in judged:
-            if (share := each.values.get(f"{name} covers", 1.0)) < least:
+            if (share := each.values.get(f"{name} covers", 1.0)) < least_of(name, each):
                 # An error of calibration has no excuse: its intervals are made for noise.
                 excused = name != "ECE" and each[f"{name} caution"] > 0.5
                 (warned if excused else low).append(f"{describe(each.cell)}: {share:.1%}")
         told = [f"with a caution {each}" for each in warned]
         yield Check(f"{name} covers at least {least:.0%}", not low, "; ".join([*low, *told]))
     for name in ("HL", "Spiegelhalter"):
-        odd = [
-            f"{describe(each.cell)}: {rejects:.1%}"
-            for each in judged
-            if each.cell.world == "calibrated"
-            and (rejects := each.values.get(f"{name} rejects")) is not None
-            and not ALARMS[0] <= rejects <= ALARMS[1]
-        ]
+        odd = []
+        for each in judged:
+            share = each.values.get(f"{name} rejects")
+            if each.cell.world == "calibrated" and share is not None:
+                low_end, high_end = alarms_of(each)
+                odd += (
+                    [] if low_end <= share <= high_end else [f"{describe(each.cell)}: {share:.1%}"]
+                )
         what = f"{name} rejects {ALARMS[0]:.0%} to {ALARMS[1]:.0%} of calibrated scores"
         yield Check(what, not odd, "; ".join(odd))
 
@@ -294,7 +315,7 @@ STUDY = Study(
     __doc__,
     cells=CELLS,
     run=run,
-    runs=4_000,
+    runs=RUNS,
     quick_runs=200,
     table=table,
     checks=checks,

@@ -104,6 +104,11 @@ def test_checks_name_what_is_not_kept():
     assert verdicts["slope"].found.startswith("with a caution world=calibrated")
     assert not verdicts["intercept"].kept
     assert verdicts["Spiegelhalter"].kept
+    smaller = [study.Found(CELLS[0], 200, values | {"answered": 200})]
+    kept = {check.what.split()[0]: check.kept for check in study.checks(smaller)}
+    assert all(kept.values())  # of so few, chance may do that
+    few = [study.Found(CELLS[0], 200, values | {"answered": 200, "ECE covers": 0.8})]
+    assert not next(study.checks(few)).kept
 
 
 @pytest.mark.parametrize("name", WORLDS)
