@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage clean
+.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
 	@echo "make study-coverage  how often intervals hold the truth (an hour of a core; goes on where it was stopped)"
+	@echo "make study-calibrators  fitted maps on real scores and against a known truth (4 minutes of a core)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -84,6 +85,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/area_error.py
 	@$(BIN)/python benchmarks/small_cells.py
+	@$(BIN)/python benchmarks/vertical.py
 
 bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py
@@ -107,6 +109,10 @@ study-coverage: $(VENV)/.test
 	@$(BIN)/python studies/coverage.py
 	@$(BIN)/python studies/calibration_coverage.py
 	@$(BIN)/python studies/benefit_coverage.py
+
+study-calibrators: $(VENV)/.test
+	@$(BIN)/python studies/calibrator_error.py
+	@$(BIN)/python studies/calibrator_loss.py
 
 clean:
 	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

@@ -9,6 +9,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 
 import fedgauge as fg
+from fedgauge.measures.bands import Band
 from fedgauge.plots.axes import STRIP, drawn_lines, has_role
 from fedgauge.plots.calibration import Spread
 
@@ -285,6 +286,26 @@ def test_one_class_alone(display):
     drawn = display.from_evaluation(fg.evaluate({"a": ([0, 0], [0.1, 0.4])})).plot()
     drawn.figure_.canvas.draw()
     assert np.all(np.isfinite(drawn.line_.get_xydata()))
+
+
+def test_groups_of_which_nothing_is_known_have_no_point():
+    x, low, high = np.array([0.1, 0.5, 0.9]), np.array([0.05, 0.0, 0.6]), np.array([0.2, 0.96, 1.0])
+    band = Band(x, low, high, 0.95, "pointwise")
+    drawn = fg.ReliabilityDisplay(x, np.array([0.1, 1.0, 0.8]), band).plot()
+    np.testing.assert_array_equal(drawn.line_.get_ydata(), [0.1, np.nan, 0.8])  # nor a line to it
+    assert len(drawn.band_.get_segments()) == 3
+    nothing = Band(x, 0 * x, 0 * x + 1, 0.95, "pointwise")
+    assert np.isfinite(fg.ReliabilityDisplay(x, x, nothing).plot().line_.get_ydata()).all()
+
+
+def test_rough_decisions_say_so(noisy):
+    assert fg.DecisionCurveDisplay.from_evaluation(noisy).rough is None
+    clients = {f"c{i}": scored(150, seed=i) for i in range(6)}
+    few = fg.evaluate(clients, privacy=fg.DistributedDP(epsilon=0.3), seed=1)
+    assert few.pooled.faint
+    drawn = fg.DecisionCurveDisplay.from_evaluation(few, name="A").plot()
+    assert drawn.rough == few.pooled.faint
+    assert legend(drawn)[0].endswith(", rough)")
 
 
 def test_a_display_from_arrays_alone():

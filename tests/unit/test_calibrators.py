@@ -230,6 +230,17 @@ def test_auto_bends_where_beta_cannot():
     assert auto < 0.006 < 0.03 < beta
 
 
+def test_auto_does_not_overshoot():
+    # The lowest scores come true so often that full steps of Newton's method would go ever farther.
+    edges = [0.0, 0.001, 0.03, 0.12, 0.27, 0.45, 0.64, 0.82, 0.97, 0.999, 1.0]
+    shares = np.array([0.5, 0.35, 0.57, 0.61, 0.62, 0.75, 0.79, 0.99, 0.99, 0.99])
+    counts = np.array([1.0 - shares, shares]) * 100_000
+    pooled = PooledCounts(fg.Axis.from_edges(edges), counts, (10,), (2000.0,))
+    forecasts = Forecasts.of(Reading(pooled, fg.Aligned(), 0.95))
+    found = calibrators.fit(forecasts, "auto").apply(forecasts.scores)
+    np.testing.assert_allclose(found, shares, atol=0.12)
+
+
 def test_noise_takes_no_share_of_positives_to_0_or_1():
     # The first count is below 0 by noise: a value of 0 would make one positive cost endlessly.
     released = np.array([[900.0, 700.0, 300.0, 100.0], [-6.0, 90.0, 200.0, 400.0]])

@@ -115,3 +115,9 @@ def test_answers_in_words(epsilon, examples, noisy, words):
 def test_about_what_is_wanted(expected):
     told = answer(Want(0.01, ECE, None), Needs(1.0, 4_000, expected), noisy=True)
     assert told == "Enough to know the expected calibration error within 0.01? just about."
+
+
+def test_a_rough_answer_says_so():
+    needed = Needs(1.0, 4_000, 0.1, "intervals differ 5-fold")
+    told = answer(Want(0.01, ECE, None), needed, noisy=True)
+    assert told.endswith("with this epsilon. A rough answer: intervals differ 5-fold.")

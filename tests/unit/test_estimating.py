@@ -92,6 +92,23 @@ def test_the_equation_takes_counts_as_released():
     assert abs((w * (released[1] * (1 - p) - released[0] * p)).sum()) < 1e-6
 
 
+def test_scores_far_from_the_truth_do_not_stop_the_search_where_it_began():
+    # Weights of the outer bins grow tenfold on the way: each single step seems to lead astray.
+    edges = [0.0, 0.029, 0.121, 0.267, 0.448, 0.642, 0.823, 0.956, 1.0]
+    counts = [
+        [18901.0, 14208.0, 8151.0, 5076.0, 3389.0, 2485.0, 2430.0, 2258.0],
+        [4040.0, 3091.0, 2531.0, 2900.0, 4096.0, 6180.0, 9641.0, 10624.0],
+    ]
+    pooled = PooledCounts(fg.Axis.from_edges(edges), np.array(counts), (8,), (9000.0,))
+    forecasts = Forecasts.of(Reading(pooled, fg.Aligned(), 0.95))
+    odds = forecasts.log_odds
+    logs = [-np.logaddexp(0.0, -odds), np.logaddexp(0.0, odds)]
+    design = np.stack([np.ones(8), *logs], axis=1)
+    fit = solve(forecasts, design, offset=odds, ridge=np.array([0.0, 10.0, 10.0]))
+    assert fit.converged
+    np.testing.assert_allclose(1.0 + fit.coefficients[1:], [0.32, 0.74], atol=0.02)
+
+
 def test_noise_over_a_tree_enters_the_variance_exactly():
     rng = np.random.default_rng(5)
     counts = np.array([[400, 300, 200, 100], [50, 100, 200, 300]], dtype=np.float64)

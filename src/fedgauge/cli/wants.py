@@ -53,7 +53,8 @@ def answer(want: Want, needed: fg.planner.Needs, *, noisy: bool) -> str:
     enough = "yes" if needed.expected < want.within else "no"
     if want.metric != _SHORT["roc"]:
         enough += f", within {needed.expected:.2g}"
-    return f"Enough {want.in_words}? {enough}: {takes(needed, noisy=noisy)}"
+    rough = "" if needed.caution is None else f" A rough answer: {needed.caution}."
+    return f"Enough {want.in_words}? {enough}: {takes(needed, noisy=noisy)}{rough}"
 
 
 def takes(needed: fg.planner.Needs, *, noisy: bool) -> str:

@@ -18,11 +18,15 @@ from fedgauge.measures.intervals import Estimate
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyStatement
+from fedgauge.privacy.flipping import debias, flip
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.typing import Floats
 from fedgauge.vertical.assignment import assign, padded
 from fedgauge.vertical.auc import LabelAuc
 from fedgauge.vertical.choice import predicted_deviations
+from fedgauge.vertical.design import choose_tree
+from fedgauge.vertical.flips import count_by_bin
 from fedgauge.vertical.joining import Joined, join, scored_by_parties
 from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism, PairName
 from fedgauge.vertical.pairs import auc_estimate, noisy_pair
@@ -31,7 +35,7 @@ from fedgauge.vertical.ranks import PartyRanks, Ranks, doubled_midranks
 Mechanism = Literal["auto", "histogram"] | PairName
 
 _DEFAULT_RATE: Final = 0.2
-_TREE: Final = (8, 8)
+_BINS: Final = 64
 LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
 
 
@@ -99,7 +103,8 @@ def evaluate_vertical(
         each party has a pair of columns, labels and scores: it sends its scores in a shuffled
         order and gets their bins or ranks back, so that the server learns all scores of a party.
     privacy
-        What each label is promised.
+        What each label is promised. ``LocalDP(epsilon, unit="label")`` flips labels at random, for
+        parties that trust no sum.
     mechanism
         ``"histogram"``: positives by bin through a secure sum, from which everything follows. For
         the AUC alone also ``"adaptive"``, ``"orthogonal"``, ``"laplace-global"``,
@@ -112,7 +117,8 @@ def evaluate_vertical(
         Which label parties must take part in a sum; by default all of them, one of whom may
         collude. One or two parties each add all of the noise, so that neither needs the other.
     tree
-        Branchings over the bins, ``"flat"`` or ``"auto"``.
+        Branchings over the bins; ``"flat"``, 64 bins; or ``"auto"``, those with the least error to
+        expect of so many examples, and a bin for each score where few are distinct.
     positive_rate
         About what share of examples is positive: public knowledge or a guess, which only places
         the bins and chooses a mechanism. By default 0.2.
@@ -204,14 +210,19 @@ def _bin(
     rate = _DEFAULT_RATE if positive_rate is None else positive_rate
     if not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    branchings = _branchings(tree)
-    assignment = assign(joined.scores, math.prod(branchings), rate)
+    if cohort is None and not privacy.flips_labels:
+        cohort = _everybody(len(joined.parties))
+    branchings = _branchings(tree, privacy, cohort, joined, rate)
+    bins = math.prod(branchings)
+    # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
+    most_values = 2 * bins if tree == "auto" else bins
+    assignment = assign(joined.scores, bins, rate, most_values=most_values)
     branchings = _fitting(branchings, assignment.axis)
     axis = padded(assignment.axis, math.prod(branchings))
     plan = EvaluationPlan.under(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort or _everybody(len(joined.parties)),
+        cohort=cohort,
         task=LabelTask(positive),
         tree=branchings,
     )
@@ -228,15 +239,37 @@ def _by_bins(
 ) -> Evaluation:
     """Positives by bin, summed over the parties."""
     plan, axis = binned.plan, binned.axis
-    clients = {
-        name: (column, binned.bins[joined.party == place].astype(np.float64))
-        for place, (name, column) in enumerate(zip(joined.parties, joined.labels, strict=True))
-    }
-    released = run(clients, plan, source, summation)
+    ends = np.cumsum([len(column) for column in joined.labels])
+    by_party = np.split(binned.bins.astype(np.float64), ends[:-1])
+    clients = dict(zip(joined.parties, zip(joined.labels, by_party, strict=True), strict=True))
+    if plan.final.flips_labels:
+        released = _run_flipped(clients, plan, binned.totals, source, summation)
+    else:
+        released = run(clients, plan, source, summation)
     statement = plan.statement("simulated", binned.hints)
     return Evaluation(
         plan, statement, completed(released, axis, binned.totals), estimator=estimator
     )
+
+
+def _run_flipped(
+    clients: Mapping[str, tuple[Column, Floats]],
+    plan: EvaluationPlan,
+    totals: NDArray[np.int64],
+    source: WordSource,
+    summation: Summation,
+) -> Released:
+    """Every party counts its labels as flipped: by a seed alike, whatever their scores."""
+    if summation != "plain":
+        raise PlanError("flipped labels are not summed securely. Leave summation out.")
+    chance = plan.flipped.chance
+    sent = np.zeros(plan.axis.bins, dtype=np.int64)
+    for name, (labels, bins) in clients.items():
+        with located(f"party {name!r}"):
+            told = flip(_positives(labels, plan.task.positive), chance, source)
+        sent += count_by_bin(told, bins.astype(np.intp), plan.axis.bins)
+    positives = debias(sent, totals, chance)
+    return Released(plan.axis, positives[np.newaxis], len(clients))
 
 
 def _by_pairs(
@@ -288,12 +321,21 @@ def _everybody(parties: int) -> Cohort:
     return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
 
 
-def _branchings(tree: Tree) -> tuple[int, ...]:
-    if tree == "auto":
-        return _TREE
-    if tree == "flat":
-        return (math.prod(_TREE),)
-    return tuple(tree)
+def _branchings(
+    tree: Tree, privacy: AnyPrivacyModel, cohort: Cohort | None, joined: Joined, rate: float
+) -> tuple[int, ...]:
+    if not isinstance(tree, str):
+        return tuple(tree)
+    # Over flipped labels, which need no cohort, a tree gains nothing.
+    if tree == "auto" and privacy.adds_noise and cohort is not None:
+        return choose_tree(
+            privacy,
+            cohort,
+            parties=len(joined.parties),
+            examples=len(joined.scores),
+            positive_rate=rate,
+        )
+    return (_BINS,)
 
 
 def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:

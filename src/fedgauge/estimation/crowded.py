@@ -74,7 +74,7 @@ def _holds_more(
     examples = max(float(pooled.unbiased[row].sum()), 0.0)
     variance = float(pooled.noise_variance(weights)) + examples * share * (1.0 - share)
     parts = math.inf
-    if pooled.noisy and not plan.final.sends_reports:
+    if pooled.noisy and not (plan.final.sends_reports or plan.final.flips_labels):
         parts = released.clients * plan.noise_laws(shares=1)[0].parts
     # Least squares weigh a bin and a total by up to 1 each, and a bound holds for weights up to 1.
     scale = 1.0 + share

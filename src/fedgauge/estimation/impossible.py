@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.errors import ProtocolError
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.labelled import counts_of
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import node_variances
 from fedgauge.plan import EvaluationPlan
@@ -35,6 +35,11 @@ _REPORTS: Final = (
     "counts are further below zero than the randomness of reports takes them once in "
     f"{1 / FALSE_ALARM:,.0f} results: many reports were not made of rows as the plan says. Do not "
     "rely on the numbers; find out who sent them."
+)
+_FLIPS: Final = (
+    "counts are further from what labels can have than flips take them once in "
+    f"{1 / FALSE_ALARM:,.0f} results: a party counted otherwise than by flipped labels in the bins "
+    "it was given. Do not rely on the numbers; ask every party to check what it sent."
 )
 
 
@@ -77,13 +82,16 @@ def caution(plan: EvaluationPlan, released: Released) -> str | None:
     """What is wrong with a noisy sum whose counts no rows have; None where nothing seems to be.
 
     Where every client counted rows, and had no more of them in a node than the plan's largest, it
-    is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row.
+    is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row,
+    and of flipped labels, where each is one of a row in its bin.
     Exact sums are refused instead.
     """
     if not plan.is_noisy:
         return None
     if plan.final.sends_reports:
         return _REPORTS if _are_below(plan, released) else None
+    if plan.final.flips_labels:
+        return _FLIPS if _are_below(plan, released) else None
     checked = list(_not_negative(plan, released))
     chance = FALSE_ALARM / sum(numbers.size for numbers, _ in checked)
     parts = released.clients * plan.noise_laws(shares=1)[0].parts
@@ -116,10 +124,11 @@ def _are_below(plan: EvaluationPlan, released: Released) -> bool:
     """Whether the lowest node of a level is further below zero than reports of rows take it.
 
     Of a node without rows a report says by chance that it holds one: a binomial law with a chance
-    of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958).
+    of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958). So is
+    how many labels of a bin without positives are flipped; of negatives it is the same.
     """
-    variances = plan.noise_variances(released.contributions)
-    pooled = PooledCounts(released.axis, released.counts, plan.tree, variances, plan.node_variances)
+    (slice_,) = plan.task.slices
+    pooled = counts_of(plan, released, slice_)
     if not pooled.counts.any():
         return True
     levels = nodes_by_level(plan.tree)

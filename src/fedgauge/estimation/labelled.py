@@ -1,7 +1,8 @@
 """Counts where the totals of bins are known, and of labels only the positives were counted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -31,6 +32,15 @@ class LabelCounts(PooledCounts):
     """
 
     bin_variances: Floats | None = None
+
+    @classmethod
+    def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:
+        """What a release says of one slice."""
+        counts = super().of(plan, released, slice_)
+        if not plan.final.flips_labels:
+            return counts
+        ((by_bin, _),) = plan.node_variances(counts.unbiased)
+        return replace(counts, bin_variances=by_bin)
 
     @property
     def noisy(self) -> bool:

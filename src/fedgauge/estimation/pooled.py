@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,7 @@ class PooledCounts:
     _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
-    def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> "PooledCounts":
+    def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:
         """What a release says of one slice."""
         return cls(
             released.axis,

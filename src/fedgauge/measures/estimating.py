@@ -12,7 +12,7 @@ noise every w is 1, and this is logistic regression on grouped rows.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from fedgauge.typing import Floats
 
 _STEPS: Final = 100
 _HALVINGS: Final = 30
+_NEARER: Final = 0.9  # of the slope along a step, at most, is left at its end
 _NEAR: Final = 1e-18  # squared standard errors from the solution
 _STILL: Final = 1e-6  # log-odds
 _FARTHEST: Final = 40.0  # log-odds, beyond which a probability is 0 or 1 in floats
@@ -87,23 +88,25 @@ def solve(
     """
     offset = np.zeros(len(design)) if offset is None else offset
     pull = np.broadcast_to(np.asarray(ridge, dtype=np.float64), design.shape[1:])
-    at = _Point.of(forecasts, design, offset, pull, np.zeros(design.shape[1]))
-    for _ in range(_STEPS):
-        inverse = np.linalg.pinv(at.bread, hermitian=True)
-        step = inverse @ at.score
+    equation = _Equation(forecasts, design, offset, pull)
+    at = equation.at(np.zeros(design.shape[1]))
+    for number in range(_STEPS):
+        step = np.linalg.pinv(at.bread, hermitian=True) @ at.score
         away = float(at.score @ step)
         # Where classes are separated the score fades while log-odds go on growing by about 1.
         still = bool(np.abs(design @ step).max() <= _STILL)
         if still and away <= _NEAR:
             return at.fitted(design, converged=True)
+        # Weights change along a step, and with them what is solved: that it leads uphill shows
+        # only where they are held.
         for halving in range(_HALVINGS):
-            coefficients = at.coefficients + step / 2**halving
-            near = _Point.of(forecasts, design, offset, pull, coefficients)
-            if float(near.score @ inverse @ near.score) < away:
+            near = equation.at(at.coefficients + step / 2**halving, at.weights)
+            if abs(float(near.score @ step)) <= _NEARER * away:
                 break
         else:  # no step comes nearer: as near as rounding allows, or nowhere
             return at.fitted(design, converged=still)
-        at = near
+        held = near.weights if number >= _STEPS // 2 else None
+        at = equation.at(near.coefficients, held)
     return at.fitted(design, converged=False)
 
 
@@ -143,31 +146,40 @@ def probabilities(log_odds: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """The equation at some coefficients."""
+class _Equation:
+    """What is solved."""
+
+    forecasts: Forecasts
+    design: Floats
+    offset: Floats
+    ridge: Floats
+
+    def at(self, coefficients: Floats, weights: Floats | None = None) -> "_Point":
+        """The equation at some coefficients, with the weights that belong to them, or others."""
+        p = probabilities(self.offset + self.design @ coefficients)
+        q = 1.0 - p
+        if weights is None:
+            weights = noise_weights(self.forecasts, p)
+        negatives, positives = self.forecasts.pooled.unbiased
+        score = self.design.T @ (weights * (positives * q - negatives * p))
+        information = (self.design.T * (weights * self.forecasts.totals * p * q)) @ self.design
+        return _Point(
+            coefficients,
+            p,
+            weights,
+            score - self.ridge * coefficients,
+            information + np.diag(self.ridge),
+        )
+
+
+class _Point(NamedTuple):
+    """The equation at some coefficients: how far from solved, and how steep."""
 
     coefficients: Floats
     probabilities: Floats
     weights: Floats
     score: Floats
     bread: Floats
-
-    @classmethod
-    def of(
-        cls,
-        forecasts: Forecasts,
-        design: Floats,
-        offset: Floats,
-        ridge: Floats,
-        coefficients: Floats,
-    ) -> "_Point":
-        p = probabilities(offset + design @ coefficients)
-        q = 1.0 - p
-        weights = noise_weights(forecasts, p)
-        negatives, positives = forecasts.pooled.unbiased
-        score = design.T @ (weights * (positives * q - negatives * p)) - ridge * coefficients
-        bread = (design.T * (weights * forecasts.totals * p * q)) @ design + np.diag(ridge)
-        return cls(coefficients, p, weights, score, bread)
 
     def fitted(self, design: Floats, *, converged: bool) -> Fit:
         return Fit(

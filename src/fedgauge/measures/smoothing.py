@@ -19,7 +19,9 @@ from fedgauge.typing import Floats
 _LENGTHS: Final = {0.25: -4.0, 0.5: -2.0, 1.0: -1.0, 2.0: 0.0, 4.0: 0.0}
 _SIZES: Final = np.geomspace(1e-5, 10.0, 31)
 _PRIOR: Final = -0.5 * np.log(_SIZES / 0.1) ** 2
-_ROUNDS: Final = 3  # of Newton's method
+_ROUNDS: Final = 20  # of Newton's method at most
+_FAR: Final = 1.0  # log-odds that one round moves a group by: from far off it would overshoot
+_STILL: Final = 1e-4
 _MOST: Final = 200  # groups
 _FARTHEST: Final = 20.0  # log-odds of the outermost knots
 _APART: Final = 0.25  # log-odds between knots
@@ -57,10 +59,13 @@ def smooth(forecasts: Forecasts) -> LogOddsLine:
     for _ in range(_ROUNDS):
         now = probabilities(straight + bent)
         excess, sampling, noise = groups.excess(forecasts, now)
-        reached = groups.sums(totals * now * (1.0 - now) * bent)
+        reached = groups.sums(totals * now * (1.0 - now) * bent) / sampling
         variances = (sampling + noise) / sampling**2
-        bend = _believed(centres, (reached + excess) / sampling, variances).at(knots)
-        bent = np.interp(forecasts.log_odds, knots, bend)
+        wanted = reached + np.clip(excess / sampling, -_FAR, _FAR)
+        bend = _believed(centres, wanted, variances).at(knots)
+        before, bent = bent, np.interp(forecasts.log_odds, knots, bend)
+        if np.abs(bent - before).max() <= _STILL:
+            break
     odds = curve.c - curve.a * np.logaddexp(0.0, -knots) + curve.b * np.logaddexp(0.0, knots)
     weights = np.interp(knots, centres, 1.0 / variances)
     rising = _rising(knots, odds + bend, weights)

@@ -1,5 +1,6 @@
 """The frozen statement of what is measured, how, and under which protection."""
 
+from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.plan import EvaluationPlan
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.summed import HistogramRound, ScoreSums
@@ -8,6 +9,7 @@ from fedgauge.plan.task import BinaryTask, Slice
 __all__ = [
     "BinaryTask",
     "EvaluationPlan",
+    "FlipRound",
     "HistogramRound",
     "ReportRound",
     "ScoreSums",

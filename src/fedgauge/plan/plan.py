@@ -17,8 +17,9 @@ from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
+from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.reported import ReportRound
-from fedgauge.plan.rounds import NO_COHORT, NO_SUM_OF_REPORTS, Round, Terms
+from fedgauge.plan.rounds import NO_COHORT, Round, Terms, why_no_sum
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
 from fedgauge.plan.summed import LARGEST, HistogramRound
 from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
@@ -71,7 +72,7 @@ class EvaluationPlan(
     privacy
         The privacy model.
     cohort
-        Who must take part; None for local reports, which need nobody else.
+        Who must take part; None for local reports and flipped labels, which need nobody else.
     rounds
         What each client sends, in order.
     min_cell
@@ -98,7 +99,7 @@ class EvaluationPlan(
     tree: tuple[int, ...]
     privacy: AnyPrivacyModel
     cohort: Cohort | None = None
-    rounds: tuple[HistogramRound | ReportRound, ...] = ()
+    rounds: tuple[HistogramRound | ReportRound | FlipRound, ...] = ()
     min_cell: int = 0
     not_after: str | None = None
     calibrator: Calibrator | None = None
@@ -116,8 +117,14 @@ class EvaluationPlan(
                 f"a plan has one round, got {len(self.rounds)}. Make plans with "
                 "EvaluationPlan.for_histogram or EvaluationPlan.for_reports."
             )
-        if self.final.sends_reports != self.privacy.sends_reports:
-            raise PlanError("local DP plans have reports, others counts; this one mixes them.")
+        if (self.final.sends_reports, self.final.flips_labels) != (
+            self.privacy.sends_reports,
+            self.privacy.flips_labels,
+        ):
+            raise PlanError(
+                "local DP plans have reports, or flipped labels, others counts; this one mixes "
+                "them."
+            )
         if self.privacy.sends_reports and self.cohort is not None:
             raise PlanError(
                 "local DP needs no cohort: every report is private by itself. Leave it out."
@@ -180,16 +187,19 @@ class EvaluationPlan(
         >>> plan.final.sends_reports, plan.cohort
         (True, None)
         """
-        if privacy.sends_reports:
+        if privacy.sends_reports or privacy.flips_labels:
             if cohort is not None:
+                what = "report" if privacy.sends_reports else "flipped label"
                 raise PlanError(
-                    "under local DP every report is private by itself: leave out cohort."
+                    f"under local DP every {what} is private by itself: leave out cohort."
                 )
             if score_sums:
-                raise PlanError("local reports carry no score sums. Leave score_sums out.")
+                what = "local reports" if privacy.sends_reports else "flipped labels"
+                raise PlanError(f"{what} carry no score sums. Leave score_sums out.")
             if min_cell:
                 raise PlanError(NO_SMALL_CELLS)
-            return cls.for_reports(axis, privacy, task=task, tree=tree)
+            make = cls.for_reports if privacy.sends_reports else cls.for_flips
+            return make(axis, privacy, task=task, tree=tree)
         if cohort is None:
             raise PlanError(NO_COHORT)
         return cls.for_histogram(
@@ -225,6 +235,28 @@ class EvaluationPlan(
         return cls(task, axis, tree, privacy, None, (sent,))
 
     @classmethod
+    def for_flips(
+        cls,
+        axis: Axis,
+        privacy: AnyPrivacyModel,
+        *,
+        task: AnyTask | None = None,
+        tree: tuple[int, ...] | None = None,
+    ) -> Self:
+        """A plan for flipped labels, with the rarest flips that keep the privacy promised.
+
+        Examples
+        --------
+        >>> from fedgauge import LocalDP
+        >>> axis = Axis.from_values(range(64), outside="clip")
+        >>> plan = EvaluationPlan.for_flips(axis, LocalDP(1.0, unit="label"))
+        >>> plan.bytes_per_client, plan.cohort
+        (512, None)
+        """
+        sent = FlipRound.calibrated(privacy, axis.bins)
+        return cls(task or LabelTask(), axis, tree or (axis.bins,), privacy, None, (sent,))
+
+    @classmethod
     def for_histogram(
         cls,
         axis: Axis,
@@ -251,6 +283,8 @@ class EvaluationPlan(
             raise PlanError(NO_COHORT)
         if privacy.sends_reports:
             raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
+        if privacy.flips_labels:
+            raise PlanError("this local DP flips labels: use EvaluationPlan.for_flips.")
         sent = HistogramRound.calibrated(
             privacy, cohort, tree, weights=weights, largest=largest, score_sums=score_sums
         )
@@ -270,9 +304,9 @@ class EvaluationPlan(
 
     @property
     def summed(self) -> HistogramRound:
-        """The final round of a plan for a sum; refused where rows are reported."""
+        """The final round of a plan for a sum; refused where rows are reported or flipped."""
         if not isinstance(self.final, HistogramRound):
-            raise PlanError(NO_SUM_OF_REPORTS)
+            raise PlanError(why_no_sum(self.privacy))
         return self.final
 
     @property
@@ -281,6 +315,15 @@ class EvaluationPlan(
         if not isinstance(self.final, ReportRound):
             raise PlanError(
                 "this plan is not for local reports. Make one with EvaluationPlan.for_reports."
+            )
+        return self.final
+
+    @property
+    def flipped(self) -> FlipRound:
+        """The final round of a plan for flipped labels; refused where none are flipped."""
+        if not isinstance(self.final, FlipRound):
+            raise PlanError(
+                "this plan is not for flipped labels. Make one with EvaluationPlan.for_flips."
             )
         return self.final
 

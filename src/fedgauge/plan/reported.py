@@ -29,6 +29,7 @@ class ReportRound(
     blocks: tuple[int, ...] = ()
 
     sends_reports: ClassVar[bool] = True
+    flips_labels: ClassVar[bool] = False
     is_noisy: ClassVar[bool] = True
     sum_steps: ClassVar[int] = 0
 

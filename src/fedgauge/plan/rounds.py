@@ -15,6 +15,10 @@ NO_SUM_OF_REPORTS: Final = (
     "this plan is for local reports, which nobody sums securely. Make them with `fedgauge encode`, "
     "and give the server's intake their messages."
 )
+NO_SUM_OF_FLIPS: Final = (
+    "this plan is for labels that are flipped where they are held, which nobody sums securely. "
+    "Evaluate them with fedgauge.evaluate_vertical."
+)
 
 
 def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
@@ -35,8 +39,15 @@ class Terms(NamedTuple):
     def sum_cohort(self) -> Cohort:
         """Who must take part in a sum."""
         if self.cohort is None:
-            raise PlanError(NO_SUM_OF_REPORTS if self.privacy.sends_reports else NO_COHORT)
+            raise PlanError(why_no_sum(self.privacy))
         return self.cohort
+
+
+def why_no_sum(privacy: PrivacyModel) -> str:
+    """Why nothing is summed securely where nobody in particular must take part."""
+    if privacy.flips_labels:
+        return NO_SUM_OF_FLIPS
+    return NO_SUM_OF_REPORTS if privacy.sends_reports else NO_COHORT
 
 
 class Round(Protocol):
@@ -48,9 +59,12 @@ class Round(Protocol):
     ----------
     sends_reports
         Whether each row is sent by itself; else a client sends its counts once.
+    flips_labels
+        Whether labels are flipped at random before they are counted.
     """
 
     sends_reports: ClassVar[bool]
+    flips_labels: ClassVar[bool]
 
     @property
     def nodes(self) -> tuple[int, ...]:

@@ -61,6 +61,7 @@ class HistogramRound(
     sums: ScoreSums | None = None
 
     sends_reports: ClassVar[bool] = False
+    flips_labels: ClassVar[bool] = False
 
     @classmethod
     def calibrated(

@@ -137,6 +137,7 @@ def clearest(ax: Axes, corners: Sequence[Corner], pad: float) -> Corner:
 def _along(line: Line2D) -> Floats:
     """Places on a line, in pixels: equally many however far its points are apart."""
     points = line.get_transform().transform(line.get_xydata())
+    points = points[np.isfinite(points).all(axis=1)]
     far = np.append(0.0, np.cumsum(np.hypot(*np.diff(points, axis=0).T)))
     at = np.linspace(0.0, far[-1], _PLACES)
     return np.column_stack([np.interp(at, far, along) for along in points.T])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # matplotlib takes half a second to load: only who draws wait
     from matplotlib.collections import Collection
 
 _LEAST: Final = 1e-9
+_NOTHING: Final = 0.95  # width of an interval that says nothing; of one example it is 0.79
 _BARS: Final = 50  # of the score histogram
 _ROOM: Final = 1.1  # beyond the farthest point
 _HALF: Final = 0.5  # where points reach farther, the axes go to 1
@@ -56,6 +57,8 @@ class _Zoomed(Drawn):
 @dataclass(eq=False)
 class ReliabilityDisplay(_Zoomed):
     """A reliability diagram: share of positives against mean score, and how scores spread.
+
+    Where noise leaves nothing to say of a group, its interval is drawn without a point.
 
     Attributes
     ----------
@@ -144,12 +147,18 @@ class ReliabilityDisplay(_Zoomed):
 
     def _shown_range(self) -> tuple[float, float]:
         """From where to where points are shown, on both axes."""
-        reached = max(float(each.max()) for each in (self.x, self.y))
+        points = np.concatenate(self._shown(self.x, self.y))
+        reached = float(np.nanmax(points))
         end = 1.0 if reached > _HALF else (2.0 if self.log else _ROOM) * max(reached, _LEAST)
         if not self.log:
             return 0.0, end
-        points = np.concatenate([self.x, self.y])
         return float(points[points > 0].min(initial=end)) / 2.0, end
+
+    def _shown(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        if self.band is None:
+            return x, y
+        known = self.band.high - self.band.low < _NOTHING
+        return x, np.where(known, y, np.nan) if known.any() else y
 
     def _bars(self) -> Floats:
         """Edges of the score histogram."""
@@ -267,6 +276,8 @@ class DecisionCurveDisplay(_Zoomed):
         Share of positives, which decides what treating all is worth.
     useful
         Ranges of thresholds with surely better benefit; see :class:`fedgauge.DecisionCurve`.
+    caution
+        Why its intervals are rough, if they are.
 
     Examples
     --------
@@ -282,6 +293,7 @@ class DecisionCurveDisplay(_Zoomed):
 
     positive_rate: float = field(kw_only=True)
     useful: tuple[Interval, ...] = field(default=(), kw_only=True)
+    caution: str | None = field(default=None, kw_only=True)
 
     _without_skill: ClassVar[str] = "treat all"
 
@@ -314,7 +326,13 @@ class DecisionCurveDisplay(_Zoomed):
             name,
             positive_rate=pooled.positives / (pooled.positives + pooled.negatives),
             useful=curve.useful,
+            caution=curve.caution,
         )
+
+    @property
+    def rough(self) -> str | None:
+        """Why its numbers are rough, if they are."""
+        return self.caution
 
     def _labels(self) -> tuple[str, str]:
         return "Threshold", "Net benefit"
@@ -327,7 +345,8 @@ class DecisionCurveDisplay(_Zoomed):
         shown = ", ".join(f"{low:.2g} to {high:.2g}" for low, high in spans) or "nowhere"
         if len(spans) > 2:
             shown = f"{spans[0].low:.2g} to {spans[-1].high:.2g}, with gaps"
-        return lambda _: entry(ax, name, f"useful {shown}")
+        rough = ", rough" if self.rough else ""
+        return lambda _: entry(ax, name, f"useful {shown}{rough}")
 
     def _limits(self) -> Limits:
         low = self.band.low if self.band else self.y

@@ -59,6 +59,11 @@ class Drawn:
     _look: ClassVar[dict[str, Any]] = {}
     _without_skill: ClassVar[str] = "chance"
 
+    @property
+    def rough(self) -> str | None:
+        """Why its numbers are rough, if they are."""
+        return self.area.caution if self.area else None
+
     def plot(
         self,
         ax: Axes | None = None,

@@ -88,8 +88,7 @@ def save_plots(
         _overlay(axes, overlays, display)
         display.plot(ax=axes, linewidth=2)
         draw_legend(axes, "below", 0.0)
-        rough = display.area.caution if display.area else None
-        lines = _foot(axes, signature or result.signature, result, rough)
+        lines = _foot(axes, signature or result.signature, result, display.rough)
         _fit(figure, axes, lines)
         paths.append(_save(figure, Path(folder) / file))
     return paths

@@ -6,11 +6,13 @@ from typing import ClassVar, Final, Literal, get_args
 import msgspec
 
 from fedgauge.errors import PlanError
+from fedgauge.privacy import flipping
 from fedgauge.privacy.belief import beliefs
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.models import (
     ANY_SITE,
     COORDINATOR,
+    NO_FLIPS,
     ONLOOKER,
     READER,
     Budget,
@@ -33,24 +35,35 @@ from fedgauge.privacy.oracles import (
 from fedgauge.privacy.shares import ShareLaw
 
 OracleKind = Literal["oue", "hadamard"]
+LocalUnit = Literal["example", "label"]
 
+_DEFAULT_ORACLE: Final[OracleKind] = "oue"
 _LEAST_EPSILON: Final = 1e-6  # of a local report: a billion billion of them would show little
+_NONE_HIDES: Final = "The same. No site hides another, so none can lay another bare."
+_ONLY_RESULTS: Final = "Nothing until there is a result. Then as much as its readers."
 
 
-class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
+class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
     """Differential privacy for every row by itself: nobody's sum has to be trusted.
 
     Each row is randomised where it is held and sent as one report. Neighbours replace a row by
     any other; how many reports there are is public. Far more noise than under distributed DP:
     errors fall with the square root of the number of reports.
 
+    Of labels apart from scores (``unit="label"``) each is flipped with a chance of
+    1 / (e^epsilon + 1), once and for all, and a party sends how many are then positive in each bin.
+    Neighbours flip a label. See :func:`fedgauge.evaluate_vertical`.
+
     Parameters
     ----------
     epsilon
-        The privacy budget of one report. A row that is reported again pays again.
+        The privacy budget of one report, or of one flip. A row that is reported again, or a label
+        that is flipped again, pays again; flips that are kept serve any number of evaluations.
     oracle
         ``"oue"``, one bit for each cell of the histogram, or ``"hadamard"``, a number of one to
-        three bytes, in most cases with more noise.
+        three bytes, in most cases with more noise. Labels have none.
+    unit
+        Whose privacy: ``"example"``, a row, or ``"label"``, a label apart from its score.
 
     Examples
     --------
@@ -59,10 +72,12 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
     """
 
     epsilon: float
-    oracle: OracleKind = "oue"
+    # Values from factories are always written, so plans for reports have the bytes that they had
+    # before there were units.
+    oracle: OracleKind = msgspec.field(default_factory=lambda: _DEFAULT_ORACLE)
+    unit: LocalUnit = "example"
 
     adds_noise: ClassVar[bool] = True
-    sends_reports: ClassVar[bool] = True
     kind: ClassVar[str] = "local DP"
     trust: ClassVar[str] = "nobody: each row is protected before it leaves its site"
 
@@ -77,6 +92,24 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
         if self.oracle not in get_args(OracleKind):
             choices = ", ".join(get_args(OracleKind))
             raise PlanError(f"oracle must be one of {choices}, got {self.oracle!r}.")
+        if self.unit not in get_args(LocalUnit):
+            choices = ", ".join(get_args(LocalUnit))
+            raise PlanError(
+                f"under local DP unit must be one of {choices}, got {self.unit!r}. Each row is "
+                "protected by itself, and nothing larger."
+            )
+        if self.unit == "label" and self.oracle != _DEFAULT_ORACLE:
+            raise PlanError("a label is flipped or not, and has no oracle. Leave oracle out.")
+
+    @property
+    def sends_reports(self) -> bool:
+        """Whether each row is sent by itself; of flipped labels the positive ones are counted."""
+        return not self.flips_labels
+
+    @property
+    def flips_labels(self) -> bool:
+        """Whether labels are flipped, and counted then."""
+        return self.unit == "label"
 
     @property
     def budget(self) -> Budget:
@@ -122,6 +155,20 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
                 "Make the plan again with EvaluationPlan.for_reports."
             )
 
+    def calibrate_flips(self) -> int:
+        """The least chance of a flip that keeps the promise."""
+        if not self.flips_labels:
+            raise PlanError(NO_FLIPS)
+        return flipping.least_chance(self.epsilon)
+
+    def check_flips(self, chance: int) -> None:
+        """Refuse flips that tell more of a label than is promised."""
+        if not (self.flips_labels and flipping.keeps_epsilon(chance, self.epsilon)):
+            raise PlanError(
+                f"the plan promises epsilon {self.epsilon:g} but its flips cost more. Make the "
+                "plan again with EvaluationPlan.for_flips."
+            )
+
     def state(
         self,
         cohort: Cohort | None,
@@ -131,20 +178,29 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
         public_inputs: tuple[str, ...] = (),
     ) -> PrivacyStatement:
         """What a result may claim: no protocol runs that could fail."""
+        public = (*public_inputs, "number of reports") if self.sends_reports else public_inputs
         return PrivacyStatement(
             model=self.name,
-            unit="example",
-            neighbours="replace-one",
+            unit=self.unit,
+            neighbours="flip" if self.flips_labels else "replace-one",
             epsilon=self.epsilon,
             delta=0.0,
             cohort=cohort,
-            public_inputs=(*public_inputs, "number of reports"),
+            public_inputs=public,
             claim=claim,
         )
 
     @property
     def promise(self) -> str:
         """What is promised, in words."""
+        if self.flips_labels:
+            return (
+                f"Differential privacy with epsilon {self.epsilon:g} for the label of one row, "
+                "whoever reads what its party sends. Whatever else is known, the chance of all "
+                f"that is sent changes at most {fold(self.epsilon)}-fold if the label were the "
+                "other one. Labels are flipped once: evaluations with the same flips, however "
+                "many, cost nothing more, and flipping again costs epsilon again."
+            )
         return (
             f"Differential privacy with epsilon {self.epsilon:g} for one row of data, whoever "
             f"reads its report. Whatever else is known, the chance of any report changes at most "
@@ -155,6 +211,12 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
+        if self.flips_labels:
+            return (
+                "That a party takes part; results that a party falsifies; which rows there are and "
+                "what they score, which whoever assigned the bins knows; a person with many rows, "
+                "of whom only each label is protected"
+            )
         return (
             "That a site takes part, and with how many rows; results that a site falsifies; a "
             "person with many rows, of whom only each row is protected"
@@ -163,6 +225,8 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
     def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
         """Each party, and what it learns in the worst case, in words."""
         del cohort, min_cell  # there are none
+        if self.flips_labels:
+            return self._learned_of_labels()
         allowed = f"About one row it tells no more than epsilon {self.epsilon:g} allows"
         return [
             (
@@ -170,8 +234,8 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
                 "Every report, and which site sent it; so how many rows each site has. Of a "
                 f"report: {allowed[0].lower()}{allowed[1:]}, as shown below.",
             ),
-            (together(0), "The same. No site hides another, so none can lay another bare."),
-            (ANY_SITE, "Nothing until there is a result. Then as much as its readers."),
+            (together(0), _NONE_HIDES),
+            (ANY_SITE, _ONLY_RESULTS),
             (READER, f"Estimates made of all reports. {allowed}, whatever else the reader knows."),
             (
                 ONLOOKER,
@@ -180,13 +244,35 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp"):
             ),
         ]
 
+    def _learned_of_labels(self) -> list[tuple[str, str]]:
+        allowed = (
+            f"About the label of one row it tells no more than epsilon {self.epsilon:g} allows"
+        )
+        return [
+            (
+                COORDINATOR,
+                "How many labels of each site are positive in each range after some were flipped; "
+                f"of a row that is alone there, its label as flipped. {allowed}, as shown below.",
+            ),
+            (together(0), _NONE_HIDES),
+            (ANY_SITE, f"The ranges that its own rows are in. {_ONLY_RESULTS}"),
+            (READER, f"Estimates made of all counts. {allowed}, whatever else the reader knows."),
+            (
+                ONLOOKER,
+                "As much as the coordinator: counts of flipped labels are safe to show.",
+            ),
+        ]
+
     def worked(self, delta: float | None, min_cell: int) -> tuple[str, str]:
-        """What a report can make of somebody's belief."""
+        """What a report, or a flipped label, can make of somebody's belief."""
         del delta, min_cell  # neither plays a part
+        read = "its label as flipped" if self.flips_labels else "its report"
+        said = "the labels of 3 rows" if self.flips_labels else "the 3 rows"
+        often = ", however many evaluations use the same flips" if self.flips_labels else ""
         return (
             f"What epsilon {self.epsilon:g} means",
             "Say somebody believes, with a chance of 10% or of 50%, that a certain row is "
-            f"positive, and reads its report: {beliefs(self.epsilon)}. For what the 3 rows of one "
+            f"positive, and reads {read}: {beliefs(self.epsilon)}. For what {said} of one "
             f"person say together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is "
-            "0).",
+            f"0){often}.",
         )

@@ -71,6 +71,7 @@ class LevelNoise(NamedTuple):
 
 
 NO_NOISE: Final = LevelNoise((), 0.0)
+NO_FLIPS: Final = "only LocalDP with unit='label' flips labels."
 ALWAYS_UNPROTECTED: Final = (
     "That a site takes part; results that a site falsifies by counting wrongly"
 )
@@ -98,23 +99,35 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     """What every privacy model says of itself, and what it makes of noise.
 
     A model whose clients send counts answers :meth:`calibrate` to :meth:`sums_law`, one whose
-    rows are reported :meth:`calibrate_reports` to :meth:`check_reports`. Nothing here has a
-    default that would go without noise.
+    rows are reported :meth:`calibrate_reports` to :meth:`check_reports`, one that flips labels
+    :meth:`calibrate_flips` and :meth:`check_flips`. Nothing here has a default that would go
+    without noise.
 
     Attributes
     ----------
     adds_noise
         Whether what is released is noisy, so that differential privacy can be claimed.
     sends_reports
-        Whether each row is sent by itself, randomised; else clients send counts to be summed.
+        Whether each row is sent by itself, randomised; else clients send counts.
+    flips_labels
+        Whether these are counts of labels that were flipped at random, which need no secure sum.
     kind, trust
         Words for people: what it is called, and what each site must trust.
     """
 
     adds_noise: ClassVar[bool]
-    sends_reports: ClassVar[bool]
     kind: ClassVar[str]
     trust: ClassVar[str]
+
+    @property
+    def sends_reports(self) -> bool:
+        """Whether each row is sent by itself."""
+        raise NotImplementedError
+
+    @property
+    def flips_labels(self) -> bool:
+        """Whether labels are flipped before they are counted."""
+        return False
 
     @property
     def name(self) -> str:
@@ -195,6 +208,14 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     def check_reports(self, oracles: Sequence[Oracle]) -> None:
         """Refuse reports that cost more than is promised."""
         raise PlanError(f"{self.kind} sends no reports. Use LocalDP.")
+
+    def calibrate_flips(self) -> int:
+        """The least chance of a flipped label, out of 2^64, that keeps the promise."""
+        raise PlanError(NO_FLIPS)
+
+    def check_flips(self, chance: int) -> None:
+        """Refuse flips that cost more than is promised."""
+        raise PlanError(NO_FLIPS)
 
     def state(
         self,

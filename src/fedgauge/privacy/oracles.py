@@ -94,7 +94,7 @@ class UnaryEncoding:
         # Two inputs differ in two bits of the report. With p = 1/2 the largest ratio is
         # (p / q) (1 - q) / (1 - p) = (1 - q) / q, which is at most e^epsilon where
         # q >= 1 / (e^epsilon + 1): rounded up, raised is the least chance that keeps it.
-        return cls(cells, _least(epsilon, lambda power: 1 / (power + 1), _odds))
+        return cls(cells, least(epsilon, lambda power: 1 / (power + 1), odds))
 
     @property
     def payload_bytes(self) -> int:
@@ -109,7 +109,7 @@ class UnaryEncoding:
     @property
     def worst_ratio(self) -> Fraction:
         """Where the bit of one cell is set and that of the other is not."""
-        return _odds(self.raised)
+        return odds(self.raised)
 
     def variances(self, counts: Floats) -> Floats:
         """n v0 + c, with v0 = 4 e^epsilon / (e^epsilon - 1)^2."""
@@ -197,7 +197,7 @@ class HadamardResponse:
         # w >= 2 B / (2 B + e^epsilon - 1): rounded up.
         made = []
         for blocks in (1 << power for power in range(cells.bit_length())):
-            blank = _least(
+            blank = least(
                 epsilon,
                 lambda power, twice=2 * blocks: twice / (twice + power - 1),
                 lambda chance, twice=2 * blocks: _lift(chance, twice),
@@ -312,15 +312,16 @@ def keeps(ratio: Fraction, epsilon: float) -> bool:
         bits *= 2  # ends: e^epsilon is irrational, so the gap is not zero
 
 
-def _odds(chance: int) -> Fraction:
+def odds(chance: int) -> Fraction:
+    """How much likelier it is that something of a chance out of 2^64 does not happen, exactly."""
     return Fraction(WHOLE - chance, chance)
 
 
 def _lift(chance: int, twice_blocks: int) -> Fraction:
-    return 1 + twice_blocks * _odds(chance)
+    return 1 + twice_blocks * odds(chance)
 
 
-def _least(epsilon: float, share: Any, ratio: Any) -> int:
+def least(epsilon: float, share: Any, ratio: Any) -> int:
     """The least chance, out of 2^64, whose ratio is at most e^epsilon."""
     import mpmath
 

@@ -13,6 +13,8 @@ from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.rounds import NO_SUM_OF_FLIPS
+from fedgauge.plan.task import LabelTask
 from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
@@ -165,6 +167,8 @@ class Site:
                 "the plan is for local reports, which need no sum over sites. Make them with "
                 "`fedgauge encode`."
             )
+        if plan.privacy.flips_labels:
+            raise PlanRefused(NO_SUM_OF_FLIPS)
         plan.check_time()
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
@@ -209,6 +213,11 @@ class Site:
             )
 
     def _judge_label(self, plan: EvaluationPlan) -> None:
+        if isinstance(plan.task, LabelTask):
+            raise PlanRefused(
+                "the plan is for labels apart from scores, which sites do not evaluate between "
+                "them yet. Simulate it with fedgauge.evaluate_vertical."
+            )
         positive = 1 if plan.task.positive is None else plan.task.positive
         if meaning(positive) not in map(meaning, self.policy.labels):
             raise PlanRefused(

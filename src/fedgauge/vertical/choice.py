@@ -61,10 +61,14 @@ def _pairs(known: PartyRanks, privacy: AnyPrivacyModel, rate: float) -> dict[str
 
 def _histogram(plan: EvaluationPlan, totals: NDArray[np.int64], parties: int, rate: float) -> float:
     positives = _expected_positives(totals, rate)
-    gradient = areas.auc_gradient(np.array([totals - positives, positives]))
+    counts = np.array([totals - positives, positives])
+    gradient = areas.auc_gradient(counts)
     # A positive more is a negative less: their totals are known.
     weights = gradient[1] - gradient[0]
     variances = plan.noise_variances(parties)
+    if plan.final.flips_labels:
+        ((by_bin, _),) = plan.node_variances(counts)
+        return math.sqrt(float(np.sum(weights**2 * by_bin)))
     if not variances:
         return 0.0
     return math.sqrt(float(repair.noise_covariance(plan.tree, variances, weights, weights)))
