@@ -7,7 +7,8 @@ label moves P by 1 and W by at most D = max |R - u|. With u = 0 this is what the
 rank it is their orthogonal form.
 
 Noise is on all whole numbers, in steps of 1. D times whole-number noise would look the same and
-protect nobody: W modulo D would be exact.
+protect nobody: W modulo D would be exact. u, D and the split of the budget follow from ranks,
+which whoever scored the examples knows; told to others, they would say something of scores.
 """
 
 import math
