@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators clean
+.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -23,6 +23,7 @@ help:
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
 	@echo "make study-coverage  how often intervals hold the truth (an hour of a core; goes on where it was stopped)"
 	@echo "make study-calibrators  fitted maps on real scores and against a known truth (4 minutes of a core)"
+	@echo "make study-vertical  the tables of Sun et al. 2022, labels and scores apart (10 minutes of a core)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -113,6 +114,9 @@ study-coverage: $(VENV)/.test
 study-calibrators: $(VENV)/.test
 	@$(BIN)/python studies/calibrator_error.py
 	@$(BIN)/python studies/calibrator_loss.py
+
+study-vertical: $(VENV)/.test
+	@$(BIN)/python studies/vertical.py
 
 clean:
 	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

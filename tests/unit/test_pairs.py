@@ -120,13 +120,20 @@ def test_scores_by_id_and_scores_of_parties_are_the_same():
     [(1, False, True), (2, False, True), (20, False, False), (5, True, True), (400, True, False)],
 )
 def test_auto_takes_pairs_of_few_parties_or_of_parties_that_differ(number, apart, expected):
-    labels, scores = drawn(20_000)
+    labels, scores = drawn(200_000)
     result = fg.evaluate_vertical(
         None, by_party(labels, scores, number, apart=apart), only="roc_auc", seed=1
     )
     assert (result.mechanism != "histogram") == expected
     assert result.predicted[result.mechanism] == min(result.predicted.values())
     assert set(result.predicted) == {"histogram", *MECHANISMS} - {"gaussian"}
+
+
+def test_flipped_labels_leave_nothing_to_choose():
+    parties, flips = by_party(*drawn(), 3), fg.LocalDP(1.0, unit="label")
+    alone = fg.evaluate_vertical(None, parties, privacy=flips, only="roc_auc", seed=1)
+    assert alone.roc_auc == fg.evaluate_vertical(None, parties, privacy=flips, seed=1).roc_auc
+    assert (alone.mechanism, dict(alone.predicted)) == ("histogram", {})
 
 
 def test_labels_choose_nothing():
@@ -196,7 +203,9 @@ def test_labels_and_scores_that_do_not_go_together_are_refused(labels, told):
 
 @pytest.fixture
 def result():
-    return fg.evaluate_vertical(None, by_party(*drawn(), 1), only="roc_auc", seed=1)
+    return fg.evaluate_vertical(
+        None, by_party(*drawn(), 1), only="roc_auc", mechanism="adaptive", seed=1
+    )
 
 
 def test_a_result_is_saved_and_loaded(result, tmp_path):

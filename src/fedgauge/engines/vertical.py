@@ -149,8 +149,9 @@ def evaluate_vertical(
         return _by_bins(joined, binned, source, summation, estimator)
     ranks = doubled_midranks(joined.scores)
     known = PartyRanks.of(ranks, joined.party, len(joined.parties))
-    predicted = predicted_deviations(known, binned.totals, binned.plan, binned.rate)
-    chosen = next(iter(predicted)) if mechanism == "auto" else mechanism
+    plan = binned.plan
+    predicted = predicted_deviations(known, privacy, plan.cohort, plan.tree, binned.rate)
+    chosen = next(iter(predicted), "histogram") if mechanism == "auto" else mechanism
     if chosen == "histogram":
         result = _by_bins(joined, binned, source, summation, estimator)
         auc, statement = result.roc_auc, result.privacy

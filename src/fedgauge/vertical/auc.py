@@ -33,8 +33,8 @@ class LabelAuc:
     parties, examples
         Label parties, and examples that have both a score and a label.
     predicted
-        For each mechanism that could have been chosen, the deviation of the AUC by its noise that
-        was expected beforehand, from public hints.
+        For each mechanism that could have been chosen, the error it was expected to add, from what
+        is public.
 
     Examples
     --------
@@ -42,9 +42,11 @@ class LabelAuc:
     >>> scores = {i: (i % 10) / 10 for i in range(2000)}
     >>> labels = {"a": {i: i % 10 > 6 for i in range(900)}}
     >>> labels["b"] = {i: i % 10 > 4 for i in range(900, 2000)}
-    >>> result = fg.evaluate_vertical(scores, labels, only="roc_auc", seed=1)
+    >>> result = fg.evaluate_vertical(
+    ...     scores, labels, only="roc_auc", mechanism="adaptive", seed=1
+    ... )
     >>> result.mechanism, result.roc_auc.value > 0.9
-    ('orthogonal', True)
+    ('adaptive', True)
     """
 
     roc_auc: Estimate

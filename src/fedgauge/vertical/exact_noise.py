@@ -105,7 +105,7 @@ class DiscreteGaussian:
 
     @property
     def variance(self) -> float:
-        """At least the variance of a draw, and no more than 1% above it from a sigma of 0.6 on."""
+        """At least the variance of a draw, and no more than 3% above it from a sigma of 0.6 on."""
         return float(self.sigma2)
 
     def draw(self, bits: RandomBits) -> int:

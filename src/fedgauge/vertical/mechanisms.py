@@ -7,7 +7,8 @@ label moves P by 1 and W by at most D = max |R - u|. With u = 0 this is what the
 rank it is their orthogonal form.
 
 Noise is on all whole numbers, in steps of 1. D times whole-number noise would look the same and
-protect nobody: W modulo D would be exact.
+protect nobody: W modulo D would be exact. u, D and the split of the budget follow from ranks,
+which whoever scored the examples knows; told to others, they would say something of scores.
 """
 
 import math
@@ -25,7 +26,7 @@ from fedgauge.vertical.ranks import PartyRanks, Ranks, balance_rank
 
 PairName = Literal["adaptive", "orthogonal", "laplace-global", "laplace-local", "gaussian"]
 
-_WHOLE: Final = 1 << 16  # parts of a budget: whole numbers, so that both parts add up exactly
+WHOLE: Final = 1 << 16  # parts of a budget: whole numbers, so that both parts add up exactly
 _ORDERS: Final = 1.0 + np.exp(np.linspace(-9.0, 12.0, 4000))  # of Renyi divergence
 
 
@@ -78,11 +79,11 @@ class PairMechanism:
         def law(reach: int, share: int) -> Law:
             if not reach:
                 return DiscreteLaplace(Fraction(0))
-            part = budget * share / _WHOLE
+            part = budget * share / WHOLE
             return DiscreteLaplace(reach / part) if laplace else DiscreteGaussian(reach**2 / part)
 
         return [
-            PartyTerms(centre, law(1, share), law(reach, _WHOLE - share))
+            PartyTerms(centre, law(1, share), law(reach, WHOLE - share))
             for centre, reach, share in zip(*map(Ranks.tolist, self.split(known)), strict=True)
         ]
 
@@ -99,24 +100,20 @@ class PairMechanism:
     ) -> Floats:
         """Variance of 2 P N AUC by each noise, two for each party."""
         split = self.split(known)
-        of_sum = 1 - split.share / _WHOLE
-        if self.noise == "polya":
-            epsilon = privacy.epsilon
-            count = _laplace_variance(_WHOLE / (split.share * epsilon))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                scale = np.where(split.reach > 0, split.reach / (of_sum * epsilon), 0.0)
-            ranks = _laplace_variance(scale)
-        else:
-            budget = float(2 * rho_of(*privacy.budget))
-            count = _WHOLE / (split.share * budget)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ranks = np.where(split.reach > 0, split.reach**2 / (of_sum * budget), 0.0)
+        parts = np.array([split.share, WHOLE - split.share]) / WHOLE
+        reach = np.array([np.ones(len(known)), split.reach])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.noise == "polya":
+                each = _laplace_variance(reach / (parts * privacy.epsilon))
+            else:
+                each = reach**2 / (parts * float(2 * rho_of(*privacy.budget)))
+        count, ranks = np.where(reach > 0, each, 0.0)
         off = split.centre - balance_rank(auc, positives, known.examples)
         return np.array([off**2 * count, ranks])
 
 
 def _laplace_variance(scale: Floats) -> Floats:
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(over="ignore"):
         variance: Floats = 0.5 / np.sinh(0.5 / scale) ** 2
     return variance
 
@@ -141,7 +138,7 @@ def rho_of(epsilon: float, delta: float) -> Fraction:
 
 def _halved(centre: Ranks, reach: Ranks) -> Split:
     """Half of the budget for each number; all for the first where the second cannot move."""
-    return Split(centre, reach, np.where(reach > 0, _WHOLE // 2, _WHOLE))
+    return Split(centre, reach, np.where(reach > 0, WHOLE // 2, WHOLE))
 
 
 def _global(known: PartyRanks) -> Split:
@@ -165,8 +162,8 @@ def _adaptive(known: PartyRanks) -> Split:
     """
     mean, reach = known.mean ** (2 / 3), known.reach ** (2 / 3)
     part = np.divide(mean, mean + reach, out=np.ones(len(known)), where=known.reach > 0)
-    share = np.clip(np.rint(part * _WHOLE), 1, _WHOLE - 1).astype(np.int64)
-    return Split(known.mean, known.reach, np.where(known.reach > 0, share, _WHOLE))
+    share = np.clip(np.rint(part * WHOLE), 1, WHOLE - 1).astype(np.int64)
+    return Split(known.mean, known.reach, np.where(known.reach > 0, share, WHOLE))
 
 
 MECHANISMS: Final[Mapping[str, PairMechanism]] = {
