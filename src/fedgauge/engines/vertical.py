@@ -217,7 +217,7 @@ def _bin(
     plan = EvaluationPlan.under(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort or (None if privacy.flips_labels else _everybody(len(joined.parties))),
+        cohort=cohort or (_everybody(len(joined.parties)) if privacy.needs_cohort else None),
         task=LabelTask(positive),
         tree=branchings,
     )
