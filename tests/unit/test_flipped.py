@@ -50,6 +50,8 @@ def test_plans_for_reports_have_the_bytes_they_had():
         b'{"model":"local-dp","epsilon":1.0,"oracle":"oue"}'
     )
     assert fg.LocalDP(1.0).unit == "example"
+    computed = fg.LocalDP(1.0, unit="".join("example"))
+    assert msgspec.json.encode(computed) == msgspec.json.encode(fg.LocalDP(1.0))
 
 
 @pytest.mark.parametrize("unit", ["subject", "client", "row", None, 1])
