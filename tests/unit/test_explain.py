@@ -9,6 +9,7 @@ import pytest
 import fedgauge as fg
 from fedgauge.estimation.cells import kept_edges
 from fedgauge.plan.explain import brief, explain
+from fedgauge.plan.task import LabelTask
 from fedgauge.secagg import Stage
 
 TITLES = [
@@ -311,12 +312,14 @@ def strongest(percent, epsilon):
         (fg.DistributedDP(0.5, unit="subject"), [1, 2]),
         (fg.DistributedDP(0.5, unit="client", neighbours="replace-one"), [1]),
         (fg.LocalDP(0.5), [1, 3]),
+        (fg.LocalDP(0.5, unit="label"), [1, 3]),
     ],
 )
 def test_beliefs_are_computed_from_epsilon(privacy, factors):
-    plan = LOCAL if privacy.sends_reports else make_plan(privacy)
-    if privacy.sends_reports:
-        plan = fg.EvaluationPlan.for_reports(plan.axis, privacy)
+    plan = make_plan(privacy) if privacy.needs_cohort else LOCAL
+    if not privacy.needs_cohort:
+        task = LabelTask() if privacy.flips_labels else None
+        plan = fg.EvaluationPlan.under(privacy, plan.axis, task=task)
     told = re.findall(r"10% becomes at most ([\d.]+)%, and 50% at most ([\d.]+)%", example(plan))
     assert len(told) == len(factors)
     for (low, half), factor in zip(told, factors, strict=True):

@@ -9,6 +9,7 @@ import pytest
 from fedgauge import Axis, ScoreHistogram
 from fedgauge.errors import FedgaugeError, PlanError, PrivacyWarning
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import (
     AnyPrivacyModel,
     Cohort,
@@ -185,6 +186,7 @@ EVERY_MODEL = (
     DistributedDP(1.0),
     DistributedDP(1.0, delta=1e-6, noise="skellam"),
     LocalDP(1.0),
+    LocalDP(1.0, unit="label"),
 )
 
 
@@ -192,19 +194,24 @@ def test_the_list_is_complete():
     assert {type(model) for model in EVERY_MODEL} == set(get_args(AnyPrivacyModel))
 
 
-@pytest.mark.parametrize("model", EVERY_MODEL, ids=lambda model: model.title)
+@pytest.mark.parametrize("model", EVERY_MODEL, ids=repr)
 def test_a_model_that_says_it_adds_noise_does_and_claims_epsilon_for_it(model):
-    cohort = None if model.sends_reports else Cohort(5)
-    plan = EvaluationPlan.under(model, Axis.uniform(8, outside="clip"), cohort=cohort)
+    cohort = Cohort(5) if model.needs_cohort else None
+    task = LabelTask() if model.flips_labels else None
+    plan = EvaluationPlan.under(model, Axis.uniform(8, outside="clip"), cohort=cohort, task=task)
     plan.check_promise()
     variances = plan.noise_variances(5)
+    if model.flips_labels:
+        variances = plan.node_variances(np.full((2, 8), 5.0))[0].ravel()
     assert all(variance > 0 for variance in variances)
-    assert bool(variances) == plan.is_noisy == model.adds_noise
+    assert bool(len(variances)) == plan.is_noisy == model.adds_noise
     stated = plan.statement("enforced")
     assert stated.model == model.name
     assert stated.epsilon == (model.budget.epsilon if model.adds_noise else None)
     assert (stated.epsilon is None) == (model.budget is None) == (not model.adds_noise)
-    assert (stated.cohort is None) == model.sends_reports == plan.final.sends_reports
+    assert (stated.cohort is None) == (not model.needs_cohort)
+    assert model.sends_reports == plan.final.sends_reports
+    assert model.flips_labels == plan.final.flips_labels
     for words in (model.title, model.trust, model.promise, model.unprotected):
         assert words
         assert not words.endswith(" ")

@@ -125,7 +125,7 @@ def evaluate(
     chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums)
 
     def resolve(count: int) -> EvaluationPlan:
-        everybody = None if privacy.sends_reports else Cohort(count)
+        everybody = Cohort(count) if privacy.needs_cohort else None
         return EvaluationPlan.under(
             privacy,
             chosen,
@@ -331,7 +331,7 @@ def _design(
             plan = propose(
                 privacy=privacy,
                 clients=expected.min_survivors,
-                cohort=None if privacy.sends_reports else expected,
+                cohort=expected if privacy.needs_cohort else None,
                 examples=examples,
                 positive_rate=rate,
                 score_sums=score_sums,

@@ -211,7 +211,7 @@ def _bin(
     rate = _DEFAULT_RATE if positive_rate is None else positive_rate
     if not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    if cohort is None and not privacy.flips_labels:
+    if cohort is None and privacy.needs_cohort:
         cohort = _everybody(len(joined.parties))
     branchings = _branchings(tree, privacy, cohort, joined, rate)
     bins = math.prod(branchings)

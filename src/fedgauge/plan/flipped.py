@@ -37,10 +37,6 @@ class FlipRound(
 
     def check(self, terms: Terms) -> None:
         """Refuse what no plan of these terms holds."""
-        if terms.cohort is not None:
-            raise PlanError(
-                "flipped labels need no cohort: each is private by itself. Leave it out."
-            )
         # A larger range has no noise of its own: what its bins add up to is all that is known.
         if terms.tree != self.nodes:
             raise PlanError(

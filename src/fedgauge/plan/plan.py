@@ -38,6 +38,7 @@ MOST_MIN_CELL: Final = 1_000_000
 NO_SMALL_CELLS: Final = (
     "min_cell is for exact sums: under differential privacy noise hides small cells. Leave it out."
 )
+_FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."
 _SMALL_GROUPS: Final = (
     "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
     "positive example or at least {0}, and no negative one or at least {0}. Whoever takes the sum "
@@ -125,9 +126,10 @@ class EvaluationPlan(
                 "local DP plans have reports, or flipped labels, others counts; this one mixes "
                 "them."
             )
-        if self.privacy.sends_reports and self.cohort is not None:
+        if self.cohort is not None and not self.privacy.needs_cohort:
             raise PlanError(
-                "local DP needs no cohort: every report is private by itself. Leave it out."
+                "local DP needs no cohort: every report, or flipped label, is private by itself. "
+                "Leave it out."
             )
         if self.privacy.adds_noise:
             require_clipping(self.axis)
@@ -187,15 +189,14 @@ class EvaluationPlan(
         >>> plan.final.sends_reports, plan.cohort
         (True, None)
         """
-        if privacy.sends_reports or privacy.flips_labels:
+        if not privacy.needs_cohort:
+            what = "report" if privacy.sends_reports else "flipped label"
             if cohort is not None:
-                what = "report" if privacy.sends_reports else "flipped label"
                 raise PlanError(
                     f"under local DP every {what} is private by itself: leave out cohort."
                 )
             if score_sums:
-                what = "local reports" if privacy.sends_reports else "flipped labels"
-                raise PlanError(f"{what} carry no score sums. Leave score_sums out.")
+                raise PlanError(f"local {what}s carry no score sums. Leave score_sums out.")
             if min_cell:
                 raise PlanError(NO_SMALL_CELLS)
             make = cls.for_reports if privacy.sends_reports else cls.for_flips
@@ -230,6 +231,8 @@ class EvaluationPlan(
         >>> plan.bytes_per_client
         16
         """
+        if privacy.flips_labels:
+            raise PlanError(_FLIPS)
         task, tree = task or BinaryTask(), tree or (axis.bins,)
         sent = ReportRound.calibrated(privacy, tree, len(task.channels))
         return cls(task, axis, tree, privacy, None, (sent,))
@@ -284,7 +287,7 @@ class EvaluationPlan(
         if privacy.sends_reports:
             raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
         if privacy.flips_labels:
-            raise PlanError("this local DP flips labels: use EvaluationPlan.for_flips.")
+            raise PlanError(_FLIPS)
         sent = HistogramRound.calibrated(
             privacy, cohort, tree, weights=weights, largest=largest, score_sums=score_sums
         )

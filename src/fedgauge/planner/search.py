@@ -103,7 +103,7 @@ def propose(
     n, rate = check_hints(examples, positive_rate)
     if not isinstance(privacy, AnyPrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
-    cohort = None if privacy.sends_reports else cohort or Cohort(min_survivors=clients)
+    cohort = (cohort or Cohort(min_survivors=clients)) if privacy.needs_cohort else None
     if cohort is not None and cohort.min_survivors > clients:
         raise PlanError(
             f"min_survivors must be at most clients: {cohort.min_survivors:,} of {clients:,} never "

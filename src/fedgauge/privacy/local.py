@@ -1,5 +1,6 @@
 """Local differential privacy: every row is randomised where it is held."""
 
+import sys
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, get_args
 
@@ -98,6 +99,8 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
                 f"under local DP unit must be one of {choices}, got {self.unit!r}. Each row is "
                 "protected by itself, and nothing larger."
             )
+        # Defaults are left out of bytes where they are the very object: also one that was pickled.
+        msgspec.structs.force_setattr(self, "unit", sys.intern(self.unit))
         if self.unit == "label" and self.oracle != _DEFAULT_ORACLE:
             raise PlanError("a label is flipped or not, and has no oracle. Leave oracle out.")
 

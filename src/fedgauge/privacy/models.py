@@ -130,6 +130,11 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         return False
 
     @property
+    def needs_cohort(self) -> bool:
+        """Whether the promise rests on others who take part."""
+        return not (self.sends_reports or self.flips_labels)
+
+    @property
     def name(self) -> str:
         """The model in plans, site files and results."""
         return tag_of(type(self))

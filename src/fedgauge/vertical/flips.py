@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedgauge.errors import InputError, SiteError
-from fedgauge.privacy.flipping import Flags, flip, least_chance
+from fedgauge.privacy import LocalDP
+from fedgauge.privacy.flipping import Flags, flip
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.privacy.models import check_epsilon
 from fedgauge.storage import durable
 
 FORMAT: Final = "fedgauge-flips/1"
@@ -83,20 +83,19 @@ class Flips:
             If the file keeps flips of other ids, of labels that have changed since, or of another
             epsilon; if it was changed; or if others than its owner can read it.
         """
-        check_epsilon(epsilon)
-        path, rows = Path(path), _Rows.of(ids, labels)
+        privacy, path, rows = LocalDP(epsilon, unit="label"), Path(path), _Rows.of(ids, labels)
         try:
             # Who else asks at the same time gets the same flips.
             with durable.locked(path.with_name(f".{path.name}.lock")):
                 if not path.exists():
-                    durable.replace(path, _Kept.of(rows, epsilon).to_bytes())
+                    durable.replace(path, _Kept.of(rows, privacy).to_bytes())
                 kept = _read(path)
         except OSError as error:
             raise SiteError(f"cannot keep flips in {path}: {error.strerror}.") from None
-        kept.check(path, rows, epsilon)
+        kept.check(path, rows, privacy.epsilon)
         told = np.empty(len(rows.order), dtype=bool)
         told[rows.order] = kept.told(len(rows.order))
-        return cls(told, float(epsilon), kept.seal.hex())
+        return cls(told, privacy.epsilon, kept.seal.hex())
 
 
 def count_by_bin(told: Flags, bins: NDArray[np.integer[Any]], number: int) -> NDArray[np.int64]:
@@ -151,12 +150,12 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seal: bytes = b""
 
     @classmethod
-    def of(cls, rows: _Rows, epsilon: float) -> Self:
+    def of(cls, rows: _Rows, privacy: LocalDP) -> Self:
         """Flip labels, from the operating system's randomness."""
         key = os.urandom(32)
-        told = flip(rows.labels, least_chance(epsilon), Keystream())
+        told = flip(rows.labels, privacy.calibrate_flips(), Keystream())
         bits = np.packbits(told).tobytes()
-        made = cls(FORMAT, float(epsilon), key, *_digests(key, rows), bits)
+        made = cls(FORMAT, privacy.epsilon, key, *_digests(key, rows), bits)
         return msgspec.structs.replace(made, seal=made.sealed())
 
     def to_bytes(self) -> bytes:
