@@ -85,6 +85,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/area_error.py
 	@$(BIN)/python benchmarks/small_cells.py
+	@$(BIN)/python benchmarks/vertical.py
 
 bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py

@@ -1,6 +1,6 @@
 """Is what `planner.needs` says enough? Its answers, held against evaluations of other scores.
 
-    python studies/needs.py            # all cells, about ten minutes
+    python studies/needs.py            # all cells, about five minutes
     python studies/needs.py --quick    # a few of them
 
 A cell is a question: a metric, the half-width wanted for it, and hints. The answer, an epsilon or a

@@ -608,6 +608,12 @@ MISTAKES = [
                 ("'magic'", "auto, beta, isotonic"),
             ),
             (
+                f"evaluate {A}.csv {{columns}} --calibrator map.json --range 0 100",
+                2,
+                "map of percentages",
+                ("a map makes probabilities", "from 0 to 100", "divide percentages by 100"),
+            ),
+            (
                 f"apply map.json {A}.csv --score p -o {B}.csv",
                 2,
                 "file of rows to write to",

@@ -8,13 +8,17 @@ result is broken, or that nobody signed it.
 import copy
 import json
 
+import numpy as np
 import pytest
 from commands import run
 from hostile import Attacker, exact_plan, exact_policy, noisy_plan
 from limits import MOST_CALLS, limited
+from matplotlib.figure import Figure
 from rows import draw_rows
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Steps
+from fedgauge.plots import save_plots
 
 STANDINGS = ("verified", "unknown key", "unsigned", "broken")
 CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(3)}
@@ -255,3 +259,28 @@ def test_made_up_counts_are_refused(results, tmp_path, count):
     record = copy.deepcopy(results["noisy"])
     record["slices"][0]["counts"][0][0] = count
     assert told(save(tmp_path, record)) == "refused"
+
+
+def test_a_map_put_into_a_signed_result_is_told_wherever_its_signature_is(
+    results, tmp_path, monkeypatch
+):
+    """A map that falls turns the AUC around, and all that was signed is as it was."""
+    before = fg.Evaluation.from_json(save(tmp_path, results["exact"]))
+    negatives, positives = before.released.counts
+    shares = positives / np.maximum(negatives + positives, 1)
+    form = Steps(before.released.axis.edges[1:-1], shares[::-1])
+    after = before.with_calibrator(fg.Calibrator("auto", form))
+    assert after.roc_auc.value < 0.5 < before.roc_auc.value
+    after.to_json(tmp_path / "mapped.json")
+    again = fg.Evaluation.from_json(tmp_path / "mapped.json")
+    assert again.signature.state == "unknown key"  # what was signed is there
+    assert not again.in_sample  # as the map says of itself
+    covered = "which no signature covers"
+    assert covered in str(again)
+    assert covered in again._repr_html_()
+    assert covered in " ".join(run("show", tmp_path / "mapped.json").stdout.split())
+    drawn = []
+    monkeypatch.setattr(Figure, "text", lambda *args, **_: drawn.append(args[3]))
+    save_plots(again, tmp_path / "plots")
+    assert len(drawn) == 4
+    assert all(covered in " ".join(words.split()) for words in drawn)

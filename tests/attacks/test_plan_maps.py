@@ -15,6 +15,8 @@ from scipy.special import logit
 
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, LogOddsLine, Steps
+from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.data.examples import Examples
 from fedgauge.site.log import what_left
 
 LEAST_WIDTH = 1 / 128
@@ -135,6 +137,40 @@ def test_under_noise_any_map_costs_the_same(folder):
     assert answer.total is not None
     site = attack.sites.site(VICTIM)
     assert site.cost(through(CLIFFS["steps"](score), plain)) == site.cost(plain)
+
+
+@pytest.mark.parametrize("view", [slice(None), slice(None, None, -1), slice(None, None, 2)])
+def test_under_noise_a_row_outside_of_the_map_moves_no_other_row(view):
+    """Rows at an edge that the last digit of a logarithm decides, and one with a score of 2.
+
+    NumPy takes logarithms of an array that lies backwards in memory by another function. Where
+    that row made a copy of the others, all of them were in another bin.
+    """
+    scores = np.random.default_rng(0).random(200_000)
+    form = Beta(1.0, 0.0, 0.0)
+    ways = np.array([form.apply(scores), form.apply(scores[::-1])[::-1]])
+    torn = int(np.argmax(ways[0] != ways[1]))  # the first score, where both are one function
+    axis = fg.Axis.from_edges([0.0, ways[:, torn].max(), 1.0], outside="clip")
+    counts = []
+    for last in (scores[torn], 2.0):
+        rows = np.append(np.full(999, scores[torn]), last)[view]
+        histogram = ScoreHistogram(axis, calibrator=fg.Calibrator("beta", form))
+        histogram.update_leniently([Examples.leniently(np.ones(len(rows), dtype=int), rows)])
+        counts.append(histogram.counts)
+    assert np.abs(counts[0] - counts[1]).sum() <= 2  # one row was replaced
+
+
+def test_two_maps_that_an_officer_sees_as_one_take_too_long_to_find():
+    """Maps have numbers to spare, so that two digests which begin alike are found by trying."""
+    seen = {}
+    for c in range(1 << 20):
+        made = fg.Calibrator("beta", Beta(1.0, 1.0, c * 2.0**-40))
+        other = seen.setdefault(made.digest[:8], made)  # of 16 digits it takes 2^32 tries
+        if other is not made:
+            break
+    shown = [through(each.form).in_words() for each in (made, other)]
+    assert shown[0] != shown[1]
+    assert made.digest[:32] in str(shown[0])
 
 
 def test_the_ledger_names_the_plan_with_its_map(folder):

@@ -13,10 +13,6 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 import fedgauge as fg
-from fedgauge.measures.bbq import average, numbers_of_groups
-from fedgauge.measures.forecasts import Forecasts
-from fedgauge.measures.partition import Partition
-from fedgauge.measures.reading import Reading
 
 KEPT = kept()
 GRID = np.array(KEPT["grid"])
@@ -101,29 +97,12 @@ def test_isotonic_is_that_of_scikit_learn(exact, name):
     np.testing.assert_allclose(found, theirs.predict(scores), atol=ROUNDING)
 
 
-def in_equal_widths(name):
-    """BBQ over the numbers of groups that netcal tries, in its groups: of equal width.
-
-    ``calibrator("bbq")`` has groups of equal mass, as in the paper, which netcal can fit but not
-    use. All else is the same: shares, evidence and which models are left out.
-    """
-    labels, scores = rows(KEPT["sets"][name])
-    return [
-        Partition(
-            np.searchsorted(np.arange(1, groups) / groups, np.unique(scores), "right"), groups
-        )
-        for groups in numbers_of_groups(len(labels), len(labels))
-    ]
-
-
 def averaged(result, name):
-    reading = Reading(result.pooled, result.estimator, result.level)
-    steps = average(Forecasts.of(reading), in_equal_widths(name))
-    return steps.apply(np.array(KEPT["sets"][name]["own scores"]))
+    return result.calibrator("bbq").transform(np.array(KEPT["sets"][name]["own scores"]))
 
 
 @pytest.mark.parametrize("name", OFF_EDGES)
-def test_bbq_is_that_of_netcal_in_its_groups(exact, name):
+def test_bbq_is_that_of_netcal(exact, name):
     found = averaged(exact[name], name)
     theirs = kept_fit(name, "netcal BBQ in double")["at own scores"]
     np.testing.assert_allclose(found, theirs, atol=ROUNDING)

@@ -63,7 +63,7 @@ def test_a_threshold_is_a_risk(result, threshold):
 def test_thresholds_of_a_curve(result):
     with pytest.raises(fg.InputError, match="must lie between 0 and 1"):
         result.decision_curve([0.2, 1.0])
-    with pytest.raises(fg.InputError, match="at least one"):
+    with pytest.raises(fg.InputError, match="a list of risks"):
         result.decision_curve([])
     np.testing.assert_array_equal(result.decision_curve((0.3, 0.1, 0.3)).thresholds, [0.1, 0.3])
     points = result.threshold_table([0.25])

@@ -94,6 +94,26 @@ def test_kinds_of_errors(overconfident, kind, strategy):
     assert getattr(curve, plain) == pytest.approx(by_hand[kind], abs=1e-12)
 
 
+@pytest.mark.parametrize("bins", ["a", [0, "b", 1], None, [[0, 1]]])
+def test_groups_that_are_none_are_told(overconfident, bins):
+    with pytest.raises(fg.InputError, match="bins must be a whole number"):
+        overconfident.calibration_curve(bins)
+    with pytest.raises(fg.InputError, match="bins must be a whole number"):
+        overconfident.hosmer_lemeshow(bins)
+
+
+@pytest.mark.parametrize("thresholds", ["a", 0.2, [], ["b"]])
+def test_risks_that_are_none_are_told(overconfident, thresholds):
+    with pytest.raises(fg.InputError, match="a list of risks"):
+        overconfident.decision_curve(thresholds)
+
+
+def test_no_map_is_fitted_through_a_map(overconfident):
+    mapped = overconfident.with_calibrator(overconfident.calibrator("beta"))
+    with pytest.raises(fg.InputError, match="read through a map"):
+        mapped.calibrator()
+
+
 def test_a_kind_that_does_not_exist_is_told(overconfident):
     with pytest.raises(fg.InputError, match="'expected', 'maximum', 'average', 'rms'"):
         overconfident.calibration_error("worst")
@@ -145,6 +165,45 @@ def test_few_examples_are_cautioned():
     result = fg.evaluate({"a": ([0, 1, 0, 1], [0.2, 0.4, 0.7, 0.9])})
     assert "fewer than 20" in result.expected_calibration_error.caution
     assert "fewer than 30" in result.calibration_slope.caution
+
+
+def test_scores_that_crowd_in_one_bin(overconfident):
+    """The test allows for where in the bin they lie, which chance alone does not; slopes warn."""
+    rng = np.random.default_rng(0)
+    scores = rng.beta(0.05, 50, 100_000)
+    labels = rng.random(100_000) < scores
+    result = fg.evaluate({"a": (labels, scores)})
+    curve = result.calibration_curve(10, strategy="quantile")
+    x, off = curve.predicted, curve.count * (curve.observed - curve.predicted)
+    by_chance = np.sum(off**2 / (curve.count * x * (1 - x)))
+    assert result.hosmer_lemeshow().statistic < 0.8 * by_chance
+    assert "end bin" in result.calibration_slope.caution
+    assert overconfident.calibration_slope.caution is None
+
+
+def test_classes_that_share_one_bin_alone_have_no_slope():
+    """The likelihood rises with the slope for ever, though no edge parts the classes."""
+    scores = np.append([1e-5, 2e-5], np.linspace(1e-5, 5e-3, 3000))
+    result = fg.evaluate({"a": (np.arange(3002) < 2, scores)})
+    for name in ("calibration_slope", "calibration_intercept"):
+        with pytest.raises(fg.UndefinedMetric, match="the scores separate the classes"):
+            getattr(result, name)
+
+
+def test_bounds_in_noise_hold_the_plain_errors_of_the_rows():
+    """Small groups, which noise moves most, must not carry the bounds along."""
+    for seed in range(20):
+        labels, scores = drawn(6000, seed, bend=0.7)
+        axis = fg.Axis.uniform(60, outside="clip")
+        result = fg.evaluate(
+            sites((labels, scores)), axis=axis, privacy=fg.DistributedDP(0.1), seed=seed
+        )
+        owner = np.minimum((scores * 15).astype(int), 14)
+        held = np.bincount(owner, minlength=15)
+        far = (np.abs(np.bincount(owner, labels - scores, minlength=15)) / held)[held > 0]
+        for kind, plain in (("maximum", far.max()), ("average", far.mean())):
+            low, high = result.calibration_error(kind).bounds
+            assert low <= plain <= high
 
 
 def test_noise_that_hides_a_class_hides_calibration():

@@ -131,11 +131,11 @@ def test_a_plan_says_its_own_map():
 def test_the_words_name_the_map():
     text = explain(MAPPED)
     assert "What scores go through first" in text
-    assert f"beta (a smooth curve of three numbers), map {BETA.digest[:16]}" in text
+    assert f"beta (a smooth curve of three numbers), map {BETA.digest[:32]}" in text
     assert "What scores go through first" not in explain(PLAN)
     line = PLAN.with_calibrator(calibrator(FORMS["line"], "auto"))
     assert "auto (straight pieces between 4 knots, in log-odds)" in explain(line)
-    assert BETA.digest[:16] in MAPPED._repr_html_()
+    assert BETA.digest[:32] in MAPPED._repr_html_()
 
 
 # Rows

@@ -230,14 +230,15 @@ def test_auto_bends_where_beta_cannot():
     assert auto < 0.006 < 0.03 < beta
 
 
-def test_auto_reaches_shares_far_from_scores():
-    # Of scores of 0.02 a quarter are positive: a full step of Newton's method ends beyond 1.
-    positives = np.array([9000, 6000, 5000, 6000, 8000, 12000, 19000, 21000] * 4).reshape(4, 8).T
-    totals = np.array([36000, 26000, 16000, 12000, 12000, 16000, 23000, 25000])[:, np.newaxis]
-    counts = np.array([(totals - positives).ravel(), positives.ravel()])
-    forecasts = forecasts_of(counts, [9000.0])
+def test_auto_does_not_overshoot():
+    # The lowest scores come true so often that full steps of Newton's method would go ever farther.
+    edges = [0.0, 0.001, 0.03, 0.12, 0.27, 0.45, 0.64, 0.82, 0.97, 0.999, 1.0]
+    shares = np.array([0.5, 0.35, 0.57, 0.61, 0.62, 0.75, 0.79, 0.99, 0.99, 0.99])
+    counts = np.array([1.0 - shares, shares]) * 100_000
+    pooled = PooledCounts(fg.Axis.from_edges(edges), counts, (10,), (2000.0,))
+    forecasts = Forecasts.of(Reading(pooled, fg.Aligned(), 0.95))
     found = calibrators.fit(forecasts, "auto").apply(forecasts.scores)
-    np.testing.assert_allclose(found, counts[1] / counts.sum(axis=0), atol=0.1)
+    np.testing.assert_allclose(found, shares, atol=0.12)
 
 
 def test_noise_takes_no_share_of_positives_to_0_or_1():

@@ -53,10 +53,26 @@ def test_what_was_fitted_is_told():
 def test_the_next_commands_run_as_printed():
     told = run("calibrate", "result.json", "-o", "new.json").stdout
     commands = re.findall(r"^.*: fedgauge (.*)$", told, flags=re.MULTILINE)
-    assert [command.split()[0] for command in commands] == ["apply", "evaluate"]
+    assert [command.split()[0] for command in commands] == ["apply", "evaluate", "show"]
     for command in commands:
         assert run(*command.split()).exit_code == 0
     assert Path("calibrated.csv").exists()
+
+
+def test_a_map_over_a_map_is_told():
+    """Numbers of a score that was mapped twice look like those of a poor map."""
+    columns = ("--label", "y", "--score", "p", "--calibrator", "map.json", "--json", "mapped.json")
+    assert run("evaluate", "others.csv", *columns).exit_code == 0
+    told = run("show", "mapped.json", "--calibrator", "map.json").stderr
+    assert "mapped.json is of scores that went through a map (platt)" in told
+    assert "leave out --calibrator" in told
+    read = fg.Evaluation.from_json("result.json")
+    read.with_calibrator(fg.Calibrator.from_json("map.json")).to_json("read.json")
+    told = run("calibrate", "mapped.json", "-o", "new.json").stderr
+    assert "mapped.json is of scores that went through a map (platt)" in told
+    refused = run("calibrate", "read.json", "-o", "newer.json")
+    assert refused.exit_code == 2
+    assert "Name the file of the result as it was counted" in refused.stderr
 
 
 def test_quiet_says_nothing():

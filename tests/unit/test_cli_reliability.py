@@ -71,7 +71,7 @@ def test_decision_table(saved, result):
     )[:, at].T
     np.testing.assert_allclose(rows, expected, atol=6e-5)
     low = f"{curve.useful[0].low:.3g}"
-    assert f"Surely better than both, at each by itself: {low} to 0." in text
+    assert f"Better than both at 95%, each by itself: {low} to 0." in text
     assert "treating nobody is worth 0" in text
 
 
@@ -85,6 +85,7 @@ def test_the_rule_stands_below_errors_of_calibration(saved):
     text = shown(saved)
     assert "expected calibration error" in text
     assert "Errors of calibration are of 15 groups of equal width, left-closed." in text
+    assert "What other packages print is in the last column." in text
 
 
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0), fg.LocalDP(4.0)], ids=str)
@@ -114,4 +115,4 @@ def test_no_probabilities_is_said_in_one_line(tmp_path):
 def test_a_model_that_is_useful_nowhere(tmp_path):
     rng = np.random.default_rng(0)
     fg.evaluate({"a": (rng.integers(0, 2, 500), rng.random(500))}).to_json(tmp_path / "r.json")
-    assert "at each by itself: no threshold." in shown(tmp_path / "r.json", "--calibration")
+    assert "each by itself: no threshold." in shown(tmp_path / "r.json", "--calibration")

@@ -202,11 +202,15 @@ def test_a_map_is_named_and_no_signature_is_under_it(signed, result_file, tmp_pa
     result.to_json(tmp_path / "mapped.json")
     site = ["--site", signed.site_file(A)]
     told = run("show", tmp_path / "mapped.json", *site).stdout
-    assert "\nmapped by          binning (2 steps)\n" in told
+    through = "binning (2 steps), which no signature covers"
+    assert f"\nmapped by          {through}\n" in told
     assert "\nsignature          verified: " in told
     told = run("verify", tmp_path / "mapped.json", *site).stdout
-    mapped = "at level 0.95, of scores mapped by binning (2 steps); the signature is under the"
+    mapped = f"at level 0.95, of scores mapped by {through}; the signature is under the"
     assert mapped in " ".join(told.split())
+    quietly = run("verify", tmp_path / "mapped.json", *site, "-q")
+    assert (quietly.exit_code, quietly.stdout) == (0, "")
+    assert through in " ".join(quietly.stderr.split())
 
 
 def test_show_judges_a_map(saved, folder):

@@ -412,3 +412,28 @@ def test_a_saved_map_that_fits_no_probabilities_is_refused(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(plain))
     with pytest.raises(fg.RecordError, match="negative"):
         fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("wrong", ["map.json", 3])
+def test_a_file_name_is_no_map(wrong):
+    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.2, 0.4, 0.7, 0.9])})
+    with pytest.raises(fg.InputError, match=r"fg\.Calibrator\.from_json"):
+        result.with_calibrator(wrong)
+
+
+FARTHEST = {
+    "beta": Beta(1.0, 1.0, -600.0),
+    "upwards": Beta(1.0, 1.0, 600.0),
+    "line": LogOddsLine([0.0, 1e-300, 1e-9, 1.0], [-744.4, -1.0, 5e-324, 5e-324]),
+    "ends": LogOddsLine([-745.0, 745.0], [-1e6, 1e6]),
+}
+
+
+@pytest.mark.parametrize("name", FARTHEST)
+def test_maps_to_the_ends_of_floats_leave_a_result_to_read(name, tmp_path):
+    """A map in a file that somebody else made: numbers come out, whatever they are worth."""
+    result = fg.evaluate({"a": ROWS}, axis=fg.Axis.logit(16))
+    view = result.with_calibrator(Calibrator("auto", FARTHEST[name]))
+    view.to_json(tmp_path / "result.json")
+    again = fg.Evaluation.from_json(tmp_path / "result.json")
+    assert np.isfinite([again.log_loss.value, again.brier_score.value, again.roc_auc.value]).all()

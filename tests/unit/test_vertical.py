@@ -30,7 +30,7 @@ def test_the_answer_is_that_of_pooled_rows(number):
     result = fg.evaluate_vertical((ids, scores), parties(labels, number), seed=1)
     low, high = result.roc_auc.bounds
     assert low <= roc_auc_score(labels, scores) <= high
-    assert high - low < 0.02
+    assert high - low < 0.1
     assert result.average_precision.value == pytest.approx(
         average_precision_score(labels, scores), abs=0.01
     )
@@ -117,6 +117,9 @@ def test_a_party_without_positives_is_like_any_other():
         (SCORES, {"a": [0, 1]}, "mapping from ids, or a pair"),
         (SCORES, {"a": {1: 0}, "b": {1: 1}}, "1 ids of the labels of all parties come twice"),
         (([1, 1], [0.2, 0.3]), {"a": {1: 0}}, "1 ids of the scores come twice"),
+        (SCORES, {"a": {1: 0, 9: 1}, "b": {9: 1}}, "1 ids of the labels of all parties come"),
+        (([5, 1, 5, 5], [0.2] * 4), {"a": {1: 0}}, "2 ids of the scores come twice"),
+        (([5, 1, 5, 5], [0.2] * 4), {"a": {1: 0, 5: 1}}, "2 ids of the scores come twice"),
         (SCORES, {"a": {7: 0, 8: 1}}, "no id of the labels"),
         (SCORES, {"a": {"x": 0}}, "different kinds"),
         (([1, None], [0.2, 0.3]), {"a": {1: 0}}, "1 ids of the scores are missing"),

@@ -272,6 +272,9 @@ def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
     """
     if calibrator is None:
         return scores
+    # NumPy's logarithm of a number depends on how its array lies in memory, and a row that is left
+    # out must not change that for the others.
+    scores = np.ascontiguousarray(scores)
     inside = (scores >= 0.0) & (scores <= 1.0)
     if inside.all():
         return calibrator.form.apply(scores)

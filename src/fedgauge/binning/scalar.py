@@ -29,7 +29,7 @@ _LOG_REST: Final = "(math.log1p(-score) if score < 1.0 else -math.inf)"
 
 def source(words: str, digest: str, body: str) -> str:
     """A whole module around the statements of one form."""
-    return _SOURCE.format(words=words, digest=digest[:16], body=body)
+    return _SOURCE.format(words=words, digest=digest, body=body)
 
 
 def beta(a: float, b: float, c: float) -> str:

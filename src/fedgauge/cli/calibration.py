@@ -45,9 +45,10 @@ def calibrate(
         made.to_json(out)
         if made.fitted is not None and made.fitted.caution:
             warn(made.fitted.caution)
-        if measured.plan.calibrator is not None:
+        before = measured.plan.calibrator
+        if before is not None:
             warn(
-                f"{result} is of scores that went through a map ({measured.plan.calibrator.method})"
+                f"{result} is of scores that went through a map ({before.method})"
                 ", and the new map takes what comes out of that one, not the scores themselves."
             )
     if quiet:
@@ -57,8 +58,8 @@ def calibrate(
     screen.print(f"Saved {out}", markup=False)
     steps = [("Use it", f"apply {out} scores.csv --score p -o calibrated.csv")]
     if made.is_monotone:
-        on_others = f"evaluate others.csv --label y --score p --calibrator {out}"
-        steps.append(("Judge it on other rows", on_others))
+        on_others = f"evaluate others.csv --label y --score p --calibrator {out} --json judged.json"
+        steps += [("Judge it on other rows", on_others), ("and by log loss", "show judged.json")]
     for what, command in steps:
         screen.print(f"{what}: fedgauge {command}", markup=False)
 

@@ -75,7 +75,7 @@ def decision_table(result: fg.Evaluation) -> Table:
     ranges = ", ".join(f"{low:.3g} to {high:.3g}" for low, high in curve.useful)
     table.caption = (
         "In true positives for each example; treating nobody is worth 0.\n"
-        f"Surely better than both, at each by itself: {ranges or 'no threshold'}."
+        f"Better than both at {curve.level * 100:g}%, each by itself: {ranges or 'no threshold'}."
     )
     return table
 

@@ -130,6 +130,12 @@ def show(
             result = result.at_level(level)
         if calibrator is not None:
             result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
+            if result.plan.calibrator is not None:
+                warn(
+                    f"{path} is of scores that went through a map ({result.plan.calibrator.method})"
+                    f" before they were counted, and {calibrator} now maps those once more. To "
+                    "judge the first map, leave out --calibrator."
+                )
         wanted = Wanted(at, at_fpr, at_recall, at_precision)
         told, tables = with_progress(
             quiet, lambda: _measured(result, wanted, calibration), "Measuring"
@@ -186,7 +192,10 @@ def verify(
         signature = result.signature.by(known)
     if signature.state != "verified":
         fail(f"{path} {_unverified(signature)}", 1)
+    through = mapping(result)
     if quiet:
+        if through is not None:
+            warn(f"the numbers in {path} are of scores mapped by {through}.")
         if result.caution is not None:
             warn(result.caution)
         return
@@ -196,7 +205,7 @@ def verify(
     screen.print(f"key      {signature.key}", markup=False)
     screen.print(f"plan     {result.plan.digest}", markup=False)
     told = f"numbers  read by {result.estimator!r} at level {result.level:g}"
-    if (through := mapping(result)) is not None:
+    if through is not None:
         told += f", of scores mapped by {through}"
     screen.print(f"{told}; the signature is under the counts", markup=False)
     if signature.model is not None:
@@ -286,9 +295,13 @@ def metrics_table(result: fg.Evaluation) -> Table:
 
 
 def _grouped(result: fg.Evaluation) -> list[str]:
-    """How bins were grouped for errors of calibration, where there are any."""
+    """What errors of calibration are of, and why values can lie below the bounds, where any are."""
     try:
-        return [f"Errors of calibration are of {result.calibration_curve().rule}."]
+        return [
+            f"Errors of calibration are of {result.calibration_curve().rule}.",
+            "Their values are less what chance adds. What other packages print is in the last "
+            "column.",
+        ]
     except fg.UndefinedMetric:
         return []
 

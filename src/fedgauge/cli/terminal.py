@@ -61,6 +61,9 @@ _AS_OPTIONS = {
     "with EvaluationPlan.for_reports": "with `fedgauge plan --privacy ldp`",
     "with EvaluationPlan.for_histogram": "with `fedgauge plan`",
     "themselves (fedgauge apply, Calibrator.transform)": "themselves with `fedgauge apply`",
+    "Fit to the scores as they were counted: result.with_calibrator(None).calibrator(...)": (
+        "Name the file of the result as it was counted"
+    ),
     "fit another: result.calibrator('auto')": "fit another: `fedgauge calibrate --method auto`",
     "Name the new one (column=...), or put it in the place of the scores": (
         "Name the new one with --column-out, or use --replace"

@@ -25,6 +25,7 @@ from fedgauge.typing import Floats
 from fedgauge.vertical.assignment import assign, padded
 from fedgauge.vertical.auc import LabelAuc
 from fedgauge.vertical.choice import predicted_deviations
+from fedgauge.vertical.design import choose_tree
 from fedgauge.vertical.flips import count_by_bin
 from fedgauge.vertical.joining import Joined, join, scored_by_parties
 from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism, PairName
@@ -34,7 +35,7 @@ from fedgauge.vertical.ranks import PartyRanks, Ranks, doubled_midranks
 Mechanism = Literal["auto", "histogram"] | PairName
 
 _DEFAULT_RATE: Final = 0.2
-_TREE: Final = (8, 8)
+_BINS: Final = 64
 LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
 
 
@@ -116,7 +117,8 @@ def evaluate_vertical(
         Which label parties must take part in a sum; by default all of them, one of whom may
         collude. One or two parties each add all of the noise, so that neither needs the other.
     tree
-        Branchings over the bins, ``"flat"`` or ``"auto"``.
+        Branchings over the bins; ``"flat"``, 64 bins; or ``"auto"``, those with the least error to
+        expect of so many examples, and a bin for each score where few are distinct.
     positive_rate
         About what share of examples is positive: public knowledge or a guess, which only places
         the bins and chooses a mechanism. By default 0.2.
@@ -208,16 +210,19 @@ def _bin(
     rate = _DEFAULT_RATE if positive_rate is None else positive_rate
     if not 0 < rate < 1:
         raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    # Over flipped labels a tree gains nothing.
-    flat = tree == "auto" and privacy.flips_labels
-    branchings = _branchings("flat" if flat else tree)
-    assignment = assign(joined.scores, math.prod(branchings), rate)
+    if cohort is None and privacy.needs_cohort:
+        cohort = _everybody(len(joined.parties))
+    branchings = _branchings(tree, privacy, cohort, joined, rate)
+    bins = math.prod(branchings)
+    # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
+    most_values = 2 * bins if tree == "auto" else bins
+    assignment = assign(joined.scores, bins, rate, most_values=most_values)
     branchings = _fitting(branchings, assignment.axis)
     axis = padded(assignment.axis, math.prod(branchings))
     plan = EvaluationPlan.under(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort or (_everybody(len(joined.parties)) if privacy.needs_cohort else None),
+        cohort=cohort,
         task=LabelTask(positive),
         tree=branchings,
     )
@@ -234,10 +239,9 @@ def _by_bins(
 ) -> Evaluation:
     """Positives by bin, summed over the parties."""
     plan, axis = binned.plan, binned.axis
-    clients = {
-        name: (column, binned.bins[joined.party == place].astype(np.float64))
-        for place, (name, column) in enumerate(zip(joined.parties, joined.labels, strict=True))
-    }
+    ends = np.cumsum([len(column) for column in joined.labels])
+    by_party = np.split(binned.bins.astype(np.float64), ends[:-1])
+    clients = dict(zip(joined.parties, zip(joined.labels, by_party, strict=True), strict=True))
     if plan.final.flips_labels:
         released = _run_flipped(clients, plan, binned.totals, source, summation)
     else:
@@ -317,12 +321,21 @@ def _everybody(parties: int) -> Cohort:
     return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
 
 
-def _branchings(tree: Tree) -> tuple[int, ...]:
-    if tree == "auto":
-        return _TREE
-    if tree == "flat":
-        return (math.prod(_TREE),)
-    return tuple(tree)
+def _branchings(
+    tree: Tree, privacy: AnyPrivacyModel, cohort: Cohort | None, joined: Joined, rate: float
+) -> tuple[int, ...]:
+    if not isinstance(tree, str):
+        return tuple(tree)
+    # Over flipped labels, which need no cohort, a tree gains nothing.
+    if tree == "auto" and privacy.adds_noise and cohort is not None:
+        return choose_tree(
+            privacy,
+            cohort,
+            parties=len(joined.parties),
+            examples=len(joined.scores),
+            positive_rate=rate,
+        )
+    return (_BINS,)
 
 
 def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:

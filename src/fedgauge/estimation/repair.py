@@ -191,10 +191,15 @@ def _nearest_between(leaves: Floats, totals: Floats) -> Floats:
     close = _CLOSE * max(float(most[:, -1].max()), 1.0)
     for _ in range(_PROJECTIONS):
         low = np.maximum(_isotonic_rows(at + off_low), 0.0)
-        off_low = at + off_low - low
         high = most - np.maximum(_isotonic_rows(most - low - off_high), 0.0)
-        off_high = low + off_high - high
-        moved, at = float(np.abs(high - at).max()), high
+        # Points can stand still for a while, and move on: only with the corrections it has ended
+        # (Birgin & Raydan 2005).
+        corrections = at + off_low - low, low + off_high - high
+        moved = max(
+            float(np.abs(new - old).max())
+            for new, old in zip(corrections, (off_low, off_high), strict=True)
+        )
+        (off_low, off_high), at = corrections, high
         if moved < close:
             break
     nearest: Floats = np.clip(np.diff(at, axis=1, prepend=0.0), 0.0, totals)

@@ -3,8 +3,8 @@
 Naeini et al. 2015, with the evidence that netcal gives a model, ``exp(-BIC / 2)``. Noise makes a
 group's counts tell less than they seem to: of the variance of its excess of positives only a share
 is sampling. So its log-likelihood counts by that share, as gained over a beta curve, which is the
-same for all models. Without noise shares are 1, the curve cancels, and this is netcal's average
-(whose groups are of equal width).
+same for all models. Without noise shares are 1, the curve cancels, and this is what netcal 1.4
+makes of the same scores: groups of equal width, where the paper has groups of equal mass.
 """
 
 import math
@@ -28,28 +28,26 @@ _ELBOW: Final = 0.001  # of the variance of the evidence: a fall that is none
 
 
 def bbq(forecasts: Forecasts) -> Steps:
-    """The average of histogram binning over numbers of groups of equal mass."""
-    totals = forecasts.totals
-    numbers = numbers_of_groups(
-        float(totals.sum()), int(np.count_nonzero(totals)), noisy=forecasts.pooled.noisy
-    )
-    return average(forecasts, (Partition.equal_mass(totals, int(each)) for each in numbers))
+    """The average of histogram binning over numbers of groups of equal width."""
+    numbers = _numbers_of_groups(float(forecasts.totals.sum()), noisy=forecasts.pooled.noisy)
+    partitions = (Partition.equal_width(forecasts.scores, int(each)) for each in numbers)
+    return _average(forecasts, partitions)
 
 
-def numbers_of_groups(examples: float, bins: int, *, noisy: bool = False) -> Indices:
-    """The numbers of groups that are tried: no more than there are bins to group.
+def _numbers_of_groups(examples: float, *, noisy: bool) -> Indices:
+    """The numbers of groups that are tried.
 
     All of them, as netcal does; under noise, which takes time for each, some over the same range.
     """
     root = float(np.cbrt(examples))
-    most = min(math.ceil(examples / _FEWEST), math.ceil(root * _SPREAD), bins)
+    most = max(1, min(math.ceil(examples / _FEWEST), math.ceil(root * _SPREAD)))
     least = min(max(1, math.floor(root / _SPREAD)), most)
     if noisy and most - least >= _TRIALS:
         return np.unique(np.geomspace(least, most, _TRIALS).round().astype(np.intp))
     return np.arange(least, most + 1)
 
 
-def average(forecasts: Forecasts, partitions: Iterable[Partition]) -> Steps:
+def _average(forecasts: Forecasts, partitions: Iterable[Partition]) -> Steps:
     """Histogram binning by these partitions, each as likely as its evidence."""
     _, p = held_beta(forecasts)
     bins = _Bins.of(forecasts, p)

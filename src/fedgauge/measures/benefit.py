@@ -241,9 +241,13 @@ def decision_curve(
     if thresholds is None:
         risks = _usual(pooled)
     else:
-        risks = np.unique([_checked(float(threshold)) for threshold in thresholds])
+        try:
+            numbers = [float(threshold) for threshold in thresholds]
+        except (TypeError, ValueError):
+            numbers = []
+        risks = np.unique([_checked(number) for number in numbers])
         if not len(risks):
-            raise InputError("thresholds must name at least one, such as [0.1, 0.2].")
+            raise InputError("thresholds must be a list of risks, such as [0.1, 0.2].")
     each = [Decision(pooled, float(risk), level) for risk in risks]
     model, everybody, over = (
         _columns([read(decision) for decision in each])

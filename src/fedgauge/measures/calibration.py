@@ -97,7 +97,10 @@ def calibration_error(groups: Groups, kind: ErrorKind, level: float) -> Estimate
         parts["noise"] = noise
     low, high = within(holding(found.interval, found.value), 0.0, 1.0)
     caution = groups.forecasts.pooled.faint or _caution(groups, kind)
-    bounds = _bounds(groups, kind, slack)
+    if groups.forecasts.pooled.noisy and kind in ("maximum", "average"):
+        bounds = _bounds_in_noise(groups, kind, level)
+    else:
+        bounds = _bounds(groups, kind, slack)
     return Estimate(min(found.value, 1.0), bounds, low, high, level, parts, caution)
 
 
@@ -158,7 +161,8 @@ def _plain(groups: Groups, kind: ErrorKind, distances: Floats) -> float:
 def _bounds(groups: Groups, kind: ErrorKind, slack: float = 0.0) -> Interval:
     """Where the plain error of the pooled examples lies, wherever in its bin a score does.
 
-    All kinds are norms of the excesses, so noise moves them by no more than its own norm.
+    All kinds are norms of the excesses, so noise moves them by no more than its own norm where the
+    numbers of examples are those of all groups, or known.
     """
     reach, total = groups.reach, float(groups.counts.sum())
     least = np.maximum(np.maximum(reach.least, -reach.most), 0.0)
@@ -176,6 +180,25 @@ def _bounds(groups: Groups, kind: ErrorKind, slack: float = 0.0) -> Interval:
     else:
         ends = nearest.sum() / maybe.sum(), farthest.sum() / max(some.sum(), 1)
     return within(Interval(float(ends[0]) - slack, float(ends[1]) + slack), 0.0, 1.0)
+
+
+def _bounds_in_noise(groups: Groups, kind: ErrorKind, level: float) -> Interval:
+    """The same under noise where each distance is divided by the examples of its own group.
+
+    The smallest groups then say most, and noise hides these first. So every group has bounds of its
+    own, all at once by Bonferroni's inequality; one that noise hides may hold anything, or nothing.
+    """
+    reach, (of_excess, of_count) = groups.reach, groups.reach_noise
+    z = critical(1.0 - (1.0 - level) / (2 * len(of_count)))
+    fewest, greatest = reach.fewest - z * of_count, reach.greatest + z * of_count
+    seen = fewest > 0
+    least = np.maximum(np.maximum(reach.least, -reach.most) - z * of_excess, 0.0)
+    most = np.maximum(np.abs(reach.least), np.abs(reach.most)) + z * of_excess
+    nearest = np.divide(least, greatest, out=np.zeros_like(least), where=seen)
+    farthest = np.minimum(np.divide(most, fewest, out=np.ones_like(most), where=seen), 1.0)
+    if kind == "maximum":
+        return within(Interval(float(nearest.max()), float(farthest.max())), 0.0, 1.0)
+    return within(Interval(float(nearest.mean()), float(farthest.mean())), 0.0, 1.0)
 
 
 def _shares_of(groups: Groups, kind: ErrorKind) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.losses import (
@@ -17,6 +18,8 @@ from fedgauge.measures.losses import (
 from fedgauge.measures.reading import Reading
 from fedgauge.typing import Floats
 
+_ANYWHERE: Final = 12**-0.5  # widths by which scores spread evenly over a bin are off its middle
+_CROWD: Final = 4.0  # times the density of its neighbour
 _FARTHEST: Final = 1e-9  # from 0 and 1, where log-odds are still told apart
 
 
@@ -55,6 +58,7 @@ class Forecasts:
         scores, misplaced = lower, np.zeros(axis.bins)
         if axis.kind != "values":
             place, off = _places(axis.edges, pooled.counts, reading.positions)
+            off = np.where(_crowded(axis.edges, pooled.counts, reading.positions), _ANYWHERE, off)
             scores, misplaced = lower + place * (upper - lower), off * (upper - lower)
         lowest, highest = (scores, scores) if axis.separates_all else (lower, upper)
         if axis.outside == "clip":  # the end bins hold every score beyond them
@@ -80,6 +84,16 @@ class Forecasts:
         odds: Floats = np.log(scores) - np.log1p(-scores)
         return odds
 
+    @property
+    def hidden(self) -> Floats:
+        """How far the mean score is off in bins where examples crowd; 0 in all others.
+
+        There it could be anywhere in the bin; elsewhere neighbours say where, and what they leave
+        open is less than chance does.
+        """
+        widths = self.highest - self.lowest
+        return np.where(self.misplaced >= _ANYWHERE * widths, self.misplaced, 0.0)
+
     @cached_property
     def noise(self) -> Floats:
         """Noise variance of one count, by bin: the mean of both classes."""
@@ -87,6 +101,18 @@ class Forecasts:
             return np.zeros(len(self.scores))
         noise: Floats = self.pooled.leaf_variances.mean(axis=0)
         return noise
+
+
+def _crowded(edges: Floats, counts: Floats, positions: Positions | None) -> NDArray[np.bool_]:
+    """Which bins next to 0 or 1 hold so many examples that their neighbours do not say where."""
+    crowded = np.zeros(counts.shape[1], dtype=bool)
+    if positions is not None or len(crowded) < 2:
+        return crowded
+    with np.errstate(over="ignore"):  # bins as narrow as floats can be
+        density = counts.sum(axis=0) / np.diff(edges)
+    crowded[0] = edges[0] <= 0 and density[0] > _CROWD * density[1]
+    crowded[-1] = edges[-1] >= 1 and density[-1] > _CROWD * density[-2]
+    return crowded
 
 
 def _places(edges: Floats, counts: Floats, positions: Positions | None) -> tuple[Floats, Floats]:

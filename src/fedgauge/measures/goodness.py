@@ -35,12 +35,13 @@ class CalibrationTest(NamedTuple):
 def hosmer_lemeshow(groups: Groups) -> CalibrationTest:
     """Hosmer & Lemeshow 1980, for scores made on other examples: a degree for each group.
 
-    The variance of each group's sum is that of right scores, n x (1 - x), and of the noise.
+    The variance of each group's sum is that of right scores, n x (1 - x), of the noise, and of
+    where scores lie in bins that they crowd in.
     """
     from scipy.stats import chi2
 
     x, counts = groups.predicted, groups.counts
-    variance = counts * x * (1.0 - x) + np.diag(groups.noise)
+    variance = counts * x * (1.0 - x) + np.diag(groups.noise) + groups.hidden
     used = variance > 0
     wrong = bool(np.any(~used & (np.abs(groups.excess) > 0)))  # certain scores that failed
     statistic = math.inf if wrong else float(np.sum(groups.excess[used] ** 2 / variance[used]))
@@ -54,14 +55,15 @@ def hosmer_lemeshow(groups: Groups) -> CalibrationTest:
 def spiegelhalter(forecasts: Forecasts) -> CalibrationTest:
     """Spiegelhalter 1986: whether the Brier score is the one that right scores would have.
 
-    z = sum (y - x)(1 - 2x) / sqrt(sum (1 - 2x)^2 x (1 - x)), with the noise of the counts in the
-    variance.
+    z = sum (y - x)(1 - 2x) / sqrt(sum (1 - 2x)^2 x (1 - x)), with the noise of the counts, and
+    where scores lie in bins that they crowd in, in the variance.
     """
     x, pooled = forecasts.scores, forecasts.pooled
     slant = 1.0 - 2.0 * x
     weights: Floats = np.array([-slant * x, slant * (1.0 - x)])
     variance = float(np.sum(forecasts.totals * slant**2 * x * (1.0 - x)))
     variance += float(pooled.noise_variance(weights))
+    variance += float(np.sum((slant * forecasts.totals * forecasts.hidden) ** 2))
     if variance <= 0:
         raise UndefinedMetric("Spiegelhalter's test needs scores other than 0, 1/2 and 1.")
     z = float(np.sum(weights * pooled.unbiased)) / math.sqrt(variance)

@@ -75,9 +75,9 @@ class Groups:
         if strategy not in get_args(Strategy):
             raise InputError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
         if isinstance(bins, Sequence | np.ndarray):
+            edges = _checked_edges(bins)
             if strategy != "uniform":
                 raise InputError("give either edges or strategy='quantile', not both.")
-            edges = _checked_edges(bins)
             rule = f"{len(edges) - 1:,} given groups, left-closed"
         else:
             edges = np.arange(_checked_number(bins) + 1) / bins
@@ -125,6 +125,11 @@ class Groups:
         squares += (self.forecasts.totals * self.forecasts.misplaced) ** 2
         covariance: Floats = np.diag(self._sums(squares)) + self.noise
         return covariance
+
+    @cached_property
+    def hidden(self) -> Floats:
+        """Variance of the excess by where scores lie in bins that they crowd in."""
+        return self._sums((self.forecasts.totals * self.forecasts.hidden) ** 2)
 
     @cached_property
     def noise(self) -> Floats:
@@ -177,6 +182,17 @@ class Groups:
             reach.most[touched] += positive * (1.0 - forecasts.lowest[split])
             reach.greatest[touched] += totals[split]
         return reach
+
+    @cached_property
+    def reach_noise(self) -> tuple[Floats, Floats]:
+        """Noise deviations of the excess and the number of examples of all that groups can hold."""
+        pooled = self.forecasts.pooled
+        held = [(self.first <= at) & (at <= self.last) for at in range(len(self.reach.fewest))]
+        of_excess, of_count = (
+            np.sqrt([max(float(pooled.noise_variance(weights * each)), 0.0) for each in held])
+            for weights in (self._weights, np.ones_like(self._weights))
+        )
+        return of_excess, of_count
 
     @cached_property
     def edges(self) -> Span:
@@ -260,8 +276,14 @@ def _checked_number(bins: object) -> int:
 
 
 def _checked_edges(bins: Sequence[float]) -> Floats:
-    edges = np.asarray(bins, dtype=np.float64)
+    try:
+        edges = np.asarray(bins, dtype=np.float64)
+    except (TypeError, ValueError):
+        edges = np.empty(0)
     rising = edges.ndim == 1 and len(edges) > 1 and all(low < high for low, high in pairwise(edges))
     if not rising or edges[0] != 0 or edges[-1] != 1:
-        raise InputError("edges of groups rise from 0 to 1, such as [0, 0.1, 0.5, 1].")
+        raise InputError(
+            "bins must be a whole number, or edges of groups that rise from 0 to 1, such as "
+            "[0, 0.1, 0.5, 1]."
+        )
     return edges

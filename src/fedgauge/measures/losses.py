@@ -20,6 +20,7 @@ Loss = Literal["log", "squared"]
 CLIP: Final = float(np.finfo(np.float64).eps)  # scikit-learn's log_loss keeps this far from 0, 1
 _PARTS: Final = 8  # of a bin, in which scores are taken as evenly spread
 _NARROW: Final = 1e-3
+_NARROWEST: Final = 1e-100  # width of a bin that curves pass through: its cube is still a float
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _STEEPEST: Final = 0.02
 _ABOVE_ONE: Final = float(np.nextafter(1.0, 2.0))  # where merged bins of known values up to 1 end
@@ -172,9 +173,10 @@ def within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     places = np.arange(bins * _PARTS + 1) / _PARTS
     ends = np.interp(places, np.arange(bins + 1), edges)
     shares = np.full((*counts.shape, _PARTS), 1.0 / _PARTS)
+    curved = bins > 1 and np.diff(edges).min() >= _NARROWEST
     for row, share in zip(counts, shares, strict=True):
         total = row.sum()
-        if total <= 0 or bins < 2:
+        if total <= 0 or not curved:
             continue
         cumulative = np.append(0.0, np.cumsum(row)) / total
         parts = np.diff(PchipInterpolator(edges, cumulative)(ends)).reshape(bins, _PARTS)

@@ -43,6 +43,17 @@ class Partition:
         owners = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(totals)))
         return cls(owners, len(firsts))
 
+    @classmethod
+    def equal_width(cls, scores: Floats, groups: int) -> "Partition":
+        """So many left-closed groups of equal width from 0 to 1; a bin is where its mean score is.
+
+        Examples
+        --------
+        >>> Partition.equal_width(np.array([0.1, 0.5, 0.9]), 2).owners
+        array([0, 1, 1])
+        """
+        return cls(np.searchsorted(np.arange(1, groups) / groups, scores, "right"), groups)
+
     def sums(self, by_bin: Floats) -> Floats:
         """Sums over the bins of each group."""
         total = np.bincount(self.owners, by_bin, minlength=self.groups)

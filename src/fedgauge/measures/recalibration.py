@@ -50,7 +50,7 @@ def line(forecasts: Forecasts, level: float) -> Line:
         np.sqrt(np.maximum(np.diag(each(forecasts, fit)), 0.0))
         for each in (covariance, sampling_covariance)
     )
-    caution = _few(forecasts) or forecasts.pooled.faint
+    caution = _few(forecasts) or forecasts.pooled.faint or _crowded(forecasts)
 
     def of(at: int) -> Estimate:
         value, deviation, sampling = (float(each[at]) for each in (fit.coefficients, both, sampled))
@@ -69,12 +69,32 @@ def _line_fit(forecasts: Forecasts) -> Fit:
     if np.ptp(forecasts.log_odds[used]) == 0:
         raise UndefinedMetric("a calibration slope needs different scores: these are all alike.")
     fit = solve(forecasts, np.stack([np.ones(len(used)), forecasts.log_odds], axis=1))
-    if not fit.converged:
+    if not fit.converged or _separated(forecasts):
         raise UndefinedMetric(
             "no calibration slope: the scores separate the classes, or noise leaves too little of "
             "them, so it has no end. Look at the calibration curve."
         )
     return fit
+
+
+def _crowded(forecasts: Forecasts) -> str | None:
+    """A caution where the bins next to 0 and 1, whose log-odds have no end, hold most examples."""
+    vague = np.flatnonzero(forecasts.misplaced[[0, -1]] > 0)
+    if forecasts.totals[[0, -1]][vague].sum() <= forecasts.totals.sum() / 2:
+        return None
+    return "most examples are in an end bin, of any log-odds: use bins of equal width in log-odds"
+
+
+def _separated(forecasts: Forecasts) -> bool:
+    """Whether the scores of one class share at most one place with the other's.
+
+    Then a steeper slope is always likelier (Albert & Anderson 1984), but where the classes share a
+    bin the information on it fades so fast that a search comes to rest. Noisy counts cannot tell.
+    """
+    if forecasts.pooled.noisy:
+        return False
+    negatives, positives = (forecasts.log_odds[counts > 0] for counts in forecasts.counts)
+    return bool(positives.min() >= negatives.max() or positives.max() <= negatives.min())
 
 
 def integrated_index(forecasts: Forecasts, level: float) -> Estimate:

@@ -8,6 +8,7 @@ from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator, Steps
 from fedgauge.errors import PlanError
 
+_NAMED_BY: Final = 32  # digits: with fewer, who makes maps finds two that begin alike
 _MAPPED: Final = (
     "Each site takes its scores through a map that is written in the plan, and counts what comes "
     "out: {}. It puts no higher score below a lower one, so it only moves where the ranges of "
@@ -26,7 +27,7 @@ def check(calibrator: Calibrator, axis: Axis) -> None:
     if axis.low < 0 or axis.high > 1:
         raise PlanError(
             f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
-            "an axis from 0 to 1."
+            "an axis from 0 to 1: divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
         )
     if axis.kind == "values" and not isinstance(calibrator.form, Steps):
         raise PlanError(
@@ -37,7 +38,7 @@ def check(calibrator: Calibrator, axis: Axis) -> None:
 
 def name(calibrator: Calibrator) -> str:
     """What an officer compares: what fitted the map, its form, how its digest begins."""
-    return f"{calibrator.in_words()}, map {calibrator.digest[:16]}"
+    return f"{calibrator.in_words()}, map {calibrator.digest[:_NAMED_BY]}"
 
 
 def in_words(calibrator: Calibrator) -> tuple[str, str]:

@@ -41,7 +41,7 @@ _DRAWS: Final = 4  # of noise: the length of intervals hardly varies
 _EPSILONS: Final = (1e-4, LARGE_EPSILON)  # to try
 _EXAMPLES: Final = (2.0, 1e12)
 # Longest over shortest half-width of the shapes: up to this, 97% of other scores are within 1.5 of
-# what is expected, beyond it 66% (4,182 half-widths of all models, 3% to 50% of them positive).
+# what is expected, beyond it 66% (4,182 half-widths; 3% to 50% of the examples positive).
 _ROUGH: Final = 3.0
 _STEPS: Final = 12
 # In logarithms:

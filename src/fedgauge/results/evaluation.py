@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from fedgauge import notebook
 from fedgauge.binning.calibrator import Calibrator, Fitted
-from fedgauge.errors import NoSignal, UndefinedMetric, located
+from fedgauge.errors import InputError, NoSignal, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.labelled import counts_of
@@ -218,6 +218,11 @@ class Evaluation(Calibrated):
         >>> result.roc_auc.value == after.roc_auc.value
         True
         """
+        if not isinstance(calibrator, Calibrator | None):
+            raise InputError(
+                f"a map is a Calibrator or None, got {type(calibrator).__name__}. Read a file with "
+                "fg.Calibrator.from_json(path)."
+            )
         return self._again(self._estimator, self._level, calibrator)
 
     def _again(
@@ -291,6 +296,12 @@ class Evaluation(Calibrated):
         >>> calibrator.transform([0.1, 0.6, 0.9]).round(3)
         array([0.5, 0.5, 1. ])
         """
+        if self._calibrator is not None:
+            raise InputError(
+                "this result is read through a map, and one fitted to it would be a second one "
+                "after it. Fit to the scores as they were counted: "
+                "result.with_calibrator(None).calibrator(...)."
+            )
         form = calibrators.fit(self._forecasts, method)
         own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(

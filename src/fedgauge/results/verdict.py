@@ -60,6 +60,8 @@ def mapping(result: Evaluation) -> str | None:
     if calibrator is None:
         return None
     told, fitted = calibrator.in_words(), calibrator.fitted
+    if result.proof is not None:
+        told += ", which no signature covers"
     if result.in_sample:
         return f"{told}; in-sample: it was fitted on these very counts, which flatter it"
     if fitted is None:

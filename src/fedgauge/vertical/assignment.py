@@ -42,7 +42,9 @@ class Assignment:
         return np.bincount(bins, minlength=self.axis.bins)
 
 
-def assign(scores: Floats, bins: int, positive_rate: float) -> Assignment:
+def assign(
+    scores: Floats, bins: int, positive_rate: float, *, most_values: int | None = None
+) -> Assignment:
     """Bins for scores, each about as telling as another.
 
     Where both classes count the same, an example at a given rank is as telling as the share of
@@ -58,6 +60,9 @@ def assign(scores: Floats, bins: int, positive_rate: float) -> Assignment:
         How many.
     positive_rate
         About what share is positive: public knowledge, never read from labels.
+    most_values
+        Up to how many distinct scores each have a bin of their own; by default as many as there
+        are bins.
 
     Examples
     --------
@@ -69,7 +74,7 @@ def assign(scores: Floats, bins: int, positive_rate: float) -> Assignment:
     if not np.isfinite(scores).all():
         missing = int(np.count_nonzero(~np.isfinite(scores)))
         raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
-    axis = _axis(np.sort(scores), bins, positive_rate)
+    axis = _axis(np.sort(scores), bins, positive_rate, most_values or bins)
     return Assignment(axis, axis.index(scores).astype(np.int32))
 
 
@@ -86,10 +91,11 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
     return ranks
 
 
-def _axis(ordered: Floats, bins: int, positive_rate: float) -> Axis:
+def _axis(ordered: Floats, bins: int, positive_rate: float, most_values: int) -> Axis:
     """Edges at scores of the wanted ranks; of few values, a bin for each."""
-    values, counts = np.unique(ordered, return_counts=True)
-    if len(values) <= bins:
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    values, counts = ordered[starts], np.diff(np.append(starts, len(ordered)))
+    if len(values) <= most_values:
         return Axis.from_values(values.tolist())
     ranks = np.minimum(balanced_ranks(bins, positive_rate) * len(ordered), len(ordered) - 1)
     cuts = ordered[np.ceil(ranks).astype(np.intp)]

@@ -38,11 +38,11 @@ class LabelAuc:
 
     Examples
     --------
-    >>> from fedgauge.engines.vertical import evaluate_vertical
+    >>> import fedgauge as fg
     >>> scores = {i: (i % 10) / 10 for i in range(2000)}
     >>> labels = {"a": {i: i % 10 > 6 for i in range(900)}}
     >>> labels["b"] = {i: i % 10 > 4 for i in range(900, 2000)}
-    >>> result = evaluate_vertical(scores, labels, only="roc_auc", seed=1)
+    >>> result = fg.evaluate_vertical(scores, labels, only="roc_auc", seed=1)
     >>> result.mechanism, result.roc_auc.value > 0.9
     ('orthogonal', True)
     """

@@ -57,20 +57,19 @@ def join(scores: Any, labels: Mapping[str, Any]) -> Joined:
     if not isinstance(labels, Mapping) or not labels:
         raise InputError("labels must be a mapping from parties to their labels by id.")
     scored, values = _columns("scores", scores)
-    _refuse_repeated(scored, "scores")
     sides = {name: _columns(f"labels of {name!r}", side) for name, side in labels.items()}
     sizes = [len(ids) for ids, _ in sides.values()]
     everybody = _together([ids for ids, _ in sides.values()], scored.type)
-    _refuse_repeated(everybody, "labels of all parties")
     place = pc.index_in(everybody, value_set=scored)
     known = ~place.is_null().to_numpy(zero_copy_only=False)
+    found = place.drop_null().to_numpy()
+    _refuse_repeated(scored, everybody.filter(pa.array(~known)), found)
     if not known.any():
         raise InputError(
             "no id of the labels is among those of the scores. Check that both use the same ids."
         )
     party = np.repeat(np.arange(len(sizes)), sizes)
     kept = np.split(known, np.cumsum(sizes)[:-1])
-    found = place.drop_null().to_numpy()
     return Joined(
         tuple(map(str, sides)),
         party[known],
@@ -143,10 +142,24 @@ def _together(sides: list[pa.Array], kind: pa.DataType) -> pa.Array:
         ) from None
 
 
-def _refuse_repeated(ids: pa.Array, what: str) -> None:
-    repeated = len(ids) - len(ids.unique())
-    if repeated:
-        raise InputError(f"{repeated:,} ids of the {what} come twice. Each example has one.")
+def _refuse_repeated(scored: pa.Array, unscored: pa.Array, found: Indices) -> None:
+    """Refuse ids that come twice; `found` are the places of the others among those scored.
+
+    The first of equal ids is what is found, so the rest are among those that no label has: the
+    table of all ids, 80 bytes for each, is not made for each side anew.
+    """
+    times = np.bincount(found, minlength=len(scored))
+    rest = np.flatnonzero(times == 0)
+    first = (
+        pc.index_in(scored.take(pa.array(rest)), value_set=scored).to_numpy() if rest.size else rest
+    )
+    of_labels = len(found) - np.count_nonzero(times) + len(unscored) - len(unscored.unique())
+    for repeated, what in (
+        (np.count_nonzero(first != rest), "scores"),
+        (of_labels, "labels of all parties"),
+    ):
+        if repeated:
+            raise InputError(f"{repeated:,} ids of the {what} come twice. Each example has one.")
 
 
 def _take(column: Column, rows: NDArray[np.bool_]) -> Column:

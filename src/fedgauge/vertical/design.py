@@ -1,0 +1,218 @@
+"""How many bins, and in which tree: the least error to expect, from what is public."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fedgauge.binning.axis import Axis
+from fedgauge.estimation.distribution import Aligned, estimate
+from fedgauge.estimation.repair import noise_covariance
+from fedgauge.measures import areas, curves
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask
+from fedgauge.planner.worlds import AT, SHAPES, Shape
+from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.typing import Floats
+from fedgauge.vertical.assignment import REFERENCE_AUC, balanced_ranks
+
+_TREES: Final = (
+    *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96, 128)),
+    *((first, second) for first, second in ((4, 8), (8, 8), (16, 8), (16, 16))),
+)
+_LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
+_POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
+_MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
+
+
+class Expected(NamedTuple):
+    """Errors to expect.
+
+    Attributes
+    ----------
+    roc_area_error, pr_area_error
+        Mean distance of the curve from that of all data, by noise and binning.
+    roc_auc_error
+        Root mean square error of the AUC, by noise and binning.
+    roc_auc_sampling
+        Standard deviation of the AUC over samples of examples: what no design changes.
+    """
+
+    roc_area_error: float
+    pr_area_error: float
+    roc_auc_error: float
+    roc_auc_sampling: float
+
+
+def choose_tree(
+    privacy: AnyPrivacyModel, cohort: Cohort, *, parties: int, examples: int, positive_rate: float
+) -> tuple[int, ...]:
+    """Branchings with the least error of ROC curve, PR curve and AUC together.
+
+    Errors are computed to first order in the noise, for plausible scores of all strengths. Played
+    through, with repair, the choice is within a few per cent of the best.
+
+    Parameters
+    ----------
+    privacy
+        What each label is promised.
+    cohort
+        Which label parties must take part.
+    parties
+        How many do.
+    examples
+        How many have a score and a label, which whoever scored knows.
+    positive_rate
+        About what share is positive: public knowledge, never read from labels.
+
+    Examples
+    --------
+    >>> from fedgauge import DistributedDP
+    >>> known = {"parties": 10, "positive_rate": 0.2}
+    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+    >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
+    (12,)
+    """
+
+    def error(tree: tuple[int, ...]) -> float:
+        variances = _variances(privacy, cohort, tree, parties)
+        by_shape = [_errors(tree, variances, examples, positive_rate, each) for each in SHAPES]
+        # Every measure and shape counts the same, whatever the size of its errors.
+        return float(np.log([each[:3] for each in by_shape]).mean())
+
+    return min(_TREES, key=error)
+
+
+def predicted(
+    privacy: AnyPrivacyModel,
+    cohort: Cohort,
+    tree: Sequence[int],
+    *,
+    parties: int,
+    examples: int,
+    positive_rate: float,
+) -> Expected:
+    """Errors to expect of a tree, where scores are binormal with an AUC of 0.85.
+
+    Examples
+    --------
+    >>> from fedgauge import DistributedDP
+    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+    >>> known = {"parties": 10, "examples": 10_000, "positive_rate": 0.2}
+    >>> expected = predicted(privacy, Cohort(10), (16,), **known)
+    >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
+    (0.0011, 0.0047)
+    """
+    from scipy.special import ndtri
+
+    reference = Shape(math.sqrt(2.0) * float(ndtri(REFERENCE_AUC)))
+    variances = _variances(privacy, cohort, tuple(tree), parties)
+    return _errors(tuple(tree), variances, examples, positive_rate, reference)
+
+
+def _variances(
+    privacy: AnyPrivacyModel, cohort: Cohort, tree: tuple[int, ...], parties: int
+) -> tuple[float, ...]:
+    axis = Axis.from_values(list(range(math.prod(tree))), outside="clip")
+    plan = EvaluationPlan.under(privacy, axis, cohort=cohort, task=LabelTask(), tree=tree)
+    return plan.noise_variances(parties)
+
+
+@lru_cache(maxsize=1024)
+def _errors(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    positive_rate: float,
+    shape: Shape,
+) -> Expected:
+    world = _world(math.prod(tree), positive_rate, shape)
+    sizes = np.array([[1.0 - positive_rate], [positive_rate]]) * examples
+    counts = world.shares * sizes
+    roc, pr = (
+        _MEAN_OF_NORMAL * float(np.average(_deviations(tree, variances, moves), weights=spans))
+        for moves, spans in (_roc_moves(counts), _pr_moves(counts))
+    )
+    gradient = areas.auc_gradient(counts)
+    auc = float(_deviations(tree, variances, gradient[1] - gradient[0]))
+    return Expected(
+        math.hypot(roc, world.roc),
+        math.hypot(pr, world.pr),
+        math.hypot(auc, world.auc),
+        math.sqrt(areas.auc_sampling_variance(counts, tied=False)),
+    )
+
+
+def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Floats) -> Floats:
+    """Standard deviations of weighted sums of the positives released."""
+    deviations: Floats = np.sqrt(noise_covariance(tree, variances, weights, weights))
+    return deviations
+
+
+class _World(NamedTuple):
+    """What classes put into bins, by class and bin, and what binning alone does to measures."""
+
+    shares: Floats
+    roc: float
+    pr: float
+    auc: float
+
+
+@lru_cache(maxsize=256)
+def _world(bins: int, positive_rate: float, shape: Shape) -> _World:
+    negatives, positives = shape.cumulative(_LOG_ODDS, positive_rate)
+    ranks = (1.0 - positive_rate) * negatives + positive_rate * positives
+    edges = np.concatenate([[0.0], balanced_ranks(bins, positive_rate), [1.0]])
+    shares = np.diff([np.interp(edges, ranks, up_to) for up_to in (negatives, positives)])
+    rates = np.array([[1.0 - positive_rate], [positive_rate]])
+    estimated = estimate(Axis.uniform(bins), shares * rates, Aligned())
+    fpr, tpr = curves.roc_curve(estimated).path.sample(_POINTS)
+    recall, precision = curves.pr_curve(estimated).path.sample(_POINTS)
+    true_fpr, true_tpr = 1.0 - negatives[::-1], 1.0 - positives[::-1]
+    flagged = (1.0 - positive_rate) * np.interp(AT, true_tpr, true_fpr) + positive_rate * AT
+    area = np.trapezoid(tpr, fpr) - np.trapezoid(true_tpr, true_fpr)
+    return _World(
+        shares,
+        float(np.abs(np.interp(AT, fpr, tpr) - np.interp(AT, true_fpr, true_tpr)).mean()),
+        float(np.abs(np.interp(AT, recall, precision) - positive_rate * AT / flagged).mean()),
+        float(abs(area)),
+    )
+
+
+def _roc_moves(counts: Floats) -> tuple[Floats, Floats]:
+    """What one more positive in a bin does to TPR at the FPR of each inner edge, and its span.
+
+    One more positive is one negative less: where rates move along the curve, nothing is lost.
+    """
+    negatives, positives = counts
+    above = _above(len(positives))
+    fpr, tpr = ((above @ row / row.sum())[:, np.newaxis] for row in counts)
+    slope = (_at_edges(positives) / positives.sum()) / (_at_edges(negatives) / negatives.sum())
+    moves = (above - tpr) / positives.sum() + slope[:, np.newaxis] * (above - fpr) / negatives.sum()
+    return moves, _at_edges(negatives)
+
+
+def _pr_moves(counts: Floats) -> tuple[Floats, Floats]:
+    """The same for precision at the recall of each inner edge.
+
+    With T = r P and F negatives flagged at recall r, precision is T / (T + F).
+    """
+    negatives, positives = counts
+    above = _above(len(positives))
+    false, true = ((above @ row)[:, np.newaxis] for row in counts)
+    recall = true / positives.sum()
+    odds = (_at_edges(negatives) / _at_edges(positives))[:, np.newaxis]
+    of_false = -above - odds * (above - recall)
+    return (recall * false - true * of_false) / (true + false) ** 2, _at_edges(positives)
+
+
+def _above(bins: int) -> Floats:
+    """Which bins are above each inner edge."""
+    return np.triu(np.ones((bins, bins)))[1:]
+
+
+def _at_edges(counts: Floats) -> Floats:
+    around: Floats = counts[1:] + counts[:-1]
+    return around

@@ -1,0 +1,183 @@
+"""Privacy of noisy pairs by enumeration: all labels of a few examples, every flip, all outputs.
+
+Discrete Laplace noise has log-probabilities that are fractions, up to a constant, so epsilon is
+compared exactly. Beyond the values that noise-free numbers take, ratios no longer change.
+"""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fedgauge import DistributedDP
+from fedgauge.vertical.exact_noise import DiscreteGaussian, DiscreteLaplace
+from fedgauge.vertical.mechanisms import MECHANISMS
+from fedgauge.vertical.pairs import noisy_pair
+from fedgauge.vertical.ranks import PartyRanks, doubled_midranks
+
+SCORES = {
+    "three": [0.1, 0.5, 0.9],
+    "four": [0.9, 0.1, 0.5, 0.7],
+    "tied": [0.5, 0.1, 0.5, 0.5],
+    "all tied": [0.5, 0.5, 0.5],
+    "one": [0.5],
+}
+LAPLACE = [name for name, row in MECHANISMS.items() if row.noise == "polya"]
+NOTHING = DiscreteLaplace(Fraction(0))
+
+
+def label_dp(epsilon, **options):
+    return DistributedDP(epsilon, unit="label", neighbours="flip", **options)
+
+
+def known_of(ranks):
+    return PartyRanks.of(ranks, np.zeros(len(ranks), dtype=int), 1)
+
+
+def exact_pairs(ranks, terms):
+    """The pair of every labelling, before noise."""
+    quiet = terms._replace(positives=NOTHING, ranks=NOTHING)
+    return {
+        labels: noisy_pair(np.array(labels, bool), ranks, quiet, None)
+        for labels in itertools.product((0, 1), repeat=len(ranks))
+    }
+
+
+def flips(pairs):
+    for labels, here in pairs.items():
+        for place in range(len(labels)):
+            other = (*labels[:place], 1 - labels[place], *labels[place + 1 :])
+            yield here, pairs[other]
+
+
+def exponent(law, step=1):
+    """Minus the log-probability of a noise value, up to a constant; infinite where impossible."""
+
+    def minus_log(value):
+        if not law.scale:
+            return 0 if value == 0 else math.inf
+        return math.inf if value % step else Fraction(abs(value), step) / law.scale
+
+    return minus_log
+
+
+def worst(here, there, minus_log, outputs):
+    """The largest log-ratio of one number's probabilities at two true values."""
+    found = [
+        minus_log(seen - there) - minus_log(seen - here)
+        for seen in outputs
+        if minus_log(seen - here) < math.inf
+    ]
+    return max(found)
+
+
+def loss_of(ranks, terms, steps=(1, 1)):
+    """The worst loss over every labelling, every flip and every output: the two numbers' sum."""
+    laws = [exponent(terms.positives, steps[0]), exponent(terms.ranks, steps[1])]
+    pairs = exact_pairs(ranks, terms)
+    values = [sorted({pair[i] for pair in pairs.values()}) for i in (0, 1)]
+    outputs = [range(v[0] - 2 * s, v[-1] + 2 * s + 1) for v, s in zip(values, steps, strict=True)]
+    return max(
+        sum(worst(here[i], there[i], laws[i], outputs[i]) for i in (0, 1))
+        for here, there in flips(pairs)
+    )
+
+
+@pytest.mark.parametrize("name", LAPLACE)
+@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_the_worst_loss_is_epsilon(name, scores, epsilon):
+    ranks = doubled_midranks(np.array(scores))
+    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(epsilon))
+    loss = loss_of(ranks, terms)
+    if name == "laplace-global" and ranks.max() < 2 * (len(ranks) - 1):
+        assert loss < epsilon  # no example has the highest rank of all
+    else:
+        assert loss == Fraction(epsilon)
+
+
+@pytest.mark.parametrize("name", LAPLACE)
+def test_parties_with_some_of_the_ranks_lose_no_more(name):
+    ranks = doubled_midranks(np.array([0.1, 0.4, 0.4, 0.6, 0.8, 0.9]))
+    for party in itertools.product((0, 1), repeat=len(ranks)):
+        party = np.array(party)
+        known = PartyRanks.of(ranks, party, 2)
+        for place, terms in enumerate(MECHANISMS[name].terms(known, label_dp(1.0))):
+            own = ranks[party == place]
+            if len(own):
+                loss = loss_of(own, terms)
+                assert loss <= 1
+                assert name == "laplace-global" or loss == 1
+
+
+@pytest.mark.parametrize("name", LAPLACE)
+def test_exact_positives_are_seen(name):
+    ranks = doubled_midranks(np.array(SCORES["four"]))
+    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
+    assert loss_of(ranks, terms._replace(positives=NOTHING)) == math.inf
+
+
+@pytest.mark.parametrize("name", LAPLACE)
+def test_noise_in_steps_of_the_sensitivity_is_seen_through(name):
+    """D times whole-number noise has the same variance and leaves the sum modulo D exact."""
+    ranks = doubled_midranks(np.array(SCORES["four"]))
+    known = known_of(ranks)
+    (terms,) = MECHANISMS[name].terms(known, label_dp(1.0))
+    reach = int(MECHANISMS[name].split(known).reach[0])
+    coarse = terms._replace(ranks=DiscreteLaplace(terms.ranks.scale / reach))
+    assert loss_of(ranks, coarse, steps=(1, reach)) == math.inf
+
+
+@pytest.mark.parametrize("name", LAPLACE)
+def test_the_whole_budget_for_each_number_is_paid_twice(name):
+    ranks = doubled_midranks(np.array(SCORES["four"]))
+    known = known_of(ranks)
+    (terms,) = MECHANISMS[name].terms(known, label_dp(1.0))
+    reach = int(MECHANISMS[name].split(known).reach[0])
+    twice = terms._replace(
+        positives=DiscreteLaplace(Fraction(1)), ranks=DiscreteLaplace(Fraction(reach))
+    )
+    assert loss_of(ranks, twice) == 2
+
+
+def test_the_mean_distance_is_no_sensitivity():
+    ranks = doubled_midranks(np.array(SCORES["four"]))
+    (terms,) = MECHANISMS["orthogonal"].terms(known_of(ranks), label_dp(1.0))
+    mean = Fraction(int(np.abs(ranks - terms.centre).sum()), len(ranks))
+    assert loss_of(ranks, terms._replace(ranks=DiscreteLaplace(2 * mean))) > 1
+
+
+def gaussian_masses(sigma2, shift, reach):
+    values = np.arange(-reach, reach + 1) - shift
+    masses = np.exp(-(values**2) / (2 * float(sigma2)))
+    return masses / masses.sum()
+
+
+def delta_of(ranks, terms, epsilon):
+    """The largest delta over flips, of the joint law of both numbers."""
+    worst_delta = 0.0
+    sigma2s = [terms.positives.sigma2, terms.ranks.sigma2]
+    reaches = [int(14 * math.sqrt(s)) + 20 for s in sigma2s]
+    for here, there in flips(exact_pairs(ranks, terms)):
+        laws = [
+            [gaussian_masses(s, value, r) for value in (0, there[i] - here[i])]
+            for i, (s, r) in enumerate(zip(sigma2s, reaches, strict=True))
+        ]
+        first, second = (np.multiply.outer(laws[0][i], laws[1][i]) for i in (0, 1))
+        worst_delta = max(worst_delta, np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+    return worst_delta
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_gaussian_pairs_keep_delta(epsilon):
+    ranks = doubled_midranks(np.array(SCORES["three"]))
+    privacy = label_dp(epsilon, delta=1e-5, noise="discrete-gaussian")
+    (terms,) = MECHANISMS["gaussian"].terms(known_of(ranks), privacy)
+    assert 1e-7 < delta_of(ranks, terms, epsilon) <= 1e-5
+    half = terms._replace(
+        positives=DiscreteGaussian(terms.positives.sigma2 / 2),
+        ranks=DiscreteGaussian(terms.ranks.sigma2 / 2),
+    )
+    assert delta_of(ranks, half, epsilon) > 1e-5
