@@ -55,10 +55,10 @@ def test_few_values_are_exact_without_noise():
 
 
 def test_half_the_scores_tied():
-    labels, scores = drawn(40_000, seed=3)
+    labels, scores = drawn(400_000, seed=3)
     scores[::2] = 0.25
     result = fg.evaluate_vertical(
-        (np.arange(40_000), scores),
+        (np.arange(400_000), scores),
         parties(labels, 4),
         tree=(16,),
         positive_rate=0.3,
@@ -144,11 +144,23 @@ def test_balanced_bins_hold_rare_positives_apart():
     ranks = balanced_ranks(16, 0.05)
     assert np.all(np.diff(ranks) > 0)
     assert ranks[-1] > 0.98  # the top sixteenth holds few examples, where rare positives are
-    assert balanced_ranks(2, 0.5)[0] == pytest.approx(0.5, abs=1e-3)
+    # As if the odds were a quarter of those hinted: four to one are even.
+    assert balanced_ranks(2, 0.8)[0] == pytest.approx(0.5, abs=1e-3)
 
 
 def test_the_digest_of_an_assignment_is_of_every_bin():
-    one = assign(np.array([0.1, 0.2, 0.3, 0.4]), 2, 0.5)
+    one = assign(np.array([0.1, 0.2, 0.3, 0.4]), 2, 0.8)
     other = Assignment(one.axis, one.bins[::-1].copy())
     assert one.digest != other.digest
     assert one.digest == Assignment(one.axis, one.bins.copy()).digest
+
+
+def test_few_distinct_scores_have_a_bin_each():
+    """Also some more than the bins that would be chosen; but as many as were asked for."""
+    labels, scores = drawn(2000, decimals=1)
+    ids, sides = np.arange(2000), parties(labels, 4)
+    values = len(np.unique(scores))
+    assert fg.evaluate_vertical((ids, scores), sides, seed=1).plan.tree == (values,)
+    assert (
+        fg.evaluate_vertical((ids, scores), sides, tree=(4,), seed=1).released.axis.kind != "values"
+    )

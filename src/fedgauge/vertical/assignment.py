@@ -13,6 +13,7 @@ from fedgauge.errors import InputError
 from fedgauge.typing import Floats
 
 REFERENCE_AUC: Final = 0.85
+_FEWER: Final = 4.0  # times: bins are laid for positives rarer than hinted
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,8 @@ def assign(
 
     Where both classes count the same, an example at a given rank is as telling as the share of
     each class up to it, so edges lie at the ranks that both together fill evenly if scores are
-    binormal with an AUC of 0.85 and the given share of positives. Ranks alone would leave rare
-    positives a few bins. A value that many examples have gets a bin of its own.
+    binormal with an AUC of 0.85 and positives somewhat rarer than hinted. Ranks alone would leave
+    rare positives a few bins. A value that many examples have gets a bin of its own.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def assign(
 
     Examples
     --------
-    >>> assign(np.array([0.1, 0.9, 0.5, 0.7]), 2, 0.5).bins.tolist()
+    >>> assign(np.array([0.1, 0.9, 0.5, 0.7]), 2, 0.8).bins.tolist()
     [0, 1, 0, 1]
     """
     if not scores.size:
@@ -79,16 +80,28 @@ def assign(
 
 
 def balanced_ranks(bins: int, positive_rate: float) -> Floats:
-    """Where edges between bins lie among all examples, as shares from 0 to 1."""
+    """Where edges between bins lie among all examples, as shares from 0 to 1.
+
+    As if the odds of a positive were a quarter of what is hinted: the top, where PR curves are
+    made, is then divided more finely. Measured for shares from 0.01 to 0.5, that costs ROC curves
+    and the AUC at most a tenth of their error, and where the odds are in truth a quarter, PR
+    curves are off by half or less of what they would be.
+    """
     from scipy.special import ndtr, ndtri
 
+    rarer = rarer_rate(positive_rate)
     distance = np.sqrt(2.0) * float(ndtri(REFERENCE_AUC))
     at = np.linspace(-9.0, 9.0 + distance, 20_001)
     negatives, positives = ndtr(at), ndtr(at - distance)
     wanted = np.arange(1, bins) / bins
     scores = np.interp(wanted, (negatives + positives) / 2.0, at)
-    ranks: Floats = (1.0 - positive_rate) * ndtr(scores) + positive_rate * ndtr(scores - distance)
+    ranks: Floats = (1.0 - rarer) * ndtr(scores) + rarer * ndtr(scores - distance)
     return ranks
+
+
+def rarer_rate(positive_rate: float) -> float:
+    """The share of positives whose odds are a quarter of another's."""
+    return positive_rate / (positive_rate + _FEWER * (1.0 - positive_rate))
 
 
 def _axis(ordered: Floats, bins: int, positive_rate: float, most_values: int) -> Axis:
