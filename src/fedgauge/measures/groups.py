@@ -222,9 +222,9 @@ class Groups:
         line = -2.0 * positives * total - z * z * (self.counts - 2.0 * (of_positives + shared))
         rest = positives**2 - z * z * of_positives
         under = line**2 - 4.0 * square * rest
-        some = (square > 0) & (under >= 0) & (total > 0)
+        some = (square > 0) & (total > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            root = np.sqrt(np.maximum(under, 0.0))
+            root = np.sqrt(np.maximum(under, 0.0))  # none is accepted: the one nearest to it
             low, high = ((-line - root) / (2 * square), (-line + root) / (2 * square))
         low, high = np.where(some, low, 0.0), np.where(some, high, 1.0)
         return Span(
