@@ -114,13 +114,15 @@ def _noisy_precision(reading: Reading, value: float, deviation: float) -> Interv
     """
     pooled, level = reading.pooled, reading.level
     drawn = reading.redrawn(_DRAWS, sampling=True)
-    again = np.clip(areas.straight_average_precision(drawn), 1e-9, 1 - 1e-9)
-    start = float(areas.straight_average_precision(pooled.counts))
+    again, start = (
+        np.clip(areas.straight_average_precision(counts), 1e-9, 1 - 1e-9)
+        for counts in (drawn, pooled.counts)
+    )
     gradient = areas.average_precision_gradient(drawn)
     deviations = np.sqrt(
         areas.average_precision_variance(drawn, tied=False) + pooled.noise_variance(gradient)
     )
-    pivots = (_logit(again) - _logit(np.array(start))) * again * (1.0 - again) / deviations
+    pivots = (_logit(again) - _logit(start)) * again * (1.0 - again) / deviations
     normal = critical(level)
     farther = max(-float(np.quantile(pivots, (1.0 - level) / 2.0)), normal)
     reach = max(deviation, float(again.std()))
