@@ -7,7 +7,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("studies/*.py")])
-IMPORTED = {"cell_log.py", "error_series.py", "forecast_worlds.py", "log_slopes.py"}
+IMPORTED = {
+    "cell_log.py",
+    "error_series.py",
+    "forecast_worlds.py",
+    "log_slopes.py",
+    "sun_tables.py",
+}
 
 
 def test_there_are_scripts():

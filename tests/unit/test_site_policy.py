@@ -11,6 +11,7 @@ from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
 from fedgauge.engines.contribution import contribution, count_rows
 from fedgauge.errors import BudgetExceeded, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import DistributedDP, SecureAggregation
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.site import Account, Cost, Policy, Site
@@ -55,6 +56,17 @@ def judge(site, plan=None, **changes):
 )
 def test_a_plan_within_the_site_file_is_taken(site, privacy):
     judge(site, plan_for(privacy))
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [DistributedDP(0.5, unit="label", neighbours="flip"), SecureAggregation()],
+    ids=str,
+)
+def test_labels_apart_from_scores_are_not_counted_between_sites(site, privacy):
+    axis = Axis.from_values(range(16), outside="clip")
+    with pytest.raises(PlanRefused, match="labels apart from scores"):
+        judge(site, plan_for(privacy, axis=axis, task=LabelTask()))
 
 
 def test_a_coordinator_must_be_approved(site):

@@ -70,8 +70,8 @@ def compare_mechanisms(
     ...     cohort = Cohort(parties, max_colluding=1)
     ...     facts = {"parties": parties, "examples": 100_000, "positive_rate": 0.2}
     ...     return next(iter(compare_mechanisms(privacy, cohort, **facts, **options)))
-    >>> best(2), best(20), best(5), best(5, alike=False)
-    ('adaptive', 'histogram', 'histogram', 'orthogonal')
+    >>> best(2), best(20), best(5)
+    ('adaptive', 'histogram', 'histogram')
     """
     tree = choose_tree(
         privacy, cohort, parties=parties, examples=examples, positive_rate=positive_rate
