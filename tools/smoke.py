@@ -201,7 +201,7 @@ def check_reports(folder):
 def check_plots(folder):
     """The demo, and every display."""
     assert "AUC, fedgauge" in run("demo", "--out", folder / "demo")
-    assert len(list((folder / "demo").glob("*.png"))) == 2
+    assert len(list((folder / "demo").glob("*.png"))) == 4
     result = fg.evaluate(CLIENTS)
     for name in ("RocCurve", "PrecisionRecall", "DetCurve", "PrGain", "Gain"):
         display = getattr(fg, f"{name}Display").from_evaluation(result, name=name)
