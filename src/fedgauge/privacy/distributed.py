@@ -138,7 +138,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         if not 1 <= self.max_per_unit <= _MOST_PER_UNIT:
             raise PlanError(f"max_per_unit must lie between 1 and {_MOST_PER_UNIT:,}.")
         if self.unit in ("example", "label") and self.max_per_unit != 1:
-            raise PlanError(f"a {self.unit} is one row: max_per_unit is for subjects and clients.")
+            what = {"example": "an example", "label": "a label"}[self.unit]
+            raise PlanError(f"{what} is one row: max_per_unit is for subjects and clients.")
         if (self.unit == "label") != (self.neighbours == "flip"):
             raise PlanError(
                 "a label flips: unit='label' goes with neighbours='flip', and no other."
