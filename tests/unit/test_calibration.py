@@ -269,3 +269,19 @@ def test_noise_alone_is_not_taken_for_miscalibration(kind):
         )
         held += result.calibration_error(kind).low == 0.0
     assert held >= 14
+
+
+@pytest.mark.parametrize("name", ["hosmer_lemeshow", "spiegelhalter"])
+def test_tests_of_calibration_allow_for_noise(name):
+    """Of 20 results of right scores at most 6 are rejected at 5%.
+
+    More happen less than once in 10^4. Without the noise in their variances over half would be.
+    """
+    axis = fg.Axis.uniform(16, outside="clip")
+    rejected = 0
+    for seed in range(20):
+        result = fg.evaluate(
+            sites(drawn(4000, seed)), axis=axis, privacy=fg.DistributedDP(0.05), seed=seed
+        )
+        rejected += getattr(result, name)().p_value < 0.05
+    assert rejected <= 6
