@@ -7,6 +7,7 @@ import pytest
 
 from fedgauge import Axis, AxisError, AxisMismatch, CountOverflow, Examples, InputError
 from fedgauge import ScoreHistogram as Histogram
+from fedgauge.binning.channels import Layout
 from fedgauge.binning.histogram import _BATCH_ROWS as BATCH
 from fedgauge.binning.histogram import _THREADED_ROWS as THREADED
 from fedgauge.binning.histogram import check_tree
@@ -592,13 +593,13 @@ def test_sums_never_wrap():
 
 def test_histograms_of_other_channels_do_not_add():
     axis = Axis.uniform(4)
-    with pytest.raises(AxisMismatch, match="of 2 and of 3 channels"):
-        Histogram(axis) + Histogram(axis, channels=3)
+    with pytest.raises(AxisMismatch, match="of 2 and of 4 channels"):
+        Histogram(axis) + Histogram(axis, layout=Layout(groups=(("g", ("a",)),)))
 
 
 def test_channels_are_as_many_as_asked_for():
-    axis, counts = Axis.uniform(2), [[1, 0], [0, 2], [3, 4]]
-    three = Histogram.from_counts(axis, counts, channels=3)
-    assert three.counts.tolist() == counts
-    assert (three + three).channels == 3
-    assert [level.tolist() for level in three.levels((1, 2))] == [[[1], [2], [7]], counts]
+    axis, counts = Axis.uniform(2), [[1, 0], [0, 2], [3, 4], [5, 0]]
+    four = Histogram.from_counts(axis, counts, layout=Layout(groups=(("g", ("a",)),)))
+    assert four.counts.tolist() == counts
+    assert (four + four).channels == 4
+    assert [level.tolist() for level in four.levels((1, 2))] == [[[1], [2], [7], [5]], counts]

@@ -4,20 +4,23 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Final
+from dataclasses import replace
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator, mapped
+from fedgauge.binning.channels import ChannelReader, Layout
 from fedgauge.data.examples import Examples
-from fedgauge.data.labels import Label, LabelReader, LenientLabelReader
+from fedgauge.data.labels import Label
 from fedgauge.data.oddities import Oddities
 from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError, LabelError
 from fedgauge.typing import Floats, Indices
 
 Counts = NDArray[np.int64]
+T = TypeVar("T", bound="_Tally")
 
 _BATCH_ROWS: Final = 131_072  # large enough to share threads fairly, small enough for the cache
 _THREADED_ROWS: Final = 1 << 20
@@ -36,8 +39,8 @@ class ScoreHistogram:
     ----------
     axis
         The score axis. Only histograms on equal axes add.
-    channels
-        How many rows there are; by default those of two classes.
+    layout
+        Which channels rows are counted in; by default those of two classes.
     sum_steps
         Where positive, also sum up where the scores lie within their bins, in this many steps
         to a bin (:attr:`sums`).
@@ -55,30 +58,31 @@ class ScoreHistogram:
            [0, 0, 0, 2]])
     """
 
-    __slots__ = ("_axis", "_calibrator", "_counts", "_sum_steps", "_sums")
+    __slots__ = ("_axis", "_calibrator", "_counts", "_layout", "_sum_steps", "_sums")
 
     def __init__(
         self,
         axis: Axis,
         *,
-        channels: int = LabelReader.classes,
+        layout: Layout = Layout(),
         sum_steps: int = 0,
         calibrator: Calibrator | None = None,
     ) -> None:
         if sum_steps:
             check_sums(axis, sum_steps)
         self._axis = axis
+        self._layout = layout
         self._calibrator = calibrator
         self._sum_steps = sum_steps
-        self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
+        self._counts: Counts = np.zeros((layout.channels, axis.bins), dtype=np.int64)
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
 
     @classmethod
     def from_counts(
-        cls, axis: Axis, counts: ArrayLike, *, channels: int = LabelReader.classes
+        cls, axis: Axis, counts: ArrayLike, *, layout: Layout = Layout()
     ) -> "ScoreHistogram":
         """A histogram with known counts, one row for each channel."""
-        shape = (channels, axis.bins)
+        shape = (layout.channels, axis.bins)
         try:
             array = np.asarray(counts)
         except (ValueError, OverflowError):
@@ -90,7 +94,7 @@ class ScoreHistogram:
             )
         if np.any(array < 0) or np.any(array > _MOST_EXAMPLES):
             raise InputError(f"counts must lie between 0 and {_MOST_EXAMPLES:,}.")
-        histogram = cls(axis, channels=channels)
+        histogram = cls(axis, layout=layout)
         histogram._add(array.astype(np.int64), None)
         return histogram
 
@@ -137,7 +141,7 @@ class ScoreHistogram:
         Either all rows are counted or, on an error, none. No rows at all are an error
         unless `may_be_empty`.
         """
-        tally = _Tally(self._axis, self.channels, positive, self._sum_steps, self._calibrator)
+        tally = self._tally(_Tally, positive)
         for examples in batches:
             tally.count(examples)
         self._add(*tally.checked(may_be_empty=may_be_empty))
@@ -149,14 +153,17 @@ class ScoreHistogram:
 
         Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
         """
-        tally = _LenientTally(
-            self._axis, self.channels, positive, self._sum_steps, self._calibrator
-        )
+        tally = self._tally(_LenientTally, positive)
         for examples in batches:
             tally.count(examples)
         counts, sums, oddities = tally.noted()
         self._add(counts, sums)
         return oddities
+
+    def _tally(self, kind: type[T], positive: Label | None) -> T:
+        """What rows are counted in first; a positive label that is named here counts."""
+        layout = self._layout if positive is None else replace(self._layout, positive=positive)
+        return kind(self._axis, layout, self._sum_steps, self._calibrator)
 
     def _add(self, counts: Counts, sums: Counts | None) -> None:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
@@ -222,7 +229,7 @@ class ScoreHistogram:
     def _empty(self) -> "ScoreHistogram":
         return ScoreHistogram(
             self._axis,
-            channels=self.channels,
+            layout=self._layout,
             sum_steps=self._sum_steps,
             calibrator=self._calibrator,
         )
@@ -246,21 +253,16 @@ class ScoreHistogram:
 class _Tally:
     """Counts of one client's rows so far, and of the rows that cannot be counted."""
 
-    _reads_with: ClassVar[type[LabelReader]] = LabelReader
+    _lenient: ClassVar[bool] = False
 
     def __init__(
-        self,
-        axis: Axis,
-        channels: int,
-        positive: Label | None,
-        sum_steps: int,
-        calibrator: Calibrator | None,
+        self, axis: Axis, layout: Layout, sum_steps: int, calibrator: Calibrator | None
     ) -> None:
         self._axis = axis
+        self._layout = layout
         self._calibrator = calibrator
-        self._positive = positive
-        self._reader = self._reads_with(positive)
-        self._counts: Counts = np.zeros((channels, axis.bins), dtype=np.int64)
+        self._reader = ChannelReader(layout, leniently=self._lenient)
+        self._counts: Counts = np.zeros((layout.channels, axis.bins), dtype=np.int64)
         self._sum_steps = sum_steps
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
         self._rows = self._infinite = self._refused = 0
@@ -268,14 +270,13 @@ class _Tally:
     def count(self, examples: Examples) -> None:
         """Count more rows, on several threads where that pays."""
         workers = min(_MOST_THREADS, os.cpu_count() or 1)
-        if len(examples) < _THREADED_ROWS or workers < 2 or self._positive is not None:
+        in_any_order = self._layout == Layout()  # no positive label to watch for
+        if len(examples) < _THREADED_ROWS or workers < 2 or not in_any_order:
             self._count_here(examples)
             return
-        # Without a positive label to watch for, rows can be read in any order.
-        channels = len(self._counts)
         make = type(self)
         tallies = [
-            make(self._axis, channels, None, self._sum_steps, self._calibrator)
+            make(self._axis, self._layout, self._sum_steps, self._calibrator)
             for _ in range(workers)
         ]
         spans = examples.split(-(-len(examples) // workers))
@@ -285,21 +286,25 @@ class _Tally:
             self._merge(tally)
 
     def _count_here(self, examples: Examples) -> None:
-        shape = self._counts.shape
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
-            labels = self._reader(batch.labels)
-            placed = self._place(mapped(batch.y_score, self._calibrator))
-            if placed is None:
-                continue
-            index, scores = placed
-            places = None if self._sums is None else self._places(scores, index)
-            index += np.multiply(labels, self._axis.bins, dtype=np.intp)
-            self._counts += np.bincount(index, minlength=self._counts.size).reshape(shape)
-            if self._sums is not None:
-                # Whole numbers in floats, exact: a batch has at most 2^25 rows.
-                sums = np.bincount(index, places, minlength=self._counts.size).reshape(shape)
-                self._sums += sums.astype(np.int64)
+            for scores, channels in self._reader(batch):
+                self._count_block(scores, channels)
+
+    def _count_block(self, scores: Floats, channels: NDArray[Any]) -> None:
+        """Count one score of each row, in the channel that it is in."""
+        shape = self._counts.shape
+        placed = self._place(mapped(scores, self._calibrator))
+        if placed is None:
+            return
+        index, scores = placed
+        places = None if self._sums is None else self._places(scores, index)
+        index += np.multiply(channels, self._axis.bins, dtype=np.intp)
+        self._counts += np.bincount(index, minlength=self._counts.size).reshape(shape)
+        if self._sums is not None:
+            # Whole numbers in floats, exact: a batch has at most 2^25 rows.
+            sums = np.bincount(index, places, minlength=self._counts.size).reshape(shape)
+            self._sums += sums.astype(np.int64)
 
     def _place(self, scores: Floats) -> tuple[Indices, Floats] | None:
         """Bin of each score, and the scores; None if one has none, and that is noted."""
@@ -325,22 +330,22 @@ class _Tally:
         self._rows += other._rows
         self._infinite += other._infinite
         self._refused += other._refused
-        self._reader.missing += other._reader.missing
-        self._reader.unusable += other._reader.unusable
+        self._reader.merge(other._reader)
 
     def checked(self, *, may_be_empty: bool = False) -> tuple[Counts, Counts | None]:
         """The counts and the sums, if every row could be counted."""
         rows, reader = self._rows, self._reader
+        scores = rows * self._layout.per_row
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
         if self._infinite:
             raise InputError(
-                f"{self._infinite:,} of {rows:,} scores are missing, NaN or infinite. "
+                f"{self._infinite:,} of {scores:,} scores are missing, NaN or infinite. "
                 "Drop those rows or score them again."
             )
         if self._refused:
             raise InputError(
-                f"{self._refused:,} of {rows:,} scores lie outside {_describe(self._axis)}. Use an "
+                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use an "
                 "axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1)."
             )
@@ -354,7 +359,7 @@ class _Tally:
 class _LenientTally(_Tally):
     """The same of rows that all count."""
 
-    _reads_with = LenientLabelReader
+    _lenient = True
 
     def _place(self, scores: Floats) -> tuple[Indices, Floats]:
         placed = self._axis.place_any(scores)

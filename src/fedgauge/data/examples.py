@@ -1,6 +1,6 @@
 """Labels and scores at the door: arrays and data-frame columns become checked batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from fedgauge.data.columns import (
 from fedgauge.errors import InputError
 from fedgauge.typing import Floats
 
+Groups = Mapping[str | None, Column]
+Scores = Mapping[str | None, Floats]
+
 
 @dataclass(frozen=True, eq=False)
 class Examples:
@@ -29,9 +32,13 @@ class Examples:
     ----------
     y_true
         One label for each example: bool, 0/1, or any two values when the positive
-        one is named later. A list, NumPy array, or pandas / polars / pyarrow column.
+        one is named later. A list, NumPy array, or pandas / polars / pyarrow column. Where an
+        example has several labels, each of its own, an array with a column for each.
     y_score
-        One number for each example; higher means more positive. Same kinds of input.
+        One number for each example; higher means more positive. Same kinds of input. Of several
+        classes an array with a column for each; of several models a mapping from their names.
+    group
+        The group of each example; of several groupings a mapping from their names.
     subject
         The id of the person behind each example, where a person is what privacy protects.
 
@@ -39,38 +46,86 @@ class Examples:
     --------
     >>> len(Examples([0, 1, 1], [0.1, 0.8, 0.4]))
     3
+    >>> Examples([0, 1], {"new": [0.1, 0.8], "old": [0.3, 0.4]}, group=["women", "men"])
+    Examples(2 rows)
     """
 
     labels: Column
-    y_score: Floats
+    scores: Scores
+    groups: Groups
     subjects: Column | None
 
-    def __init__(self, y_true: Any, y_score: Any, *, subject: Any = None) -> None:
-        labels = read_column("y_true", y_true)
-        scores = to_numpy(read_column("y_score", y_score))
-        subjects = None if subject is None else read_column("subject", subject)
-        _check_lengths(labels, scores, subjects)
-        self._set(labels, _floats(scores), subjects)
+    def __init__(
+        self, y_true: Any, y_score: Any, *, group: Any = None, subject: Any = None
+    ) -> None:
+        self._read(y_true, y_score, group, subject, read_column, _floats)
 
     @classmethod
-    def leniently(cls, y_true: Any, y_score: Any, *, subject: Any = None) -> "Examples":
+    def leniently(
+        cls, y_true: Any, y_score: Any, *, group: Any = None, subject: Any = None
+    ) -> "Examples":
         """The same of rows that may hold anything; a score that is no number is NaN.
 
         What is refused concerns columns as a whole: their number, lengths, shape and type. What
         one row holds decides about that row alone.
         """
-        labels = read_leniently("y_true", y_true)
-        scores = floats_of(read_leniently("y_score", y_score))
-        subjects = None if subject is None else read_leniently("subject", subject)
-        _check_lengths(labels, scores, subjects)
         examples = object.__new__(cls)
-        examples._set(labels, scores, subjects)
+        examples._read(y_true, y_score, group, subject, read_leniently, floats_of)
         return examples
 
-    def _set(self, labels: Column, scores: Floats, subjects: Column | None) -> None:
+    def _read(
+        self,
+        y_true: Any,
+        y_score: Any,
+        group: Any,
+        subject: Any,
+        read: Callable[[str, Any], Column],
+        numbers: Callable[[Any], Floats],
+    ) -> None:
+        labels = _table(y_true)
+        if labels is None:
+            labels = read("y_true", y_true)
+        scores: dict[str | None, Floats] = {}
+        for name, values in _named("y_score", y_score).items():
+            table = _table(values)
+            column = to_numpy(read("y_score", values)) if table is None else table
+            scores[name] = numbers(column) if table is None else _floats(column)
+        groups = {
+            name: read("group", values)
+            for name, values in ({} if group is None else _named("group", group)).items()
+        }
+        subjects = None if subject is None else read("subject", subject)
+        self._set(labels, scores, groups, subjects)
+        self._check_lengths()
+
+    def _set(self, labels: Column, scores: Scores, groups: Groups, subjects: Column | None) -> None:
         object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "y_score", scores)
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "subjects", subjects)
+
+    def _check_lengths(self) -> None:
+        rows = len(self)
+        columns = [("y_true", self.labels), *(("y_score", each) for each in self.scores.values())]
+        columns += [("group", each) for each in self.groups.values()]
+        columns += [] if self.subjects is None else [("subject", self.subjects)]
+        for name, column in columns:
+            if len(column) != rows:
+                raise InputError(
+                    f"{name} has {len(column):,} rows and y_score {rows:,}. "
+                    "Each example needs one of both."
+                )
+
+    @property
+    def y_score(self) -> Floats:
+        """The scores, where each example has one."""
+        only = self.scores.get(None)
+        if only is None or only.ndim > 1:
+            raise InputError(
+                "these examples have several scores each. Evaluate them with a task that says what "
+                "each is of: classes (MulticlassTask), or models."
+            )
+        return only
 
     @property
     def y_true(self) -> NDArray[Any]:
@@ -83,7 +138,7 @@ class Examples:
         return None if self.subjects is None else to_numpy(self.subjects)
 
     def __len__(self) -> int:
-        return len(self.y_score)
+        return len(next(iter(self.scores.values())))
 
     def __repr__(self) -> str:
         return f"Examples({len(self):,} rows)"
@@ -96,18 +151,30 @@ class Examples:
     def select(self, rows: Rows) -> "Examples":
         """Some of the examples: a slice is a view, a mask a copy."""
         part = object.__new__(Examples)
-        subjects = None if self.subjects is None else pick(self.subjects, rows)
-        part._set(pick(self.labels, rows), self.y_score[rows], subjects)
+        part._set(
+            pick(self.labels, rows),
+            {name: each[rows] for name, each in self.scores.items()},
+            {name: pick(each, rows) for name, each in self.groups.items()},
+            None if self.subjects is None else pick(self.subjects, rows),
+        )
         return part
 
 
-def _check_lengths(labels: Column, scores: NDArray[Any], subjects: Column | None) -> None:
-    for name, column in (("y_true", labels), ("subject", subjects)):
-        if column is not None and len(column) != len(scores):
-            raise InputError(
-                f"{name} has {len(column):,} rows and y_score {len(scores):,}. "
-                "Each example needs one of both."
-            )
+def _named(what: str, values: Any) -> Mapping[str | None, Any]:
+    """Columns by name; one that has none is named None."""
+    if not isinstance(values, Mapping):
+        return {None: values}
+    if not values or not all(isinstance(name, str) for name in values):
+        raise InputError(f"{what} must map names to columns, and have at least one.")
+    return values
+
+
+def _table(values: Any) -> NDArray[Any] | None:
+    """An array with a column for each class; None where the values are one column."""
+    if hasattr(values, "to_numpy") and getattr(values, "ndim", 1) == 2:
+        values = values.to_numpy()
+    two = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
+    return values if two else None
 
 
 Pair = tuple[Any, Any]

@@ -38,7 +38,7 @@ def count_batches(
 ) -> ScoreHistogram:
     """The histogram of rows that are within the plan's caps."""
     histogram = plan.histogram()
-    histogram.update_batches(batches, positive=plan.task.positive, may_be_empty=may_be_empty)
+    histogram.update_batches(batches, may_be_empty=may_be_empty)
     return histogram
 
 
@@ -64,8 +64,9 @@ def count_exactly(
 
 def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
     """What a client's rows came to, for its operator."""
-    positives = {plan.task.contrast(each).positives for each in plan.task.slices}
-    return Counted(sum(int(histogram.counts[row].sum()) for row in positives), oddities)
+    (whole, *_) = plan.task.slices  # of all rows, by the first score
+    positives = histogram.counts[list(plan.task.contrast(whole).positives)]
+    return Counted(int(positives.sum()), oddities)
 
 
 def count_leniently(
@@ -85,7 +86,7 @@ def count_leniently(
     try:
         rows = LenientRows(data())
         limiter = LenientLimiter(plan.privacy.unit_cap)
-        oddities = histogram.update_leniently(limiter.limit(rows), positive=plan.task.positive)
+        oddities = histogram.update_leniently(limiter.limit(rows))
         return histogram, replace(
             oddities,
             **rows.left_out,

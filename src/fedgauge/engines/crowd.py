@@ -57,7 +57,8 @@ class _Crowd:
         self._waiting: list[tuple[str, Examples]] = []
         self._rows = 0
         self._most_rows = min(_TOGETHER_ROWS, largest)
-        self._capped = plan.privacy.unit_cap is not None
+        # Only plain rows, of which all count, join without being looked at.
+        self._alike = plan.privacy.unit_cap is None and plan.task.layout.is_plain
 
     def count(self, name: str, data: Data) -> None:
         """Count one client, now or with others."""
@@ -80,7 +81,7 @@ class _Crowd:
         if not waiting:
             return
         kinds = {examples.y_true.dtype for _, examples in waiting}
-        if not self._capped and len(kinds) == 1:  # labels of one kind join without being changed
+        if self._alike and len(kinds) == 1:  # labels of one kind join without being changed
             labels = np.concatenate([examples.y_true for _, examples in waiting])
             scores = np.concatenate([examples.y_score for _, examples in waiting])
             with suppress(InputError):

@@ -338,7 +338,7 @@ def fingerprint_rows(site: Site, plan: EvaluationPlan, data: Data) -> tuple[Fing
     taken, histogram = Fingerprinter(site.fingerprint_key), plan.histogram()
     with naming(data):
         rows = taken.watch(read_batches(data))
-        oddities = histogram.update_leniently(rows, positive=plan.task.positive)
+        oddities = histogram.update_leniently(rows)
     return taken.fingerprint(), summarise(plan, histogram, oddities)
 
 

@@ -29,6 +29,7 @@ from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.plan import BinaryTask, EvaluationPlan
 from fedgauge.plan.plan import require_clipping
+from fedgauge.plan.task import AnyTask, LabelTask
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
@@ -42,6 +43,7 @@ AUTO_NOISY_BINS: Final = 64
 _REPORT_BINS: Final = (16, 32)  # below and from the epsilon of a report where more bins pay
 _WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
+_GROUP: Final = "group"  # what a grouping without a name is called
 _FEWEST: Final = 2  # clients that noise can come from, when one of them may collude
 
 
@@ -54,6 +56,9 @@ def evaluate(
     tree: Tree = "auto",
     cohort: Cohort | None = None,
     estimator: Estimator = Aligned(),
+    task: AnyTask | None = None,
+    groups: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
     examples: int | None = None,
     positive_rate: float | None = None,
     positive: Label | None = None,
@@ -87,6 +92,12 @@ def evaluate(
         Who must take part; by default all the clients given, one of whom may collude.
     estimator
         How curves are drawn between bin edges.
+    task
+        What is told apart: :class:`BinaryTask` by default, :class:`MulticlassTask` or
+        :class:`MultilabelTask`.
+    groups, models
+        Short for a task of two classes with these: names of the groups that rows are of, or of
+        each grouping by its name; names of the models whose scores rows have.
     examples, positive_rate
         Public hints for the planner: about how many examples there are in all, and the share
         of positives. Never read from the data; listed in ``result.privacy``.
@@ -114,10 +125,12 @@ def evaluate(
     Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
     _check_kinds(plan, privacy, axis, cohort, estimator, score_sums, calibrator)
+    told = _task(task, groups, models, positive)
     hints = _Hints(examples, positive_rate)
     check_hints(*hints)
     if plan is not None:
-        _refuse_shortcuts(privacy, axis, tree, cohort, positive, hints, score_sums, calibrator)
+        asked = None if told == BinaryTask() else told
+        _refuse_shortcuts(privacy, axis, tree, cohort, asked, hints, score_sums, calibrator)
         return simulate(clients, plan, estimator=estimator, seed=seed)
     _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
@@ -130,7 +143,7 @@ def evaluate(
             privacy,
             chosen,
             cohort=cohort or everybody,
-            task=BinaryTask(positive),
+            task=told,
             tree=branchings,
             score_sums=score_sums,
         ).with_calibrator(calibrator)
@@ -361,6 +374,24 @@ def _warn_of_delta(privacy: PrivacyModel, examples: int | None) -> None:
         )
 
 
+def _task(
+    task: AnyTask | None,
+    groups: Mapping[str, Sequence[str]] | Sequence[str] | None,
+    models: Sequence[str] | None,
+    positive: Label | None,
+) -> AnyTask:
+    """The task, from what it was given in short."""
+    if task is not None:
+        if not isinstance(task, AnyTask) or isinstance(task, LabelTask):
+            raise PlanError("task must be a BinaryTask, a MulticlassTask or a MultilabelTask.")
+        if groups is not None or models is not None or positive is not None:
+            raise PlanError("a task already says groups, models and positive. Name them there.")
+        return task
+    if groups is not None and not isinstance(groups, Mapping):
+        groups = {_GROUP: groups}
+    return BinaryTask(positive, groups=groups or {}, models=models or ())
+
+
 def _check_kinds(
     plan: Any,
     privacy: Any,
@@ -390,7 +421,7 @@ def _refuse_shortcuts(
     axis: Axis | str,
     tree: Tree,
     cohort: Cohort | None,
-    positive: Label | None,
+    task: AnyTask | None,
     hints: _Hints,
     score_sums: bool,
     calibrator: Calibrator | None,
@@ -400,7 +431,7 @@ def _refuse_shortcuts(
         "axis": axis != "auto",
         "tree": tree != "auto",
         "cohort": cohort is not None,
-        "positive": positive is not None,
+        "task": task is not None,
         "hints": bool(hints.named()),
         "score_sums": score_sums,
         "calibrator": calibrator is not None,

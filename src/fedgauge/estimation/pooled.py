@@ -36,6 +36,9 @@ class PooledCounts:
     tree, variances
         Branchings over the bins and the noise variance of one node at each level; no
         variances where there is no noise.
+    terms
+        How many released counts each class's are the sum of: several of one class have the noise
+        of all.
     node_variances
         Under local DP, where noise differs between nodes and all counts add up to the public
         number of reports: the variance of every node at each level, given the counts.
@@ -45,17 +48,20 @@ class PooledCounts:
     released: NDArray[Any]
     tree: tuple[int, ...]
     variances: tuple[float, ...] = ()
+    terms: tuple[int, int] = (1, 1)
     node_variances: Callable[[Floats], list[Floats]] | None = None
     _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
     def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:
         """What a release says of one slice."""
+        contrast = plan.task.contrast(slice_)
         return cls(
             released.axis,
-            released.counts[list(plan.task.contrast(slice_))],
+            np.stack([released.counts[list(rows)].sum(axis=0) for rows in contrast]),
             plan.tree if plan.is_noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
+            (len(contrast.negatives), len(contrast.positives)),
             plan.node_variances if plan.final.sends_reports else None,
         )
 
@@ -92,17 +98,23 @@ class PooledCounts:
     def hidden(self) -> str | None:
         """The class that does not stand out of the noise, if one does not."""
         totals = self.unbiased.sum(axis=1)
-        for total, name in zip(totals, Contrast._fields, strict=True):
-            if total < SIGNAL * self.deviation_of_totals:
+        for row, (total, name) in enumerate(zip(totals, Contrast._fields, strict=True)):
+            if total < SIGNAL * self.deviations_of_totals[row]:
                 return name
         return None
 
     @cached_property
+    def deviations_of_totals(self) -> tuple[float, float]:
+        """Standard deviation of the noise in the total of each class."""
+        weights = np.zeros((2, *self.released.shape))
+        weights[0, 0] = weights[1, 1] = 1.0
+        negatives, positives = np.sqrt(self.noise_variance(weights)).tolist()
+        return negatives, positives
+
+    @property
     def deviation_of_totals(self) -> float:
-        """Standard deviation of the noise in the total of a class."""
-        positives = np.zeros(self.released.shape)
-        positives[1] = 1.0
-        return math.sqrt(self.noise_variance(positives))
+        """Standard deviation of the noise in the total of a class: the larger of both."""
+        return max(self.deviations_of_totals)
 
     @cached_property
     def faint(self) -> str | None:
@@ -110,7 +122,9 @@ class PooledCounts:
 
         Results are withheld where noise hides a class, so those just above are too high.
         """
-        if self.noisy and min(self.negatives, self.positives) < FAINT * self.deviation_of_totals:
+        totals = (self.negatives, self.positives)
+        pairs = zip(totals, self.deviations_of_totals, strict=True)
+        if self.noisy and any(total < FAINT * deviation for total, deviation in pairs):
             return "the noise is a large part of the number of examples of a class"
         return None
 
@@ -119,7 +133,13 @@ class PooledCounts:
         """Noise variance of each released count; its mean for local reports over a tree."""
         if len(self._by_node) == 1:
             return self._by_node[0]
-        return np.full(self.released.shape, repair.leaf_variance(self.tree, self.variances))
+        leaf = repair.leaf_variance(self.tree, self.variances)
+        return np.broadcast_to(leaf * self._terms, self.released.shape).copy()
+
+    @property
+    def _terms(self) -> Floats:
+        """How many counts each class's are the sum of, for arrays of classes and bins."""
+        return np.array(self.terms, dtype=np.float64)[:, np.newaxis]
 
     @cached_property
     def _by_node(self) -> list[Floats]:
@@ -146,7 +166,7 @@ class PooledCounts:
             )
         else:
             by_class = repair.noise_covariance(self.tree, self.variances, left, right)
-            covariance = by_class.sum(axis=-1)
+            covariance = (by_class * self.terms).sum(axis=-1)
         return covariance
 
     def noise_variance(self, weights: Floats) -> Floats:
@@ -191,7 +211,14 @@ class PooledCounts:
         drawn = rng.poisson(start).astype(np.float64) if sampling else start
         if not self.noisy:
             return drawn
-        noisy = redraw(drawn, self.tree, self.variances, rng, node_variances=self._by_node)
+        noisy = redraw(
+            drawn,
+            self.tree,
+            self.variances,
+            rng,
+            node_variances=self._by_node,
+            terms=self._terms,
+        )
         return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(drawn.shape)
 
 
@@ -202,19 +229,20 @@ def redraw(
     rng: np.random.Generator,
     *,
     node_variances: Sequence[Floats] = (),
+    terms: Floats | float = 1.0,
 ) -> Floats:
     """Counts as they would come out of the same mechanism again: noise, then least squares.
 
     A way to see what noise does to a result. The noise here protects nothing. `counts` have
     classes and bins as their last two axes; `node_variances` are those of every node
-    at each level, where they differ.
+    at each level, where they differ; `terms` is how many counts those of each class are a sum of.
     """
     levels = []
     noise: Sequence[float | Floats] = node_variances or variances
     for depth, variance in enumerate(noise):
         nodes = math.prod(tree[: depth + 1])
         exact = counts.reshape(*counts.shape[:-1], nodes, -1).sum(axis=-1)
-        noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) / 2), exact.shape)
+        noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) * terms / 2), exact.shape)
         levels.append(noisy.reshape(-1, nodes))
     leaves = repair.consistent(levels, tree, variances).reshape(counts.shape)
     return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if node_variances else leaves

@@ -288,17 +288,26 @@ class EvaluationPlan(
             raise PlanError("local DP sends reports: use EvaluationPlan.for_reports.")
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
+        task = task or BinaryTask()
         sent = HistogramRound.calibrated(
-            privacy, cohort, tree, weights=weights, largest=largest, score_sums=score_sums
+            privacy,
+            cohort,
+            tree,
+            per_row=task.per_row,
+            weights=weights,
+            largest=largest,
+            score_sums=score_sums,
         )
-        plan = cls(task or BinaryTask(), axis, tree, privacy, cohort, (sent,), min_cell)
+        plan = cls(task, axis, tree, privacy, cohort, (sent,), min_cell)
         plan.sums_law(shares=1)  # refused now where it cannot be drawn
         return plan
 
     @cached_property
     def terms(self) -> Terms:
         """What the rounds work within."""
-        return Terms(self.privacy, self.cohort, self.axis, self.tree, self.channels)
+        return Terms(
+            self.privacy, self.cohort, self.axis, self.tree, self.channels, self.task.per_row
+        )
 
     @property
     def final(self) -> Round:
@@ -483,7 +492,7 @@ class EvaluationPlan(
         """An empty histogram of what one client counts."""
         return ScoreHistogram(
             self.axis,
-            channels=self.task.rows,
+            layout=self.task.layout,
             sum_steps=self.sum_steps,
             calibrator=self.calibrator,
         )

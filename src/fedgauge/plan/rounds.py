@@ -27,13 +27,17 @@ def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
 
 
 class Terms(NamedTuple):
-    """What a plan says besides its rounds, as far as a round needs it."""
+    """What a plan says besides its rounds, as far as a round needs it.
+
+    `per_row` is how many counts, at each level, one row adds to.
+    """
 
     privacy: PrivacyModel
     cohort: Cohort | None
     axis: Axis
     tree: tuple[int, ...]
     channels: int
+    per_row: int = 1
 
     @property
     def sum_cohort(self) -> Cohort:

@@ -70,14 +70,23 @@ class HistogramRound(
         cohort: Cohort,
         tree: Sequence[int],
         *,
+        per_row: int = 1,
         weights: Sequence[float] | None = None,
         largest: int = LARGEST,
         score_sums: bool = False,
     ) -> Self:
-        """The least noise that keeps the promise of the model."""
-        noise = privacy.calibrate(cohort, len(tree), weights=weights, score_sums=score_sums)
+        """The least noise that keeps the promise of the model.
+
+        A row that adds to several counts of a level is seen by as many levels: to the accounting
+        that is what it is.
+        """
+        if score_sums and per_row > 1:
+            raise PlanError("score sums are for one score and one group a row. Leave them out.")
+        levels = len(tree)
+        seen = None if weights is None else list(weights) * per_row
+        noise = privacy.calibrate(cohort, levels * per_row, weights=seen, score_sums=score_sums)
         sums = ScoreSums(SUM_STEPS, noise.sums) if score_sums else None
-        return cls(_nodes_sent(privacy, tree), noise.levels, largest, sums)
+        return cls(_nodes_sent(privacy, tree), noise.levels[:levels], largest, sums)
 
     @property
     def sum_steps(self) -> int:
@@ -92,6 +101,11 @@ class HistogramRound(
     @property
     def _level_noise(self) -> LevelNoise:
         return LevelNoise(self.noise, 0.0 if self.sums is None else self.sums.noise)
+
+    def _seen_by_a_row(self, terms: Terms) -> LevelNoise:
+        """The noise on all counts that one row adds to."""
+        noise = self._level_noise
+        return noise._replace(levels=noise.levels * terms.per_row)
 
     def check(self, terms: Terms) -> None:
         """Refuse what no plan of these terms holds."""
@@ -114,7 +128,7 @@ class HistogramRound(
 
     def check_promise(self, terms: Terms) -> None:
         """Refuse noise that costs more than the privacy model promises."""
-        terms.privacy.check_promise(self._level_noise, terms.sum_cohort)
+        terms.privacy.check_promise(self._seen_by_a_row(terms), terms.sum_cohort)
 
     def laws(self, terms: Terms, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""

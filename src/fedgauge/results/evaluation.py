@@ -22,7 +22,7 @@ from fedgauge.measures import calibrators
 from fedgauge.measures.intervals import LEVEL, check_level
 from fedgauge.measures.losses import Positions, positions
 from fedgauge.measures.reading import Reading
-from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results.calibrated import Calibrated
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
@@ -51,11 +51,13 @@ class Evaluation(Calibrated):
         level: float = LEVEL,
         proof: Any = None,
         calibrator: Calibrator | None = None,
+        slice_: Slice | None = None,
     ) -> None:
         self._plan = plan
         self._privacy = privacy
         self._released = released
-        (self._slice,) = plan.task.slices
+        self._slice = slice_ or plan.task.slices[0]
+        self._selected = slice_ is not None or len(plan.task.slices) == 1
         self._counts = counts_of(plan, released, self._slice)
         self._calibrator = calibrator
         self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
@@ -171,6 +173,51 @@ class Evaluation(Calibrated):
         )
 
     @property
+    def slice(self) -> Slice:
+        """Which part of the rows, scores and classes this result is about."""
+        return self._slice
+
+    @cached_property
+    def slices(self) -> tuple["Evaluation", ...]:
+        """The result of each slice, in the order of the plan; of itself where it is one."""
+        if self._selected:
+            return (self,)
+        return tuple(self._of(each) for each in self._plan.task.slices)
+
+    def select(
+        self, *, model: str | None = None, group: str | None = None, label: Any = None
+    ) -> "Evaluation":
+        """The result of one slice: a model, a group, a class, or several of these.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> rows = fg.Examples([0, 1, 0, 1], [0.2, 0.7, 0.6, 0.4], group=["a", "a", "b", "b"])
+        >>> result = fg.evaluate({"site": rows}, groups=["a", "b"])
+        >>> result.select(group="a").roc_auc.value, result.select(group="b").roc_auc.value
+        (1.0, 0.0)
+        """
+        wanted = Slice(model, group, None if label is None else str(label))
+        if wanted not in self._plan.task.slices:
+            told = "; ".join(map(str, self._plan.task.slices[:20]))
+            raise InputError(f"there is no slice of {wanted}. The slices are: {told}.")
+        return self._of(wanted)
+
+    def _of(self, slice_: Slice) -> "Evaluation":
+        result = Evaluation(
+            self._plan,
+            self._privacy,
+            self._released,
+            estimator=self._estimator,
+            level=self._level,
+            proof=self._proof,
+            calibrator=self._calibrator,
+            slice_=slice_,
+        )
+        result._origin = self._origin
+        return result
+
+    @property
     def negatives(self) -> int:
         """Number of negative examples; an estimate under differential privacy."""
         return max(0, round(float(self._counts.released[0].sum())))
@@ -236,6 +283,7 @@ class Evaluation(Calibrated):
             level=level,
             proof=self._proof,
             calibrator=calibrator,
+            slice_=self._slice if self._selected else None,
         )
         result._origin = self._origin
         return result
@@ -260,7 +308,7 @@ class Evaluation(Calibrated):
         law = self._plan.sums_law(shares=self._released.clients)
         return positions(
             self._counts.counts,
-            self._released.sums[list(self._plan.task.contrast(self._slice))],
+            self._released.sums,
             self._plan.sum_steps,
             noise=(
                 (law.variance, leaf_variance(self._plan.tree, self._counts.variances))

@@ -106,6 +106,8 @@ class Record(msgspec.Struct, frozen=True):
     axis: Axis | msgspec.UnsetType = msgspec.UNSET  # where bins were merged; else the plan's
     # The map that metrics and curves are read through; counts are as released.
     calibrator: Calibrator | msgspec.UnsetType = msgspec.UNSET
+    # Counts by channel, where several slices are made of them; else those of the only slice.
+    channels: list[list[int | float]] | msgspec.UnsetType = msgspec.UNSET
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -147,14 +149,11 @@ class Record(msgspec.Struct, frozen=True):
     def released(self) -> Released:
         """What the result is made of."""
         plan, axis = self.plan, self.released_axis
-        counts = np.zeros((plan.task.rows, axis.bins), np.float64 if plan.is_noisy else int)
-        sums = np.zeros(counts.shape, dtype=np.int64) if plan.sum_steps else None
-        for slice_, part in zip(plan.task.slices, self.slices, strict=True):
-            rows = list(plan.task.contrast(slice_))
-            counts[rows] = part.counts
-            if sums is not None and part.score_sums is not None:
-                sums[rows] = part.score_sums
-        return Released(axis, counts, self.clients, sums, self.reports)
+        kind = np.float64 if plan.is_noisy else int
+        first = self.slices[0]
+        told = self.channels if isinstance(self.channels, list) else first.counts
+        sums = None if first.score_sums is None else np.array(first.score_sums, dtype=np.int64)
+        return Released(axis, np.array(told, dtype=kind), self.clients, sums, self.reports)
 
     @property
     def released_axis(self) -> Axis:
@@ -174,8 +173,25 @@ class Record(msgspec.Struct, frozen=True):
         fits = self._fits_noisy if self.plan.is_noisy else self._fits_exact
         if not all(fits(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
+        if not self._channels_fit():
+            raise RecordError("this is not a fedgauge result: its channels do not fit its slices.")
         if not all(self._sums_fit(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
+
+    def _channels_fit(self) -> bool:
+        """Whether the counts of slices are those of the channels they are made of."""
+        task = self.plan.task
+        if not isinstance(self.channels, list):
+            return len(task.slices) == 1
+        bins = self.released_axis.bins
+        if len(self.channels) != task.rows or any(len(row) != bins for row in self.channels):
+            return False
+        channels = np.array(self.channels, dtype=np.float64)
+        return len(task.slices) > 1 and all(
+            np.allclose(channels[list(rows)].sum(axis=0), counts, rtol=1e-9, atol=1e-6)
+            for slice_, part in zip(task.slices, self.slices, strict=True)
+            for rows, counts in zip(task.contrast(slice_), part.counts, strict=True)
+        )
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:
         """Whether counts of this plan can be on this axis."""
@@ -202,7 +218,7 @@ class Record(msgspec.Struct, frozen=True):
     def _fits_exact(self, part: SliceRecord) -> bool:
         axis = self.released_axis
         try:
-            counts = ScoreHistogram.from_counts(axis, part.counts, channels=_ROWS).counts
+            counts = ScoreHistogram.from_counts(axis, part.counts).counts
         except FedgaugeError:
             return False
         return bool(counts.any()) and is_large(counts, self.plan.min_cell)

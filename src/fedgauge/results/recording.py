@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fedgauge.errors import UndefinedMetric
 from fedgauge.measures.metric import metrics_of
+from fedgauge.plan.task import Contrast
 from fedgauge.results.record import (
     FORMAT,
     CurvesRecord,
@@ -27,38 +29,48 @@ if TYPE_CHECKING:  # a result makes its record, and a record is made of a result
 
 def facts_of(result: Evaluation) -> Record:
     """What was released, as plain data, without what follows from it."""
-    (slice_,) = result.plan.task.slices
-    rows, released = list(result.plan.task.contrast(slice_)), result.released
-    part = SliceRecord(
-        model=slice_.model,
-        group=slice_.group,
-        label=slice_.label,
-        counts=released.counts[rows].tolist(),
-        variances=None,
-        metrics={},
-        curves=CurvesRecord(),
-        score_sums=None if released.sums is None else released.sums[rows].tolist(),
-    )
+    task, released = result.plan.task, result.released
+    parts = [
+        SliceRecord(
+            model=slice_.model,
+            group=slice_.group,
+            label=slice_.label,
+            counts=_of_slice(released.counts, task.contrast(slice_)),
+            variances=None,
+            metrics={},
+            curves=CurvesRecord(),
+            score_sums=(
+                None if released.sums is None else _of_slice(released.sums, task.contrast(slice_))
+            ),
+        )
+        for slice_ in task.slices
+    ]
     return Record(
         FORMAT,
         result.plan,
         result.privacy,
         result.estimator,
         result.clients,
-        [part],
+        parts,
         reports=result.reports,
         level=result.level,
         proof=UNSET if result.proof is None else result.proof,
         axis=UNSET if released.axis == result.plan.axis else released.axis,
         calibrator=UNSET if result.mapped_by is None else result.mapped_by,
+        channels=released.counts.tolist() if len(task.slices) > 1 else UNSET,
     )
+
+
+def _of_slice(counts: NDArray[Any], contrast: Contrast) -> list[list[int | float]]:
+    """What a slice has of each class."""
+    return [counts[list(rows)].sum(axis=0).tolist() for rows in contrast]
 
 
 def record_of(result: Evaluation) -> Record:
     """The result as plain data."""
     facts = facts_of(result)
-    (part,) = facts.slices
-    return replace(facts, slices=[_with_derived(part, result)])
+    pairs = zip(facts.slices, result.slices, strict=True)
+    return replace(facts, slices=[_with_derived(*pair) for pair in pairs])
 
 
 def _with_derived(part: SliceRecord, result: Evaluation) -> SliceRecord:

@@ -1,0 +1,264 @@
+"""Which counts a row adds to: its scores, times its groups, times the classes its labels tell."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.data.columns import Column, distinct
+from fedgauge.data.examples import Examples
+from fedgauge.data.labels import Label, LabelReader, LenientLabelReader, meaning
+from fedgauge.errors import InputError, LabelError
+from fedgauge.typing import Floats
+
+TWO: tuple[Label, ...] = ()  # classes that one label tells apart from all others
+
+
+class Block(NamedTuple):
+    """Channels that a row is in one of: for one of its scores, and one way to group rows.
+
+    `model` and `column` say which score, `grouping` which groups; `first` is its first channel.
+    """
+
+    model: str | None
+    column: int
+    grouping: tuple[str, ...]
+    first: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which channels rows are counted in.
+
+    Attributes
+    ----------
+    positive
+        Of two classes, the label of the positive one; None where labels are bool or 0/1.
+    classes
+        The labels of several classes, of which each has a score; empty where there are two.
+    labels
+        How many labels of its own a row has, each with a score; 1 but for several labels a row.
+    models
+        Names of the models whose scores a row has; empty where there is one.
+    groups
+        Values of each grouping, by its name. A row of another value is in a group of its own,
+        the last.
+    crossed
+        Whether groups are all combinations of the groupings; else rows are counted once by each.
+    """
+
+    positive: Label | None = None
+    classes: tuple[Label, ...] = TWO
+    labels: int = 1
+    models: tuple[str, ...] = ()
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    crossed: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a row has one score and one label, of two classes, and no group."""
+        return not (self.classes or self.models or self.groups) and self.labels == 1
+
+    @property
+    def by_block(self) -> int:
+        """Classes that a block tells apart."""
+        return len(self.classes) or 2
+
+    @property
+    def scores(self) -> int:
+        """Scores that each model gives a row."""
+        return len(self.classes) or self.labels
+
+    @cached_property
+    def groupings(self) -> tuple[tuple[str, ...], ...]:
+        """The ways in which rows are grouped, each by some groupings together."""
+        names = tuple(name for name, _ in self.groups)
+        if self.crossed:
+            return (names,)
+        return tuple((name,) for name in names) or ((),)
+
+    def cells(self, grouping: tuple[str, ...]) -> int:
+        """How many groups there are in one of these ways, those of other values included."""
+        sizes = {name: len(values) + 1 for name, values in self.groups}
+        return math.prod(sizes[name] for name in grouping)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks, in the order of their channels."""
+        blocks, first = [], 0
+        for model in self.models or (None,):
+            for column in range(self.scores):
+                for grouping in self.groupings:
+                    blocks.append(Block(model, column, grouping, first))
+                    first += self.cells(grouping) * self.by_block
+        return tuple(blocks)
+
+    @property
+    def channels(self) -> int:
+        """How many rows of counts there are."""
+        last = self.blocks[-1]
+        return last.first + self.cells(last.grouping) * self.by_block
+
+    @property
+    def per_row(self) -> int:
+        """How many counts, at each level, one row adds to: what its sensitivity is multiplied by."""
+        return len(self.blocks)
+
+    def channel(self, block: Block, cell: int, of_class: int) -> int:
+        """The channel of one class in one group of a block."""
+        return block.first + cell * self.by_block + of_class
+
+
+class ChannelReader:
+    """Finds the channels of one client's rows, batch after batch; counts what was odd."""
+
+    def __init__(self, layout: Layout, *, leniently: bool = False) -> None:
+        self._layout = layout
+        kind = LenientLabelReader if leniently else LabelReader
+        if layout.classes:
+            self._readers: list[Any] = [ClassReader(layout.classes, leniently=leniently)]
+        else:
+            self._readers = [kind(layout.positive) for _ in range(layout.labels)]
+
+    @property
+    def missing(self) -> int:
+        """Labels that were missing."""
+        return sum(reader.missing for reader in self._readers)
+
+    @property
+    def unusable(self) -> int:
+        """Labels that told no class."""
+        return sum(reader.unusable for reader in self._readers)
+
+    def merge(self, other: "ChannelReader") -> None:
+        """Add what another one counted."""
+        for mine, theirs in zip(self._readers, other._readers, strict=True):
+            mine.missing += theirs.missing
+            mine.unusable += theirs.unusable
+
+    def complaint(self) -> str:
+        """What is wrong with unusable labels and how to mend it."""
+        return next(str(r.complaint()) for r in self._readers if r.unusable)
+
+    def __call__(self, batch: Examples) -> Iterator[tuple[Floats, NDArray[Any]]]:
+        """Scores and channels of a batch's rows, block after block."""
+        layout = self._layout
+        told = self._classes(batch)
+        if layout.is_plain:
+            yield batch.y_score, told[0]
+            return
+        groups = {grouping: self._cells(batch, grouping) for grouping in layout.groupings}
+        for block in layout.blocks:
+            classes = told[0 if layout.classes else block.column]
+            cells = groups[block.grouping] * layout.by_block
+            yield self._scores(batch, block), block.first + cells + classes
+
+    def _classes(self, batch: Examples) -> list[NDArray[Any]]:
+        labels, several = batch.labels, self._layout.labels
+        if isinstance(labels, np.ndarray) and labels.ndim == 2:
+            if labels.shape[1] != several:
+                raise LabelError(
+                    f"y_true has {labels.shape[1]} columns, and the task {several} labels a row."
+                )
+            pairs = zip(self._readers, labels.T, strict=True)
+            return [reader(np.ascontiguousarray(column)) for reader, column in pairs]
+        if several > 1:
+            raise LabelError(f"the task has {several} labels a row, and y_true is one column.")
+        return [self._readers[0](labels)]
+
+    def _scores(self, batch: Examples, block: Block) -> Floats:
+        scores = batch.scores.get(block.model)
+        if scores is None:
+            raise InputError(_no_model(block.model, batch.scores))
+        wanted = self._layout.scores
+        if wanted == 1 and scores.ndim == 1:
+            return scores
+        if scores.ndim != 2 or scores.shape[1] != wanted:
+            got = "one column" if scores.ndim == 1 else f"{scores.shape[1]} columns"
+            raise InputError(f"y_score has {got}, and the task {wanted} classes. Give each one.")
+        return np.ascontiguousarray(scores[:, block.column])
+
+    def _cells(self, batch: Examples, grouping: tuple[str, ...]) -> NDArray[Any]:
+        cells: NDArray[Any] = np.zeros(len(batch), dtype=np.intp)
+        for name, values in self._layout.groups:
+            if name in grouping:
+                column = batch.groups.get(name)
+                if column is None and len(self._layout.groups) == 1:
+                    column = batch.groups.get(None)
+                if column is None:
+                    raise InputError(
+                        f"the task has groups by {name!r}, and the examples none: "
+                        "Examples(y_true, y_score, group=...)."
+                    )
+                cells = cells * (len(values) + 1) + group_codes(column, values)
+        return cells
+
+
+class ClassReader:
+    """Turns labels into the numbers of their classes.
+
+    A label that is none of them is unusable; where rows must all count, it is of the first class.
+    """
+
+    def __init__(self, classes: tuple[Label, ...], *, leniently: bool) -> None:
+        self._numbers = {meaning(label): number for number, label in enumerate(classes)}
+        self._leniently = leniently
+        self.missing = self.unusable = 0
+
+    def __call__(self, labels: Column) -> NDArray[Any]:
+        """The number of each row's class."""
+        codes, values = distinct(labels)
+        numbers = np.array([*map(self._number, values), -2], dtype=np.intp)
+        read = numbers.take(codes)  # a missing label, code -1, reads the last
+        self.missing += int(np.count_nonzero(read == -2))
+        self.unusable += int(np.count_nonzero(read == -1))
+        return np.maximum(read, 0, out=read)
+
+    def _number(self, label: Any) -> int:
+        if label is None or label != label:
+            return -2
+        try:
+            return self._numbers.get(meaning(label), -1)
+        except Exception:
+            if self._leniently:  # an object can raise anything
+                return -1
+            raise
+
+    def complaint(self) -> str:
+        """What is wrong with unusable labels and how to mend it."""
+        return "are none of the task's classes. Name all of them, or recode the labels"
+
+
+def group_codes(column: Column, values: tuple[str, ...]) -> NDArray[Any]:
+    """The number of each row's group; those of no listed value have the last."""
+    codes, found = distinct(column)
+    numbers = {value: number for number, value in enumerate(values)}
+    by_code = [*(numbers.get(_spelled(value), len(values)) for value in found), len(values)]
+    chosen: NDArray[Any] = np.array(by_code, dtype=np.intp).take(codes)
+    return chosen
+
+
+def _spelled(value: Any) -> str | None:
+    """A group's value as text: 7, 7.0 and "7" are one."""
+    try:
+        if isinstance(value, float | np.floating) and float(value).is_integer():
+            value = int(value)
+        return None if value is None else str(value).strip()
+    except Exception:  # an object can raise anything
+        return None
+
+
+def _no_model(model: str | None, scores: Mapping[str | None, Any]) -> str:
+    if model is None:
+        return (
+            "these examples have scores of several models, and the task of one. Say which models "
+            "there are (models=...)."
+        )
+    named = [name for name in scores if name is not None]
+    if not named:
+        return "the task has several models: y_score must map their names to scores."
+    return f"the examples have no scores of the model {model!r}."
