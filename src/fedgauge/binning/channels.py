@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from fedgauge.data.labels import Label, LabelReader, LenientLabelReader, meaning
 from fedgauge.errors import InputError, LabelError
 from fedgauge.typing import Floats
 
-TWO: tuple[Label, ...] = ()  # classes that one label tells apart from all others
+TWO: Final[tuple[Label, ...]] = ()  # classes that one label tells apart from all others
 
 
 class Block(NamedTuple):
@@ -105,12 +105,15 @@ class Layout:
 
     @property
     def per_row(self) -> int:
-        """How many counts, at each level, one row adds to: what its sensitivity is multiplied by."""
+        """How many counts, at each level, one row adds to: so many times is it sensitive."""
         return len(self.blocks)
 
     def channel(self, block: Block, cell: int, of_class: int) -> int:
         """The channel of one class in one group of a block."""
         return block.first + cell * self.by_block + of_class
+
+
+PLAIN: Final = Layout()
 
 
 class ChannelReader:
@@ -236,7 +239,7 @@ class ClassReader:
 def group_codes(column: Column, values: tuple[str, ...]) -> NDArray[Any]:
     """The number of each row's group; those of no listed value have the last."""
     codes, found = distinct(column)
-    numbers = {value: number for number, value in enumerate(values)}
+    numbers: dict[str | None, int] = {value: number for number, value in enumerate(values)}
     by_code = [*(numbers.get(_spelled(value), len(values)) for value in found), len(values)]
     chosen: NDArray[Any] = np.array(by_code, dtype=np.intp).take(codes)
     return chosen

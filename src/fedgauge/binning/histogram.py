@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator, mapped
-from fedgauge.binning.channels import ChannelReader, Layout
+from fedgauge.binning.channels import PLAIN, ChannelReader, Layout
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label
 from fedgauge.data.oddities import Oddities
@@ -64,7 +64,7 @@ class ScoreHistogram:
         self,
         axis: Axis,
         *,
-        layout: Layout = Layout(),
+        layout: Layout = PLAIN,
         sum_steps: int = 0,
         calibrator: Calibrator | None = None,
     ) -> None:
@@ -79,7 +79,7 @@ class ScoreHistogram:
 
     @classmethod
     def from_counts(
-        cls, axis: Axis, counts: ArrayLike, *, layout: Layout = Layout()
+        cls, axis: Axis, counts: ArrayLike, *, layout: Layout = PLAIN
     ) -> "ScoreHistogram":
         """A histogram with known counts, one row for each channel."""
         shape = (layout.channels, axis.bins)
@@ -270,7 +270,7 @@ class _Tally:
     def count(self, examples: Examples) -> None:
         """Count more rows, on several threads where that pays."""
         workers = min(_MOST_THREADS, os.cpu_count() or 1)
-        in_any_order = self._layout == Layout()  # no positive label to watch for
+        in_any_order = self._layout == PLAIN  # no positive label to watch for
         if len(examples) < _THREADED_ROWS or workers < 2 or not in_any_order:
             self._count_here(examples)
             return
@@ -345,8 +345,8 @@ class _Tally:
             )
         if self._refused:
             raise InputError(
-                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use an "
-                "axis that covers them, or outside='clip' to count them in the end bins "
+                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
+                "an axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1)."
             )
         if reader.missing:

@@ -303,7 +303,7 @@ def _played(
             counts,
             plan.tree,
             variances,
-            plan.node_variances if plan.final.sends_reports else None,
+            node_variances=plan.node_variances if plan.final.sends_reports else None,
         )
 
 
