@@ -214,15 +214,26 @@ class Site:
 
     def _judge_label(self, plan: EvaluationPlan) -> None:
         if isinstance(plan.task, LabelTask):
-            raise PlanRefused(
-                "the plan is for labels apart from scores, which sites do not evaluate between "
-                "them yet. Simulate it with fedgauge.evaluate_vertical."
-            )
+            self._judge_apart(plan, plan.task)
         positive = 1 if plan.task.positive is None else plan.task.positive
         if meaning(positive) not in map(meaning, self.policy.labels):
             raise PlanRefused(
                 f"the plan calls {_quoted(positive)} the positive label, which is not among those "
                 f"allowed here: {', '.join(self.policy.labels) or 'none'} (labels)."
+            )
+
+    def _judge_apart(self, plan: EvaluationPlan, task: LabelTask) -> None:
+        """Refuse labels apart from scores where the bins, which the scorer chose, show a label."""
+        if not plan.privacy.adds_noise:
+            raise PlanRefused(
+                "the plan asks for an exact sum of labels by bins that the asker chose, and a "
+                "label alone in its bin would be bare. Plan with noise: "
+                "DistributedDP(epsilon, unit='label', neighbours='flip')."
+            )
+        if not task.assignment:
+            raise PlanRefused(
+                "the plan does not say which bins examples were given (assignment), so parties "
+                "might count by different ones. It comes from `fedgauge vertical assign`."
             )
 
     def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
