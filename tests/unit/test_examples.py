@@ -422,7 +422,14 @@ def test_tables_are_refused(table):
 
 @pytest.mark.parametrize(
     ("many", "dimensions"),
-    [(np.full((2, 2), 0.25), 2), ([[0.1, 0.9], [0.8, 0.2]], 2), (0.5, 0), (None, 0), ("text", 0)],
+    [
+        (np.full((2, 1), 0.25), 2),
+        (np.full((2, 2, 2), 0.25), 3),
+        ([[0.1, 0.9], [0.8, 0.2]], 2),
+        (0.5, 0),
+        (None, 0),
+        ("text", 0),
+    ],
 )
 def test_only_flat_columns_are_taken(many, dimensions):
     assert refusal([0, 1], many).startswith(f"y_score has {dimensions} dimensions")

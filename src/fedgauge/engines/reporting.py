@@ -135,6 +135,7 @@ def _checked(data: Data) -> Data:
     if callable(data):
         return data
     (examples,) = LenientRows(data)
+    _ = examples.y_score  # refused where a row has several
     return examples
 
 

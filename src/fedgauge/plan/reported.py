@@ -47,6 +47,10 @@ class ReportRound(
 
     def check(self, terms: Terms) -> None:
         """Refuse what no plan of these terms holds."""
+        if terms.per_row > 1 or terms.channels > 2:
+            raise PlanError(
+                "local reports are of one score and two classes, without groups. Use DistributedDP."
+            )
         nodes = nodes_by_level(terms.tree)
         if self.nodes != nodes:
             raise PlanError(

@@ -175,6 +175,7 @@ class Site:
         self._judge_privacy(plan)
         self._judge_silence(plan)
         self._judge_label(plan)
+        self._judge_slices(plan)
         if plan.sum_steps and not self.policy.score_sums:
             raise PlanRefused(
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
@@ -220,6 +221,14 @@ class Site:
             raise PlanRefused(
                 f"the plan calls {_quoted(positive)} the positive label, which is not among those "
                 f"allowed here: {', '.join(self.policy.labels) or 'none'} (labels)."
+            )
+
+    def _judge_slices(self, plan: EvaluationPlan) -> None:
+        """Refuse groups, several classes and several models."""
+        if not plan.task.layout.is_plain:
+            raise PlanRefused(
+                "the plan is for groups, several classes or several models, which sites do not "
+                "evaluate between them yet. Simulate it with fedgauge.evaluate."
             )
 
     def _judge_apart(self, plan: EvaluationPlan, task: LabelTask) -> None:
