@@ -1,0 +1,302 @@
+"""Groups, models and classes: channels of their own, and a result for each slice."""
+
+import msgspec
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+import fedgauge as fg
+from fedgauge.binning.channels import Layout
+from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, MultilabelTask, Slice
+
+RNG = np.random.default_rng(11)
+N = 3000
+Y = RNG.random(N) < 0.3
+S = 1 / (1 + np.exp(-RNG.normal(1.5 * Y - 1.0)))
+OLD = 1 / (1 + np.exp(-RNG.normal(1.0 * Y - 1.0)))
+SEX = RNG.choice(["women", "men", "unknown"], N, p=[0.5, 0.45, 0.05])
+AGE = RNG.choice(["young", "old"], N)
+CLASSES = ["cat", "dog", "owl"]
+KIND = RNG.choice(CLASSES, N, p=[0.5, 0.3, 0.2])
+P3 = RNG.random((N, 3)) + 0.6 * (KIND[:, np.newaxis] == CLASSES)
+P3 /= P3.sum(axis=1, keepdims=True)
+
+
+def sites(**columns):
+    """The rows at two sites."""
+    return {
+        name: fg.Examples(
+            **{
+                key: {k: v[part] for k, v in value.items()}
+                if isinstance(value, dict)
+                else value[part]
+                for key, value in columns.items()
+            }
+        )
+        for name, part in (("a", slice(0, 1000)), ("b", slice(1000, N)))
+    }
+
+
+# Tasks and layouts
+
+
+def test_a_plain_task_is_the_bytes_it_was():
+    assert msgspec.json.encode(BinaryTask()) == b'{"kind":"binary","positive":null}'
+    assert msgspec.json.encode(BinaryTask("yes")) == b'{"kind":"binary","positive":"yes"}'
+
+
+@pytest.mark.parametrize(
+    ("task", "channels", "per_row", "slices"),
+    [
+        (BinaryTask(), 2, 1, 1),
+        (BinaryTask(groups={"sex": ["women", "men"]}), 6, 1, 4),
+        (BinaryTask(models=("new", "old")), 4, 2, 2),
+        (BinaryTask(groups={"sex": ["w"], "age": ["o", "y"]}), 2 * 2 + 2 * 3, 2, 1 + 2 + 3),
+        (BinaryTask(groups={"sex": ["w"], "age": ["o", "y"]}, crossed=True), 12, 1, 1 + 6),
+        (MulticlassTask(labels=CLASSES), 9, 3, 3),
+        (MulticlassTask(labels=CLASSES, groups={"sex": ["w", "m"]}), 27, 3, 12),
+        (MulticlassTask(labels=[0, 1], models=("new", "old")), 8, 4, 4),
+        (MultilabelTask(labels=["fever", "cough"]), 4, 2, 2),
+    ],
+    ids=str,
+)
+def test_channels_and_what_one_row_adds_to(task, channels, per_row, slices):
+    assert (len(task.channels), task.rows, task.per_row) == (channels, channels, per_row)
+    assert len(task.slices) == len(set(task.slices)) == slices
+    assert msgspec.json.decode(msgspec.json.encode(task), type=AnyTask) == task
+    assert hash(msgspec.json.decode(msgspec.json.encode(task), type=AnyTask)) == hash(task)
+    for each in task.slices:
+        negatives, positives = task.contrast(each)
+        assert negatives
+        assert positives
+        assert not {*negatives} & {*positives}
+
+
+def test_slices_of_all_rows_are_those_of_their_groups_together():
+    task = MulticlassTask(labels=CLASSES, groups={"sex": ["women", "men"]})
+    for label in CLASSES:
+        parts = [task.contrast(Slice(group=g, label=label)) for g in ("women", "men", "other")]
+        whole = task.contrast(Slice(label=label))
+        assert {*whole.positives} == {row for part in parts for row in part.positives}
+        assert {*whole.negatives} == {row for part in parts for row in part.negatives}
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: BinaryTask(groups={"sex": ["w", "w"]}), "has a name twice"),
+        (lambda: BinaryTask(groups={"sex": []}), "1 to 1,000 names"),
+        (lambda: BinaryTask(groups={"sex": "women"}), "list of names"),
+        (lambda: BinaryTask(groups={"sex": ["w", 3]}), "names that are text"),
+        (lambda: BinaryTask(groups={"sex": ["other"]}), "rows of no listed group"),
+        (lambda: BinaryTask(groups={"sex": ["w"]}, crossed=True), "can be crossed"),
+        (lambda: BinaryTask(models=["new", "new"]), "has a name twice"),
+        (lambda: BinaryTask(models=["new "]), "without blanks"),
+        (lambda: BinaryTask(groups={"a\n": ["w"]}), "names that are text"),
+        (lambda: MulticlassTask(labels=["cat"]), "2 to 1,000 labels"),
+        (lambda: MulticlassTask(labels=["1", 1]), "mean the same class"),
+        (lambda: MulticlassTask(labels="cat"), "list of classes"),
+        (lambda: MultilabelTask(labels=["fever"]), "BinaryTask"),
+        (
+            lambda: BinaryTask(
+                groups={"a": [f"{i}" for i in range(40)], "b": [f"{i}" for i in range(40)]},
+                crossed=True,
+            ),
+            "at most 1,000 groups",
+        ),
+    ],
+)
+def test_names_that_are_none_are_refused(make, told):
+    with pytest.raises(fg.PlanError, match=told):
+        make()
+
+
+# Counting
+
+
+def test_each_row_adds_to_one_count_of_every_block():
+    task = BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old"))
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(2), task=task)
+    histogram = plan.histogram()
+    rows = fg.Examples(Y, {"new": S, "old": OLD}, group={"sex": SEX, "age": AGE})
+    histogram.update_batches([rows])
+    assert histogram.sum() == N * task.per_row == N * 4
+    for block in task.layout.blocks:
+        cells = task.layout.cells(block.grouping) * 2
+        assert histogram.counts[block.first : block.first + cells].sum() == N
+
+
+def test_groups_are_compared_as_text_and_the_rest_is_other():
+    task = BinaryTask(groups={"code": ["1", "2"]})
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(2), fg.Cohort(2), task=task)
+    for codes in ([1, 2, 3, 1], ["1", " 2", "3", "1"], [1.0, 2.0, 3.0, 1.0], [1, 2, None, 1]):
+        histogram = plan.histogram()
+        histogram.update_batches([fg.Examples([1, 1, 1, 0], [0.9] * 4, group=codes)])
+        assert histogram.counts.sum(axis=1).tolist() == [1, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "told"),
+    [
+        (BinaryTask(groups={"sex": ["w"]}), fg.Examples([1], [0.5]), "the examples none"),
+        (BinaryTask(models=("new", "old")), fg.Examples([1], [0.5]), "must map their names"),
+        (BinaryTask(models=("new",)), fg.Examples([1], {"old": [0.5]}), "no scores of the model"),
+        (BinaryTask(), fg.Examples([1], {"old": [0.5]}), "several scores each"),
+        (BinaryTask(), fg.Examples([1], np.full((1, 3), 0.5)), "several scores each"),
+        (MulticlassTask(labels=CLASSES), fg.Examples(["cat"], [0.5]), "one column"),
+        (MulticlassTask(labels=CLASSES), fg.Examples(["cat"], np.ones((1, 2))), "2 columns"),
+        (MulticlassTask(labels=CLASSES), fg.Examples(["cow"], np.ones((1, 3))), "none of the task"),
+        (MulticlassTask(labels=CLASSES), fg.Examples([None], np.ones((1, 3))), "missing"),
+        (MultilabelTask(labels=["a", "b"]), fg.Examples([1], np.ones((1, 2))), "one column"),
+        (
+            MultilabelTask(labels=["a", "b"]),
+            fg.Examples(np.ones((1, 3)), np.ones((1, 2))),
+            "3 columns",
+        ),
+    ],
+)
+def test_rows_that_do_not_fit_a_task_are_refused(task, rows, told):
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(2), fg.Cohort(1), task=task)
+    with pytest.raises(fg.InputError, match=told):
+        plan.histogram().update_batches([rows])
+
+
+def test_under_noise_odd_rows_count_in_stated_places():
+    task = MulticlassTask(labels=CLASSES, groups={"sex": ["women"]})
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(2, outside="clip"), fg.Cohort(2), task=task
+    )
+    histogram = plan.histogram()
+    rows = fg.Examples.leniently(
+        np.array(["cow", None, "dog"], dtype=object),
+        np.array([[0.1, np.nan, 2.0]] * 3),
+        group=np.array([object(), None, "women"], dtype=object),
+    )
+    odd = histogram.update_leniently([rows])
+    assert histogram.sum() == 9
+    assert (odd.missing_labels, odd.other_labels, odd.not_finite, odd.clipped) == (1, 1, 3, 3)
+
+
+def test_examples_keep_their_columns_when_divided():
+    rows = fg.Examples(Y, {"new": S, "old": OLD}, group=SEX)
+    part = rows.select(Y)
+    assert len(part) == int(Y.sum())
+    assert part.scores["old"].tolist() == OLD[Y].tolist()
+    assert list(part.groups[None]) == list(SEX[Y])
+    assert sum(len(each) for each in rows.split(700)) == N
+    with pytest.raises(fg.InputError, match="group has 2 rows"):
+        fg.Examples([0, 1, 1], [0.1, 0.2, 0.3], group=["a", "b"])
+
+
+# Results
+
+
+def test_groups_give_what_their_rows_give():
+    result = fg.evaluate(sites(y_true=Y, y_score=S, group=SEX), groups=["women", "men"])
+    for group in ("women", "men"):
+        mine, part = group == SEX, result.select(group=group)
+        assert part.roc_auc.value == pytest.approx(roc_auc_score(Y[mine], S[mine]), abs=5e-5)
+        assert part.at_threshold(0.5).recall.value == pytest.approx(np.mean(S[mine & Y] >= 0.5))
+    assert result.select(group="other").positives == int(Y[SEX == "unknown"].sum())
+    assert result.roc_auc.value == pytest.approx(roc_auc_score(Y, S), abs=5e-5)
+    assert [str(each.slice) for each in result.slices] == [
+        "all",
+        "group women",
+        "group men",
+        "group other",
+    ]
+    with pytest.raises(fg.InputError, match=r"no slice of group girls.*group women"):
+        result.select(group="girls")
+
+
+def test_models_give_what_their_scores_give():
+    rows = sites(y_true=Y, y_score={"new": S, "old": OLD})
+    result = fg.evaluate(rows, models=["new", "old"])
+    for model, scores in (("new", S), ("old", OLD)):
+        part = result.select(model=model)
+        assert part.roc_auc.value == pytest.approx(roc_auc_score(Y, scores), abs=5e-5)
+
+
+def test_classes_give_one_against_the_others():
+    result = fg.evaluate(sites(y_true=KIND, y_score=P3), task=MulticlassTask(labels=CLASSES))
+    for k, label in enumerate(CLASSES):
+        part = result.select(label=label)
+        assert part.roc_auc.value == pytest.approx(roc_auc_score(label == KIND, P3[:, k]), abs=5e-5)
+        assert part.average_precision.value == pytest.approx(
+            average_precision_score(label == KIND, P3[:, k]), abs=1e-3
+        )
+
+
+def test_labels_give_each_its_own():
+    both = np.column_stack([Y, RNG.random(N) < 0.5])
+    scores = np.column_stack([S, OLD])
+    result = fg.evaluate(sites(y_true=both, y_score=scores), task=MultilabelTask(labels=["a", "b"]))
+    for k, label in enumerate("ab"):
+        expected = roc_auc_score(both[:, k], scores[:, k])
+        assert result.select(label=label).roc_auc.value == pytest.approx(expected, abs=5e-5)
+
+
+@pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(5.0)], ids=str)
+def test_slices_are_saved_and_loaded(tmp_path, privacy):
+    rows = sites(y_true=KIND, y_score=P3, group=SEX)
+    task = MulticlassTask(labels=CLASSES, groups={"sex": ["women", "men"]})
+    result = fg.evaluate(rows, task=task, privacy=privacy, seed=1)
+    result.to_json(tmp_path / "r.json")
+    again = fg.Evaluation.from_json(tmp_path / "r.json")
+    for mine, theirs in zip(result.slices, again.slices, strict=True):
+        assert mine.slice == theirs.slice
+        assert np.array_equal(mine.pooled.released, theirs.pooled.released)
+        if mine.slice.group != "other":  # which is small: noise hides it
+            assert mine.roc_auc == theirs.roc_auc
+    text = (tmp_path / "r.json").read_text()
+    saved = msgspec.json.decode(text)
+    saved["slices"][2]["counts"][0][3] += 40
+    (tmp_path / "r.json").write_bytes(msgspec.json.encode(saved))
+    with pytest.raises(fg.RecordError, match="channels do not fit its slices"):
+        fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+def test_noise_of_several_channels_is_that_of_all():
+    """One class against K - 1 others: the negatives have the noise of K - 1 channels."""
+    task = MulticlassTask(labels=CLASSES)
+    result = fg.evaluate(sites(y_true=KIND, y_score=P3), task=task, privacy=fg.DistributedDP(1.0))
+    pooled = result.select(label="cat").pooled
+    assert pooled.terms == (2, 1)
+    negatives, positives = pooled.deviations_of_totals
+    assert negatives == pytest.approx(np.sqrt(2.0) * positives)
+    assert (pooled.leaf_variances[0] == 2 * pooled.leaf_variances[1]).all()
+
+
+# Privacy
+
+
+@pytest.mark.parametrize("noise", ["polya", "skellam", "discrete-gaussian"])
+def test_a_row_in_several_channels_is_paid_for_in_each(noise):
+    """The budget of a row is that of one in as many levels as it has channels."""
+    privacy = fg.DistributedDP(1.0, noise=noise, delta=None if noise == "polya" else 1e-6)
+    axis, cohort = fg.Axis.uniform(16, outside="clip"), fg.Cohort(3)
+    classes = fg.EvaluationPlan.for_histogram(
+        axis, cohort, task=MulticlassTask(labels=CLASSES), privacy=privacy
+    )
+    plain = fg.EvaluationPlan.for_histogram(axis, cohort, privacy=privacy)
+    assert classes.noise_variances(3)[0] > 2 * plain.noise_variances(3)[0]
+    classes.check_promise()
+    cheap = msgspec.structs.replace(classes, rounds=plain.rounds)
+    with pytest.raises(fg.PlanError, match="its noise costs more"):
+        cheap.check_promise()
+
+
+def test_what_slices_do_not_go_with_is_refused():
+    axis = fg.Axis.uniform(16, outside="clip")
+    with pytest.raises(fg.PlanError, match="local reports are of one score"):
+        fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0), task=MulticlassTask(labels=CLASSES))
+    with pytest.raises(fg.PlanError, match="score sums are for one score"):
+        fg.EvaluationPlan.for_histogram(
+            axis, fg.Cohort(3), task=BinaryTask(models=("new", "old")), score_sums=True
+        )
+    with pytest.raises(fg.PlanError, match="a task already says"):
+        fg.evaluate({}, task=BinaryTask(), groups=["a"])
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(1))
+    with pytest.raises(fg.PlanError, match="already says task"):
+        fg.evaluate({}, plan, groups=["a"])
+    assert Layout().is_plain
