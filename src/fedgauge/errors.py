@@ -21,7 +21,7 @@
     ├── ExchangeError                  1  a step of a file exchange that cannot be taken
     ├── ResultWithheld                 1  a result that would show a few examples
     ├── UndefinedMetric (ValueError)   2  a number that the counts do not define
-    │   └── NoSignal                   2  the noise is larger than what is measured
+    │   └── NoSignal                   2  noise, or too few examples, hide what is measured
     └── CountOverflow (OverflowError)  2  counts too large for 64 bits
 
     PrivacyWarning (UserWarning)          a setting that is allowed but protects little
@@ -127,7 +127,7 @@ class UndefinedMetric(FedgaugeError, ValueError):
 
 
 class NoSignal(UndefinedMetric):
-    """The noise is larger than what is measured."""
+    """Noise, or the rule about small cells, hides what is measured."""
 
 
 class CountOverflow(FedgaugeError, OverflowError):

@@ -12,10 +12,10 @@ from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
 from fedgauge.errors import ResultWithheld
-from fedgauge.estimation.cells import merge_small
 from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
+from fedgauge.estimation.small_groups import hide_small
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
@@ -150,7 +150,7 @@ def contribution(plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSo
 
 
 def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
-    """What the sum over `clients` clients tells, on wider bins where the plan hides small cells.
+    """What the sum over `clients` clients tells, small cells and groups hidden where the plan says.
 
     An exact sum that no rows have is refused.
     """
@@ -163,4 +163,6 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
     if not (variances or counts.any()):
         raise ResultWithheld("there are no examples at any site, so there is nothing to evaluate.")
     released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
-    return merge_small(released, plan.min_cell, plan.sum_steps) if plan.min_cell else released
+    if not plan.min_cell:
+        return released
+    return hide_small(plan.task, released, plan.min_cell, plan.sum_steps)

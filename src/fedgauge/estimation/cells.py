@@ -4,7 +4,8 @@ A bin with a few examples shows where the score of each of them lies. Merged bin
 all channels share, so at those that remain every rate is what it was.
 """
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,11 @@ def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     ResultWithheld
         If a channel has examples, and fewer than `least` in all.
     """
-    kept = kept_edges(released.counts, least)
+    return merge_at(released, kept_edges(released.counts, least), sum_steps)
+
+
+def merge_at(released: Released, kept: Indices, sum_steps: int) -> Released:
+    """The release with the edges that are kept alone."""
     axis = merged_axis(released.axis, kept)
     if axis is released.axis:
         return released
@@ -37,7 +42,7 @@ def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     sums = released.sums
     if sums is not None:
         sums = _merged_sums(released.axis.edges, kept, released.counts, sums, sum_steps)
-    return Released(axis, counts, released.clients, sums, released.reports)
+    return replace(released, axis=axis, counts=counts, sums=sums)
 
 
 def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:
@@ -66,7 +71,7 @@ def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:
     return _edges_at(cuts, held, counts.shape[1])
 
 
-def is_large(counts: NDArray[np.int64], least: int) -> bool:
+def is_large(counts: NDArray[Any], least: int) -> bool:
     """Whether every count is zero, or at least so large."""
     return not np.any((counts > 0) & (counts < least))
 

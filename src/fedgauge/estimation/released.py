@@ -28,6 +28,9 @@ class Released:
         were sent.
     reports
         How many local reports there were, which is public; None where there were none.
+    joined
+        Names of groups with too few examples to be shown, which are counted in the last one of
+        their grouping, "other". Their own counts are zeros that say nothing.
     """
 
     axis: Axis
@@ -35,6 +38,7 @@ class Released:
     clients: int
     sums: NDArray[np.int64] | None = None
     reports: int | None = None
+    joined: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

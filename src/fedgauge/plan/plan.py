@@ -39,11 +39,16 @@ NO_SMALL_CELLS: Final = (
     "min_cell is for exact sums: under differential privacy noise hides small cells. Leave it out."
 )
 _FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."
-_SMALL_GROUPS: Final = (
+_SMALL_CELLS: Final = (
     "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
-    "positive example or at least {0}, and no negative one or at least {0}. Whoever takes the sum "
-    "sees it before that."
+    "positive example or at least {0}, and no negative one or at least {0}."
 )
+_SMALL_GROUPS: Final = (
+    " So it is in each group. One with fewer examples of a class in all is counted with those of "
+    "no listed group, and where these are still too few, further groups are: then no group is the "
+    "total less the others."
+)
+_BEFORE: Final = " Whoever takes the sum sees it before that."
 
 
 class Prediction(NamedTuple):
@@ -306,7 +311,13 @@ class EvaluationPlan(
     def terms(self) -> Terms:
         """What the rounds work within."""
         return Terms(
-            self.privacy, self.cohort, self.axis, self.tree, self.channels, self.task.per_row
+            self.privacy,
+            self.cohort,
+            self.axis,
+            self.tree,
+            self.channels,
+            self.task.per_row,
+            self.task.counted,
         )
 
     @property
@@ -402,7 +413,8 @@ class EvaluationPlan(
         if self.calibrator is not None:
             words.append(mapping.in_words(self.calibrator))
         if self.min_cell:
-            words.append(("What is shown of small groups", _SMALL_GROUPS.format(self.min_cell)))
+            told = _SMALL_CELLS + (_SMALL_GROUPS if self.task.layout.groups else "") + _BEFORE
+            words.append(("What is shown of small groups", told.format(self.min_cell)))
         return words
 
     @property
@@ -590,6 +602,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         ("tree", " x ".join(map(str, plan.tree))),
         ("privacy", plan.privacy.title),
     ]
+    rows += [(name, words) for name, words in plan.task.told]
     if plan.cohort is not None:
         least, colluding = plan.cohort.min_survivors, plan.cohort.max_colluding
         rows.append(("cohort", f"at least {least:,} clients, {colluding:,} of whom may collude"))

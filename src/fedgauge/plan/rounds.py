@@ -6,6 +6,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError
+from fedgauge.plan.task import TWO_CLASSES
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
@@ -29,7 +30,8 @@ def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
 class Terms(NamedTuple):
     """What a plan says besides its rounds, as far as a round needs it.
 
-    `per_row` is how many counts, at each level, one row adds to.
+    `per_row` is how many counts, at each level, one row adds to, and `counted` says what these are
+    in words.
     """
 
     privacy: PrivacyModel
@@ -38,6 +40,7 @@ class Terms(NamedTuple):
     tree: tuple[int, ...]
     channels: int
     per_row: int = 1
+    counted: str = TWO_CLASSES
 
     @property
     def sum_cohort(self) -> Cohort:

@@ -22,6 +22,9 @@ BYTES_PER_COUNT: Final = 8
 # sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
 # epsilon, and `laws` draws from no longer ones than these steps have at epsilon 0.41.
 SUM_STEPS: Final = 256
+_NO_SUMS: Final = (
+    "score sums are for one score a row, of two classes and without groups. Leave them out."
+)
 
 
 class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +84,7 @@ class HistogramRound(
         that is what it is.
         """
         if score_sums and per_row > 1:
-            raise PlanError("score sums are for one score and one group a row. Leave them out.")
+            raise PlanError(_NO_SUMS)
         levels = len(tree)
         seen = None if weights is None else list(weights) * per_row
         noise = privacy.calibrate(cohort, levels * per_row, weights=seen, score_sums=score_sums)
@@ -121,6 +124,8 @@ class HistogramRound(
             self._level_noise, terms.sum_cohort, len(terms.tree), sums=self.sums is not None
         )
         if self.sums is not None:
+            if terms.channels > 2:
+                raise PlanError(_NO_SUMS)
             try:
                 check_sums(terms.axis, self.sums.steps)
             except AxisError as error:
@@ -200,8 +205,8 @@ class HistogramRound(
 
     def _leaves(self, terms: Terms) -> str:
         text = (
-            f"{self.numbers(terms):,} whole numbers, once: how many positive and how many negative "
-            f"examples have a score in each of {terms.axis.bins:,} ranges"
+            f"{self.numbers(terms):,} whole numbers, once: {terms.counted} in each of "
+            f"{terms.axis.bins:,} ranges"
         )
         if len(self.nodes) > 1:
             text += ", and in larger ranges made of these"
@@ -210,6 +215,9 @@ class HistogramRound(
                 "; and how high within each range the scores of the positive and of the negative "
                 "examples lie, added up, which gives their average"
             )
+        if terms.per_row > 1:
+            text += f". Each example counts {terms.per_row} times"
+            text += ", and the promise is for all of them together" if self.is_noisy else ""
         text += ". No row, score, label, name or identifier leaves."
         if self.is_noisy:
             what = "count and every sum" if self.sum_steps else "count"

@@ -17,7 +17,9 @@ from fedgauge.errors import InputError, PlanError
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MOST_NAMES: Final = 1000  # of classes, groups or models: more are ids
 _LONGEST: Final = 200  # characters of a name
+_MOST_TOLD: Final = 20  # names in a sentence
 OTHER: Final = "other"
+TWO_CLASSES: Final = "how many positive and how many negative examples have a score"
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +44,19 @@ class Channel(NamedTuple):
 
     slice: Slice
     name: str
+
+
+class Group(NamedTuple):
+    """Rows that have something in common: the values of one way of grouping them.
+
+    `cell` is its number there. It is `listed` if the plan names all its values: rows of any other
+    value are in the same way of grouping, but not in a group that means something.
+    """
+
+    name: str
+    grouping: tuple[str, ...]
+    cell: int
+    listed: bool
 
 
 class Contrast(NamedTuple):
@@ -72,6 +87,16 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
     def channels(self) -> tuple[Channel, ...]:
         """The counts that are sent, in order."""
         raise NotImplementedError
+
+    @property
+    def counted(self) -> str:
+        """What is counted in each range of scores, in words."""
+        return TWO_CLASSES
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names."""
+        return ()
 
     @property
     def rows(self) -> int:
@@ -129,24 +154,23 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
         pairs = list(itertools.product(self.models or (None,), self.labels_told))
         return tuple(
             Slice(model, group, label)
-            for group in (None, *self._cells_by_name)
+            for group in (None, *self.groups_told)
             for model, label in pairs
         )
 
     @cached_property
-    def _cells_by_name(self) -> dict[str, tuple[tuple[str, ...], int]]:
-        """The way of grouping, and the number, of each group, by what it is called."""
+    def groups_told(self) -> dict[str, Group]:
+        """The groups that have curves of their own, by what they are called."""
         layout, found = self.layout, {}
         for grouping in layout.groupings if layout.groups else ():
-            values = [(name, (*dict(layout.groups)[name], OTHER)) for name in grouping]
-            named = itertools.product(*(each for _, each in values))
-            for cell, each in enumerate(named):
+            values = [(*dict(layout.groups)[name], OTHER) for name in grouping]
+            for cell, each in enumerate(itertools.product(*values)):
                 if len(layout.groups) == 1:
                     called = each[0]
                 else:
                     pairs = zip(grouping, each, strict=True)
                     called = ", ".join(f"{name} {value}" for name, value in pairs)
-                found[called] = (grouping, cell)
+                found[called] = Group(called, grouping, cell, OTHER not in each)
         return found
 
     def _blocks(self, slice_: Slice) -> tuple[Block, ...]:
@@ -155,7 +179,7 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
             raise InputError(f"there is no slice of {slice_} in the plan.")
         grouping = self.layout.groupings[0]
         if slice_.group is not None:
-            grouping, _ = self._cells_by_name[slice_.group]
+            grouping = self.groups_told[slice_.group].grouping
         return tuple(
             block
             for block in self.layout.blocks
@@ -166,8 +190,7 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
         """The groups of a block that a slice is made of: one, or all."""
         if slice_.group is None:
             return tuple(range(self.layout.cells(block.grouping)))
-        _, cell = self._cells_by_name[slice_.group]
-        return (cell,)
+        return (self.groups_told[slice_.group].cell,)
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
@@ -175,7 +198,7 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
         layout = self.layout
         if layout.is_plain:
             return tuple(Channel(Slice(), name) for name in Contrast._fields)
-        names = {place: called for called, place in self._cells_by_name.items()}
+        names = {(each.grouping, each.cell): each.name for each in self.groups_told.values()}
         return tuple(
             Channel(
                 Slice(block.model, names.get((block.grouping, cell)), self._label_of(block)),
@@ -185,6 +208,37 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
             for cell in range(layout.cells(block.grouping))
             for number in range(layout.by_block)
         )
+
+    @property
+    def counted(self) -> str:
+        """What is counted in each range of scores, in words."""
+        score = f"a score of each model ({_listed(self.models)})" if self.models else "a score"
+        return f"{self._examples}{self._by_group} have {score}"
+
+    @property
+    def _examples(self) -> str:
+        return "how many positive and how many negative examples"
+
+    @property
+    def _by_group(self) -> str:
+        if not self.groups:
+            return ""
+        every = [f"{name} ({_listed([*self.groups[name], OTHER])})" for name in self.groups]
+        if self.crossed:
+            return f" of each combination of {' and '.join(every)}"
+        return f" of each group by {', and of each by '.join(every)}{',' * (len(every) > 1)}"
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names, and what a row then counts for."""
+        rows = []
+        if self.groups:
+            every = [f"{name}: {_listed([*self.groups[name], OTHER])}" for name in self.groups]
+            how = ""
+            if len(every) > 1:
+                how = "; crossed: a row counts once" if self.crossed else "; a row counts in each"
+            rows.append(("groups", "; ".join(every) + how))
+        return (*rows, ("models", _listed(self.models))) if self.models else tuple(rows)
 
     def _label_of(self, block: Block) -> str | None:
         return self.labels_told[block.column]
@@ -300,6 +354,20 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     def _class_name(self, number: int) -> str:
         return str(self.labels[number])
 
+    @property
+    def counted(self) -> str:
+        """What is counted in each range of scores, in words."""
+        return f"{super().counted} for each class"
+
+    @property
+    def _examples(self) -> str:
+        return f"how many examples of each class ({_listed(self.labels_told)})"
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names."""
+        return (("classes", _listed(self.labels_told)), *super().told)
+
 
 class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
     """Several labels of two classes each, independent of each other, each with a score.
@@ -347,6 +415,16 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
         block = self._blocks(slice_)[self.labels_told.index(slice_.label)]
         channel, cells = self.layout.channel, self._cells(slice_, block)
         return Contrast(*(tuple(channel(block, cell, c) for cell in cells) for c in (0, 1)))
+
+    @property
+    def _examples(self) -> str:
+        labels = _listed(self.labels_told)
+        return f"for each label ({labels}) how many positive and how many negative examples"
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names."""
+        return (("labels", _listed(self.labels_told)), *super().told)
 
 
 class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
@@ -399,6 +477,12 @@ class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
 
 
 AnyTask = BinaryTask | MulticlassTask | MultilabelTask | LabelTask
+
+
+def _listed(names: Sequence[Any]) -> str:
+    """Names in a sentence."""
+    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+    return ", ".join(map(str, names[:_MOST_TOLD])) + more
 
 
 def _positive(label: Any) -> Label | None:

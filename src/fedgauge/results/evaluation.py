@@ -26,6 +26,7 @@ from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results.calibrated import Calibrated
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
+from fedgauge.results.gaps import Gaps, gaps_of, why_joined
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
 from fedgauge.results.recording import facts_of, record_of
@@ -217,15 +218,78 @@ class Evaluation(Calibrated):
         result._origin = self._origin
         return result
 
+    def gaps(self, metric: str, *, at: float | None = None, against: str | None = None) -> Gaps:
+        """How far a metric differs between groups, with intervals.
+
+        Groups that the plan lists are compared, each with every other of the same grouping. The
+        largest of many gaps is large by chance, so each gap also has an interval that holds
+        together with all the others' (Bonferroni); what it excludes 0 of stands out.
+
+        Parameters
+        ----------
+        metric
+            A metric at a threshold, such as ``"recall"``, ``"fpr"``, ``"precision"`` or
+            ``"selection_rate"`` (the share flagged); one over all thresholds, such as
+            ``"roc_auc"`` or ``"calibration_in_the_large"``; or ``"xauc"``: the chance that a
+            positive of one group scores higher than a negative of another, less the same the
+            other way round (Kallus & Zhou 2019).
+        at
+            The threshold, where the metric is at one.
+        against
+            A group that all others are compared with, or ``"rest"``: each group with all rows
+            outside it. Every pair of groups unless given.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> rows = fg.Examples(
+        ...     [1, 1, 0, 0] * 50, [0.9, 0.7, 0.6, 0.2] * 25 + [0.9, 0.3, 0.6, 0.2] * 25,
+        ...     group=["a"] * 100 + ["b"] * 100)
+        >>> gaps = fg.evaluate({"site": rows}, groups=["a", "b"]).gaps("recall", at=0.5)
+        >>> gaps.largest.difference
+        Estimate(0.5000, interval 0.3486..0.6336 at 95%)
+        >>> gaps.largest.stands_out
+        True
+        """
+        return gaps_of(self, metric, at, against)
+
+    @property
+    def withheld(self) -> str | None:
+        """Why nothing is told of this part of the result; None where something is.
+
+        Noise hides a class, or a group has so few examples that it is counted in another one.
+        """
+        group = self._slice.group
+        if group is not None and self._is_joined:
+            return f"group {group} is not shown: {why_joined(self._plan, group)}"
+        hidden = self._pooled.hidden
+        if hidden is None:
+            return None
+        return (
+            f"no signal: the noise (standard deviation {self._pooled.deviation_of_totals:,.0f}) "
+            f"hides the number of {hidden}. Use a larger epsilon, more examples, or fewer bins or "
+            "levels."
+        )
+
     @property
     def negatives(self) -> int:
         """Number of negative examples; an estimate under differential privacy."""
-        return max(0, round(float(self._counts.released[0].sum())))
+        return self._number(0)
 
     @property
     def positives(self) -> int:
         """Number of positive examples; an estimate under differential privacy."""
-        return max(0, round(float(self._counts.released[1].sum())))
+        return self._number(1)
+
+    @property
+    def _is_joined(self) -> bool:
+        """Whether this is a group that is counted in another one."""
+        return self._slice.group in self._released.joined
+
+    def _number(self, row: int) -> int:
+        if self._is_joined:
+            raise NoSignal(str(self.withheld))
+        return max(0, round(float(self._counts.released[row].sum())))
 
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
@@ -291,13 +355,9 @@ class Evaluation(Calibrated):
     @cached_property
     def _signal(self) -> PooledCounts:
         """The counts, if they say anything."""
-        hidden = self._pooled.hidden
-        if hidden is not None:
-            deviation = self._pooled.deviation_of_totals
-            raise NoSignal(
-                f"no signal: the noise (standard deviation {deviation:,.0f}) hides the number of "
-                f"{hidden}. Use a larger epsilon, more examples, or fewer bins or levels."
-            )
+        withheld = self.withheld
+        if withheld is not None:
+            raise NoSignal(withheld)
         return self._pooled
 
     @cached_property
@@ -371,7 +431,9 @@ class Evaluation(Calibrated):
 
         Its columns are `metric`, `value`, the interval (`low`, `high`), the bounds (`pooled_low`,
         `pooled_high`), `level` and `caution`; what an estimate does not have is missing, and a
-        metric that the counts do not define has no value.
+        metric that the counts do not define has no value. Of several slices, each has its rows,
+        with the columns `model`, `group` and `label` where there are several; one that is withheld
+        has a row `withheld` that says why.
 
         Parameters
         ----------
@@ -391,7 +453,7 @@ class Evaluation(Calibrated):
         """
         if thresholds is None:
             return metrics_frame(self, backend)
-        return thresholds_frame(self.threshold_table(map(float, thresholds)), backend)
+        return thresholds_frame(self, map(float, thresholds), backend)
 
     @cached_property
     def record(self) -> Record:
@@ -432,6 +494,8 @@ class Evaluation(Calibrated):
         return verdict(self)
 
     def __repr__(self) -> str:
+        if self._is_joined:
+            return f"<Evaluation at {counted(self)}: group {self._slice.group} is withheld>"
         examples = self.negatives + self.positives
         try:
             auc = str(self.roc_auc)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.measures.metric import metrics_of
+from fedgauge.plan.task import Slice
 
 if TYPE_CHECKING:  # a result makes its frame
     from fedgauge.measures.intervals import Estimate
-    from fedgauge.measures.thresholds import AtThreshold
     from fedgauge.results.evaluation import Evaluation
 
 Backend = Literal["pandas", "polars", "pyarrow"]
 _BACKENDS: Final = ("pandas", "polars", "pyarrow")
-_TEXT: Final = ("metric", "caution")  # of the columns; the others hold numbers
+# Columns of text; the others hold numbers.
+_TEXT: Final = (*Slice.__struct_fields__, "against", "metric", "caution")
 
 
 class _Row(NamedTuple):
@@ -43,38 +44,71 @@ class _Row(NamedTuple):
 
 def metrics_frame(result: Evaluation, backend: Backend) -> Any:
     """Every metric over all thresholds; those that the counts do not define have no value."""
-    rows = []
+    return _over_slices(result, _metrics, ("metric",), backend)
+
+
+def thresholds_frame(result: Evaluation, thresholds: Iterable[float], backend: Backend) -> Any:
+    """Every metric and outcome at each threshold, one row for each."""
+    chosen = list(thresholds)
+
+    def rows_of(part: Evaluation) -> Iterator[tuple[Any, ...]]:
+        for at in part.threshold_table(chosen):
+            named = {**at.as_dict(), **at.confusion_matrix._asdict()}
+            yield from ((at.threshold, *_Row.of(*each)) for each in named.items())
+
+    return _over_slices(result, rows_of, ("threshold", "metric"), backend)
+
+
+def _metrics(result: Evaluation) -> Iterator[tuple[Any, ...]]:
     for each in metrics_of(type(result)):
         try:
-            rows.append(_Row.of(each.name, getattr(result, each.name)))
+            yield _Row.of(each.name, getattr(result, each.name))
         except NoSignal:
             raise
         except UndefinedMetric:
-            rows.append(_Row(each.name))
-    return _frame(rows, backend)
+            yield _Row(each.name)
 
 
-def thresholds_frame(points: Iterable[AtThreshold], backend: Backend) -> Any:
-    """Every metric and outcome at each threshold, one row for each."""
-    rows, thresholds = [], []
-    for at in points:
-        named = {**at.as_dict(), **at.confusion_matrix._asdict()}
-        rows += [_Row.of(name, estimate) for name, estimate in named.items()]
-        thresholds += [at.threshold] * len(named)
-    return _frame(rows, backend, thresholds)
+def _over_slices(
+    result: Evaluation,
+    rows_of: Callable[[Evaluation], Iterable[tuple[Any, ...]]],
+    keys: tuple[str, ...],
+    backend: Backend,
+) -> Any:
+    """The rows of each slice, with what it is a slice of in front.
+
+    Of several slices, one that is withheld has one row, which says why.
+    """
+    parts = result.slices
+    told = [name for name in Slice.__struct_fields__ if any(_named(part, name) for part in parts)]
+    rows: list[tuple[Any, ...]] = []
+    for part in parts:
+        of = tuple(_named(part, name) for name in told)
+        try:
+            rows += [(*of, *row) for row in rows_of(part)]
+        except NoSignal as error:
+            if len(parts) == 1:
+                raise
+            row = _Row("withheld", caution=str(error))
+            rows.append((*of, *(None,) * (len(keys) - 1), *row))
+    return frame_of((*told, *keys, *_Row._fields[1:]), rows, backend)
 
 
-def _frame(rows: list[_Row], backend: Backend, thresholds: list[float] | None = None) -> Any:
+def _named(part: Evaluation, name: str) -> str | None:
+    named: str | None = getattr(part.slice, name)
+    return named
+
+
+def frame_of(names: Sequence[str], rows: Sequence[Sequence[Any]], backend: Backend) -> Any:
+    """Rows as a data frame."""
     import pyarrow as pa  # here, for results do without
 
     if backend not in _BACKENDS:
         raise InputError(f"backend must be one of {', '.join(_BACKENDS)}, got {backend!r}.")
-    kinds = {name: pa.string() if name in _TEXT else pa.float64() for name in _Row._fields}
     columns = {
-        name: pa.array([getattr(row, name) for row in rows], kind) for name, kind in kinds.items()
+        name: pa.array([row[place] for row in rows], pa.string() if name in _TEXT else pa.float64())
+        for place, name in enumerate(names)
     }
-    if thresholds is not None:
-        columns = {"threshold": pa.array(thresholds, pa.float64())} | columns
     table = pa.table(columns)
     if backend == "pyarrow":
         return table

@@ -16,10 +16,10 @@ from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.regrouped import check_probabilities
 from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
-from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.plan import decode_axis, encode_axis
 from fedgauge.plan.sizes import peek_plain
-from fedgauge.plan.task import Contrast, LabelTask
+from fedgauge.plan.task import Contrast, LabelTask, Sliced
 from fedgauge.privacy import LocalDP, PrivacyStatement
 from fedgauge.privacy.models import tag_of
 from fedgauge.typing import Floats
@@ -108,6 +108,8 @@ class Record(msgspec.Struct, frozen=True):
     calibrator: Calibrator | msgspec.UnsetType = msgspec.UNSET
     # Counts by channel, where several slices are made of them; else those of the only slice.
     channels: list[list[int | float]] | msgspec.UnsetType = msgspec.UNSET
+    # Groups that are too small to be shown, and so counted in "other"; left out where none is.
+    joined: list[str] | msgspec.UnsetType = msgspec.UNSET
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -153,7 +155,12 @@ class Record(msgspec.Struct, frozen=True):
         first = self.slices[0]
         told = self.channels if isinstance(self.channels, list) else first.counts
         sums = None if first.score_sums is None else np.array(first.score_sums, dtype=np.int64)
-        return Released(axis, np.array(told, dtype=kind), self.clients, sums, self.reports)
+        counts = np.array(told, dtype=kind)
+        return Released(axis, counts, self.clients, sums, self.reports, self._joined)
+
+    @property
+    def _joined(self) -> tuple[str, ...]:
+        return tuple(self.joined) if isinstance(self.joined, list) else ()
 
     @property
     def released_axis(self) -> Axis:
@@ -161,7 +168,8 @@ class Record(msgspec.Struct, frozen=True):
         return self.axis if isinstance(self.axis, Axis) else self.plan.axis
 
     def _check_counts(self) -> None:
-        if len(self.slices) != len(self.plan.task.slices) or self.clients < 1:
+        told = [Slice(part.model, part.group, part.label) for part in self.slices]
+        if told != list(self.plan.task.slices) or self.clients < 1:
             raise RecordError("this is not a fedgauge result: its slices do not fit its plan.")
         check_level(self.level)
         if isinstance(self.calibrator, Calibrator):
@@ -175,6 +183,8 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError("this is not a fedgauge result: its counts do not fit its plan.")
         if not self._channels_fit():
             raise RecordError("this is not a fedgauge result: its channels do not fit its slices.")
+        if not self._joined_fit():
+            raise RecordError("this is not a fedgauge result: its groups do not fit its plan.")
         if not all(self._sums_fit(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
 
@@ -187,11 +197,23 @@ class Record(msgspec.Struct, frozen=True):
         if len(self.channels) != task.rows or any(len(row) != bins for row in self.channels):
             return False
         channels = np.array(self.channels, dtype=np.float64)
+        exact = not self.plan.is_noisy
+        if exact and not (np.all(channels >= 0) and is_large(channels, self.plan.min_cell)):
+            return False
         return len(task.slices) > 1 and all(
             np.allclose(channels[list(rows)].sum(axis=0), counts, rtol=1e-9, atol=1e-6)
             for slice_, part in zip(task.slices, self.slices, strict=True)
             for rows, counts in zip(task.contrast(slice_), part.counts, strict=True)
         )
+
+    def _joined_fit(self) -> bool:
+        """Whether groups that are said to be counted elsewhere can be, and have no counts."""
+        task = self.plan.task
+        if not (self._joined and self.plan.min_cell and isinstance(task, Sliced)):
+            return not self._joined
+        empty = {part.group for part in self.slices if not any(map(any, part.counts))}
+        last = {each.grouping: name for name, each in task.groups_told.items()}
+        return set(self._joined) <= empty & set(task.groups_told) - set(last.values())
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:
         """Whether counts of this plan can be on this axis."""
@@ -221,7 +243,9 @@ class Record(msgspec.Struct, frozen=True):
             counts = ScoreHistogram.from_counts(axis, part.counts).counts
         except FedgaugeError:
             return False
-        return bool(counts.any()) and is_large(counts, self.plan.min_cell)
+        # Nobody evaluates no rows; a group may have none.
+        held = bool(counts.any()) or part.group is not None
+        return held and is_large(counts, self.plan.min_cell)
 
     def _fits_noisy(self, part: SliceRecord) -> bool:
         return self._is_table(part.counts) and all(

@@ -58,6 +58,7 @@ def facts_of(result: Evaluation) -> Record:
         axis=UNSET if released.axis == result.plan.axis else released.axis,
         calibrator=UNSET if result.mapped_by is None else result.mapped_by,
         channels=released.counts.tolist() if len(task.slices) > 1 else UNSET,
+        joined=list(released.joined) or UNSET,
     )
 
 

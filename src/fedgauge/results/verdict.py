@@ -1,11 +1,11 @@
-"""A result in five lines of words and numbers; one more under a map, one where to be cautious."""
+"""A result in five lines of words and numbers; more of slices, under a map, or to be cautious."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from fedgauge.errors import UndefinedMetric
-from fedgauge.plan.task import LabelTask
+from fedgauge.plan.task import LabelTask, Slice
 
 if TYPE_CHECKING:  # a result prints its verdict
     from fedgauge.results.evaluation import Evaluation
@@ -20,13 +20,28 @@ _AXIS_WORDS: Final = {
 
 def verdict(result: Evaluation) -> str:
     """Who took part, what was measured, and what protects it."""
-    lines = [who(result), *_areas(result), _protection(result), _measurement(result)]
+    lines = [
+        _part(result) + who(result),
+        *_areas(result),
+        _protection(result),
+        _measurement(result),
+    ]
+    lines += [f"{title:<19}{words}" for title, words in result.plan.task.told]
+    joined = result.released.joined
+    if joined:
+        few = f"fewer than {result.plan.min_cell} examples of a class, counted with others"
+        lines.append(f"not shown          {', '.join(joined)}: {few}")
     through = mapping(result)
     if through is not None:
         lines.append(f"mapped by          {through}")
     if result.caution is not None:
         lines.append(f"caution            {result.caution}")
     return "\n".join(lines)
+
+
+def _part(result: Evaluation) -> str:
+    """Which part of the rows it is about, in front of who took part."""
+    return "" if result.slice == Slice() else f"{result.slice}: "
 
 
 def counted(result: Evaluation) -> str:
@@ -39,6 +54,8 @@ def counted(result: Evaluation) -> str:
 def who(result: Evaluation) -> str:
     """Who took part, with how many examples of which class."""
     hidden = result.pooled.hidden
+    if result.slice.group in result.released.joined:
+        return f"{counted(result)}; too few examples to be shown"
     if result.reports is not None:  # how many there are is public, of which class is not
         told = counted(result)
         if result.reports != result.clients or result.clients == 1:
