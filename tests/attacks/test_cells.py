@@ -112,6 +112,68 @@ def test_results_are_not_subtracted_to_small_cells(folder):
     assert len(edges) == 1
 
 
+def with_groups(sizes, seed=0):
+    """Three sites of 400 rows; of the second group so many rows of each site."""
+    clients = {}
+    for i, few in enumerate(sizes):
+        labels, scores = draw_rows(400, seed=seed + i, rate=0.3)
+        group = np.where(np.arange(400) < few, "few", np.where(np.arange(400) < 200, "a", "b"))
+        clients[f"site-{i}"] = fg.Examples(labels, scores, group=group)
+    return clients
+
+
+GROUPS = {"g": ["a", "few", "b"]}
+
+
+def grouped_plan(groups=None, **options):
+    return fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8, outside="clip"),
+        fg.Cohort(3, 1),
+        task=fg.BinaryTask(groups=groups or GROUPS),
+        min_cell=MIN_CELL,
+        **options,
+    )
+
+
+def test_a_small_group_is_not_told_nor_the_total_less_the_others(folder):
+    """The reader adds up all groups that are shown, and takes them off the whole."""
+    attack = Attacker(folder, with_groups((2, 2, 2)), policy=exact_policy(max_groups=4))
+    result = attack.ask(grouped_plan()).result
+    assert result is not None
+    saved = json.loads((folder / "run-0" / "result.json").read_text())
+    whole, *parts = saved["slices"]
+    assert all(alone(part["counts"]) == 0 for part in parts if np.any(part["counts"]))
+    shown = {part["group"]: np.array(part["counts"]) for part in parts}
+    assert saved["joined"] == ["few", "b"]
+    assert not shown["few"].any()
+    assert not shown["b"].any()
+    left = np.array(whole["counts"]) - shown["a"]  # the few, in a crowd
+    assert alone(left) == 0
+
+
+def test_results_with_and_without_groups_do_not_meet_on_the_same_rows(folder):
+    """Both are exact sums of the same rows: a site takes part in the first alone, whichever."""
+    for number, (first, second) in enumerate([(True, False), (False, True)]):
+        where = folder / str(number)
+        where.mkdir()
+        attack = Attacker(where, with_groups((2, 2, 2)), policy=exact_policy(max_groups=4))
+        plans = {True: grouped_plan(), False: exact_plan(3)}
+        assert attack.ask(plans[first]).result is not None
+        answer = attack.ask(plans[second])
+        assert answer.result is None
+        assert "of another plan" in str(next(iter(answer.refusals.values()))[1])
+
+
+def test_a_row_that_changes_its_group_is_not_the_difference_of_two_sums(folder):
+    """The same plan on the same labels and scores, but for one row's group."""
+    attack = Attacker(folder, with_groups((50, 50, 50)), policy=exact_policy(max_groups=4))
+    assert attack.ask(grouped_plan()).result is not None
+    attack.clients |= with_groups((51, 50, 50))
+    answer = attack.ask(grouped_plan())
+    assert answer.result is None
+    assert "not those of the earlier exact sums" in str(answer.refusals["site-0"][1])
+
+
 def test_a_coarse_simulation_stays_exact():
     """The control: in one process nothing is hidden, and nothing is merged unless asked for."""
     labels, scores = draw_rows(100)

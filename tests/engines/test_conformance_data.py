@@ -318,3 +318,48 @@ def test_score_sums_are_clipped_under_noise(make_engine):
     each = [np.minimum(pooled_sums(plan, CLIENTS, [name]), most) for name in OTHERS]
     clipped = np.sum([*each, [[0, 0], [most, 0]]], axis=0)
     assert np.abs(sums_of(result) - clipped).max() < 40_000 < 9000 * 251 - most
+
+
+# Groups
+
+
+def grouped(clients, groups=("a", "b", "few")):
+    """The same rows with a group each; "few" has one row at each client."""
+    rng, rows = np.random.default_rng(8), {}
+    for name, (labels, scores) in clients.items():
+        group = rng.choice(groups[:2], len(labels)).astype(object)
+        group[0] = groups[2]
+        rows[name] = fg.Examples(labels, scores, group=group)
+    return rows
+
+
+def test_groups_are_counted_and_small_ones_hidden(engine, tmp_path):
+    task = fg.BinaryTask(groups={"g": ["a", "few", "b"]})
+    plan = exact_plan(bins=64, min_cell=10, task=task)
+    clients = grouped(CLIENTS)
+    result = engine.run(plan, clients)
+    assert result.released.joined == ("few", "b")  # "other" has no rows: b hides the few
+    assert result.record.slices == fg.evaluate(clients, plan=plan).record.slices
+    with pytest.raises(fg.NoSignal, match="group few is not shown"):
+        _ = result.select(group="few").roc_auc
+    result.to_json(tmp_path / "r.json")
+    again = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert (again.record, str(again)) == (result.record, str(result))
+    assert again.signature.state == result.signature.state != "broken"
+
+
+def test_groups_under_noise(engine):
+    plan = noisy_plan(5.0, bins=16, task=fg.BinaryTask(groups={"g": ["a", "few", "b"]}))
+    result = engine.run(plan, grouped(CLIENTS))
+    exact = fg.evaluate(grouped(CLIENTS), task=plan.task, axis=plan.axis)
+    for group in ("a", "b"):
+        part, true = (each.select(group=group) for each in (result, exact))
+        # Noise of deviation 0.2 in each of 16 bins: beyond 50 with a chance far below 1e-9.
+        assert abs(part.positives - true.positives) < 50
+    assert abs(result.select(group="few").pooled.unbiased.sum() - len(CLIENTS)) < 50
+
+
+def test_rows_without_groups_are_not_counted_by_group(engine):
+    plan = exact_plan(task=fg.BinaryTask(groups={"g": ["a"]}))
+    with pytest.raises(fg.FedgaugeError):
+        engine.run(plan, CLIENTS)

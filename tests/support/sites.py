@@ -18,6 +18,7 @@ def open_policy(**limits):
         "min_cell": 0,
         "exact_dropouts": True,
         "exact_of_models": True,
+        "max_groups": 100,
         "min_new_rows": 0,
     }
     return Policy(**(opened | limits))

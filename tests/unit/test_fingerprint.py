@@ -219,3 +219,21 @@ def test_what_fits():
     more = Fingerprint(ROWS.rows + 1, ROWS.labels, ROWS.scores)
     assert not ROWS.fits(more)
     assert not without.fits(of(with_one(LABELS, 0, 1), with_scores=False))
+
+
+# Groups
+
+
+def test_groups_are_part_of_rows_that_have_some():
+    groups = ["a", "a", "b", "b", "c"]
+    grouped = taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=groups))
+    assert grouped.labels == ROWS.labels
+    assert (grouped.groups is None, ROWS.groups is None) == (False, True)
+    assert grouped.fits(ROWS)  # the same rows, whose groups nobody asked for
+    changed = with_one(groups, 2, "c")
+    moved = taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=changed))
+    assert not moved.fits(grouped)
+    two = {"sex": groups, "age": changed}
+    both = taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=two))
+    swapped = {"sex": changed, "age": groups}
+    assert both != taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=swapped))

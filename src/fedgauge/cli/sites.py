@@ -81,6 +81,9 @@ def init(
     score_sums: Annotated[
         bool, typer.Option("--score-sums", help="Allow plans that sum up scores within bins.")
     ] = False,
+    max_groups: Annotated[
+        int, typer.Option(help="Most groups that a plan may tell apart; 0 refuses them.")
+    ] = 0,
     budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
     witness: Annotated[
         Path | None, typer.Option(help="A file elsewhere by which old copies are noticed.")
@@ -103,6 +106,7 @@ def init(
             max_epsilon=max_epsilon,
             max_bins=max_bins,
             score_sums=score_sums,
+            max_groups=max_groups,
             budget_epsilon=budget,
         )
         site = create_site(folder, name=name, dataset=dataset, policy=policy)
@@ -346,6 +350,7 @@ def _site_table(site: Site) -> Table:
     table.add_row("All on a dataset", _budget(site))
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
+    table.add_row("Groups", f"at most {policy.max_groups:,}" if policy.max_groups else "refused")
     table.add_row("Positive labels", ", ".join(policy.labels) or "none")
     table.add_row("Exact sums", _exact(policy))
     table.add_row("Witness", _witness(site))

@@ -25,17 +25,20 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """What tells data apart: how many rows, and digests of them.
 
     `labels` is about labels and subjects, `scores` about scores too; None where a model that is
-    sent makes the scores, so that they are no part of the data.
+    sent makes the scores, so that they are no part of the data. `groups` is about groups too; None
+    where rows have none.
     """
 
     rows: int
     labels: str
     scores: str | None = None
+    groups: str | None = None
 
     def fits(self, other: "Fingerprint") -> bool:
         """Whether both can be of the same data."""
         same = (self.rows, self.labels) == (other.rows, other.labels)
-        return same and (None in (self.scores, other.scores) or self.scores == other.scores)
+        pairs = (self.scores, other.scores), (self.groups, other.groups)
+        return same and all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 class Fingerprinter:
@@ -66,6 +69,8 @@ class Fingerprinter:
         self._rows = 0
         self._labels = np.zeros(2, dtype=np.uint64)
         self._scores = np.zeros(2, dtype=np.uint64)
+        self._groups = np.zeros(2, dtype=np.uint64)
+        self._with_groups = False
 
     def watch(self, batches: Iterable[Examples]) -> Iterator[Examples]:
         """The same batches, added as they pass."""
@@ -80,6 +85,13 @@ class Fingerprinter:
         # Sums of 64 bits wrap on purpose: two of them are 128 bits of a sum over rows.
         whose = self._encipher(self._hashed(batch.labels, len(batch)), subjects)
         self._labels += whose.sum(axis=0, dtype=np.uint64)
+        if batch.groups:
+            self._with_groups = True
+            grouped = whose
+            for _, column in sorted(batch.groups.items(), key=lambda each: each[0] or ""):
+                hashed = self._hashed(column, len(batch))
+                grouped = self._encipher(grouped[:, 0] ^ hashed, grouped[:, 1])
+            self._groups += grouped.sum(axis=0, dtype=np.uint64)
         if self._with_scores:
             scores = np.where(np.isnan(batch.y_score), np.nan, batch.y_score + 0.0)  # -0.0 is 0.0
             with_scores = self._encipher(whose[:, 0] ^ scores.view(np.uint64), whose[:, 1])
@@ -88,7 +100,8 @@ class Fingerprinter:
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of all rows so far."""
         scores = self._scores.tobytes().hex() if self._with_scores else None
-        return Fingerprint(self._rows, self._labels.tobytes().hex(), scores)
+        groups = self._groups.tobytes().hex() if self._with_groups else None
+        return Fingerprint(self._rows, self._labels.tobytes().hex(), scores, groups)
 
     def _encipher(self, *halves: NDArray[np.uint64]) -> NDArray[np.uint64]:
         blocks = np.column_stack(halves).astype("<u8")

@@ -42,6 +42,11 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
                 "the plan is for labels apart from scores. Name the column of ids, and the bins "
                 "that this site was sent: --id COLUMN --bins FILE."
             )
+        if plan.task.layout.groups:
+            raise InputError(
+                "the plan is for groups, and files name no column of groups yet. Take part with "
+                "Examples(y_true, y_score, group=...): fedgauge.engines.exchange.take_part."
+            )
         self.file().check()
         cap = plan.privacy.unit_cap
         if cap is not None and cap.unit == "subject" and self.subject is None:

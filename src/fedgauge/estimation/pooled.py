@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
@@ -224,6 +225,12 @@ class PooledCounts:
             terms=self._terms,
         )
         return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(drawn.shape)
+
+
+def require_examples(pooled: PooledCounts) -> None:
+    """Refuse counts of nobody, which a group may have: they define nothing."""
+    if not pooled.counts.any():
+        raise UndefinedMetric("there is no example, so nothing is defined.")
 
 
 def redraw(

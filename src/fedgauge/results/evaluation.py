@@ -13,7 +13,7 @@ from fedgauge.errors import InputError, NoSignal, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.labelled import counts_of
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.pooled import PooledCounts, require_examples
 from fedgauge.estimation.regrouped import mapped
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
@@ -358,6 +358,7 @@ class Evaluation(Calibrated):
         withheld = self.withheld
         if withheld is not None:
             raise NoSignal(withheld)
+        require_examples(self._pooled)
         return self._pooled
 
     @cached_property

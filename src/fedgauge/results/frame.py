@@ -77,7 +77,7 @@ def _over_slices(
 ) -> Any:
     """The rows of each slice, with what it is a slice of in front.
 
-    Of several slices, one that is withheld has one row, which says why.
+    Of several slices, one that is withheld, or has no examples, has one row, which says why.
     """
     parts = result.slices
     told = [name for name in Slice.__struct_fields__ if any(_named(part, name) for part in parts)]
@@ -86,10 +86,11 @@ def _over_slices(
         of = tuple(_named(part, name) for name in told)
         try:
             rows += [(*of, *row) for row in rows_of(part)]
-        except NoSignal as error:
+        except UndefinedMetric as error:
             if len(parts) == 1:
                 raise
-            row = _Row("withheld", caution=str(error))
+            told_as = "withheld" if isinstance(error, NoSignal) else "undefined"
+            row = _Row(told_as, caution=str(error))
             rows.append((*of, *(None,) * (len(keys) - 1), *row))
     return frame_of((*told, *keys, *_Row._fields[1:]), rows, backend)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fedgauge import notebook
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.pooled import PooledCounts, require_examples
 from fedgauge.estimation.regrouped import mapped
 from fedgauge.measures.gaps import gap, level_of_each
 from fedgauge.measures.intervals import Estimate, Interval, show
@@ -86,7 +86,7 @@ class Gaps:
         The metric of each group; None where it is withheld or undefined. Of xAUC: positives of the
         group against negatives of all other rows.
     withheld
-        Why it is, by group.
+        Why it is, by group, in words.
     pairs
         The gaps between groups that both have it.
     compared
@@ -153,7 +153,7 @@ class Gaps:
 
     def _rows(self) -> list[tuple[str, str]]:
         told = [
-            (name, f"withheld: {self.withheld[name]}" if each is None else str(each))
+            (name, self.withheld[name] if each is None else str(each))
             for name, each in self.groups.items()
         ]
         return [*told, *((f"{g.group} - {g.against}", str(g.difference)) for g in self.pairs)]
@@ -226,6 +226,7 @@ class _Reader:
             pooled = mapped(pooled, result.mapped_by)
         if pooled.hidden is not None:
             raise NoSignal(f"the noise hides the number of {pooled.hidden}.")
+        require_examples(pooled)
         return self._read(_Part(Reading(pooled, result.estimator, level)))
 
 
@@ -243,14 +244,15 @@ def gaps_of(result: Evaluation, metric: str, at: float | None, against: str | No
     }
     rest = {name: _rest(task.groups_told, rows, name) for name in rows}
     groups: dict[str, Estimate | None] = dict.fromkeys(rows)
-    withheld = {name: why_joined(result.plan, name) for name in result.released.joined}
+    withheld = {n: f"withheld: {why_joined(result.plan, n)}" for n in result.released.joined}
     for name in rows:
         if name not in withheld:
             own = _crossed(rows[name], rest[name]) if metric == XAUC else rows[name]
             try:
                 groups[name] = read(own, result.level)
             except UndefinedMetric as error:
-                withheld[name] = str(error)
+                hidden = isinstance(error, NoSignal)
+                withheld[name] = f"withheld: {error}" if hidden else str(error)
     pairs = _pairs(task, against)
     each = level_of_each(result.level, len(pairs))
     found = []

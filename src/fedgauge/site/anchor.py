@@ -176,6 +176,7 @@ class Site:
         self._judge_silence(plan)
         self._judge_label(plan)
         self._judge_slices(plan)
+        self._judge_groups(plan)
         if plan.sum_steps and not self.policy.score_sums:
             raise PlanRefused(
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
@@ -202,6 +203,7 @@ class Site:
         plan.check_time()
         self._judge_privacy(plan)
         self._judge_label(plan)
+        self._judge_groups(plan)
         self.judge_bins(plan.axis.bins)
         judge_promise(plan)
 
@@ -224,11 +226,23 @@ class Site:
             )
 
     def _judge_slices(self, plan: EvaluationPlan) -> None:
-        """Refuse groups, several classes and several models."""
-        if not plan.task.layout.is_plain:
+        """Refuse several classes and several models."""
+        layout = plan.task.layout
+        if layout.classes or layout.models or layout.labels > 1:
             raise PlanRefused(
-                "the plan is for groups, several classes or several models, which sites do not "
-                "evaluate between them yet. Simulate it with fedgauge.evaluate."
+                "the plan is for several classes, labels or models, which sites do not evaluate "
+                "between them yet. Simulate it with fedgauge.evaluate."
+            )
+
+    def _judge_groups(self, plan: EvaluationPlan) -> None:
+        """Refuse more groups than the site file allows."""
+        layout, most = plan.task.layout, self.policy.max_groups
+        groups = sum(map(layout.cells, layout.groupings)) if layout.groups else 0
+        if groups > most:
+            allowed = f"{most:,}" if most else "none"
+            raise PlanRefused(
+                f"the plan tells {groups:,} groups apart, and this site allows {allowed} "
+                "(max_groups): the more groups, the fewer people are in each."
             )
 
     def _judge_apart(self, plan: EvaluationPlan, task: LabelTask) -> None:

@@ -52,6 +52,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     score_sums
         Whether plans may also sum up the scores within bins. In an exact sum they show the score
         of an example that is alone in its bin, to 1/512 of the bin.
+    max_groups
+        Most groups that a plan may tell apart, those of no listed value included; 0 refuses plans
+        for groups.
     budget_epsilon, budget_delta
         Most that all plans on a dataset may cost together, whomever they protect, unless the
         ledger sets another limit.
@@ -89,6 +92,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_bins: int = 4096
     rows_per_bin: int = 1_000_000
     score_sums: bool = False
+    max_groups: int = 0
     budget_epsilon: float = 10.0
     budget_delta: float = 1e-5
     mix_exact: bool = False
@@ -115,7 +119,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.session_days > _MOST_DAYS:
             raise SiteError(f"session_days must be at most {_MOST_DAYS:,}: keys go some day.")
-        for name in ("exact_sums", "min_cell", "min_new_rows"):
+        for name in ("exact_sums", "min_cell", "min_new_rows", "max_groups"):
             if getattr(self, name) < 0:
                 raise SiteError(f"{name} must be 0 or more, got {getattr(self, name)}.")
         if not 0 <= self.min_bin_width < math.inf:

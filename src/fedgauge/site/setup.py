@@ -51,6 +51,7 @@ max_delta = {max_delta}
 max_bins = {max_bins}  # finest axis
 rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
 score_sums = {score_sums}  # true: plans may sum up the scores within bins; tells more of small bins
+max_groups = {max_groups}  # that a plan may tell apart; 0: none
 budget_epsilon = {budget_epsilon}  # of all plans on a dataset, unless the ledger sets a limit
 budget_delta = {budget_delta}
 mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on this dataset
