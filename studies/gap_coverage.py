@@ -1,4 +1,4 @@
-"""Do intervals for gaps between groups cover, and is the largest of many gaps flagged by chance?
+"""Coverage of intervals for gaps between groups, and how often the largest of many is flagged.
 
     python studies/gap_coverage.py               # 1,000 datasets in each cell
     python studies/gap_coverage.py --quick       # a small, seeded run
@@ -9,8 +9,8 @@ an integral. A cell is two groups, each with a number of examples, a share of po
 of the classes and a shift of its scores; a number of bins; and an epsilon, or none for an exact
 sum. Gaps are of the first group less the second, at the threshold 0.5, which is an edge.
 
-In cells of ten groups all are alike. `flagged` is how often any of the 45 gaps in recall stands out,
-all of them taken together, `alone` how often the largest one's own interval leaves 0 out, and
+In cells of ten groups all are alike. `flagged` is how often any of the 45 gaps in recall stands
+out, all of them taken together, `alone` how often the largest one's own interval leaves 0 out, and
 `largest` how large it is on average.
 
 Datasets in which noise hides a class of a group have no result; `answered` is the share of the

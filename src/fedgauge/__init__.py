@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
     from fedgauge.results.evaluation import Evaluation
+    from fedgauge.results.gaps import Gap, Gaps
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
@@ -112,6 +113,8 @@ __all__ = [
     "FedgaugeError",
     "GainCurve",
     "GainDisplay",
+    "Gap",
+    "Gaps",
     "HistogramRound",
     "InputError",
     "IntakeError",
@@ -197,6 +200,7 @@ _HOMES: Final = {
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
     "results.evaluation": ["Evaluation"],
+    "results.gaps": ["Gap", "Gaps"],
     "results.proof": ["Signature"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],

@@ -15,8 +15,8 @@ NAMES = """
 Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
 CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall ConfusionMatrix
 CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate
-Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound
-InputError IntakeError LabelAuc LabelError LedgerError LocalDP NoSignal PlanError PlanRefused
+Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay Gap Gaps
+HistogramRound InputError IntakeError LabelAuc LabelError LedgerError LocalDP NoSignal PlanError PlanRefused
 PrCurve PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning
 ProtocolError Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer
 ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable

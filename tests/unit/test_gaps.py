@@ -1,0 +1,278 @@
+"""Gaps between groups: their values by brute force, their intervals, their words."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+import fedgauge as fg
+from fedgauge.measures.gaps import gap, level_of_each
+from fedgauge.measures.intervals import Estimate
+
+RNG = np.random.default_rng(4)
+N = 4000
+Y = RNG.random(N) < 0.4
+SEX = RNG.choice(["women", "men", "unknown"], N, p=[0.5, 0.4, 0.1])
+AGE = RNG.choice(["young", "old"], N)
+S = np.round(np.clip(RNG.normal(0.4 + 0.2 * Y + 0.05 * (SEX == "men"), 0.15), 0, 1), 2)
+
+
+def evaluate(groups=("women", "men"), group=SEX, **options):
+    clients = {f"site-{i}": fg.Examples(Y[i::3], S[i::3], group=_part(group, i)) for i in range(3)}
+    return fg.evaluate(clients, groups=groups, **({"axis": fg.Axis.uniform(2000)} | options))
+
+
+def _part(group, i):
+    if isinstance(group, dict):
+        return {name: column[i::3] for name, column in group.items()}
+    return group[i::3]
+
+
+RESULT = evaluate()
+
+
+# The arithmetic
+
+
+def estimate(value, low, high, bounds=None, **parts):
+    return Estimate(value, bounds or (value, value), low, high, 0.95, parts)
+
+
+def test_a_gap_of_rates_is_newcombes():
+    """Newcombe 1998, table II, example (a): 56/70 against 48/80 by method 10: 0.0524 to 0.3339."""
+    first = fg.evaluate({"a": ([1] * 70 + [0], [0.9] * 56 + [0.1] * 15)}).at_threshold(0.5).recall
+    second = fg.evaluate({"a": ([1] * 80 + [0], [0.9] * 48 + [0.1] * 33)}).at_threshold(0.5).recall
+    found = gap(first, second)
+    assert found.value == pytest.approx(0.2)
+    assert found.interval == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_what_binning_allows_adds_up_in_full():
+    wide = estimate(0.5, 0.3, 0.7, (0.4, 0.6), binning=0.1, sampling=0.05)
+    found = gap(wide, wide)
+    assert found.bounds == pytest.approx((-0.2, 0.2))
+    assert found.high == pytest.approx(math.hypot(0.1, 0.1) + 0.2)
+    assert found.parts["binning"] == pytest.approx(0.2)
+    assert found.parts["sampling"] == pytest.approx(math.hypot(0.05, 0.05))
+
+
+def test_under_noise_and_where_binning_is_no_bound_distances_add_in_squares():
+    noisy = estimate(0.5, 0.3, 0.7, (0.4, 0.6), noise=0.05, sampling=0.05)
+    beyond = estimate(0.5, 0.3, 0.7, (0.1, 0.9), binning=0.4, sampling=0.05)
+    for each in (noisy, beyond):
+        assert gap(each, each).high == pytest.approx(math.hypot(0.2, 0.2))
+
+
+def test_a_gap_has_no_bounds_where_a_metric_has_none():
+    unbounded = estimate(1.0, 0.5, 2.0, (0.5, math.inf))
+    assert gap(unbounded, unbounded).bounds == (-math.inf, math.inf)
+
+
+def test_levels_of_several_add_up():
+    assert level_of_each(0.95, 1) == 0.95
+    assert 45 * (1 - level_of_each(0.95, 45)) == pytest.approx(0.05)
+
+
+# Values
+
+
+def brute_xauc(positives, negatives):
+    pairs = positives[:, None] - negatives[None]
+    return np.mean((pairs > 0) + 0.5 * (pairs == 0))
+
+
+@pytest.mark.parametrize(
+    ("metric", "at", "of"),
+    [
+        ("recall", 0.5, lambda y, s: np.mean(s[y] >= 0.5)),
+        ("fpr", 0.5, lambda y, s: np.mean(s[~y] >= 0.5)),
+        ("precision", 0.5, lambda y, s: np.mean(y[s >= 0.5])),
+        ("selection_rate", 0.5, lambda _, s: np.mean(s >= 0.5)),
+        ("accuracy", 0.3, lambda y, s: np.mean((s >= 0.3) == y)),
+        ("roc_auc", None, roc_auc_score),
+        ("brier_score", None, brier_score_loss),
+        ("calibration_in_the_large", None, lambda y, s: np.mean(y) - np.mean(s)),
+    ],
+)
+def test_gaps_are_differences_of_what_rows_give(metric, at, of):
+    true = {name: of(Y[mask], S[mask]) for name, mask in masks().items()}
+    gaps = RESULT.gaps(metric, at=at)
+    for name in ("women", "men", "other"):
+        assert gaps.groups[name].value == pytest.approx(true[name], abs=1e-3)
+    (pair,) = gaps.pairs
+    assert (pair.group, pair.against) == ("women", "men")
+    assert pair.difference.value == pytest.approx(true["women"] - true["men"], abs=1e-3)
+    low, high = pair.difference.bounds
+    assert low <= true["women"] - true["men"] <= high
+    rest = {each.group: each for each in RESULT.gaps(metric, at=at, against="rest").pairs}
+    others = SEX != "men"
+    expected = true["men"] - of(Y[others], S[others])
+    assert rest["men"].difference.value == pytest.approx(expected, abs=1e-3)
+
+
+def masks():
+    return {"women": SEX == "women", "men": SEX == "men", "other": SEX == "unknown"}
+
+
+def test_xauc_ranks_positives_of_one_group_among_negatives_of_another():
+    (pair,) = RESULT.gaps("xauc").pairs
+    women, men = SEX == "women", SEX == "men"
+    first, second = (
+        brute_xauc(S[mine & Y], S[theirs & ~Y]) for mine, theirs in ((women, men), (men, women))
+    )
+    assert pair.first.value == pytest.approx(first, abs=1e-3)
+    assert pair.second.value == pytest.approx(second, abs=1e-3)
+    assert pair.difference.value == pytest.approx(first - second, abs=1e-3)
+    alone = RESULT.gaps("xauc").groups["other"].value
+    rest = SEX != "unknown"
+    assert alone == pytest.approx(brute_xauc(S[~rest & Y], S[rest & ~Y]), abs=1e-3)
+
+
+def test_groups_are_those_of_the_selected_model():
+    rows = {"a": fg.Examples(Y, {"new": S, "old": 1 - S}, group=SEX)}
+    result = fg.evaluate(
+        rows, task=fg.BinaryTask(groups={"sex": ["women", "men"]}, models=("new", "old"))
+    )
+    new, old = (result.select(model=m).gaps("roc_auc").pairs[0] for m in ("new", "old"))
+    assert new.difference.value == pytest.approx(-old.difference.value, abs=1e-3)
+
+
+# Which groups are compared
+
+
+def pairs(gaps):
+    return [(each.group, each.against) for each in gaps.pairs]
+
+
+def test_listed_groups_are_compared_unless_a_reference_is_named():
+    assert pairs(RESULT.gaps("recall", at=0.5)) == [("women", "men")]
+    assert pairs(RESULT.gaps("recall", at=0.5, against="men")) == [("women", "men")]
+    found = RESULT.gaps("recall", at=0.5, against="other")
+    assert pairs(found) == [("women", "other"), ("men", "other")]
+    assert found.compared == 2
+    one = evaluate(["women"]).gaps("recall", at=0.5)
+    assert pairs(one) == [("women", "other")]
+
+
+def test_groups_of_one_grouping_are_compared_among_themselves():
+    both = {"sex": ["women", "men"], "age": ["young", "old"]}
+    apart = evaluate(both, {"sex": SEX, "age": AGE})
+    found = apart.gaps("recall", at=0.5)
+    assert pairs(found) == [("sex women", "sex men"), ("age young", "age old")]
+    task = fg.BinaryTask(groups=both, crossed=True)
+    crossed = evaluate(None, {"sex": SEX, "age": AGE}, task=task)
+    assert crossed.gaps("recall", at=0.5).compared == 6
+    assert "crossed: a row counts once" in str(crossed)
+    assert "a row counts in each" in str(apart)
+
+
+def test_what_cannot_be_compared_is_told():
+    for told, asked in (
+        ("Say which: gaps", {"metric": "recall"}),
+        ("Leave out at=", {"metric": "roc_auc", "at": 0.5}),
+        ("Leave out at=", {"metric": "xauc", "at": 0.5}),
+        ("There are: precision, recall", {"metric": "nonsense"}),
+        ("no group 'girls'.*women, men, other", {"metric": "roc_auc", "against": "girls"}),
+        ("have an interval", {"metric": "mann_whitney_u"}),
+    ):
+        with pytest.raises(fg.InputError, match=told):
+            RESULT.gaps(**asked)
+    with pytest.raises(fg.InputError, match="no groups in the plan"):
+        fg.evaluate({"a": (Y, S)}).gaps("roc_auc")
+    with pytest.raises(fg.InputError, match="this is one of them"):
+        RESULT.select(group="men").gaps("roc_auc")
+
+
+# The largest of many
+
+
+def test_the_largest_gap_is_seen_from_above_and_judged_with_all_others():
+    gaps = evaluate([*"abcdefghij"], RNG.choice([*"abcdefghij"], N)).gaps("recall", at=0.5)
+    assert (gaps.compared, len(gaps.pairs)) == (45, 45)
+    widest = gaps.largest
+    assert widest.difference.value == max(abs(each.difference.value) for each in gaps.pairs) > 0
+    assert widest.first.value - widest.second.value == pytest.approx(widest.difference.value)
+    assert widest.joint.low < widest.difference.low < widest.difference.high < widest.joint.high
+    assert not gaps.standing_out
+    (men_above,) = [RESULT.gaps("recall", at=0.5).largest]
+    assert (men_above.group, men_above.against) == ("men", "women")
+    assert men_above.stands_out
+
+
+# Noise and small groups
+
+
+def test_groups_that_noise_hides_are_told_as_such():
+    group = np.where(np.arange(N) < 8, "few", SEX)
+    axis = fg.Axis.uniform(16, outside="clip")
+    result = evaluate(
+        ["women", "men", "few"], group, axis=axis, privacy=fg.DistributedDP(1.0), seed=3
+    )
+    gaps = result.gaps("recall", at=0.5)
+    assert gaps.groups["few"] is None
+    assert gaps.withheld["few"].startswith("withheld: the noise hides the number of")
+    assert (pairs(gaps), gaps.compared) == ([("women", "men")], 3)  # planned, so that none is free
+    assert "few          withheld: the noise hides" in str(gaps)
+    assert result.select(group="few").withheld.startswith("no signal")
+    frame = result.at_level(0.9).to_frame()
+    withheld = frame[frame["metric"] == "withheld"]
+    assert withheld["group"].tolist() == ["few"]
+    assert withheld["caution"].tolist()[0].startswith("no signal")
+    assert {"women", "men"} <= set(frame["group"])
+    at = result.to_frame(thresholds=[0.5])
+    assert list(at.columns[:3]) == ["group", "threshold", "metric"]
+
+
+def test_under_noise_intervals_are_wider():
+    axis = fg.Axis.uniform(16, outside="clip")
+    exact, noisy = (
+        evaluate(axis=axis, privacy=privacy, seed=1).gaps("recall", at=0.5).pairs[0].difference
+        for privacy in (fg.SecureAggregation(), fg.DistributedDP(0.2))
+    )
+    assert noisy.parts["noise"] > 0
+    assert "noise" not in exact.parts
+    assert noisy.high - noisy.low > exact.high - exact.low
+
+
+def test_a_map_moves_scores_of_groups_too():
+    calibrator = RESULT.calibrator("beta")
+    mapped = RESULT.with_calibrator(calibrator)
+    of = mapped.gaps("calibration_in_the_large").groups["women"]
+    assert of == mapped.select(group="women").calibration_in_the_large
+
+
+# As tables
+
+
+def test_gaps_print_and_become_frames():
+    gaps = RESULT.gaps("recall", at=0.5)
+    title, *lines = str(gaps).splitlines()
+    assert title == "recall at 0.5, by group"
+    assert lines[0].startswith("women        0.")
+    assert lines[3].startswith("women - men  -0.")
+    assert "The largest gap, men - women, stands out: 0." in lines[-1]
+    assert "all 3 gaps together" in str(evaluate(["women", "men", "unknown"]).gaps("roc_auc"))
+    assert repr(gaps) == "<Gaps of recall at 0.5: 3 groups, 1 gaps>"
+    assert "<caption" in gaps._repr_html_()
+    assert "women - men" in gaps._repr_html_()
+    frame = gaps.to_frame(backend="pyarrow").to_pylist()[0]
+    (pair,) = gaps.pairs
+    assert frame["group"] == "women"
+    assert (frame["value"], frame["low"]) == (pair.difference.value, pair.difference.low)
+    assert frame["joint_high"] == pair.joint.high
+
+
+def test_frames_of_slices_have_a_column_for_what_there_is():
+    grouped = evaluate(axis=fg.Axis.uniform(20))
+    assert list(grouped.to_frame().columns[:2]) == ["group", "metric"]
+    assert list(grouped.select(group="men").to_frame().columns[:2]) == ["group", "metric"]
+    plain = fg.evaluate({"a": (Y, S)}, axis=fg.Axis.uniform(20))
+    assert plain.to_frame().columns[0] == "metric"
+    both = fg.evaluate(
+        {"a": fg.Examples(Y, {"new": S, "old": S}, group=SEX)},
+        task=fg.BinaryTask(groups={"sex": ["women", "men"]}, models=("new", "old")),
+        axis=fg.Axis.uniform(4),
+    )
+    assert list(both.to_frame().columns[:3]) == ["model", "group", "metric"]
+    assert len(both.slices) == 8
