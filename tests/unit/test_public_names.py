@@ -16,7 +16,8 @@ Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecompositi
 CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall ConfusionMatrix
 CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate
 Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay Gap Gaps
-HistogramRound InputError IntakeError LabelAuc LabelError LedgerError LocalDP NoSignal PlanError PlanRefused
+HistogramRound InputError IntakeError LabelAuc LabelError LedgerError LocalDP NoSignal PlanError
+PlanRefused
 PrCurve PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning
 ProtocolError Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer
 ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable
