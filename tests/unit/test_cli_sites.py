@@ -79,6 +79,15 @@ def test_init_takes_limits(tmp_path):
     assert policy.budget_epsilon == 2
 
 
+def test_groups_are_refused_unless_allowed(site, tmp_path):
+    assert row_of("Groups", run("site", "show", "--site", site)) == "refused"
+    folder = tmp_path / "open"
+    named = ["--name", "b", "--dataset", "d", "--max-groups", "6"]
+    run("site", "init", *named, folder, "-q")
+    told = run("site", "show", "--site", folder / "site.toml")
+    assert row_of("Groups", told) == "at most 6"
+
+
 def test_score_sums_are_refused_unless_allowed(site, tmp_path):
     assert row_of("Score sums", run("site", "show", "--site", site)) == "refused"
     run("site", "init", "--name", "a", "--dataset", "d", "--score-sums", tmp_path / "new", "-q")
