@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -65,11 +65,10 @@ class Gap:
 
     def turned(self) -> Gap:
         """The same seen from the other group."""
-        e, (low, high) = self.difference, self.joint
-        least, most = e.bounds
-        assert e.low is not None and e.high is not None  # noqa: S101, PT018  (gaps have intervals)
-        other = replace(e, value=-e.value, bounds=(-most, -least), low=-e.high, high=-e.low)
-        return Gap(self.against, self.group, self.second, self.first, other, Interval(-high, -low))
+        low, high = self.joint
+        difference = gap(self.second, self.first)
+        joint = Interval(-high, -low)
+        return Gap(self.against, self.group, self.second, self.first, difference, joint)
 
 
 @dataclass(frozen=True, eq=False)

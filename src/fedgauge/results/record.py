@@ -156,7 +156,7 @@ class Record(msgspec.Struct, frozen=True):
         told = self.channels if isinstance(self.channels, list) else first.counts
         sums = None if first.score_sums is None else np.array(first.score_sums, dtype=np.int64)
         counts = np.array(told, dtype=kind)
-        return Released(axis, counts, self.clients, sums, self.reports, self._joined)
+        return Released(axis, counts, self.clients, sums, self.reports, joined=self._joined)
 
     @property
     def _joined(self) -> tuple[str, ...]:
