@@ -80,6 +80,16 @@ def test_labels_change_neither_plan_nor_bins():
     assert len({result.released.axis.digest for result in results}) == 1
 
 
+def test_how_many_are_flagged_is_known():
+    """The noise of both classes cancels there, but for rounding, which must not get in the way."""
+    labels, scores = drawn(3000)
+    result = fg.evaluate_vertical((np.arange(3000), scores), parties(labels, 5), seed=2)
+    for threshold in np.linspace(0.01, 0.99, 40):
+        at = result.at_threshold(threshold)
+        assert at.flagged.parts["noise"] == pytest.approx(0.0, abs=1e-9)
+        assert set(at.as_dict()) >= {"recall", "precision"}
+
+
 def test_a_saved_result_says_the_same(tmp_path):
     labels, scores = drawn(3000)
     result = fg.evaluate_vertical((np.arange(3000), scores), parties(labels, 5), seed=2)
