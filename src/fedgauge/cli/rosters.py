@@ -339,11 +339,14 @@ def _say_next(assigned: Assignment, folder: Path, site: Site, kept: Path) -> Non
         *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
     ]
     plan, own = shlex.quote(str(folder / "plan.toml")), shlex.quote(str(site.path))
+    column = "--score" if any(bins.scores for bins in assigned.bins.values()) else "--id"
     if len(names) < _LEAST_SUM:
         lines += [
             "One or two parties have no secure sum: each answers alone, with all of the noise:",
-            f"  fedgauge vertical answer {plan} FILE --label COLUMN --id COLUMN --bins FILE "
-            "--site site.toml",
+            f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
+            "--output ANSWER --site site.toml",
+            "Then, from their answers:",
+            f"  fedgauge vertical result {plan} ANSWERS --site {own}",
         ]
     else:
         lines += ["Then:", f"  fedgauge exchange start {plan} RUN --site {own}"]
