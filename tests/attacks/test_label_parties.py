@@ -17,7 +17,7 @@ from consortium import COORDINATOR
 from platform_world import LABEL_DP, SHOPS, make_platform
 
 import fedgauge as fg
-from fedgauge.data.keyed import read_ids
+from fedgauge.data.keyed import ids_in
 from fedgauge.engines.exchange import VERBS, Exchange, join, submit
 from fedgauge.engines.named import NamedRows
 from fedgauge.keys import SigningKey
@@ -322,7 +322,7 @@ def test_labels_do_not_change_a_roster_nor_so_the_plan(platform):
         path.write_text(text)
         if kind != "header only":
             relabel(path, change)
-            made.add(Roster.of_ids(read_ids(path, key="user"), key).to_bytes())
+            made.add(Roster.of_ids(ids_in(path, key="user"), key).to_bytes())
     assert len(made) == 1
 
 

@@ -24,7 +24,7 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
-from fedgauge.data.keyed import read_ids, read_scores
+from fedgauge.data.keyed import ids_in, scores_in
 from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
@@ -75,12 +75,12 @@ def roster(
         refuse_to_replace(roster=output)
         site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
         if key is not None:
-            ids = read_ids(file, key=key, separator=dialect["separator"])
+            ids = ids_in(file, key=key, separator=dialect["separator"])
             with located(str(file)):
                 made = Roster.of_ids(ids, site.key)
         else:
             assert score is not None  # noqa: S101  (one of both is named)
-            _, scores = read_scores(file, score=score, **dialect)
+            _, scores = scores_in(file, score=score, **dialect)
             with located(str(file)):
                 made = Roster.of_scores(scores, site.key)
         if not made.examples:
@@ -166,7 +166,7 @@ def assign(
         known = None
         if scores is not None:
             assert key is not None and score is not None  # noqa: S101, PT018  (see _inputs)
-            known = read_scores(scores, score=score, key=key, **dialect)
+            known = scores_in(scores, score=score, key=key, **dialect)
         assigned = with_progress(
             quiet,
             lambda: assign_bins(

@@ -123,7 +123,7 @@ class ScoredFile:
         self._file.check()
 
 
-def read_ids(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
+def ids_in(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
     """The ids in a file, and nothing else of it; read as :class:`KeyedFile` reads them."""
     path, skipped = Path(path), [0]
 
@@ -137,7 +137,7 @@ def read_ids(path: str | Path, *, key: str, separator: str | None = None) -> pa.
         return ids_of("labels", ids)
 
 
-def read_scores(
+def scores_in(
     path: str | Path,
     *,
     score: str,

@@ -240,7 +240,7 @@ class Ratio(Formula):
             return 0.0, 0.0
         x = float(part @ counts) / total
         slope = ((1.0 - x) * part - x * rest) / total
-        return _noise_of(slope, corner), float(slope**2 @ counts)
+        return noise_variance(slope, corner), float(slope**2 @ counts)
 
     def has_base(self, corner: Corner) -> bool:
         """Whether the examples that it is a share of stand out of the noise."""
@@ -252,16 +252,15 @@ class Ratio(Formula):
         return np.array(self.part, dtype=np.float64), np.array(self.rest, dtype=np.float64)
 
 
+def noise_variance(weights: Floats, corner: Corner) -> float:
+    """Variance of weighted outcomes by noise; none is left where both classes' cancels."""
+    return max(float(weights @ corner.noise @ weights), 0.0)  # rounding
+
+
 def stand_out(weights: Floats, corner: Corner) -> bool:
     """Whether weighted outcomes are more than noise: by as much as a class must be."""
-    deviation = math.sqrt(_noise_of(weights, corner))
+    deviation = math.sqrt(noise_variance(weights, corner))
     return float(weights @ np.array(corner.unbiased)) > SIGNAL * deviation
-
-
-def _noise_of(weights: Floats, corner: Corner) -> float:
-    """Variance of weighted outcomes by noise."""
-    # Where totals are known the noise of both classes cancels, and rounding may leave less than 0.
-    return max(float(weights @ corner.noise @ weights), 0.0)
 
 
 def _mean_weight(weights: Floats, counts: Floats) -> float:
@@ -364,7 +363,7 @@ class Correlation(Formula):
         """Variance by noise and by sampling, to first order."""
         outcomes = _half_more(corner)
         gradient = np.array(self.gradient(outcomes))
-        return _noise_of(gradient, corner), float(gradient**2 @ np.array(outcomes))
+        return noise_variance(gradient, corner), float(gradient**2 @ np.array(outcomes))
 
     def has_base(self, corner: Corner) -> bool:
         """Whether examples on either side, and of either class, stand out of the noise."""
