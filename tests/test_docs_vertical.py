@@ -1,12 +1,47 @@
 """What docs/vertical.md shows is what happens."""
 
 import doctest
+import re
 from pathlib import Path
 
+import pytest
+
+import fedgauge as fg
+
 PAGE = Path(__file__).parents[1] / "docs" / "vertical.md"
+
+
+def script(*titles):
+    """The commands below some headings, in order."""
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    chosen = [text for text in sections if text.startswith(titles)]
+    assert len(chosen) == len(titles)
+    return "\n".join(re.findall(r"```sh\n(.*?)```", "".join(chosen), flags=re.DOTALL))
 
 
 def test_its_examples_run():
     outcome = doctest.testfile(str(PAGE), module_relative=False)
     assert outcome.failed == 0
     assert outcome.attempted > 10
+
+
+def test_the_parties_can_follow_it(tmp_path, shell):
+    """A platform and four shops; then the same with scores at the shops."""
+    commands = script("Between the parties", "Parties that score their own examples")
+    done = shell(commands, tmp_path, COLUMNS="120")
+    assert done.returncode == 0, done.stderr
+    told = done.stdout
+    assert told.count("No label was read, and none is in it.") == 8
+    assert "4 parties" in told
+    assert "hostile coordinator" in told
+    assert "verified: signed by platform, confirmed by 4 of 4 sites" in told
+    assert told.count("scores at one party, labels at 4 others; 12,000 examples") == 3
+    assert "label-DP, one label flipped: epsilon 1" in told
+    one, other = (
+        fg.Evaluation.from_json(tmp_path / run / "result.json") for run in ("shared", "again")
+    )
+    assert one.privacy.claim == other.privacy.claim == "enforced"
+    # Noise of both and bins: some five deviations of what `assign` expects of each.
+    assert one.roc_auc.value == pytest.approx(other.roc_auc.value, abs=0.02)
+    files = {path.name for path in (tmp_path / "assigned").iterdir()}
+    assert files == {"plan.toml", *(f"shop-{number}.bins" for number in range(1, 5))}
