@@ -4,8 +4,6 @@ import doctest
 import re
 from pathlib import Path
 
-import pytest
-
 import fedgauge as fg
 
 PAGE = Path(__file__).parents[1] / "docs" / "vertical.md"
@@ -35,13 +33,11 @@ def test_the_parties_can_follow_it(tmp_path, shell):
     assert "4 parties" in told
     assert "hostile coordinator" in told
     assert "verified: signed by platform, confirmed by 4 of 4 sites" in told
-    assert told.count("scores at one party, labels at 4 others; 12,000 examples") == 3
+    assert told.count("scores at one party, labels at 4 others; 12,000 examples") == 2
     assert "label-DP, one label flipped: epsilon 1" in told
-    one, other = (
-        fg.Evaluation.from_json(tmp_path / run / "result.json") for run in ("shared", "again")
-    )
-    assert one.privacy.claim == other.privacy.claim == "enforced"
-    # Noise of both and bins: some five deviations of what `assign` expects of each.
-    assert one.roc_auc.value == pytest.approx(other.roc_auc.value, abs=0.02)
+    assert "Round 2 of 5, share: 0 of 4 answered" in told.split("Saved scored-4.roster")[1]
+    result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
+    assert result.privacy.claim == "enforced"
+    assert result.clients == 4
     files = {path.name for path in (tmp_path / "assigned").iterdir()}
     assert files == {"plan.toml", *(f"shop-{number}.bins" for number in range(1, 5))}

@@ -184,11 +184,14 @@ def assign(
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
-    _warn_of_useless(expected)
+    useless = expected.roc_auc_error > _USELESS
+    if useless:
+        _warn_of_useless(expected)
     if quiet:
         return
     _say_who(assigned, held, site)
-    _say_enough(expected)
+    if not useless:
+        _say_enough(expected)
     _say_next(assigned, output, site, kept)
 
 
@@ -303,13 +306,16 @@ def _write(path: Path, data: bytes) -> None:
 def _say_who(assigned: Assignment, held: dict[bytes, Roster], site: Site) -> None:
     plan, bins = assigned.plan, assigned.plan.axis.bins
     shape = f" (tree {'x'.join(map(str, plan.tree))})" if len(plan.tree) > 1 else ""
-    screen.print(f"Labels at {len(held)} parties, in {bins:,} bins{shape}", markup=False)
+    parties = "1 party" if len(held) == 1 else f"{len(held)} parties"
+    screen.print(f"Labels at {parties}, in {bins:,} bins{shape}", markup=False)
     for party, each in held.items():
         missing = assigned.unscored[party]
         told = f", {missing:,} of them without a score: left out" if missing else ""
         screen.print(f"  {site.peers[party]}: {each.examples:,} examples{told}", markup=False)
     if assigned.unlabelled:
-        screen.print(f"{assigned.unlabelled:,} scores are on no roster: left out", markup=False)
+        lost = assigned.unlabelled
+        scores = "1 score is" if lost == 1 else f"{lost:,} scores are"
+        screen.print(f"{scores} on no roster: left out", markup=False)
 
 
 def _say_enough(expected: Expected) -> None:
@@ -323,12 +329,11 @@ def _say_enough(expected: Expected) -> None:
 
 
 def _warn_of_useless(expected: Expected) -> None:
-    if expected.roc_auc_error > _USELESS:
-        warn(
-            f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and "
-            "one in twenty times by more than twice as much: such a result is of little use. It "
-            "takes more examples or a larger --epsilon."
-        )
+    warn(
+        f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and one in "
+        "twenty times by more than twice as much: such a result is of little use. It takes more "
+        "examples or a larger --epsilon."
+    )
 
 
 def _say_next(assigned: Assignment, folder: Path, site: Site, kept: Path) -> None:
