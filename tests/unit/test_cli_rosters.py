@@ -234,7 +234,27 @@ def test_those_who_were_given_bins_are_invited_and_told_what_to_type(platform):
     done = start(platform)
     assert done.stdout.startswith("Invited 3 sites; 3 must stay to the end.")
     assert " FILE --label COLUMN --id COLUMN --bins FILE --site site.toml" in done.stdout
-    assert "--id COLUMN --bins FILE" in exchange(platform, "status", SHOP).stdout
+    told = exchange(platform, "status", SHOP).stdout
+    assert "--id COLUMN --bins FILE" in told
+    assert "(--score for --id where a site scored its examples itself)" in told
+    invitation = command("explain", platform.run / "invitation.fgx").stdout
+    assert "the examples were scored when they were given their ranges" in " ".join(
+        invitation.split()
+    )
+
+
+def test_labels_that_fit_no_bin_or_no_class_are_told_before_joining(platform):
+    assigned(platform)
+    start(platform, "--quiet")
+    path = platform.folder / f"{SHOP}.csv"
+    text = path.read_text()
+    path.write_text(text.replace(",yes", ",1"))
+    done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
+    assert "a plan made with `fedgauge vertical assign --positive LABEL`" in done.stderr
+    path.write_text(text.replace("\nu", "\nU"))
+    done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
+    assert "no row is of an example that has a bin. Check the column 'user'" in done.stderr
+    assert "U1" not in done.stderr
 
 
 def test_others_are_not_invited(platform):
