@@ -14,13 +14,29 @@ def script(*titles):
     sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
     chosen = [text for text in sections if text.startswith(titles)]
     assert len(chosen) == len(titles)
-    return "\n".join(re.findall(r"```sh\n(.*?)```", "".join(chosen), flags=re.DOTALL))
+    return "".join(re.findall(r"```sh\n(.*?)```", "".join(chosen), flags=re.DOTALL))
 
 
 def test_its_examples_run():
     outcome = doctest.testfile(str(PAGE), module_relative=False)
     assert outcome.failed == 0
     assert outcome.attempted > 10
+
+
+def test_its_commands_run(tmp_path, shell):
+    (printed,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    told = []
+    for command in script("In one process", "Which mechanism").splitlines():
+        done = shell(command, tmp_path)
+        assert done.returncode == 0, (command, done.stderr)
+        told.append(done.stdout)
+    _, full, alone, planned, for_two = told
+    assert "scores at one party, labels at 4 others; 12,000 examples" in full
+    assert "simulation" in alone
+    rows = [line.split() for line in planned.splitlines()]
+    assert [line for line in printed.splitlines() if line.split() not in rows] == []
+    assert "it takes epsilon 0.58 with these examples, or about 17,000 examples" in planned
+    assert "Enough to know the AUC within 0.02? no" in for_two
 
 
 def test_the_parties_can_follow_it(tmp_path, shell):

@@ -108,8 +108,8 @@ def test_a_roster_holds_ids_and_no_label(platform):
     ("rows", "columns", "told"),
     [
         ("user,bought\nu1,yes\nu1,no\n", ["--id", "user"], "1 ids come twice"),
-        ("user,bought\n,yes\n", ["--id", "user"], "1 ids of the labels are missing"),
-        ("user,bought\nu1,yes\nu2\n", ["--id", "user"], "1 row has too few or too many fields"),
+        ("user,bought\n,yes\n", ["--id", "user"], "1 id is missing"),
+        ("user,bought\nu1,yes\nu2\n", ["--id", "user"], "line 3 has 1 columns"),
         ("user,bought\n", ["--id", "user"], "there are no rows"),
         ("user,bought\nu1,yes\n", ["--id", "name"], "there is no column 'name'"),
         ("user,bought\nu1,yes\n", ["--score", "user"], "not numbers"),

@@ -24,6 +24,7 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.data.columns import floats_of
 from fedgauge.data.keyed import ids_in, scores_in
 from fedgauge.errors import located
 from fedgauge.keys import key_to_text
@@ -80,11 +81,9 @@ def roster(
                 made = Roster.of_ids(ids, site.key)
         else:
             assert score is not None  # noqa: S101  (one of both is named)
-            _, scores = scores_in(file, score=score, **dialect)
+            scores = scores_in(file, score=score, **dialect)
             with located(str(file)):
                 made = Roster.of_scores(scores, site.key)
-        if not made.examples:
-            raise fg.InputError(f"{file}: there are no rows, so there is nothing to list.")
         _write(output, made.to_bytes())
     if not quiet:
         what = f"{made.examples:,} {'scores, sorted' if made.is_scored else 'ids, sorted'}"
@@ -166,7 +165,8 @@ def assign(
         known = None
         if scores is not None:
             assert key is not None and score is not None  # noqa: S101, PT018  (see _inputs)
-            known = scores_in(scores, score=score, key=key, **dialect)
+            ids, values = fg.IdTable(scores, id=key, value=score, **dialect).read(numbers=True)
+            known = ids, floats_of(values)
         assigned = with_progress(
             quiet,
             lambda: assign_bins(
