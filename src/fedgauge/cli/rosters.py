@@ -6,6 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 import fedgauge as fg
@@ -25,13 +28,14 @@ from fedgauge.cli.options import (
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.data.columns import floats_of
-from fedgauge.data.keyed import ids_in, scores_in
+from fedgauge.data.keyed import ID, ids_in, scores_in
 from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.vertical.assigned import Assignment, assign_bins
-from fedgauge.vertical.roster import Roster, read_file
+from fedgauge.vertical.mismatches import Unscored
+from fedgauge.vertical.roster import Roster, check_rosters, read_file
 
 if TYPE_CHECKING:
     from fedgauge.vertical.design import Expected
@@ -167,6 +171,9 @@ def assign(
             assert key is not None and score is not None  # noqa: S101, PT018  (see _inputs)
             ids, values = fg.IdTable(scores, id=key, value=score, **dialect).read(numbers=True)
             known = ids, floats_of(values)
+            check_rosters(held)
+            if not any(each.is_scored for each in held.values()):
+                _tell_mismatch(held, ids, site)
         assigned = with_progress(
             quiet,
             lambda: assign_bins(
@@ -180,7 +187,6 @@ def assign(
             ),
             "Assigning bins",
         )
-        _require_scored(assigned, held, site)
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
@@ -248,18 +254,19 @@ def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.C
     return fg.Cohort(least, max_colluding)
 
 
-def _require_scored(assigned: Assignment, held: dict[bytes, Roster], site: Site) -> None:
-    """Refuse a party none of whose examples has a score: it would send noise alone."""
-    lost = [
-        site.peers[party]
-        for party, missing in assigned.unscored.items()
-        if missing == len(held[party].keys)
-    ]
-    if lost:
-        raise fg.InputError(
-            f"no example of {', '.join(lost)} has a score. Check that both sides use the same ids, "
-            "written alike, or leave that roster out."
-        )
+def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> None:
+    """Refuse ids that cannot be right, and say where more would match if written alike."""
+    known = scored.cast(ID)
+    lost = [each.keys.filter(pc.invert(pc.is_in(each.keys, known))) for each in held.values()]
+    told = Unscored(
+        parties=[site.peers[party] for party in held],
+        sizes=np.array([each.examples for each in held.values()]),
+        scored=known,
+        ids=pa.concat_arrays(lost),
+        party=np.repeat(np.arange(len(lost)), [len(ids) for ids in lost]),
+    ).told()
+    if told is not None and "would have" in told:
+        warn(told)
 
 
 def _expected(assigned: Assignment, positive_rate: float | None) -> Expected:
