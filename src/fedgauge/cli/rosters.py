@@ -15,6 +15,7 @@ import fedgauge as fg
 from fedgauge.cli.options import (
     Decimal,
     Delta,
+    Dialect,
     HintRate,
     NoiseKind,
     NoiseOption,
@@ -38,6 +39,7 @@ from fedgauge.vertical.mismatches import Unscored
 from fedgauge.vertical.roster import Roster, check_rosters, read_file
 
 if TYPE_CHECKING:
+    from fedgauge.typing import Floats
     from fedgauge.vertical.design import Expected
 
 _HERE = Path("site.toml")
@@ -153,7 +155,7 @@ def assign(
     """
     with readable_errors():
         site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
-        scores, rosters = _inputs(files, key, score, client_scored=client_scored)
+        scores, rosters = _inputs(files, key, score, dialect, client_scored=client_scored)
         held = _by_party(rosters, site)
         privacy = fg.DistributedDP(
             epsilon, delta=delta, noise=noise.value, unit="label", neighbours="flip"
@@ -166,14 +168,7 @@ def assign(
                 "{} would do nothing with one or two label parties: each adds all of the noise. "
                 "Leave it out.",
             )
-        known = None
-        if scores is not None:
-            assert key is not None and score is not None  # noqa: S101, PT018  (see _inputs)
-            ids, values = fg.IdTable(scores, id=key, value=score, **dialect).read(numbers=True)
-            known = ids, floats_of(values)
-            check_rosters(held)
-            if not any(each.is_scored for each in held.values()):
-                _tell_mismatch(held, ids, site)
+        known = None if scores is None else _known(scores, held, site)
         assigned = with_progress(
             quiet,
             lambda: assign_bins(
@@ -202,9 +197,9 @@ def assign(
 
 
 def _inputs(
-    files: list[Path], key: str | None, score: str | None, *, client_scored: bool
-) -> tuple[Path | None, list[Path]]:
-    """The file of scores, where there is one, and the rosters."""
+    files: list[Path], key: str | None, score: str | None, dialect: Dialect, *, client_scored: bool
+) -> tuple[fg.IdTable | None, list[Path]]:
+    """The scores, where there is a file of them, and the rosters."""
     if client_scored:
         if key is not None or score is not None:
             raise fg.InputError(
@@ -224,7 +219,16 @@ def _inputs(
             "there are no rosters. Each label party makes one with `fedgauge vertical roster`; "
             "name them after the scores."
         )
-    return first, rosters
+    return fg.IdTable(first, id=key, value=score, **dialect), rosters
+
+
+def _known(scores: fg.IdTable, held: dict[bytes, Roster], site: Site) -> tuple[pa.Array, Floats]:
+    """Ids and scores, unless they and the rosters cannot belong together."""
+    ids, values = scores.read(numbers=True)
+    check_rosters(held)
+    if not any(each.is_scored for each in held.values()):
+        _tell_mismatch(held, ids, site)
+    return ids, floats_of(values)
 
 
 def _by_party(paths: list[Path], site: Site) -> dict[bytes, Roster]:
