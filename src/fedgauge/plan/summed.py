@@ -8,7 +8,7 @@ import msgspec
 
 from fedgauge.binning.histogram import check_sums
 from fedgauge.errors import AxisError, PlanError
-from fedgauge.plan.rounds import Terms, nodes_by_level
+from fedgauge.plan.rounds import Terms, alone_in_words, nodes_by_level
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.models import LevelNoise
 from fedgauge.privacy.shares import ShareLaw, honest_parties
@@ -169,6 +169,8 @@ class HistogramRound(
 
     def in_words(self, terms: Terms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
+        if terms.is_alone and terms.channels == 1:
+            return self._alone(terms)
         privacy = terms.privacy
         promise = privacy.promise
         if self.sum_steps and not self.is_noisy:
@@ -183,6 +185,23 @@ class HistogramRound(
             ("Who must take part", self._participants(terms.sum_cohort)),
             ("What is not protected", f"{privacy.unprotected}."),
         ]
+
+    def _alone(self, terms: Terms) -> list[tuple[str, str]]:
+        """The same where one label party is enough: it adds all of the noise, for no sum."""
+        larger = ", and in larger ranges made of these" if len(self.nodes) > 1 else ""
+        leaves = (
+            f"{self.numbers(terms):,} whole numbers, once: of the party's rows in each of "
+            f"{terms.axis.bins:,} ranges{larger}, how many are positive. No row, score, label, "
+            "name or identifier leaves. Before sending, the party adds random whole numbers to "
+            "every count, drawn from its operating system's secure generator: all of the noise, "
+            "whatever others do."
+        )
+        learned = (
+            "The party's blurred counts, by whoever scored the rows and knows how many lie in each "
+            "range. From those of all parties come the ROC and PR curves, AUC and average "
+            "precision of all together."
+        )
+        return alone_in_words(terms, leaves, learned)
 
     def _leaves(self, terms: Terms) -> str:
         text = (

@@ -31,6 +31,7 @@ from fedgauge.privacy.models import (
     check_epsilon,
     fold,
     is_number,
+    learned_alone,
     together,
 )
 from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties, table_values
@@ -341,7 +342,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
         numerical = min(distance * (1.0 + math.exp(min(self.epsilon, 700.0))), 1.0)
-        if claim == "enforced":
+        if claim == "enforced" and cohort.min_survivors > 1:  # alone nobody runs a protocol
             numerical += PROTOCOL_FAILURE
         # A client's participation shows anyway: added or removed, its counts become zero.
         zeroed = self.unit == "client" and self.neighbours == "add-remove"
@@ -381,6 +382,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         assert cohort is not None  # noqa: S101  (a sum has one)
         del min_cell  # noise hides small cells
         least, colluding = cohort.min_survivors, cohort.max_colluding
+        if least == 1 and self.unit == "label":
+            return learned_alone(f"About {_WHOSE[self.unit]}", self.epsilon)
         allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
         colluders = (
             "The same. They can take their own counts and random numbers off the sum; those of "
