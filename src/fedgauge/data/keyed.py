@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import pick, read_leniently
 from fedgauge.data.examples import Examples
-from fedgauge.data.files import Dialect, ScoreFile, Skip, checked_opener
+from fedgauge.data.files import Dialect, ScoreFile, Skip, checked_opener, not_numbers
 from fedgauge.data.oddities import LeftOut
 from fedgauge.errors import InputError, located
+from fedgauge.typing import Floats
 
 ID: Final = pa.large_string()
 NO_BIN: Final = -1
@@ -120,6 +121,54 @@ class ScoredFile:
     def check(self) -> None:
         """As of the file itself."""
         self._file.check()
+
+
+def read_ids(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
+    """The ids in a file, and nothing else of it; read as :class:`KeyedFile` reads them."""
+    path, skipped = Path(path), [0]
+
+    def skip() -> None:
+        skipped[0] += 1
+
+    opener = checked_opener(path, (key,), Dialect(separator, "."))
+    with located(str(path)):
+        ids = _joined([batch[key] for batch in opener((key,), skip).batches])
+        _require_all(skipped[0])
+        return ids_of("labels", ids)
+
+
+def read_scores(
+    path: str | Path,
+    *,
+    score: str,
+    key: str | None = None,
+    separator: str | None = None,
+    decimal: str = ".",
+) -> tuple[pa.Array | None, Floats]:
+    """Ids and scores in a file, or scores alone; refuses what is no score."""
+    path, dialect = Path(path), Dialect(separator, decimal)
+    columns = (score,) if key is None else (score, key)
+    opener = checked_opener(path, columns, dialect)
+    with located(str(path)):
+        batches = list(opener(columns, None).batches)
+        try:
+            numbers = [batch[score].cast(pa.float64()) for batch in batches]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(not_numbers(score)) from None
+        values = pa.chunked_array(numbers, pa.float64()).to_numpy()
+        if key is None:
+            return None, values
+        return ids_of("scores", _joined([batch[key] for batch in batches])), values
+
+
+def _joined(chunks: list[pa.Array]) -> pa.Array:
+    return pa.chunked_array(chunks).combine_chunks() if chunks else pa.array([], ID)
+
+
+def _require_all(skipped: int) -> None:
+    if skipped:
+        rows = "1 row has" if skipped == 1 else f"{skipped:,} rows have"
+        raise InputError(f"{rows} too few or too many fields. Mend the file.")
 
 
 class KeyedSource(Protocol):

@@ -1,0 +1,13 @@
+"""Commands for labels apart from scores."""
+
+import typer
+
+from fedgauge.cli.rosters import assign, roster
+
+app = typer.Typer(
+    help="Labels and scores apart: one party scores the examples, others have the labels.\n\n"
+    "Label parties: roster. Whoever scores: assign. Then `fedgauge exchange`, as between sites.",
+    no_args_is_help=True,
+)
+app.command()(roster)
+app.command()(assign)
