@@ -29,7 +29,7 @@ from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
 from fedgauge.storage import durable
-from fedgauge.vertical.assigned import Assignment, assign_bins
+from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
 from fedgauge.vertical.roster import Roster, read_file
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.C
     return fg.Cohort(least, max_colluding)
 
 
-def _require_scored(assigned: Assignment, held: dict[bytes, Roster], site: Site) -> None:
+def _require_scored(assigned: Assignment[Totals], held: dict[bytes, Roster], site: Site) -> None:
     """Refuse a party none of whose examples has a score: it would send noise alone."""
     lost = [
         site.peers[party]
@@ -259,7 +259,7 @@ def _require_scored(assigned: Assignment, held: dict[bytes, Roster], site: Site)
         )
 
 
-def _expected(assigned: Assignment, positive_rate: float | None) -> Expected:
+def _expected(assigned: Assignment[Totals], positive_rate: float | None) -> Expected:
     from fedgauge.vertical.design import predicted
 
     plan = assigned.plan
@@ -282,7 +282,7 @@ def _refuse_folder(folder: Path) -> None:
         raise fg.RecordError(f"cannot use {folder}: {error.strerror}.") from None
 
 
-def _save(assigned: Assignment, folder: Path, site: Site) -> None:
+def _save(assigned: Assignment[Totals], folder: Path, site: Site) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -300,7 +300,7 @@ def _write(path: Path, data: bytes) -> None:
         raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
 
 
-def _say_who(assigned: Assignment, held: dict[bytes, Roster], site: Site) -> None:
+def _say_who(assigned: Assignment[Totals], held: dict[bytes, Roster], site: Site) -> None:
     plan, bins = assigned.plan, assigned.plan.axis.bins
     shape = f" (tree {'x'.join(map(str, plan.tree))})" if len(plan.tree) > 1 else ""
     screen.print(f"Labels at {len(held)} parties, in {bins:,} bins{shape}", markup=False)
@@ -331,7 +331,7 @@ def _warn_of_useless(expected: Expected) -> None:
         )
 
 
-def _say_next(assigned: Assignment, folder: Path, site: Site, kept: Path) -> None:
+def _say_next(assigned: Assignment[Totals], folder: Path, site: Site, kept: Path) -> None:
     names = [site.peers[party] for party in assigned.bins]
     lines = [
         f"Kept {kept}: where bins lie, and how many examples each party has in them",
