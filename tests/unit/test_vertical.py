@@ -87,7 +87,8 @@ def test_a_saved_result_says_the_same(tmp_path):
     again = fg.Evaluation.from_json(tmp_path / "r.json")
     assert again.roc_auc == result.roc_auc
     assert again.record == result.record
-    assert "one label (flip)" in str(result)
+    assert "scores at one party, labels at 5 others; 3,000 examples, about " in str(result)
+    assert "privacy            label-DP, one label flipped: epsilon 1, delta " in str(result)
 
 
 def test_the_secure_sum_says_the_same_without_noise():

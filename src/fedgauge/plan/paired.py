@@ -8,7 +8,7 @@ import msgspec
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError
 from fedgauge.plan.rounds import Terms, alone_in_words
-from fedgauge.privacy import DistributedDP
+from fedgauge.privacy import DistributedDP, apart
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
 
@@ -103,13 +103,13 @@ class PairRound(
     def in_words(self, terms: Terms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
         leaves = (
-            "2 whole numbers, once: how many of the party's rows are positive, and the sum of the "
-            "places that these have in the order of all scores. No row, score, label, name or "
-            "identifier leaves. Before sending, the party adds random whole numbers to both, drawn "
-            "from its operating system's secure generator: all of the noise, whatever others do."
+            "2 whole numbers, once: how many of the site's examples are positive, and the sum of "
+            "the places that these have in the order of all scores. The place of an example, the "
+            "site was told by whoever scored it. No row, score, label, name or identifier leaves "
+            f"with these numbers. {apart.ROSTER} {apart.ALL_NOISE.format('both')}"
         )
         learned = (
-            "The AUC of all parties together, and nothing else; of this party the two blurred "
-            "numbers. Whoever scored the rows knows their places."
+            "The AUC of all sites together, and nothing else; of each site its two blurred "
+            "numbers, by whoever scored the examples and knows their places."
         )
         return alone_in_words(terms, leaves, learned)

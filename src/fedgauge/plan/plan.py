@@ -145,8 +145,7 @@ class EvaluationPlan(
 
     def _check_unit(self) -> None:
         """Refuse a promise for labels where more than them is counted, or the other way round."""
-        about_labels = getattr(self.privacy, "unit", None) == "label"
-        if about_labels != isinstance(self.task, LabelTask):
+        if self.privacy.protects_labels != isinstance(self.task, LabelTask):
             raise PlanError(
                 "a promise for labels (unit='label') goes with a task of labels apart from scores, "
                 "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."

@@ -130,6 +130,11 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         return False
 
     @property
+    def protects_labels(self) -> bool:
+        """Whether labels are what is protected, and all else about rows is known."""
+        return False
+
+    @property
     def needs_cohort(self) -> bool:
         """Whether the promise rests on others who take part."""
         return not (self.sends_reports or self.flips_labels)
@@ -395,15 +400,3 @@ def fold(epsilon: float) -> str:
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a number, which a truth value is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def learned_alone(about: str, epsilon: float) -> list[tuple[str, str]]:
-    """Each party, and what it learns of a site that answers with all of the noise itself."""
-    allowed = f"{about} it tells no more than epsilon {epsilon:g} allows"
-    return [
-        (COORDINATOR, f"The blurred numbers of each site. {allowed}, as shown below."),
-        (together(0), "The same of all other sites: each added all of its noise itself."),
-        (ANY_SITE, "What whoever scored its own rows told it of them, and what is in the result."),
-        (READER, f"What is made of all blurred numbers. {allowed}, whatever the reader knows."),
-        (ONLOOKER, "As much as the coordinator: blurred numbers are safe to show."),
-    ]
