@@ -1,5 +1,6 @@
 """A platform that scores, and one or two shops that answer alone for their labels, by files."""
 
+import msgspec
 import numpy as np
 from consortium import COORDINATOR
 from platform_world import SCORES, SHOPS, Platform
@@ -49,12 +50,11 @@ class Alone(Platform):
     def file(self, name):
         return self.folder / f"{name}.answer"
 
-    def answers(self, plan, name, path=None, **options):
+    def answers(self, plan, name, path=None, *, key="user", scored=False, **options):
         """Have a shop answer; its answer as read again."""
         options = {"tell": lambda _: None} | options
-        made = answer_alone(
-            self.site(name), plan, self.labels(name), path or self.file(name), **options
-        )
+        rows = msgspec.structs.replace(self.labels(name), key=key, scored=scored)
+        made = answer_alone(self.site(name), plan, rows, path or self.file(name), **options)
         return Answer.load(made.path)
 
     def conclude(self, plan, answers, **options):

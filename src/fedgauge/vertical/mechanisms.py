@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from fedgauge.errors import PlanError
 from fedgauge.plan.paired import PairName as PairName
 from fedgauge.privacy import DistributedDP
 from fedgauge.typing import Floats
@@ -132,6 +133,8 @@ def rho_of(epsilon: float, delta: float) -> Fraction:
     orders = _ORDERS
     rest = np.log(delta) + np.log(orders - 1) - orders * np.log1p(-1 / orders)
     rho = float(np.max((epsilon + rest / (orders - 1)) / orders))
+    if rho <= 0:
+        raise PlanError("epsilon and delta are too small for Gaussian noise. Raise one of them.")
     return Fraction(rho * (1 - 1e-9))
 
 
