@@ -77,13 +77,13 @@ def answer(
         site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
         if flips is not None and not loaded.privacy.flips_labels:
             raise fg.InputError("the plan flips no labels. Leave out --flips.")
-        if not quiet:
-            screen.print(f"{brief(loaded)}\n", markup=False)
-        made = with_progress(
-            quiet,
-            lambda: answer_alone(
-                site, loaded, named, output, flips=flips, tell=warn, show=seen.append
-            ),
+
+        def explain() -> None:
+            if not quiet:
+                screen.print(f"{brief(loaded)}\n", markup=False)
+
+        made = answer_alone(
+            site, loaded, named, output, flips=flips, ready=explain, tell=warn, show=seen.append
         )
     if made.stood:
         warn(

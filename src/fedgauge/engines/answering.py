@@ -59,6 +59,7 @@ def answer_alone(
     path: str | Path,
     *,
     flips: str | Path | None = None,
+    ready: Callable[[], None] = lambda: None,
     tell: Callable[[str], None] = _LOG.warning,
     show: Callable[[Counted], None] = lambda _: None,
 ) -> Answered:
@@ -84,6 +85,8 @@ def answer_alone(
         The file to write.
     flips
         Where flipped labels are kept; by default ``labels.flips`` beside the site file.
+    ready
+        Called once nothing but the budget can stop the answer, before anything is charged.
     tell
         Takes what was odd about the rows, in words, for the operator alone.
     show
@@ -93,6 +96,7 @@ def answer_alone(
     _check_target(target)
     site.judge_answer(plan)
     _check_rows(plan, rows, site)
+    ready()
     kept = site.folder / _FOLDER / f"{plan.digest[:32]}.answer"
     with _kept_in(kept.parent):
         stood = kept.exists()
