@@ -157,10 +157,16 @@ def test_a_kept_answer_that_was_changed_is_not_sent(world):
     made = world.told()
     world.answers(made.plan, SHOP)
     (kept,) = (world.folder / SHOP / "answers").glob("*.answer")
-    kept.write_bytes(kept.read_bytes()[:-1] + b"\0")
+    data = kept.read_bytes()
+    kept.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(fg.SiteError, match="damaged or changed"):
         world.answers(made.plan, SHOP, world.folder / "2.answer")
     assert not (world.folder / "2.answer").exists()
+    other = world.told()
+    path = world.folder / SHOP / "answers" / f"{other.plan.digest[:32]}.answer"
+    path.write_bytes(data)  # whole, and signed, but to another plan
+    with pytest.raises(fg.SiteError, match="damaged or changed"):
+        world.answers(other.plan, SHOP, world.folder / "2.answer")
 
 
 def test_noise_that_cannot_be_accounted_for_is_refused_before_it_is_paid_for(world):

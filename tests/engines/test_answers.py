@@ -12,15 +12,21 @@ from fedgauge.data.keyed import KeyedFile
 from fedgauge.engines import answering
 from fedgauge.engines.answering import answer_alone
 from fedgauge.engines.answers import conclude_alone
+from fedgauge.engines.contribution import draw_noise
 from fedgauge.errors import ExchangeError
 from fedgauge.plan.paired import PAIR_NOISE
+from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.site.log import what_left
+from fedgauge.vertical.answer import Answer
 from fedgauge.vertical.assigned import assign_bins
+from fedgauge.vertical.flips import Flips
 from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.ranked import assign_ranks
+from fedgauge.vertical.pairs import noisy_pair
+from fedgauge.vertical.ranked import assign_ranks, terms_of
 from fedgauge.vertical.ranks import doubled_midranks
 from fedgauge.vertical.roster import Roster
 
+MUCH = fg.DistributedDP(0.5, unit="label", neighbours="flip")
 EVERY = {
     "noise": (NOISE, None),
     "flips": (FLIPS, None),
@@ -54,6 +60,8 @@ def test_answers_give_what_all_labels_give(world, mechanism):
     stated = result.privacy
     assert (stated.unit, stated.neighbours, stated.claim) == ("label", "flip", "enforced")
     assert stated.epsilon == 8.0
+    # No protocol runs that could fail: what is beyond the plan's delta is rounding.
+    assert stated.delta - (made.plan.privacy.delta or 0.0) < 1e-20
     assert [world.spent(name) for name in TWO] == [8.0, 8.0]
 
 
@@ -339,3 +347,70 @@ def test_ranks_told_are_doubled_midranks(world):
         ranks = np.frombuffer(bins.places, "<i4")
         assert [wanted[int(each[1:])] for each in bins.ids] == ranks.tolist()
     assert bins.number == 2 * len(world.rows) - 1
+
+
+def test_numbers_of_any_size_take_as_many_bytes(world):
+    plan, key = world.told(mechanism="adaptive").plan, world.site(TWO[0]).key
+    made = [
+        Answer.signed(key, plan, bytes(32), pair) for pair in ([0, -1], [1 << 200, -(1 << 200)])
+    ]
+    assert len({len(each.to_bytes()) for each in made}) == 1
+    assert made[1].numbers == [(1 << 127) - 1, 1 - (1 << 127)]
+
+
+def sown(monkeypatch, seed=7):
+    """Have answers draw what a seed gives."""
+    monkeypatch.setattr(answering, "Keystream", lambda: SimulatedKeystream(seed))
+    return SimulatedKeystream(seed)
+
+
+def test_an_answer_is_counts_and_the_noise_of_a_cohort_of_one(world, monkeypatch):
+    """Whose law tests/property/test_alone_enumeration.py goes through."""
+    made, source = world.told(MUCH, tree=(8, 4)), sown(monkeypatch)
+    places = made.bins[world.keys[TWO[0]]].check(made.plan, world.keys[TWO[0]])
+    bought = BOUGHT[[int(each[1:]) for each in places.keys.to_pylist()]]
+    counts = np.bincount(places.bins[bought], minlength=32)
+    exact = np.concatenate([counts.reshape(8, 4).sum(axis=1), counts])
+    wanted = exact + draw_noise(made.plan, source)
+    assert world.answers(made.plan, TWO[0]).numbers == wanted.tolist()
+    assert np.any(wanted != exact)
+
+
+@pytest.mark.parametrize("mechanism", ["adaptive", "gaussian"])
+def test_an_answer_is_a_pair_with_the_noise_of_its_terms(world, monkeypatch, mechanism):
+    privacy = GAUSSIAN if mechanism == "gaussian" else NOISE
+    made, source = world.told(privacy, mechanism), sown(monkeypatch)
+    places = made.bins[world.keys[TWO[0]]].check(made.plan, world.keys[TWO[0]])
+    bought = BOUGHT[[int(each[1:]) for each in places.keys.to_pylist()]]
+    terms, ranks = terms_of(made.plan, places), places.bins.astype(np.int64)
+    assert world.answers(made.plan, TWO[0]).numbers == list(
+        noisy_pair(bought, ranks, terms, source)
+    )
+    assert terms.positives.variance > 0
+    assert terms.ranks.variance > 0
+
+
+def test_an_answer_counts_labels_as_they_are_flipped_in_the_file(world):
+    made = world.told(FLIPS)
+    answer = world.answers(made.plan, TWO[0])
+    rows = world.rows_of(TWO[0])
+    kept = Flips.kept(
+        world.folder / TWO[0] / "labels.flips",
+        [f"u{i}" for i in rows],
+        BOUGHT[rows],
+        epsilon=3.0,
+    )
+    places = made.bins[world.keys[TWO[0]]].check(made.plan, world.keys[TWO[0]])
+    bin_of = dict(zip(places.keys.to_pylist(), places.bins.tolist(), strict=True))
+    bins = np.array([bin_of[f"u{i}"] for i in rows])
+    assert answer.numbers == np.bincount(bins[kept.told], minlength=made.plan.axis.bins).tolist()
+    assert np.any(kept.told != BOUGHT[rows])  # of 1,000 labels none is flipped: once in 10^20
+
+
+def test_noise_is_fresh_for_each_plan(world):
+    answers = [
+        world.answers(world.told(MUCH, tree=(64,)).plan, TWO[0], world.folder / f"{i}.answer")
+        for i in range(2)
+    ]
+    # The same labels in the same bins; 64 draws that are all alike twice: once in 10^9.
+    assert answers[0].numbers != answers[1].numbers
