@@ -128,7 +128,7 @@ def test_mistakes_of_the_scorer_end_in_one_line(world):
     for file, why in (
         ("shop-a.bins", "shop-a.bins: this is not an answer"),
         ("shop-a.csv", "shop-a.csv: this is not an answer"),
-        ("gone.answer", "cannot read gone.answer"),
+        ("gone.answer", "gone.answer: cannot read the file"),
     ):
         assert why in commands.complaint(result("shop-a.answer", file))
     told = commands.complaint(result("shop-a.answer", "shop-a.answer"))
@@ -170,7 +170,8 @@ def rosters(world):
 def test_assigning_says_that_parties_answer_alone(options, kind):
     done = assign(*options)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert "each party answers alone" in done.stdout
+    how = "labels flipped once" if kind == "flips" else "all of the noise"
+    assert f"each answers alone, with {how}:\n" in done.stdout
     assert "fedgauge vertical result made/plan.toml" in done.stdout
     plan = fg.EvaluationPlan.load("made/plan.toml")
     assert plan.is_alone

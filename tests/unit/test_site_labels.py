@@ -110,7 +110,7 @@ def test_a_limit_of_labels_is_met_to_the_last_digit(ledger):
         ledgers.reserve(ledger, 9, 1e-9, LABELS)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1 / 3, 2.0, 30.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1 / 3, 1.6, 5.0, 30.0, 1000.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1 / 3, 1.0])
 def test_two_steps_are_never_too_cheap(epsilon, delta):
     twice = Cost(epsilon, delta).twice()

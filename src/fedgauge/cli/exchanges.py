@@ -173,8 +173,11 @@ def submit(
     with readable_errors(by_plan=True):
         rows = None
         if file is not None:
-            if label is None:
-                raise fg.InputError("a file needs --label and --score too, or leave it out.")
+            if label is None or (score is None and key is None):
+                raise fg.InputError(
+                    "a file needs --label and --score too, or --label, --id and --bins. Or leave "
+                    "it out."
+                )
             rows = _rows(
                 file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
             )

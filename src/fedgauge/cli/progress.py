@@ -44,7 +44,10 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
     if progress.missing:
         mine = site.name in progress.missing
         screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
-        screen.print(f"  {_command(progress.verb, run, progress, site, mine=mine)}", markup=False)
+        command = _command(progress.verb, run, progress, site, mine=mine)
+        screen.print(f"  {command}", markup=False)
+        if "--bins" in command:
+            screen.print("  (--score for --id where a site scored its examples itself)")
         if progress.stage > Stage.MASK:
             screen.print(
                 "All of them have paid: wait. To start again would charge everybody once more.",

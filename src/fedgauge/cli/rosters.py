@@ -26,7 +26,8 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
-from fedgauge.data.keyed import read_ids, read_scores
+from fedgauge.data.columns import floats_of
+from fedgauge.data.keyed import ids_in, scores_in
 from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
@@ -93,16 +94,14 @@ def roster(
         refuse_to_replace(roster=output)
         site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
         if key is not None:
-            ids = read_ids(file, key=key, separator=dialect["separator"])
+            ids = ids_in(file, key=key, separator=dialect["separator"])
             with located(str(file)):
                 made = Roster.of_ids(ids, site.key)
         else:
             assert score is not None  # noqa: S101  (one of both is named)
-            _, scores = read_scores(file, score=score, **dialect)
+            scores = scores_in(file, score=score, **dialect)
             with located(str(file)):
                 made = Roster.of_scores(scores, site.key)
-        if not made.examples:
-            raise fg.InputError(f"{file}: there are no rows, so there is nothing to list.")
         _write(output, made.to_bytes())
     if not quiet:
         what = f"{made.examples:,} {'scores, sorted' if made.is_scored else 'ids, sorted'}"
@@ -197,7 +196,8 @@ def assign(
         known = None
         if scores is not None:
             assert key is not None and score is not None  # noqa: S101, PT018  (see _inputs)
-            known = read_scores(scores, score=score, key=key, **dialect)
+            ids, values = fg.IdTable(scores, id=key, value=score, **dialect).read(numbers=True)
+            known = ids, floats_of(values)
 
         def assign_all() -> AnyAssignment:
             if mechanism is not None:
@@ -218,12 +218,13 @@ def assign(
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
-    if expected is not None:
+    useless = expected is not None and expected.roc_auc_error > _USELESS
+    if expected is not None and useless:
         _warn_of_useless(expected)
     if quiet:
         return
     _say_who(assigned, held, site)
-    if expected is not None:
+    if expected is not None and not useless:
         _say_enough(expected)
     _say_next(assigned, output, site, kept)
 
@@ -381,7 +382,9 @@ def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> 
         told = f", {missing:,} of them without a score: left out" if missing else ""
         screen.print(f"  {site.peers[party]}: {each.examples:,} examples{told}", markup=False)
     if assigned.unlabelled:
-        screen.print(f"{assigned.unlabelled:,} scores are on no roster: left out", markup=False)
+        lost = assigned.unlabelled
+        scores = "1 score is" if lost == 1 else f"{lost:,} scores are"
+        screen.print(f"{scores} on no roster: left out", markup=False)
 
 
 def _say_enough(expected: Expected) -> None:
@@ -395,12 +398,11 @@ def _say_enough(expected: Expected) -> None:
 
 
 def _warn_of_useless(expected: Expected) -> None:
-    if expected.roc_auc_error > _USELESS:
-        warn(
-            f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and "
-            "one in twenty times by more than twice as much: such a result is of little use. It "
-            "takes more examples or a larger --epsilon."
-        )
+    warn(
+        f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and one in "
+        "twenty times by more than twice as much: such a result is of little use. It takes more "
+        "examples or a larger --epsilon."
+    )
 
 
 def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:
@@ -412,12 +414,15 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
         *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
     ]
     plan, own = shlex.quote(str(folder / "plan.toml")), shlex.quote(str(site.path))
+    column = "--score" if any(bins.scores for bins in assigned.bins.values()) else "--id"
     if assigned.plan.is_alone:
+        how = "labels flipped once" if assigned.plan.privacy.flips_labels else "all of the noise"
         lines += [
-            "There is no secure sum: each party answers alone, then you conclude:",
-            "  fedgauge vertical answer plan.toml BINS LABELS --label COLUMN --id COLUMN --output "
-            "FILE",
-            f"  fedgauge vertical result {plan} ANSWERS... --site {own}",
+            f"Without a secure sum each answers alone, with {how}:",
+            f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
+            "--output ANSWER --site site.toml",
+            "Then, from their answers:",
+            f"  fedgauge vertical result {plan} ANSWERS --site {own}",
         ]
     else:
         lines += ["Then:", f"  fedgauge exchange start {plan} RUN --site {own}"]

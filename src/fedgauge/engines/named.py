@@ -141,6 +141,12 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     def warnings(self, counted: Counted, plan: EvaluationPlan) -> list[str]:
         """What is wrong with the rows, as far as they were counted; each names the file."""
         told = counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
+        told = [each.replace("`fedgauge plan", "`fedgauge vertical assign") for each in told]
+        if counted.oddities.unlisted and not counted.oddities.rows:
+            told.append(
+                f"no row is of an example that has a bin. Check the column {self.key!r}, and that "
+                "it is written as on the roster."
+            )
         return [f"{self.path}: {sentence}" for sentence in told]
 
 

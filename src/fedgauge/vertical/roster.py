@@ -154,10 +154,10 @@ def read_file(path: str | Path) -> bytes:
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path} is larger than {_MOST_BYTES:,} bytes.")
+            raise InputError(f"the file is larger than {_MOST_BYTES:,} bytes.")
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise InputError(f"cannot read the file: {error.strerror}.") from None
 
 
 def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
