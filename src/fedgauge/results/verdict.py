@@ -110,6 +110,8 @@ def _protection(result: Evaluation) -> str:
     }[stated.claim]
     if result.reports is not None and stated.claim == "enforced":
         claim = "each report was randomised before it was sent"
+    if result.plan.is_alone and stated.claim == "enforced":
+        claim = "each answer was private before it was sent"
     promised = promise(result)
     if promised is None:
         return f"privacy            exact sum, no differential privacy; {claim}"
