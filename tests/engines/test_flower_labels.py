@@ -18,10 +18,12 @@ from standin import StandInGrid, with_reply
 import fedgauge as fg
 from fedgauge.engines import flower, flower_labels
 from fedgauge.engines.label_party import ROSTER, LabelParty, OwnLabels, RosterCall
+from fedgauge.engines.participant import require_labels
+from fedgauge.engines.simulated import SimulatedParticipant
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import add_trust
 from fedgauge.vertical.assigned import assign_bins, assignment_digest
 from fedgauge.vertical.roster import Roster
@@ -113,22 +115,22 @@ def with_bins(message, bins):
 
 
 @pytest.fixture(params=["enforced", "simulated"])
-def make(request, tmp_path, monkeypatch):
+def make(request, folder, monkeypatch):
     """Makes shops of one claim."""
     if request.param == "simulated":
         monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
 
     def made(name="nodes", **options):
-        return Shops(tmp_path / name if request.param == "enforced" else None, **options)
+        return Shops(folder / name if request.param == "enforced" else None, **options)
 
     made.claim = request.param
     return made
 
 
 @pytest.fixture
-def enforced(tmp_path):
+def enforced(folder):
     """Makes shops with site files."""
-    return lambda name="nodes", **options: Shops(tmp_path / name, **options)
+    return lambda name="nodes", **options: Shops(folder / name, **options)
 
 
 # Results
@@ -217,9 +219,9 @@ def test_the_order_of_rows_is_not_in_a_roster():
     assert bodies[0] == bodies[1]
 
 
-def test_a_coordinator_that_is_not_approved_gets_no_roster(enforced, tmp_path, caplog):
+def test_a_coordinator_that_is_not_approved_gets_no_roster(enforced, folder, caplog):
     shops = enforced()
-    stranger = Consortium.make(tmp_path / "theirs", shops.names)
+    stranger = Consortium.make(folder / "theirs", shops.names)
     with pytest.raises(fg.CohortTooSmall, match="0 nodes sent a roster and 3 are needed"):
         shops.evaluate(site=stranger.site_file(COORDINATOR))
     assert caplog.text.count("the coordinator is not approved here") == 4
@@ -362,7 +364,8 @@ def other_request(other, asked):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_one_or_two_nodes_are_told_what_to_do(make, count):
+def test_one_or_two_nodes_are_told_what_to_do(make, count, monkeypatch):
+    monkeypatch.setattr(flower, "_POLL_SECONDS", 0.01)
     shops = make(shops=SHOPS[:count])
     with pytest.raises(fg.CohortTooSmall, match=r"plan needs 3.* `fedgauge vertical answer`"):
         shops.evaluate(cohort=None)
@@ -603,6 +606,14 @@ def test_label_parties_refuse_a_plan_for_rows_with_scores(make, caplog):
     if shops.sites:
         assert caplog.text.count("this site is asked for labels apart from scores") == 4
         assert all(not shops.entries(place) for place in range(4))
+
+
+def test_simulated_nodes_refuse_plans_for_other_rows():
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.Cohort(1, 0))
+    node = SimulatedParticipant({}, check=require_labels)
+    server = SummationServer.invite(plan, [node.key.public], SigningKey.generate())
+    with pytest.raises(fg.PlanRefused, match="labels apart from scores"):
+        node.answer(server.invitation.data)
 
 
 def test_a_sum_that_label_parties_joined_is_not_counted_with_scores(enforced, caplog):
