@@ -408,6 +408,50 @@ class Site:
             check_only=check_only,
         )
 
+    def reserve_flips(
+        self,
+        session: bytes,
+        plan: EvaluationPlan,
+        digest: str,
+        *,
+        asked: Asked = NOBODY,
+        check_only: bool = False,
+    ) -> None:
+        """Set aside what flipped labels cost, which is nothing where these were charged before.
+
+        Flips are made, and kept, before this is asked for; they are told once it is committed. Each
+        use is a session of its own, in the ledger and its log. Asked again for a session that is
+        under way, or committed, nothing changes.
+
+        Parameters
+        ----------
+        session
+            The session's id.
+        plan
+            A plan for flipped labels.
+        digest
+            Of the labels as flipped (:class:`fedgauge.vertical.flips.Flips`). Other flips of the
+            same labels cost again.
+        asked
+            Who asked for it, and who approved of it.
+        check_only
+            Refuse what would be refused, and write nothing.
+        """
+        if not plan.privacy.flips_labels:
+            # Noise is drawn anew for each evaluation: no digest makes it free.
+            raise PlanRefused("the plan is not for labels flipped once and for all.")
+        self.ledger.reserve(
+            session,
+            self.account(plan),
+            self.cost(plan),
+            default_limit=self.policy.default_limit,
+            mix_exact=self.policy.mix_exact,
+            asked=asked if plan.not_after is None else asked._replace(dated=plan.digest),
+            exact=ExactSum(None, plan.with_not_after(None).digest),
+            flips=digest,
+            check_only=check_only,
+        )
+
 
 def _check_second(approvers: Mapping[bytes, str], others: Mapping[bytes, str]) -> None:
     """Refuse an approver's key that somebody else signs with: it would be no second one."""

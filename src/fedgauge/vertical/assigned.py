@@ -104,6 +104,8 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ProtocolError(f"the bins are of another evaluation than the plan. {_AGAIN}")
         if self.number != plan.axis.bins:
             raise ProtocolError("the plan has another number of bins than were assigned.")
+        if len(self.places) % 4 or len(self.scores) % 8:
+            raise ProtocolError("the bins are cut off.")
         keys = (
             pa.array(np.frombuffer(self.scores, "<f8"))
             if self.scores
