@@ -189,7 +189,7 @@ def test_what_cannot_be_had_is_refused(options, told):
     ("labels", "told"),
     [
         ({}, "mapping from parties to their labels and scores"),
-        ({"a": [0, 1]}, "those of 'a' must be a pair of columns"),
+        ({"a": [0, 1]}, r"party 'a': expected \(y_true, y_score\)"),
         ({"a": ([0, 1], [0.5])}, "party 'a'"),
         ({"a": ([0, 1], [0.5, np.nan])}, "1 of 2 scores are missing or infinite"),
         ({"a": ([0, 1, None], [0.5, 0.6, 0.7])}, "party 'a': 1 of 3 labels are missing"),

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from fedgauge.data.columns import floats_of, read_column
 from fedgauge.data.examples import Data
 from fedgauge.data.labels import Label
 from fedgauge.engines.duties import Delivery
@@ -29,11 +28,10 @@ from fedgauge.engines.flower import (
     site_of,
     wait_for_nodes,
 )
-from fedgauge.engines.label_party import Answering, LabelParty, OwnLabels, RosterCall, columns_of
+from fedgauge.engines.label_party import Answering, LabelParty, OwnLabels, RosterCall
 from fedgauge.engines.network import drive
 from fedgauge.engines.participant import Participant, require_labels
 from fedgauge.engines.simulated import SimulatedParticipant
-from fedgauge.engines.vertical import LABEL_DP
 from fedgauge.errors import CohortTooSmall, ProtocolError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey, key_to_text
@@ -42,8 +40,10 @@ from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Site
 from fedgauge.site.policy import LEAST_COHORT
-from fedgauge.typing import Floats, Tree
+from fedgauge.typing import Tree
 from fedgauge.vertical.assigned import Assignment, assign_bins
+from fedgauge.vertical.choice import LABEL_DP
+from fedgauge.vertical.joining import read_side
 from fedgauge.vertical.roster import Roster
 
 try:
@@ -133,8 +133,8 @@ def evaluate_vertical(
     grid
         What the ServerApp's main function is given.
     scores
-        From ids to scores: a mapping, or a pair of columns. None where nodes score their examples
-        themselves (``attach_labels(..., scored=True)``).
+        From ids to scores, as for :func:`fedgauge.evaluate_vertical`. None where nodes score their
+        examples themselves (``attach_labels(..., scored=True)``).
     privacy, tree, positive_rate, positive
         As for :func:`fedgauge.evaluate_vertical`.
     cohort
@@ -149,7 +149,7 @@ def evaluate_vertical(
         Of the examples of those nodes that stayed. Its claim and signature are as for
         :func:`evaluate`.
     """
-    scored = None if scores is None else _read_scores(scores)
+    scored = None if scores is None else read_side("scores", scores, numbers=True)
     anchor = anchor_of(site)
     needed = max(LEAST_COHORT, 0 if cohort is None else cohort.min_survivors)
     wait_for_nodes(grid, needed, timeout, _remedy(needed))
@@ -186,11 +186,6 @@ def evaluate_vertical(
 
 def _remedy(needed: int) -> str:
     return _ALONE if needed == LEAST_COHORT else "or lower min_survivors."
-
-
-def _read_scores(scores: Any) -> tuple[Any, Floats]:
-    ids, values = columns_of("scores", scores)
-    return ids, floats_of(read_column("scores", values))
 
 
 def _ask_for_rosters(

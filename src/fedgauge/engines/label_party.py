@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fedgauge.data.columns import floats_of, read_leniently
 from fedgauge.data.examples import Data
-from fedgauge.data.keyed import KeyedColumns, PlacedRows, Places, lenient_ids
+from fedgauge.data.keyed import KeyedColumns, PlacedRows, Places, ids_of
 from fedgauge.engines.duties import judge_coordinator
 from fedgauge.engines.participant import Participant, refuse_unread
 from fedgauge.engines.simulated import SimulatedParticipant
@@ -98,11 +98,16 @@ class OwnLabels(NamedTuple):
         if self.scored:
             named = pa.array(floats_of(read_leniently("scores", keys)) + 0.0)  # -0 and 0 are one
         else:
-            named = lenient_ids(pa.array(keys, from_pandas=True))
+            named = ids_of("labels", keys)
         return PlacedRows(KeyedColumns(named, labels), places)
 
     def _columns(self) -> tuple[Any, Any]:
-        return columns_of("labels", self.read())
+        given = self.read()
+        if isinstance(given, Mapping):
+            return list(given), list(given.values())
+        if isinstance(given, tuple) and len(given) == 2:
+            return given
+        raise InputError("labels must be a mapping from ids, or a pair of columns: ids, labels.")
 
 
 class LabelParty:
@@ -182,18 +187,3 @@ class LabelParty:
             body=roster.to_bytes(),
         )
         return reply.to_bytes()
-
-
-def columns_of(what: str, given: Any) -> tuple[Any, Any]:
-    """What names examples, and their values: of a mapping, or of a pair of columns.
-
-    Examples
-    --------
-    >>> columns_of("scores", {"a": 0.2, "b": 0.9})
-    (['a', 'b'], [0.2, 0.9])
-    """
-    if isinstance(given, Mapping):
-        return list(given), list(given.values())
-    if isinstance(given, tuple) and len(given) == 2:
-        return given
-    raise InputError(f"{what} must be a mapping from ids, or a pair of columns: ids, {what}.")
