@@ -11,6 +11,7 @@ from fedgauge.binning.axis import Axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.repair import noise_covariance
 from fedgauge.measures import areas, curves
+from fedgauge.measures.intervals import LEVEL, critical
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.planner.worlds import AT, SHAPES, Shape
@@ -19,12 +20,13 @@ from fedgauge.typing import Floats
 from fedgauge.vertical.assignment import REFERENCE_AUC, balanced_ranks, rarer_rate
 
 _TREES: Final = (
-    *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96, 128)),
+    *((bins,) for bins in (8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)),
     *((first, second) for first, second in ((4, 8), (8, 8), (16, 8), (16, 16))),
 )
 _LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
 _POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
-_LARGEST_OFFSET: Final = 0.15  # deviations, where noise is none: it adds about as much again
+_FINE: Final = 1024  # bins that average precision loses nothing by
+_MOST_MISSED: Final = 0.065  # of intervals for 95% of average precision
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
 
 
@@ -54,8 +56,8 @@ def choose_tree(
 
     Errors are computed to first order in the noise, for plausible scores of all strengths: played
     through, with repair, trees come in the same order. Bins are as many as it takes for intervals
-    of average precision, which know of noise and of sampling, to hold it also where the odds of a
-    positive are a quarter of what was hinted (`studies/label_coverage.py`).
+    of average precision to hold it also where the odds of a positive are a quarter of what was
+    hinted, whatever the scores (`studies/label_coverage.py`).
 
     Parameters
     ----------
@@ -76,16 +78,16 @@ def choose_tree(
     >>> known = {"parties": 10, "positive_rate": 0.2}
     >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
     >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
-    (16,)
+    (12,)
     """
     known = examples, positive_rate
 
     def error(tree: tuple[int, ...]) -> tuple[float, float]:
         variances = _variances(privacy, cohort, tree, parties)
         by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
-        offset = float(np.mean([_offset(tree, variances, *known, each) for each in SHAPES]))
+        missed = max(_missed(tree, variances, *known, each) for each in SHAPES)
         # Every measure and shape counts the same, whatever the size of its errors.
-        return max(offset, _LARGEST_OFFSET), float(np.log([each[:3] for each in by_shape]).mean())
+        return max(missed, _MOST_MISSED), float(np.log([each[:3] for each in by_shape]).mean())
 
     return min(_TREES, key=error)
 
@@ -108,7 +110,7 @@ def predicted(
     >>> known = {"parties": 10, "examples": 10_000, "positive_rate": 0.2}
     >>> expected = predicted(privacy, Cohort(10), (16,), **known)
     >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
-    (0.0011, 0.0047)
+    (0.001, 0.0048)
     """
     from scipy.special import ndtri
 
@@ -149,20 +151,33 @@ def _errors(
     )
 
 
-def _offset(
+def _missed(
     tree: tuple[int, ...],
     variances: tuple[float, ...],
     examples: int,
     hinted: float,
     shape: Shape,
 ) -> float:
-    """How far bins alone move average precision, in its deviations, if positives are rarer."""
-    world = _world(math.prod(tree), hinted, rarer_rate(hinted), shape)
+    """How often intervals miss average precision by their bins, if positives are rarer.
+
+    Wide bins at the top, across which precision falls, move average precision, and they hide how
+    it varies over samples: intervals lie too low, and are too short.
+    """
+    from scipy.special import ndtr
+
+    rate = rarer_rate(hinted)
+    world = _world(math.prod(tree), hinted, rate, shape)
     counts = world.shares * examples
     gradient = areas.average_precision_gradient(counts)
     noise = float(_deviations(tree, variances, gradient[1] - gradient[0]))
-    sampling = math.sqrt(float(areas.average_precision_variance(counts, tied=False)))
-    return world.average_precision / math.hypot(noise, sampling)
+    fine = _world(_FINE, rate, rate, shape).shares * examples
+    told, true = (
+        math.hypot(noise, math.sqrt(float(areas.average_precision_variance(each, tied=False))))
+        for each in (counts, fine)
+    )
+    reach = critical(LEVEL) * told
+    low, high = ((sign * world.average_precision - reach) / true for sign in (-1.0, 1.0))
+    return float(ndtr(low) + ndtr(high))
 
 
 def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Floats) -> Floats:
