@@ -1,14 +1,16 @@
 """How far off the AUC will be by each mechanism, from what is public: ranks, bins and hints."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, LocalDP
+from fedgauge.privacy.flipping import least_chance, variances
 from fedgauge.vertical.assignment import REFERENCE_AUC
 from fedgauge.vertical.design import choose_tree, predicted
 from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.ranks import PartyRanks
+from fedgauge.vertical.ranks import PartyRanks, balance_rank
 
 
 def predicted_deviations(
@@ -21,12 +23,14 @@ def predicted_deviations(
     """What each mechanism adds to the error of the AUC, the least first.
 
     Scores are taken to be binormal with an AUC of 0.85, `positive_rate` of them positive. The
-    histogram over `tree` adds noise and binning, pairs add noise alone. Empty where labels are
-    flipped at random, and there is nothing to choose from.
+    histogram over `tree` adds noise and binning, pairs add noise alone. Labels flipped at random
+    are counted by bin, and there is nothing to choose from. Empty without noise.
     """
+    examples = known.examples
+    if isinstance(privacy, LocalDP):
+        return {"histogram": flip_deviation(known, privacy.epsilon, positive_rate)}
     if not isinstance(privacy, DistributedDP) or cohort is None:
         return {}
-    examples = known.examples
     by_bins = predicted(
         privacy, cohort, tree, parties=len(known), examples=examples, positive_rate=positive_rate
     )
@@ -36,7 +40,26 @@ def predicted_deviations(
             found[name] = mechanism.deviation(
                 known, privacy, REFERENCE_AUC, positive_rate * examples
             )
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+    return _least_first(found)
+
+
+def flip_deviation(known: PartyRanks, epsilon: float, positive_rate: float) -> float:
+    """What labels flipped at random add to the error of the AUC, where it is 0.85.
+
+    Of doubled ranks R and labels y the AUC moves by ``sum (R - c) dy / (2 P N)``, and every label
+    has the same variance. Bins and repair take some of it away where it is large.
+
+    Examples
+    --------
+    >>> known = PartyRanks.of(np.arange(0, 20_000, 2), np.zeros(10_000, dtype=int), 1)
+    >>> round(flip_deviation(known, 1.0, 0.2), 4)
+    0.0214
+    """
+    positives = positive_rate * known.examples
+    centre = balance_rank(REFERENCE_AUC, positives, known.examples)
+    squares = known.spread + known.examples * (known.examples - 1 - centre) ** 2
+    each = float(variances(np.ones(()), least_chance(epsilon)))
+    return math.sqrt(each * squares) / (2 * positives * (known.examples - positives))
 
 
 def compare_mechanisms(
@@ -49,6 +72,8 @@ def compare_mechanisms(
     alike: bool = True,
 ) -> dict[str, float]:
     """The same before there are scores, where all parties have as many examples.
+
+    Beside these ``"flips"``: labels flipped at random for as much of epsilon.
 
     Parameters
     ----------
@@ -79,4 +104,10 @@ def compare_mechanisms(
     place = np.arange(examples)
     party = place % parties if alike else place * parties // examples
     known = PartyRanks.of(2 * place, party, parties)
-    return predicted_deviations(known, privacy, cohort, tree, positive_rate)
+    found = predicted_deviations(known, privacy, cohort, tree, positive_rate)
+    found["flips"] = flip_deviation(known, privacy.epsilon, positive_rate)
+    return _least_first(found)
+
+
+def _least_first(found: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(found.items(), key=lambda item: item[1]))

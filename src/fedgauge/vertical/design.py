@@ -170,7 +170,7 @@ def _missed(
     counts = world.shares * examples
     gradient = areas.average_precision_gradient(counts)
     noise = float(_deviations(tree, variances, gradient[1] - gradient[0]))
-    fine = _world(_FINE, rate, rate, shape).shares * examples
+    fine = _shares(_FINE, rate, rate, shape) * examples
     told, true = (
         math.hypot(noise, math.sqrt(float(areas.average_precision_variance(each, tied=False))))
         for each in (counts, fine)
@@ -199,10 +199,7 @@ class _World(NamedTuple):
 @lru_cache(maxsize=256)
 def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _World:
     negatives, positives = _cumulative(positive_rate, shape)
-    ranks = (1.0 - positive_rate) * negatives + positive_rate * positives
-    edges = _edges(bins, hinted)
-    shares = np.diff([np.interp(edges, ranks, up_to) for up_to in (negatives, positives)])
-    shares *= [[1.0 - positive_rate], [positive_rate]]
+    shares = _shares(bins, hinted, positive_rate, shape)
     true_fpr, true_tpr = 1.0 - negatives[::-1], 1.0 - positives[::-1]
     hits, wrong = positive_rate * true_tpr, (1.0 - positive_rate) * true_fpr
     flagged = hits + wrong
@@ -216,6 +213,16 @@ def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _Wor
         abs(roc.area() - _area(true_fpr, true_tpr)),
         abs(pr.area() - _area(true_tpr, true_precision)),
     )
+
+
+@lru_cache(maxsize=512)
+def _shares(bins: int, hinted: float, positive_rate: float, shape: Shape) -> Floats:
+    negatives, positives = _cumulative(positive_rate, shape)
+    ranks = (1.0 - positive_rate) * negatives + positive_rate * positives
+    edges = _edges(bins, hinted)
+    shares = np.diff([np.interp(edges, ranks, up_to) for up_to in (negatives, positives)])
+    scaled: Floats = shares * [[1.0 - positive_rate], [positive_rate]]
+    return scaled
 
 
 @lru_cache(maxsize=32)

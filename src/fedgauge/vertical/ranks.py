@@ -65,12 +65,16 @@ class PartyRanks:
         How far a rank of the party is from its mean at most.
     highest
         The highest rank of the party.
+    spread
+        The sum over all examples of squared distances from the mean rank of all, which is one
+        less than there are examples: it falls with ties.
     """
 
     examples: int
     mean: Ranks
     reach: Ranks
     highest: Ranks
+    spread: float
 
     @classmethod
     def of(cls, ranks: Ranks, party: Indices, parties: int) -> "PartyRanks":
@@ -89,7 +93,8 @@ class PartyRanks:
         reach, highest = np.zeros(parties, dtype=np.int64), np.zeros(parties, dtype=np.int64)
         np.maximum.at(reach, party, np.abs(ranks - mean[party]))
         np.maximum.at(highest, party, ranks)
-        return cls(len(ranks), mean, reach, highest)
+        spread = float(np.sum((ranks - (len(ranks) - 1.0)) ** 2))
+        return cls(len(ranks), mean, reach, highest, spread)
 
     def __len__(self) -> int:
         return len(self.mean)
