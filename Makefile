@@ -23,7 +23,7 @@ help:
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
 	@echo "make study-coverage  how often intervals hold the truth (an hour of a core; goes on where it was stopped)"
 	@echo "make study-calibrators  fitted maps on real scores and against a known truth (4 minutes of a core)"
-	@echo "make study-vertical  the tables of Sun et al. 2022, labels and scores apart (10 minutes of a core)"
+	@echo "make study-vertical  the tables and figures of Sun et al. 2022, labels and scores apart (10 minutes of a core)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -117,6 +117,7 @@ study-calibrators: $(VENV)/.test
 
 study-vertical: $(VENV)/.test
 	@$(BIN)/python studies/vertical.py
+	@$(BIN)/python studies/sun_figures.py
 
 clean:
 	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

@@ -16,7 +16,8 @@ The seed of a cell follows from the study, the cell and `--seed` alone: neither 
 number of workers nor the choice of cells changes a figure. Finished cells are kept in a log in
 `--out`, by cell, seed, runs and versions (of libraries, and of the code itself): the same command
 goes on where it was stopped, and figures of different versions never meet. `--fresh` forgets the
-log. At the end, figures and versions are in `STUDY.json` and, one in a line, in `STUDY.csv`.
+log. At the end, figures and versions are in `STUDY.json` and, one in a line, in `STUDY.csv`, with
+the pictures of a study that draws.
 
 Exit codes: 0, 1 where something did not hold, 2 where a cell failed, 130 where it was stopped.
 """
@@ -83,7 +84,7 @@ class Study(Generic[C]):
     """A grid, how to measure a cell of it, and how to read what came out.
 
     `run` must be a function of a module, since other processes call it; `quick_cells` are those
-    of `--quick`, all if there are none.
+    of `--quick`, all if there are none. `draw` puts pictures into the folder of results.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Study(Generic[C]):
     checks: Callable[[Sequence[Found[C]]], Iterable[Check]]
     quick_cells: Sequence[C] = ()
     quick_runs: int = 100
+    draw: Callable[[Sequence[Found[C]], Path], None] | None = None
 
 
 def describe(cell: Any) -> str:
@@ -199,7 +201,7 @@ def judge(checks: Iterable[Check]) -> bool:
     kept = True
     for check in checks:
         kept &= check.kept
-        verdict = "kept" if check.kept else "NOT KEPT"
+        verdict = "holds" if check.kept else "DOES NOT HOLD"
         print(f"{verdict}: {check.what}{'; ' if check.found else ''}{check.found}")
     return kept
 
@@ -243,5 +245,7 @@ def main(study: Study[Any], arguments: Sequence[str] | None = None) -> int:
     found = [Found(cell, runs, record.numbers) for cell, record in records.items()]
     if found:
         study.table(found)
+    if found and study.draw:
+        study.draw(found, options.out)
     kept = judge(study.checks(found)) if found else False
     return 2 if failed else 0 if kept else 1

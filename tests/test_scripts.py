@@ -12,7 +12,10 @@ IMPORTED = {
     "error_series.py",
     "forecast_worlds.py",
     "log_slopes.py",
+    "sun_drawing.py",
+    "sun_histograms.py",
     "sun_tables.py",
+    "sun_worlds.py",
 }
 
 

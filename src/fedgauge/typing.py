@@ -1,7 +1,10 @@
-"""Names of the arrays that pass between rooms."""
+"""Names of the arrays that pass between rooms, and of what many rooms are asked."""
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Tree = Literal["auto", "flat"] | tuple[int, ...]  # branchings over bins, or how to choose them

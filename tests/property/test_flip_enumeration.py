@@ -175,3 +175,13 @@ def test_which_labels_flip_does_not_depend_on_them():
         tuple(flip(np.array(labels), chance, SimulatedKeystream(3)) ^ labels) for labels in VECTORS
     }
     assert len(flips) == 1
+
+
+@every_epsilon
+def test_a_label_drawn_at_random_is_told_as_close_as_the_other_one(epsilon):
+    """What a label that does not count is told like, whatever the share of positives."""
+    rho = Fraction(least_chance(epsilon), WHOLE)
+    for share in (Fraction(n, 7) for n in range(8)):
+        drawn = share * (1 - rho) + (1 - share) * rho
+        for one, other in ((rho, drawn), (1 - rho, drawn), (rho, 1 - drawn), (1 - rho, 1 - drawn)):
+            assert max(one / other, other / one) <= power(epsilon)[1]

@@ -24,8 +24,12 @@ ACCOUNTS = [
     Account("stroke", "client", "zero-out"),
     Account("stroke", "subject", "replace-one"),
     Account("heart", "example", "add-remove"),
+    Account("stroke", "label", "flip"),
 ]
+LABELS = ACCOUNTS[-1]
+STEPS = {"add-remove": 2, "zero-out": 2, "replace-one": 1, "flip": 1}  # to the other label
 DEFAULT = Cost(1.0, 3e-6)
+NO_LIMIT = Cost(1e9, 1.0)
 COHORT = 3
 STORIES = 200  # ways in which unknown sums may have come out that are looked at
 RULES = ExactRules(1000, exact_dropouts=True, min_cohort=COHORT, min_new_rows=0)
@@ -52,6 +56,13 @@ def fits(costs, limit):
     )
 
 
+def of_labels(account, cost):
+    """What a plan costs a label, were it the other one."""
+    if STEPS[account.neighbours] == 1 or cost.epsilon == math.inf:
+        return cost
+    return Cost(2 * cost.epsilon, cost.delta * (1 + math.exp(cost.epsilon)))
+
+
 class Model:
     """The rules once more, on plain dictionaries and decimals."""
 
@@ -59,15 +70,26 @@ class Model:
         self.spends = {}
         self.limits = {}
         self.rosters = {}
+        self.flips = {}
         self.survivors = {}
         self.length = 0
 
+    def once(self, *statuses):
+        """Sessions in some states, of those with the same flips the one that went furthest."""
+        order, told, kept = ("committed", "reserved"), set(), []
+        for session in sorted(self.spends, key=lambda s: self.spends[s][2] not in order[:1]):
+            flips, (account, cost, status) = self.flips.get(session), self.spends[session]
+            if status != "released" and (flips is None or flips not in told):
+                kept += [(account, cost)] * (status in statuses)
+                told.add(flips)
+        return kept
+
     def live(self, test):
-        return [
-            cost
-            for account, cost, status in self.spends.values()
-            if status != "released" and test(account)
-        ]
+        return [cost for account, cost in self.once("reserved", "committed") if test(account)]
+
+    def labels(self, *statuses):
+        spends = self.once(*statuses)
+        return [of_labels(a, c) for a, c in spends if a.dataset == LABELS.dataset and c.epsilon < 9]
 
     def stories(self, session):
         """All sets of sites that a sum can be over."""
@@ -94,25 +116,40 @@ class Model:
             return True
         return any(shows_few(frozenset([*story, sites])) for story in itertools.product(*others))
 
-    def reserve(self, session, account, cost, mix, roster):
+    def reserve(self, session, account, cost, mix, roster, flips=None):
         if session in self.spends:
-            return "same" if self.spends[session] == (account, cost, "reserved") else LedgerError
+            same = (self.spends[session][:2], self.flips[session]) == ((account, cost), flips)
+            ended = self.spends[session][2] in ("released", *["committed"] * (flips is None))
+            return "same" if same and not ended else LedgerError
         exact = cost.epsilon == math.inf
         others = self.live(lambda other: other.dataset == account.dataset)
         if not mix and any((other.epsilon == math.inf) != exact for other in others):
             return BudgetExceeded
         if not exact:
             own = self.live(lambda other: other == account)
+            if flips in self.told():
+                if cost != self.told()[flips]:
+                    return LedgerError
+                cost = Cost(0.0, 0.0)
             limit = self.limits.get(Account.whole(account.dataset), DEFAULT)
             if not fits([*others, cost], limit):
                 return BudgetExceeded
-            if not fits([*own, cost], self.limits.get(account, Cost(1e9, 1.0))):
+            if account != LABELS and not fits([*own, cost], self.limits.get(account, NO_LIMIT)):
                 return BudgetExceeded
+            if account.dataset == LABELS.dataset:
+                paid = [*self.labels("reserved", "committed"), of_labels(account, cost)]
+                if not fits(paid, self.limits.get(LABELS, NO_LIMIT)):
+                    return BudgetExceeded
         elif self.may_show_few(session, account.dataset, roster[0]):
             return PlanRefused
-        self.spends[session] = (account, cost, "reserved")
-        self.rosters[session] = roster
+        self.spends[session] = (account, self.told().get(flips, cost), "reserved")
+        self.rosters[session], self.flips[session] = roster, flips
         return "added"
+
+    def told(self):
+        """What flips are charged that some session holds."""
+        live = [s for s, spend in self.spends.items() if spend[2] != "released"]
+        return {self.flips[s]: self.spends[s][1] for s in live if self.flips[s]}
 
     def end(self, session, wanted):
         if session not in self.spends:
@@ -148,6 +185,7 @@ epsilons = st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0])
 finite = st.builds(Cost, epsilons, st.sampled_from([0.0, 1e-6, 2e-6]))
 costs = finite | st.just(Cost(math.inf, 0.0))
 cohorts = st.frozensets(st.integers(0, 6), min_size=2)
+flips = st.sampled_from(["a" * 64, "b" * 64])
 # Most sums are over all who are invited, or over none.
 rosters = cohorts.flatmap(
     lambda sites: st.tuples(st.just(sites), st.sampled_from([len(sites)] * 3 + [len(sites) - 1]))
@@ -155,6 +193,9 @@ rosters = cohorts.flatmap(
 steps = st.one_of(
     st.tuples(st.just("reserve"), sessions, accounts, costs, st.booleans(), rosters).map(
         lambda s: [s]
+    ),
+    st.tuples(sessions, finite, rosters, flips).map(
+        lambda drawn: [("reserve", drawn[0], LABELS, drawn[1], True, *drawn[2:])]
     ),
     st.tuples(st.just("end"), sessions, st.sampled_from(ENDS)).map(lambda s: [s]),
     st.tuples(st.just("record"), sessions, cohorts).map(lambda s: [s]),
@@ -175,7 +216,7 @@ histories = st.lists(steps, min_size=4, max_size=14).map(
 
 def apply(ledger, step):
     match step:
-        case "reserve", session, account, cost, mix, (sites, needed):
+        case "reserve", session, account, cost, mix, (sites, needed), *told:
             invited = ExactSum(Roster(frozenset(map(name, sites)), needed), "plan")
             ledger.reserve(
                 name(session),
@@ -185,6 +226,7 @@ def apply(ledger, step):
                 mix_exact=mix,
                 exact=invited,
                 rules=RULES,
+                flips=told[0] if told else None,
             )
         case "end", session, "committed":
             ledger.commit(name(session))
@@ -201,7 +243,7 @@ def name(number):
 
 
 def totals(model, status, test):
-    held = [cost for other, cost, now in model.spends.values() if now == status and test(other)]
+    held = [cost for other, cost in model.once(status) if test(other)]
     if any(cost.epsilon == math.inf for cost in held):
         return Cost(math.inf, 0.0)
     return Cost(
@@ -243,7 +285,7 @@ def check(ledger, model):
         spend = model.spends.get(session)
         assert ledger.status(name(session)) == (spend and spend[2])
     used = {spend[0] for spend in model.spends.values()} | set(model.limits)
-    assert [tuple(balance) for balance in ledger.balances()] == [
+    assert [tuple(balance) for balance in ledger.balances() if balance.account != LABELS] == [
         (
             account,
             model.limits.get(account),
@@ -251,9 +293,22 @@ def check(ledger, model):
             totals(model, "reserved", account.__eq__),
         )
         for account in sorted(used)
-        if account.unit != "all"
+        if account.unit != "all" and account != LABELS
     ]
+    check_labels(ledger, model, LABELS in used)
     check_totals(ledger, model)
+
+
+def check_labels(ledger, model, used):
+    """All plans on the dataset are in what its labels have cost."""
+    shown = [balance for balance in ledger.balances() if balance.account == LABELS]
+    assert len(shown) == used
+    for _, limit, *amounts in shown:
+        assert limit == model.limits.get(LABELS)
+        for status, amount in zip(("committed", "reserved"), amounts, strict=True):
+            held = model.labels(status)
+            assert amount.epsilon == pytest.approx(sum(cost.epsilon for cost in held), abs=1e-12)
+            assert amount.delta == pytest.approx(sum(cost.delta for cost in held), rel=1e-12)
 
 
 def check_totals(ledger, model):
@@ -265,8 +320,8 @@ def check_totals(ledger, model):
     for account, limit, *amounts in found:
         assert limit == model.limits.get(account, DEFAULT)
         for status, amount in zip(("committed", "reserved"), amounts, strict=True):
-            live = [(c, now) for a, c, now in model.spends.values() if a.dataset == account.dataset]
-            held = [c for c, now in live if now == status and c.epsilon < math.inf]
+            live = [c for a, c in model.once(status) if a.dataset == account.dataset]
+            held = [c for c in live if c.epsilon < math.inf]
             assert amount.epsilon == float(sum(Decimal(str(c.epsilon)) for c in held))
             assert amount.delta == float(sum(Decimal(str(c.delta)) for c in held))
 

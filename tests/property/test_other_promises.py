@@ -1,9 +1,9 @@
 """What a plan made for one unit promises to others, by enumeration of small inputs.
 
 A site's budget rests on it: whomever plans protect, each costs a row that counts or does not at
-most its epsilon and delta, and a row that is replaced at most two steps. The ledger's module
-states this in general (`fedgauge.site.ledger`); how losses are found is in
-test_privacy_enumeration.py.
+most its epsilon and delta, and a row that is replaced, or whose label is the other one, at most two
+steps. The ledger's module states this in general (`fedgauge.site.books`); how losses are found is
+in test_privacy_enumeration.py.
 """
 
 import itertools
@@ -15,7 +15,12 @@ import pytest
 from losses import count_rows, log_law, worst_loss
 from plans import plan_for
 
+import fedgauge as fg
+from fedgauge.engines import contribution
+from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import Cohort, DistributedDP
+from fedgauge.site import Account, Cost
+from fedgauge.site.books import charge
 
 COHORT, HONEST = Cohort(min_survivors=4, max_colluding=1), 3
 SLACK = 1e-12
@@ -178,6 +183,78 @@ def test_deltas_of_rows(unit, neighbours):
     assert escaping(law, 2.0, [2]) > 1e-3
 
 
+# One label that is the other one: what the account of labels is charged.
+
+
+def charged(spec, delta=0.0):
+    """What the ledger charges a dataset's labels for a plan."""
+    plan = plan_for(spec, (2,), COHORT) if spec.unit != "label" else label_plan((2,))
+    stated = plan.statement("enforced")
+    account = Account("stroke", stated.unit, stated.neighbours)
+    return charge(Account.labels("stroke"), account, Cost(spec.epsilon, delta))
+
+
+def flips_of(spec, tree):
+    """A unit's rows before and after one label of theirs flips, within the cap or beyond."""
+    for rows in holdings(spec, tree):
+        for place, (label, leaf) in enumerate(rows):
+            yield (rows,), ((*rows[:place], (1 - label, leaf), *rows[place + 1 :]),)
+
+
+@every_tree
+@every_spec
+def test_a_flipped_label_costs_no_more_than_is_charged(spec, tree):
+    loss = loss_between(spec, tree, flips_of(spec, tree))
+    assert loss <= charged(spec).epsilon + SLACK
+    # Where one row is all that counts of a unit, no less will do.
+    assert loss == pytest.approx(charged(spec).epsilon / spec.max_per_unit, rel=1e-3)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_delta_that_is_charged_for_a_flipped_label(neighbours):
+    spec = DistributedDP(1.0, delta=1e-3, noise="skellam", neighbours=neighbours)
+    (law,) = plan_for(spec, (2,), COHORT).noise_laws(shares=HONEST)
+    cost = charged(spec, delta=1e-3)
+    steps = 1 if is_replacing(spec) else 2
+    assert cost.epsilon == steps
+    assert 0 <= cost.delta / sum(math.exp(s) * 1e-3 for s in range(steps)) - 1 < 1e-14
+    assert escaping(law, cost.epsilon, [1, 1]) <= cost.delta
+
+
+def label_plan(tree):
+    axis = fg.Axis.from_values(range(math.prod(tree)), outside="clip")
+    privacy = fg.DistributedDP(0.7, unit="label", neighbours="flip")
+    return fg.EvaluationPlan.under(privacy, axis, cohort=COHORT, task=LabelTask(), tree=tree)
+
+
+def loss_of_labels(tree, pairs):
+    """Largest loss between labelled bins in pairs, under a plan for labels."""
+    plan, moved = label_plan(tree), []
+    for pair in pairs:
+        counts = [
+            contribution.count_rows(
+                plan, (np.array(labels, dtype=int), np.array(bins, dtype=float))
+            )
+            for labels, bins in pair
+        ]
+        one, other = (contribution.to_numbers(plan, each) for each in counts)
+        moved.append(np.abs(one - other))
+    changes = np.split(np.array(moved), np.cumsum(plan.final.nodes)[:-1], axis=1)
+    return worst_loss(plan.noise_laws(shares=HONEST), changes)
+
+
+@every_tree
+def test_a_row_whose_label_counts_or_not_costs_a_plan_for_labels_epsilon(tree):
+    """So these are in the sum of all plans; that the row is there they take for public."""
+    bins = (0, 1, 1)
+    labelled = list(itertools.product((0, 1), repeat=3))
+    gone = [((ys, bins), (without(ys, p), without(bins, p))) for ys in labelled for p in range(3)]
+    assert 0.999 * 0.7 <= loss_of_labels(tree, gone) <= 0.7 + SLACK
+    flipped = [((ys, bins), ((1 - ys[0], *ys[1:]), bins)) for ys in labelled]
+    assert 0.999 * 0.7 <= loss_of_labels(tree, flipped) <= 0.7 + SLACK
+    assert charged(label_plan(tree).privacy).epsilon == 0.7
+
+
 # All plans on a dataset together.
 
 
@@ -186,3 +263,15 @@ def test_a_mix_of_plans_costs_a_row_what_they_add_up_to():
     row, tree = (((1, 0),),), (2, 2)
     losses = [loss_between(spec, tree, [(row, ((),))]) for spec in SPECS]
     assert 0.5 * sum(s.epsilon for s in SPECS) < sum(losses) <= sum(s.epsilon for s in SPECS)
+
+
+def test_a_mix_of_plans_costs_a_label_what_its_account_is_charged():
+    """Charged as to rows, plans under which rows come or go would cost it twice as much."""
+    tree = (2, 2)
+    specs = [spec for spec in SPECS if spec.max_per_unit == 1]
+    losses = [loss_between(spec, tree, flips_of(spec, tree)) for spec in specs]
+    losses.append(loss_of_labels(tree, [(((1,), (0,)), ((0,), (0,)))]))
+    specs.append(label_plan(tree).privacy)
+    total = sum(charged(spec).epsilon for spec in specs)
+    assert 0.999 * total <= sum(losses) <= total + SLACK
+    assert sum(losses) > sum(spec.epsilon for spec in specs)

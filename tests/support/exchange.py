@@ -13,7 +13,8 @@ from forks import fast_folder
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS, Exchange, NamedRows, join, submit
+from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.named import NamedRows
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
 

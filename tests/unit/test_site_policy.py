@@ -58,15 +58,15 @@ def test_a_plan_within_the_site_file_is_taken(site, privacy):
     judge(site, plan_for(privacy))
 
 
-@pytest.mark.parametrize(
-    "privacy",
-    [DistributedDP(0.5, unit="label", neighbours="flip"), SecureAggregation()],
-    ids=str,
-)
-def test_labels_apart_from_scores_are_not_counted_between_sites(site, privacy):
+def test_labels_apart_from_scores_need_noise_and_bins_that_all_are_held_to(site):
     axis = Axis.from_values(range(16), outside="clip")
-    with pytest.raises(PlanRefused, match="labels apart from scores"):
-        judge(site, plan_for(privacy, axis=axis, task=LabelTask()))
+    noisy = DistributedDP(0.5, unit="label", neighbours="flip")
+    bound = LabelTask(assignment="ab" * 32)
+    judge(site, plan_for(noisy, axis=axis, task=bound))
+    with pytest.raises(PlanRefused, match="exact sum of labels"):
+        judge(site, plan_for(SecureAggregation(), axis=axis, task=bound))
+    with pytest.raises(PlanRefused, match="does not say which bins"):
+        judge(site, plan_for(noisy, axis=axis, task=LabelTask()))
 
 
 def test_a_coordinator_must_be_approved(site):

@@ -1,6 +1,7 @@
 """Studies: figures that hang on seeds alone, and runs that can be stopped and gone on with."""
 
 import csv
+import dataclasses
 import json
 import os
 import platform
@@ -178,8 +179,17 @@ def test_what_does_not_hold_is_told_by_the_exit_code(tmp_path, capsys, monkeypat
     monkeypatch.setenv("DICE_LEAST", "5")
     assert run(tmp_path) == 1
     said = capsys.readouterr().out
-    assert "kept: 20 sides; " in said
-    assert "NOT KEPT: 2 sides; " in said
+    assert "holds: 20 sides; " in said
+    assert "DOES NOT HOLD: 2 sides; " in said
+
+
+def test_a_study_that_draws_does_so_in_the_folder_of_results(tmp_path):
+    def draw(found, folder):
+        (folder / "dice.png").write_text(f"{len(found)} dice")
+
+    study = dataclasses.replace(dice.STUDY, draw=draw)
+    assert runner.main(study, ["--out", str(tmp_path), "--workers", "1", "--quick"]) == 0
+    assert (tmp_path / "dice.png").read_text() == "2 dice"
 
 
 def test_quick_has_fewer_cells_and_runs(tmp_path, capsys):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
-from fedgauge.vertical.assignment import Assignment, assign, balanced_ranks
+from fedgauge.vertical.assignment import balanced_ranks
 from fedgauge.vertical.joining import join
 
 SCORES = {1: 0.2, 2: 0.9, 3: 0.4, 4: 0.7}
@@ -146,13 +146,6 @@ def test_balanced_bins_hold_rare_positives_apart():
     assert ranks[-1] > 0.98  # the top sixteenth holds few examples, where rare positives are
     # As if the odds were a quarter of those hinted: four to one are even.
     assert balanced_ranks(2, 0.8)[0] == pytest.approx(0.5, abs=1e-3)
-
-
-def test_the_digest_of_an_assignment_is_of_every_bin():
-    one = assign(np.array([0.1, 0.2, 0.3, 0.4]), 2, 0.8)
-    other = Assignment(one.axis, one.bins[::-1].copy())
-    assert one.digest != other.digest
-    assert one.digest == Assignment(one.axis, one.bins.copy()).digest
 
 
 def test_few_distinct_scores_have_a_bin_each():

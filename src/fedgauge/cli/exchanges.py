@@ -20,9 +20,10 @@ from fedgauge.cli.terminal import (
 )
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import Exchange, NamedRows, Progress, examine, take_part
+from fedgauge.engines.exchange import Exchange, Progress, examine, take_part
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
+from fedgauge.engines.named import NamedRows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.rehearsal import Rehearsal, rehearse
 from fedgauge.engines.review import NAMED_BY, Budget, Joined, Review

@@ -1,13 +1,14 @@
 """Commands about a site's ledger: what its data has cost in privacy, and what is open."""
 
 import math
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from fedgauge.cli.options import NeighbourKind, Quiet, SiteOption, UnitKind
+from fedgauge.cli.options import NeighbourKind, Quiet, SiteOption
 from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
 from fedgauge.engines.participant import Participant, Pending
 from fedgauge.errors import LedgerError, SiteError
@@ -20,9 +21,23 @@ from fedgauge.site import (
     new_ledger,
 )
 
+_LABELS = (
+    "label, flip: what all plans on the dataset cost one label, were it the other one. Plans under "
+    "which rows come or go (add-remove, zero-out) cost it twice their epsilon."
+)
+
 ledger_app = typer.Typer(
     help="Show and limit what the evaluations of a site's data cost; end those that are open."
 )
+
+
+class LimitedUnit(StrEnum):
+    """Units that can have a limit, by name."""
+
+    EXAMPLE = "example"
+    SUBJECT = "subject"
+    CLIENT = "client"
+    LABEL = "label"
 
 
 @ledger_app.command("show")
@@ -61,6 +76,8 @@ def show_ledger(
             *_amounts(row, site.policy.after_exact(exact[account.dataset])),
         )
     print_whole(table)
+    if any(row.account.is_label for row in balances):
+        screen.print(_LABELS, markup=False)
     for entry in listed:
         screen.print(_entry(entry), markup=False)
 
@@ -129,7 +146,8 @@ def release(
         return
     screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted", markup=False)
     if spend.status == "released":
-        screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}", markup=False)
+        shared = "" if spend.flips is None else ", unless another evaluation tells the same flips"
+        screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}{shared}", markup=False)
     else:
         told = f"Spent on {spend.account}, and stays: {_cost(spend.cost)}. Its rows were counted, "
         screen.print(f"{told}or may have been.", markup=False)
@@ -161,8 +179,11 @@ def set_limit(
         float | None, typer.Option(min=0, max=1, help=r"Most delta. \[default: as it is now]")
     ] = None,
     unit: Annotated[
-        UnitKind | None,
-        typer.Option(help=r"Only of plans that protect such a unit. \[default: of all plans]"),
+        LimitedUnit | None,
+        typer.Option(
+            help="Only of plans that protect such a unit; label: what all plans cost one label. "
+            r"\[default: of all plans]"
+        ),
     ] = None,
     neighbours: Annotated[
         NeighbourKind | None,
@@ -173,13 +194,16 @@ def set_limit(
 ) -> None:
     """Limit what all evaluations of the site's data may cost together.
 
-    A limit of plans that protect one kind of unit is met besides that of all plans.
+    A limit of plans that protect one kind of unit is met besides that of all plans. One of labels
+    is for all plans, too: for what they cost one label, were it the other one.
 
     Examples:
 
       fedgauge ledger set-limit --epsilon 3
 
       fedgauge ledger set-limit --epsilon 1 --unit example
+
+      fedgauge ledger set-limit --epsilon 2 --unit label
     """
     with readable_errors():
         site = Site.from_toml(site_file)
@@ -203,14 +227,18 @@ def _delta(site: Site, account: Account, wanted: float | None) -> float:
 
 
 def _limited(
-    dataset: str, unit: UnitKind | None, neighbours: NeighbourKind | None
+    dataset: str, unit: LimitedUnit | None, neighbours: NeighbourKind | None
 ) -> list[Account]:
     """The accounts that a limit is for."""
     if unit is None:
         if neighbours is not None:
             raise SiteError("--neighbours goes with --unit: a dataset's limit is for all plans.")
         return [Account.whole(dataset)]
-    removed = "zero-out" if unit is UnitKind.CLIENT else NeighbourKind.ADD_REMOVE.value
+    if unit is LimitedUnit.LABEL:
+        if neighbours is not None:
+            raise SiteError("a label flips: leave --neighbours out with --unit label.")
+        return [Account.labels(dataset)]
+    removed = "zero-out" if unit is LimitedUnit.CLIENT else NeighbourKind.ADD_REMOVE.value
     kinds = [neighbours] if neighbours is not None else list(NeighbourKind)
     return [
         Account(dataset, unit.value, removed if kind is NeighbourKind.ADD_REMOVE else kind.value)
@@ -226,6 +254,8 @@ def _entry(entry: Entry) -> str:
         about.append(str(entry.account))
     if entry.cost is not None:
         about.append(_cost(entry.cost))
+    if entry.flips is not None:
+        about.append(f"once for flips {entry.flips[:8]}")
     if entry.left is not None:
         about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
     if entry.survivors is not None:

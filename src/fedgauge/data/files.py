@@ -66,8 +66,8 @@ class ScoreFile:
     ) -> None:
         self.path = Path(path)
         self._columns = _Columns(label, score, subject, decimal)
-        dialect = _Dialect(separator, decimal)
-        self._open = _checked_opener(self.path, self._columns.all, dialect)
+        dialect = Dialect(separator, decimal)
+        self._open = checked_opener(self.path, self._columns.all, dialect)
 
     @property
     def name(self) -> str:
@@ -164,8 +164,8 @@ class ScoreTable:
                 _check_columns(self._wanted, self._frame.columns)
             return
         paths = _paths(source)
-        dialect = _Dialect(separator, decimal)
-        self._open = {path: _checked_opener(path, self._wanted, dialect) for path in paths}
+        dialect = Dialect(separator, decimal)
+        self._open = {path: checked_opener(path, self._wanted, dialect) for path in paths}
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or "the data frame"
@@ -220,7 +220,7 @@ def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
         seen[file] = name
 
 
-class _Dialect(NamedTuple):
+class Dialect(NamedTuple):
     """How a text file is written, where its ending does not say it."""
 
     separator: str | None
@@ -246,8 +246,8 @@ def some_labels(
     """
     found: set[str] = set()
     for path in map(Path, paths):
-        dialect = _Dialect(separator, ".")
-        table = _checked_opener(path, (column,), dialect)((column,), lambda: None)
+        dialect = Dialect(separator, ".")
+        table = checked_opener(path, (column,), dialect)((column,), lambda: None)
         for batch in itertools.islice(table.batches, 1):
             found.update(
                 str(value) for value in batch[column].unique().to_pylist() if value is not None
@@ -268,8 +268,8 @@ def check_file(
     path: Path, columns: Sequence[str], *, separator: str | None, decimal: str
 ) -> FileForm:
     """Refuse a file that cannot be read, or lacks one of the columns; how it is written."""
-    dialect = _Dialect(separator, decimal)
-    _checked_opener(path, columns, dialect)
+    dialect = Dialect(separator, decimal)
+    checked_opener(path, columns, dialect)
     ending = ending_of(path)
     delimiter = None if ending in _PARQUET else dialect.delimiter(ending)
     return FileForm(delimiter, path.suffix.lower() == ".gz")
@@ -348,7 +348,7 @@ Skip = Callable[[], None] | None
 Opener = Callable[[Sequence[str], Skip], _Table]
 
 
-def _checked_opener(path: Path, columns: Sequence[str], dialect: _Dialect) -> Opener:
+def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Opener:
     """How to open the file; refuses what can be refused before reading rows."""
     _check_distinct(columns)
     with located(str(path)):
@@ -362,7 +362,7 @@ def _checked_opener(path: Path, columns: Sequence[str], dialect: _Dialect) -> Op
     return opener
 
 
-def _opener(path: Path, dialect: _Dialect) -> Opener:
+def _opener(path: Path, dialect: Dialect) -> Opener:
     try:
         if path.is_dir():
             raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.")
@@ -377,7 +377,7 @@ def _opener(path: Path, dialect: _Dialect) -> Opener:
     if ending in _PARQUET:
         if not is_parquet:
             raise InputError("this is not a Parquet file, whatever its name says. Export it again.")
-        if dialect != _Dialect(None, "."):
+        if dialect != Dialect(None, "."):
             raise InputError(
                 "only text files have something between columns and before decimals. Leave "
                 "(separator=...) and (decimal=...) out for Parquet files."

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.files import ScoreFile
-from fedgauge.data.oddities import in_short
+from fedgauge.data.keyed import PlacedRows
+from fedgauge.data.oddities import LeftOut, in_short
 from fedgauge.errors import InputError
 
 
@@ -22,7 +23,7 @@ class LenientRows:
 
     def __init__(self, data: Data) -> None:
         self._data = data
-        self.malformed = 0
+        self._malformed = 0
 
     def __iter__(self) -> Iterator[Examples]:
         """The batches; counts rows of a text file that are left out."""
@@ -38,10 +39,17 @@ class LenientRows:
                 return
             yield batch
 
+    @property
+    def left_out(self) -> LeftOut:
+        """What of the rows read so far was left out."""
+        if isinstance(self._data, PlacedRows):
+            return {**self._data.odd, "malformed": self._malformed}
+        return {"malformed": self._malformed}
+
     def _batches(self) -> Iterator[Examples]:
-        if isinstance(self._data, ScoreFile):
+        if isinstance(self._data, ScoreFile | PlacedRows):
             return self._data.leniently(self._skip)
         return read_batches(self._data, Examples.leniently)
 
     def _skip(self) -> None:
-        self.malformed += 1
+        self._malformed += 1

@@ -1,7 +1,7 @@
 """What a client's rows came to, and what was odd about them: for its operator alone."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 from fedgauge.data.labels import Label
 from fedgauge.errors import FedgaugeError
@@ -14,6 +14,15 @@ _REFUSED: Final = (
     "where this site has joined, abandon it, and ask for a new invitation"
 )
 _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
+
+
+class LeftOut(TypedDict, total=False):
+    """Rows that were left out, and examples that have none, as :class:`Oddities` calls them."""
+
+    malformed: int
+    unlisted: int
+    repeated: int
+    unlabelled: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,10 @@ class Oddities:
         Rows of a text file that were left out, with too few fields or too many.
     over_largest
         Counts that were cut down to the plan's largest.
+    unlisted, repeated
+        Of labels apart from scores: rows of examples that have no bin; further rows of an example.
+    unlabelled
+        Examples that have a bin and no row.
     failure
         Why no row could be counted; empty if they could.
 
@@ -57,6 +70,9 @@ class Oddities:
     no_subject: int = 0
     malformed: int = 0
     over_largest: int = 0
+    unlisted: int = 0
+    repeated: int = 0
+    unlabelled: int = 0
     failure: str = ""
 
     @property
@@ -88,6 +104,9 @@ class Oddities:
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
+            (self.unlisted, "rows are of examples without a bin", "left out"),
+            (self.repeated, "rows have the id of a row before", "left out"),
+            (self.unlabelled, "examples with a bin have no row", _NEGATIVE),
         ]
         return [(f"{count:,} {what}", place) for count, what, place in found if count]
 
@@ -116,7 +135,7 @@ class Counted:
     def in_words(self) -> str:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
-        left_out = odd.no_subject + odd.malformed
+        left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
         told = (
             f"{odd.rows:,} rows: {self.positives:,} positive, {odd.clipped:,} clipped into the end "
             f"bins, {odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"

@@ -88,8 +88,8 @@ def count_leniently(
         oddities = histogram.update_leniently(limiter.limit(rows), positive=plan.task.positive)
         return histogram, replace(
             oddities,
+            **rows.left_out,
             no_subject=limiter.no_subject,
-            malformed=rows.malformed,
             over_largest=_count_over_largest(plan, histogram),
         )
     except KeyboardInterrupt:

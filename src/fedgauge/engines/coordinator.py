@@ -7,12 +7,31 @@ from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, lis
 from fedgauge.engines.network import conclude
 from fedgauge.errors import ExchangeError, FedgaugeError, SiteError
 from fedgauge.estimation.distribution import Aligned
+from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import durable
+from fedgauge.vertical.assigned import Totals
+
+
+def totals_for(site: Site, plan: EvaluationPlan) -> Totals | None:
+    """What this site keeps of the bins it assigned, where labels are apart from scores."""
+    return Totals.kept(site, plan) if isinstance(plan.task, LabelTask) else None
+
+
+def _require_parties(totals: Totals, members: Collection[bytes], site: Site) -> None:
+    """Refuse members who were given no bins."""
+    strangers = [member for member in members if member not in totals.parties]
+    if strangers:
+        names = ", ".join(site.peers.get(member, key_to_text(member)) for member in strangers)
+        raise ExchangeError(
+            f"{names} sent no roster, so the plan has no bins for their labels. Invite the others "
+            "with --invite, or assign again with all rosters."
+        )
 
 
 class Coordinator:
@@ -25,6 +44,9 @@ class Coordinator:
     def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
         """Invite the members with these public keys."""
         plan.check_time()
+        totals = totals_for(self._site, plan)
+        if totals is not None:
+            _require_parties(totals, members, self._site)
         server = SummationServer.invite(plan, members, self._site.key, names=self._site.peers)
         self._store(server)
         self._write_requests(server)
@@ -138,7 +160,8 @@ class Coordinator:
         path.unlink(missing_ok=True)
 
     def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
-        result = conclude(server, outcome, key=self._site.key, estimator=Aligned())
+        totals = totals_for(self._site, server.invitation.plan)
+        result = conclude(server, outcome, key=self._site.key, estimator=Aligned(), totals=totals)
         try:
             durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
         except OSError as error:

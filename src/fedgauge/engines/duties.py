@@ -12,6 +12,7 @@ from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprinter
+from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.contribution import (
     contribution,
@@ -100,7 +101,8 @@ def say(tell: Callable[[T], None], told: T) -> None:
 
 def naming(data: Data) -> AbstractContextManager[None]:
     """Name the file in what is said of its rows, where they are in one."""
-    return located(str(data)) if isinstance(data, ScoreFile) else nullcontext()
+    named = isinstance(data, ScoreFile | PlacedRows)
+    return located(str(data)) if named else nullcontext()
 
 
 class Stopped(Exception):

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from fedgauge.data.examples import Data
-from fedgauge.data.files import ScoreFile
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.duties import judge_origin
+from fedgauge.engines.named import Rows, read_note
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -309,54 +309,10 @@ def examine(path: Path, site: Site) -> list[str]:
     return [fault.in_words(name) for fault in evidence.judged()]
 
 
-class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a site's rows are, as its operator named them when joining."""
-
-    path: str
-    label: str
-    score: str
-    subject: str | None = None
-    separator: str | None = None
-    decimal: str = "."
-
-    def file(self) -> ScoreFile:
-        """The file, if it and its columns are there."""
-        return ScoreFile(
-            self.path,
-            label=self.label,
-            score=self.score,
-            subject=self.subject,
-            separator=self.separator,
-            decimal=self.decimal,
-        )
-
-    def check(self, plan: EvaluationPlan) -> None:
-        """Refuse, before anything is spent, a file that cannot be counted under a plan."""
-        self.file().check()
-        cap = plan.privacy.unit_cap
-        if cap is not None and cap.unit == "subject" and self.subject is None:
-            raise InputError(
-                "the plan protects subjects, so each row needs the id of its subject. Name its "
-                "column with --subject."
-            )
-
-    def warnings(self, counted: Counted, plan: EvaluationPlan) -> list[str]:
-        """What is wrong with the rows, as far as they were counted; each names the file."""
-        axis = plan.axis
-        told = counted.warnings(
-            plan.task.positive,
-            axis.low,
-            axis.high,
-            exact=not plan.is_noisy,
-            clips=axis.outside == "clip",
-        )
-        return [f"{self.path}: {sentence}" for sentence in told]
-
-
 def join(
     exchange: Exchange,
     site: Site,
-    rows: NamedRows,
+    rows: Rows,
     *,
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[Counted], None] = lambda _: None,
@@ -369,14 +325,19 @@ def join(
     invitation = exchange.invitation()
     exchange.require_open(invitation)
     told = _teller(invitation, rows, tell, show)
-    participant = Participant(site, rows.file, check=rows.check, show=told)
+    participant = Participant(
+        site,
+        lambda: rows.data(invitation.plan, site),
+        check=lambda plan: rows.check(plan, site),
+        show=told,
+    )
     reply = participant.answer(invitation.data)
     named = _named_rows(participant, invitation)
     if named != rows:
         counted = participant.session(invitation.session).stage >= Stage.MASK
         if named is not None and (counted or not invitation.plan.is_noisy):
             raise ExchangeError(_other_rows(named, invitation.plan, counted=counted))
-        rows.check(invitation.plan)  # who joined before was not checked with these
+        rows.check(invitation.plan, site)  # who joined before was not checked with these
         participant.remember(invitation.session, msgspec.json.encode(rows))
     return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
 
@@ -391,7 +352,7 @@ class Submitted(NamedTuple):
 def submit(
     exchange: Exchange,
     site: Site,
-    rows: NamedRows | None = None,
+    rows: Rows | None = None,
     *,
     tell: Callable[[str], None],
     show: Callable[[Counted], None] = lambda _: None,
@@ -421,15 +382,16 @@ def submit(
     if rows not in (None, named):
         raise ExchangeError(_other_rows(named, invitation.plan, counted=stands))
     if not stands:
-        named.check(invitation.plan)  # once more: nothing is spent on a file that was moved away
+        named.check(invitation.plan, site)  # once more: a file may have been moved away
     told = _teller(invitation, named, tell, show)
-    reply = Participant(site, named.file, tell=tell, show=told).answer(request)
+    participant = Participant(site, lambda: named.data(invitation.plan, site), tell=tell, show=told)
+    reply = participant.answer(request)
     return Submitted(exchange.write_reply(invitation, Stage.MASK, reply), stands)
 
 
 def _teller(
     invitation: Invitation,
-    rows: NamedRows,
+    rows: Rows,
     tell: Callable[[str], None],
     show: Callable[[Counted], None],
 ) -> Callable[[Counted], None]:
@@ -443,26 +405,20 @@ def _teller(
     return told
 
 
-def _named_rows(participant: Participant, invitation: Invitation) -> NamedRows | None:
+def _named_rows(participant: Participant, invitation: Invitation) -> Rows | None:
     note = participant.recall(invitation.session)
-    try:
-        return None if note is None else msgspec.json.decode(note, type=NamedRows)
-    except msgspec.MsgspecError:
-        raise ExchangeError(
-            "this site's note on which rows it joined with is damaged. Abandon this evaluation and "
-            "join a new one."
-        ) from None
+    return None if note is None else read_note(note)
 
 
-def _other_rows(named: NamedRows, plan: EvaluationPlan, *, counted: bool) -> str:
+def _other_rows(named: Rows, plan: EvaluationPlan, *, counted: bool) -> str:
     done = "has submitted that: the first input stands" if counted else "submits that"
     if plan.is_noisy and not counted:
         remedy = "join again with them (`fedgauge exchange join`), then submit"
     else:
         remedy = "abandon this evaluation (`fedgauge exchange abandon`) and join a new one"
     return (
-        f"this site joined with {named.path} (label {named.label}, score {named.score}), and "
-        f"{done}. To evaluate other rows, {remedy}."
+        f"this site joined with {named.path} ({named.columns}), and {done}. To evaluate other "
+        f"rows, {remedy}."
     )
 
 

@@ -8,6 +8,7 @@ from fedgauge.estimation.distribution import Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, Sum, SummationServer
+from fedgauge.vertical.assigned import Totals
 
 
 class Carrier(Protocol):
@@ -24,8 +25,11 @@ def drive(
     key: SigningKey | None,
     estimator: Estimator,
     hand_over: Callable[[SummationServer], None] = lambda _: None,
+    totals: Totals | None = None,
 ) -> Evaluation:
-    """All rounds of a summation; who falls silent is a dropout. `key` as for :func:`conclude`.
+    """All rounds of a summation; who falls silent is a dropout.
+
+    `key` and `totals` as for :func:`conclude`.
 
     However it ends, the server is handed over first: it knows who broke the rules.
     """
@@ -35,18 +39,27 @@ def drive(
             outcome = server.step(carrier.carry(server.stage, outcome))
     finally:
         hand_over(server)
-    return conclude(server, outcome, key=key, estimator=estimator)
+    return conclude(server, outcome, key=key, estimator=estimator, totals=totals)
 
 
 def conclude(
-    server: SummationServer, outcome: Sum, *, key: SigningKey | None, estimator: Estimator
+    server: SummationServer,
+    outcome: Sum,
+    *,
+    key: SigningKey | None,
+    estimator: Estimator,
+    totals: Totals | None = None,
 ) -> Evaluation:
     """What an opened sum says, signed with the coordinator's `key`.
 
-    Without one the members were simulated: nothing is claimed, and nothing signed.
+    Without one the members were simulated: nothing is claimed, and nothing signed. `totals` are
+    for labels apart from scores: how many examples the survivors have in each bin.
     """
-    plan = server.invitation.plan
-    statement = plan.statement("simulated" if key is None else "enforced")
+    plan, members = server.invitation.plan, server.invitation.members
+    hints = () if totals is None else totals.hints
+    statement = plan.statement("simulated" if key is None else "enforced", hints)
     released = release(plan, outcome.total, len(outcome.survivors))
+    if totals is not None:
+        released = totals.complete(released, [members[each] for each in outcome.survivors])
     result = Evaluation(plan, statement, released, estimator=estimator)
     return result if key is None else result.signed(server.confirmed, key)

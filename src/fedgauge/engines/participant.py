@@ -24,6 +24,7 @@ from fedgauge.errors import (
 )
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan, expiry
+from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.site import Site
@@ -56,6 +57,14 @@ class Pending(NamedTuple):
     spend: Spend
     readable: bool
     overdue: bool
+
+
+def require_scores(plan: EvaluationPlan) -> None:
+    """Refuse a plan for labels apart from scores, which rows of both are not counted under."""
+    if isinstance(plan.task, LabelTask):
+        raise PlanRefused(
+            "the plan is for labels apart from scores, and this site is asked for rows of both."
+        )
 
 
 class Participant:
@@ -93,7 +102,7 @@ class Participant:
         site: Site,
         data: Callable[[], Data] | None = None,
         *,
-        check: Callable[[EvaluationPlan], None] = lambda _: None,
+        check: Callable[[EvaluationPlan], None] = require_scores,
         delivery: Delivery | None = None,
         tell: Callable[[str], None] = lambda _: None,
         show: Callable[[Counted], None] | None = None,

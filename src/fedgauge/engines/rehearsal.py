@@ -6,7 +6,8 @@ from fedgauge.data.examples import read_batches
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.contribution import count_exactly, count_leniently, summarise
 from fedgauge.engines.duties import naming
-from fedgauge.engines.exchange import Exchange, NamedRows
+from fedgauge.engines.exchange import Exchange
+from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import fingerprint_rows
 from fedgauge.engines.review import Review, check_ledger, review
 from fedgauge.errors import ExchangeError, FedgaugeError
@@ -34,7 +35,7 @@ class Rehearsal(NamedTuple):
         return self.review.refusal is None and self.refusal is None
 
 
-def rehearse(exchange: Exchange, site: Site, rows: NamedRows) -> Rehearsal:
+def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     """What would become of these rows, and of the plan, were this site to join with them.
 
     Rows are read here and nothing of them leaves: neither a reply nor an entry in the ledger is
@@ -45,10 +46,10 @@ def rehearse(exchange: Exchange, site: Site, rows: NamedRows) -> Rehearsal:
     _require_unspent(site, invitation.session)
     seen = review(site, invitation)
     if seen.plan is None:
-        rows.file().check()
         return Rehearsal(seen, None, (), None)
-    rows.check(seen.plan)
-    histogram, oddities = count_leniently(seen.plan, rows.file)
+    plan = seen.plan
+    rows.check(plan, site)
+    histogram, oddities = count_leniently(plan, lambda: rows.data(plan, site))
     counted = summarise(seen.plan, histogram, oddities)
     refusal = None if seen.plan.is_noisy else _refusal(site, invitation, seen.plan, rows)
     return Rehearsal(seen, counted, tuple(rows.warnings(counted, seen.plan)), refusal)
@@ -65,15 +66,14 @@ def _require_unspent(site: Site, session: bytes) -> None:
         )
 
 
-def _refusal(
-    site: Site, invitation: Invitation, plan: EvaluationPlan, rows: NamedRows
-) -> str | None:
+def _refusal(site: Site, invitation: Invitation, plan: EvaluationPlan, rows: Rows) -> str | None:
     """Why an exact sum would refuse these rows: they changed, or cannot all be counted."""
     try:
-        data, _ = fingerprint_rows(site, plan, rows.file())
-        check_ledger(site, invitation, plan, data)
-        with naming(rows.file()):
-            count_exactly(plan, read_batches(rows.file()))
+        data = rows.data(plan, site)
+        fingerprint, _ = fingerprint_rows(site, plan, data)
+        check_ledger(site, invitation, plan, fingerprint)
+        with naming(data):
+            count_exactly(plan, read_batches(data))
     except FedgaugeError as error:
         return str(error)
     return None

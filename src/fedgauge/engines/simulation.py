@@ -33,8 +33,8 @@ from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.typing import Tree
 
-Tree = Literal["auto", "flat"] | tuple[int, ...]
 Summation = Literal["plain", "every-share", "secure"]
 
 AUTO_BINS: Final = 4096

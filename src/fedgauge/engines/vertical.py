@@ -1,31 +1,28 @@
 """Scores at one party, labels at others, in one process: nothing is protected on the way."""
 
-import math
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, overload
+from typing import Any, Final, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.binning.axis import Axis
 from fedgauge.data.columns import Column
 from fedgauge.data.labels import Label, LabelReader
-from fedgauge.engines.simulation import Summation, Tree, run, source_of
+from fedgauge.engines.simulation import Summation, run, source_of
 from fedgauge.errors import InputError, LabelError, PlanError, located
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import Estimate
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyStatement
 from fedgauge.privacy.flipping import debias, flip
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.typing import Floats
-from fedgauge.vertical.assignment import assign, padded
+from fedgauge.typing import Floats, Tree
+from fedgauge.vertical.assigned import completed
 from fedgauge.vertical.auc import LabelAuc
+from fedgauge.vertical.binned import Binned, bin_scores
 from fedgauge.vertical.choice import predicted_deviations
-from fedgauge.vertical.design import choose_tree
 from fedgauge.vertical.flips import count_by_bin
 from fedgauge.vertical.joining import Joined, join, scored_by_parties
 from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism, PairName
@@ -34,8 +31,6 @@ from fedgauge.vertical.ranks import PartyRanks, Ranks, doubled_midranks
 
 Mechanism = Literal["auto", "histogram"] | PairName
 
-_DEFAULT_RATE: Final = 0.2
-_BINS: Final = 64
 LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
 
 
@@ -143,7 +138,15 @@ def evaluate_vertical(
     """
     _check_wanted(mechanism, only, privacy)
     joined = scored_by_parties(labels) if scores is None else join(scores, labels)
-    binned = _bin(joined, privacy, cohort, tree, positive_rate, positive)
+    binned = bin_scores(
+        joined.scores,
+        len(joined.parties),
+        privacy,
+        cohort=cohort,
+        tree=tree,
+        positive_rate=positive_rate,
+        positive=positive,
+    )
     source = source_of(seed)
     if only is None:
         return _by_bins(joined, binned, source, summation, estimator)
@@ -185,55 +188,9 @@ def _check_wanted(mechanism: str, only: str | None, privacy: AnyPrivacyModel) ->
         )
 
 
-class _Binned(NamedTuple):
-    """Which bins examples are in, and the plan by which labels are counted."""
-
-    plan: EvaluationPlan
-    axis: Axis
-    bins: NDArray[np.int32]
-    rate: float
-    hints: tuple[str, ...]
-
-    @property
-    def totals(self) -> NDArray[np.int64]:
-        """Examples by bin."""
-        return np.bincount(self.bins, minlength=self.axis.bins)
-
-
-def _bin(
-    joined: Joined,
-    privacy: AnyPrivacyModel,
-    cohort: Cohort | None,
-    tree: Tree,
-    positive_rate: float | None,
-    positive: Label | None,
-) -> _Binned:
-    rate = _DEFAULT_RATE if positive_rate is None else positive_rate
-    if not 0 < rate < 1:
-        raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
-    if cohort is None and privacy.needs_cohort:
-        cohort = _everybody(len(joined.parties))
-    branchings = _branchings(tree, privacy, cohort, joined, rate)
-    bins = math.prod(branchings)
-    # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
-    most_values = 2 * bins if tree == "auto" else bins
-    assignment = assign(joined.scores, bins, rate, most_values=most_values)
-    branchings = _fitting(branchings, assignment.axis)
-    axis = padded(assignment.axis, math.prod(branchings))
-    plan = EvaluationPlan.under(
-        privacy,
-        Axis.from_values(list(range(axis.bins)), outside="clip"),
-        cohort=cohort,
-        task=LabelTask(positive),
-        tree=branchings,
-    )
-    hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)
-    return _Binned(plan, axis, assignment.bins, rate, hints)
-
-
 def _by_bins(
     joined: Joined,
-    binned: _Binned,
+    binned: Binned,
     source: WordSource,
     summation: Summation,
     estimator: Estimator,
@@ -310,38 +267,3 @@ def _stated(privacy: DistributedDP, hints: tuple[str, ...]) -> PrivacyStatement:
     return PrivacyStatement(
         privacy.name, privacy.unit, privacy.neighbours, epsilon, delta, None, hints, "simulated"
     )
-
-
-def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:
-    """What is known once the positives are: the rest of every bin is negative."""
-    (positives,) = released.counts
-    return Released(axis, np.array([totals - positives, positives]), released.clients)
-
-
-def _everybody(parties: int) -> Cohort:
-    return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
-
-
-def _branchings(
-    tree: Tree, privacy: AnyPrivacyModel, cohort: Cohort | None, joined: Joined, rate: float
-) -> tuple[int, ...]:
-    if not isinstance(tree, str):
-        return tuple(tree)
-    # Over flipped labels, which need no cohort, a tree gains nothing.
-    if tree == "auto" and privacy.adds_noise and cohort is not None:
-        return choose_tree(
-            privacy,
-            cohort,
-            parties=len(joined.parties),
-            examples=len(joined.scores),
-            positive_rate=rate,
-        )
-    return (_BINS,)
-
-
-def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
-    """Branchings over the bins of an axis and as few more as can be: ties make more, or fewer."""
-    below = math.prod(tree[1:])
-    if axis.kind == "values" or axis.bins < below:
-        return (axis.bins,)
-    return (-(-axis.bins // below), *tree[1:])

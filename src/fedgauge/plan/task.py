@@ -1,13 +1,16 @@
 """What is told apart, and so which channels are counted: slices times classes."""
 
 import math
-from typing import Any, NamedTuple
+import re
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +107,11 @@ class LabelTask(Labelled, frozen=True, tag="labels", omit_defaults=True):
     """
 
     assignment: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.assignment and not _DIGEST.fullmatch(self.assignment):
+            raise PlanError("assignment must be the digest of bins: 64 hexadecimal digits.")
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -273,7 +273,7 @@ class _LeafCells:
             clipped=self._clipped,
             missing_labels=self._labels.missing,
             other_labels=self._labels.unusable,
-            malformed=self._rows.malformed,
+            **self._rows.left_out,
         )
         return Counted(self._positives, odd)
 

@@ -214,15 +214,26 @@ class Site:
 
     def _judge_label(self, plan: EvaluationPlan) -> None:
         if isinstance(plan.task, LabelTask):
-            raise PlanRefused(
-                "the plan is for labels apart from scores, which sites do not evaluate between "
-                "them yet. Simulate it with fedgauge.evaluate_vertical."
-            )
+            self._judge_apart(plan, plan.task)
         positive = 1 if plan.task.positive is None else plan.task.positive
         if meaning(positive) not in map(meaning, self.policy.labels):
             raise PlanRefused(
                 f"the plan calls {_quoted(positive)} the positive label, which is not among those "
                 f"allowed here: {', '.join(self.policy.labels) or 'none'} (labels)."
+            )
+
+    def _judge_apart(self, plan: EvaluationPlan, task: LabelTask) -> None:
+        """Refuse labels apart from scores where the bins, which the scorer chose, show a label."""
+        if not plan.privacy.adds_noise:
+            raise PlanRefused(
+                "the plan asks for an exact sum of labels by bins that the asker chose, and a "
+                "label alone in its bin would be bare. Plan with noise: "
+                "DistributedDP(epsilon, unit='label', neighbours='flip')."
+            )
+        if not task.assignment:
+            raise PlanRefused(
+                "the plan does not say which bins examples were given (assignment), so parties "
+                "might count by different ones. It comes from `fedgauge vertical assign`."
             )
 
     def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
@@ -394,6 +405,50 @@ class Site:
             # Plans that differ in when they expire measure the same.
             exact=ExactSum(roster, plan.with_not_after(None).digest, certain, data=data),
             rules=self.rules(plan),
+            check_only=check_only,
+        )
+
+    def reserve_flips(
+        self,
+        session: bytes,
+        plan: EvaluationPlan,
+        digest: str,
+        *,
+        asked: Asked = NOBODY,
+        check_only: bool = False,
+    ) -> None:
+        """Set aside what flipped labels cost, which is nothing where these were charged before.
+
+        Flips are made, and kept, before this is asked for; they are told once it is committed. Each
+        use is a session of its own, in the ledger and its log. Asked again for a session that is
+        under way, or committed, nothing changes.
+
+        Parameters
+        ----------
+        session
+            The session's id.
+        plan
+            A plan for flipped labels.
+        digest
+            Of the labels as flipped (:class:`fedgauge.vertical.flips.Flips`). Other flips of the
+            same labels cost again.
+        asked
+            Who asked for it, and who approved of it.
+        check_only
+            Refuse what would be refused, and write nothing.
+        """
+        if not plan.privacy.flips_labels:
+            # Noise is drawn anew for each evaluation: no digest makes it free.
+            raise PlanRefused("the plan is not for labels flipped once and for all.")
+        self.ledger.reserve(
+            session,
+            self.account(plan),
+            self.cost(plan),
+            default_limit=self.policy.default_limit,
+            mix_exact=self.policy.mix_exact,
+            asked=asked if plan.not_after is None else asked._replace(dated=plan.digest),
+            exact=ExactSum(None, plan.with_not_after(None).digest),
+            flips=digest,
             check_only=check_only,
         )
 

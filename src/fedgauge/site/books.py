@@ -16,14 +16,28 @@ One row that counts or does not, all else as it was counted, is in one unit of w
 k = s = 1. A local report has the same bound, as a mean over rows is no further from one of them
 than the furthest row. So each plan costs each row, in this sense, its epsilon and delta whatever
 its unit and neighbours, and those of all plans on a dataset add up to one sum with one limit. For
-another score or label of a row each plan is one or two steps. To a unit of several rows the sum
+another score of a row each plan is one or two steps. To a unit of several rows the sum
 promises as much only where all plans protect such units, which is what accounts are kept for.
+
+A plan for labels (unit label, neighbours flip) takes it for public which rows there are and in
+which bins. With these given, it counts positives alone: a row whose label does not count is
+counted as a negative one, at most one flip away. A label told as flipped is as a local report is:
+one that does not count is told like a label drawn at random. So such a plan, too, costs each row
+its epsilon and delta, and is in the sum. That hides no row whose presence such plans show: of it
+the sum says how little plans tell beyond that it is there, as counted or not.
+
+A label that is the other one, all else as it was, moves the counts of one row, and which rows are
+within a cap does not depend on labels: k = 1. So s = 1 under flip, under replace-one and of local
+reports, and s = 2 under add-remove and zero-out, where the row's unit goes and comes again. What
+s steps cost is what each plan on a dataset is charged on the account of its labels. Labels as
+flipped are told once, however often they are used: all that is told of them is made of the same
+flips, so that they are charged once, by their digest, as long as one session holds them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from fractions import Fraction
-from typing import Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import BudgetExceeded, LedgerError
@@ -31,6 +45,9 @@ from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Departure, Entry
 from fedgauge.site.exact import ExactSum
 
 Status = Literal["reserved", "committed", "released"]
+
+_ORDER: Final[dict[Status, int]] = {"released": 0, "reserved": 1, "committed": 2}
+_ONE_STEP: Final = ("flip", "replace-one")  # neighbours between whom a label can flip
 
 
 class Spend(NamedTuple):
@@ -48,6 +65,7 @@ class Spend(NamedTuple):
     survivors: frozenset[bytes] | None = None
     asked: Asked = NOBODY
     departures: tuple[Departure, ...] = ()
+    flips: str | None = None
 
     def departure(self, step: Step) -> Departure | None:
         """What left at a step; None where nothing did, or an earlier version did not say."""
@@ -97,6 +115,7 @@ class Books(NamedTuple):
                     plan=entry.plan,
                     data=entry.data,
                     asked=entry.asked,
+                    flips=entry.flips,
                 )
             case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="committed")
@@ -123,12 +142,30 @@ class Books(NamedTuple):
         return {spend.account for spend in self.spends.values()} | set(self.limits)
 
     def held(self, account: Account, *statuses: Status) -> list[Cost]:
-        """Costs on an account, of sessions in some states."""
+        """What an account is charged for sessions in some states."""
         return [
-            spend.cost
-            for spend in self.spends.values()
+            charge(account, spend.account, spend.cost)
+            for spend in self._charged()
             if account.covers(spend.account) and spend.status in statuses
         ]
+
+    def _charged(self) -> Iterable[Spend]:
+        """All sessions, of those that told the same flips the one that went furthest."""
+        once: dict[object, Spend] = {}
+        for session, spend in self.spends.items():
+            what = session if spend.flips is None else (spend.account, spend.flips)
+            if what not in once or _ORDER[spend.status] > _ORDER[once[what].status]:
+                once[what] = spend
+        return once.values()
+
+    def cost_of_flips(self, account: Account, flips: str) -> Cost | None:
+        """What labels as flipped are charged by now; None where no session holds them."""
+        live = (
+            spend.cost
+            for spend in self.spends.values()
+            if (spend.account, spend.flips) == (account, flips) and spend.status != "released"
+        )
+        return next(live, None)
 
     def noisy(self, account: Account, *statuses: Status) -> list[Cost]:
         """The same without exact sums, which meet no limit."""
@@ -161,6 +198,20 @@ class Books(NamedTuple):
         }
 
 
+def charge(scope: Account, account: Account, cost: Cost) -> Cost:
+    """What a plan on an account costs an account that covers it.
+
+    Examples
+    --------
+    >>> rows = Account("stroke-2026", "example", "add-remove")
+    >>> charge(Account.labels("stroke-2026"), rows, Cost(1.0, 0.0)).epsilon
+    2.0
+    """
+    if not scope.is_label or cost.is_exact_sum or account.neighbours in _ONE_STEP:
+        return cost
+    return cost.twice()
+
+
 def check_mix(books: Books, account: Account, cost: Cost) -> None:
     """Refuse an exact sum where noise promised something, or noise where a sum gave it away."""
     kinds = books.kinds_of_release(account.dataset)
@@ -184,13 +235,14 @@ def check_budget(books: Books, account: Account, cost: Cost, default_limit: Cost
     for scope, limit in {whole: default_limit, **books.limits}.items():
         if not scope.covers(account):
             continue
-        held = books.noisy(scope, "committed", "reserved")
-        epsilon = sum((c.exact_epsilon for c in held), cost.exact_epsilon)
-        delta = sum((c.exact_delta for c in held), cost.exact_delta)
+        held, asked = books.noisy(scope, "committed", "reserved"), charge(scope, account, cost)
+        epsilon = sum((c.exact_epsilon for c in held), asked.exact_epsilon)
+        delta = sum((c.exact_delta for c in held), asked.exact_delta)
         if epsilon > limit.exact_epsilon or delta > limit.exact_delta:
+            told = f"{asked}" if asked == cost else f"{asked}, for a label that is the other one"
             raise BudgetExceeded(
                 f"the privacy budget of {scope} does not allow this: limit {limit}; spent or "
-                f"reserved {total_of(held)}; asked {cost}. Raise the limit with "
+                f"reserved {total_of(held)}; asked {told}. Raise the limit with "
                 "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
             )
 

@@ -17,6 +17,8 @@ Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivo
 Step = Literal["join", "share", "submit", "confirm", "reveal", "encode"]
 
 _ALL: Final = "all"  # no plan's unit
+_LABEL: Final = ("label", "flip")
+_NO_MORE: Final = 1 + Fraction(1, 2**50)  # a float's exponential is within 2^-52 of the true one
 _COUNTED: Final = ("submit", "encode")  # steps at which rows leave, counted or reported
 
 
@@ -29,6 +31,8 @@ class Account(msgspec.Struct, frozen=True, order=True):
     'stroke-2026 (subject, add-remove)'
     >>> str(Account.whole("stroke-2026"))
     'stroke-2026 (all plans)'
+    >>> str(Account.labels("stroke-2026"))
+    'stroke-2026 (label, flip)'
     """
 
     dataset: str
@@ -40,14 +44,25 @@ class Account(msgspec.Struct, frozen=True, order=True):
         """All accounts of a dataset together."""
         return cls(dataset, _ALL, _ALL)
 
+    @classmethod
+    def labels(cls, dataset: str) -> Self:
+        """The labels of a dataset, each of which may be the other one: all plans spend them."""
+        return cls(dataset, *_LABEL)
+
     @property
     def is_whole(self) -> bool:
         """Whether it stands for all accounts of its dataset."""
         return self.unit == _ALL
 
+    @property
+    def is_label(self) -> bool:
+        """Whether it stands for the labels of its dataset."""
+        return (self.unit, self.neighbours) == _LABEL
+
     def covers(self, other: "Account") -> bool:
         """Whether what is spent on the other account is spent on this one."""
-        return self == other or (self.is_whole and self.dataset == other.dataset)
+        takes_all = self.is_whole or self.is_label
+        return self == other or (takes_all and self.dataset == other.dataset)
 
     def __str__(self) -> str:
         about = "all plans" if self.is_whole else f"{self.unit}, {self.neighbours}"
@@ -100,6 +115,28 @@ class Cost(msgspec.Struct, frozen=True):
     def exact_delta(self) -> Fraction:
         """Delta as the decimal it prints as."""
         return Fraction(repr(self.delta))
+
+    def twice(self) -> "Cost":
+        """What two steps from neighbour to neighbour cost, and no less; not for exact sums.
+
+        From P(A) <= e^epsilon Q(A) + delta and the same of Q and R follows
+        P(A) <= e^(2 epsilon) R(A) + (1 + e^epsilon) delta.
+
+        Examples
+        --------
+        >>> Cost(0.1, 0.0).twice()
+        Cost(epsilon=0.2, delta=0.0)
+        """
+        # From e^700 on any delta that is worth the name is 1.
+        grown = 1 + Fraction(math.exp(min(self.epsilon, 700.0))) * _NO_MORE
+        delta = min(self.exact_delta * grown, Fraction(1))
+        return Cost(_at_least(2 * self.exact_epsilon), _at_least(delta))
+
+
+def _at_least(amount: Fraction) -> float:
+    """A float that does not print as less."""
+    near = float(amount)
+    return near if Fraction(repr(near)) >= amount else math.nextafter(near, math.inf)
 
 
 class Balance(NamedTuple):
@@ -159,7 +196,8 @@ class Entry(NamedTuple):
 
     `certain` says whether the sum is proved to be over exactly the survivors. A contribution
     leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``; what
-    entries of earlier versions do not say of it is None.
+    entries of earlier versions do not say of it is None. `flips` names labels as flipped, which
+    cost what they cost once, in however many sessions they are told.
     """
 
     number: int
@@ -175,6 +213,7 @@ class Entry(NamedTuple):
     data: Fingerprint | None = None
     asked: Asked = NOBODY
     left: Departure | None = None
+    flips: str | None = None
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -197,6 +236,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     approver: str | None = None
     dated: str | None = None
     left: tuple[Step, int, str] | None = None
+    flips: str | None = None
 
 
 def encode(
@@ -212,6 +252,7 @@ def encode(
     data: Fingerprint | None = None,
     asked: Asked = NOBODY,
     left: Departure | None = None,
+    flips: str | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
     line = _Line(
@@ -232,6 +273,7 @@ def encode(
         approver=None if asked.approver is None else key_to_text(asked.approver),
         dated=asked.dated,
         left=left,
+        flips=flips,
     )
     return msgspec.json.encode(line).decode()
 
@@ -269,6 +311,7 @@ def decode(number: int, text: str) -> Entry:
                 line.dated,
             ),
             left=None if line.left is None else Departure(*line.left),
+            flips=line.flips,
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
         raise LedgerError(

@@ -29,6 +29,7 @@ from fedgauge.storage.durable import WAIT_SECONDS
 _ID_BYTES: Final = 32
 _LEAST_DIGITS: Final = 8  # of an id, as entries are shown with
 _PREFIX: Final = re.compile(f"[0-9a-f]{{{_LEAST_DIGITS},{2 * _ID_BYTES}}}")
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 class Ledger:
@@ -38,8 +39,8 @@ class Ledger:
     released only if they never were. Costs on one dataset add up, whatever their units and
     neighbours: basic composition, which holds for plans chosen one after another, each knowing
     the results before. An account (dataset, unit, neighbours) can have a limit besides that of
-    its dataset. Every call checks the whole ledger, and what a call returns from has reached the
-    disk.
+    its dataset; all plans are charged to that of labels (label, flip). Every call checks the whole
+    ledger, and what a call returns from has reached the disk.
 
     Parameters
     ----------
@@ -106,6 +107,7 @@ class Ledger:
         asked: Asked = NOBODY,
         exact: ExactSum | None = None,
         rules: ExactRules | None = None,
+        flips: str | None = None,
         check_only: bool = False,
     ) -> None:
         """Set a cost aside for a session, or refuse it.
@@ -131,6 +133,10 @@ class Ledger:
         exact, rules
             The plan and, of an exact sum, who is invited and, where they are known by now, the
             rows; and what the site allows.
+        flips
+            The digest of labels as flipped, where those are all that is told. Sessions that tell
+            the same flips are charged once, together; each can be taken up until it ends, as they
+            have nothing else to tell.
         check_only
             Refuse what would be refused, and write nothing.
         """
@@ -139,16 +145,13 @@ class Ledger:
         with self._open() as (pages, books):
             spend = books.spends.get(session)
             if spend is not None:
-                if (spend.account, spend.cost, spend.status) != (account, cost, "reserved"):
-                    raise LedgerError(
-                        f"session {_short(session)} is in the ledger already, as {spend.status}. "
-                        "A new attempt needs a new session."
-                    )
+                _check_again(session, spend, account, cost, flips)
                 return
             if not mix_exact:
                 check_mix(books, account, cost)
             if not cost.is_exact_sum:
-                check_budget(books, account, cost, default_limit)
+                due = cost if flips is None else _due(books, account, cost, flips)
+                check_budget(books, account, due, default_limit)
             elif exact is None or rules is None:
                 raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
             else:
@@ -156,7 +159,7 @@ class Ledger:
                 if exact.data is not None:
                     _check_data(books, account.dataset, exact.data, rules)
             if not check_only:
-                pages.append(_reserved(session, account, cost, exact, asked))
+                pages.append(_reserved(session, account, cost, exact, asked, flips))
 
     def commit(self, session: bytes) -> None:
         """Spend what a session reserved, before its rows are read; again: no change."""
@@ -332,16 +335,11 @@ class Ledger:
             pages.append(encode("limit", account=account, cost=limit))
 
     def balances(self) -> list[Balance]:
-        """How every account stands, in order."""
+        """How every account stands, in order; exact sums are in that of labels left out."""
         with self._open() as (_, books):
             accounts = sorted(books.accounts())
         return [
-            Balance(
-                account=account,
-                limit=books.limits.get(account),
-                spent=total_of(books.held(account, "committed")),
-                reserved=total_of(books.held(account, "reserved")),
-            )
+            _balance(books, account, books.limits.get(account))
             for account in accounts
             if not account.is_whole
         ]
@@ -376,12 +374,14 @@ class Ledger:
 
 def _total(books: Books, dataset: str, default_limit: Cost) -> Balance:
     whole = Account.whole(dataset)
-    return Balance(
-        account=whole,
-        limit=books.limits.get(whole, default_limit),
-        spent=total_of(books.noisy(whole, "committed")),
-        reserved=total_of(books.noisy(whole, "reserved")),
-    )
+    return _balance(books, whole, books.limits.get(whole, default_limit))
+
+
+def _balance(books: Books, account: Account, limit: Cost | None) -> Balance:
+    # What exact sums have no part in: they have an account of their own.
+    held = books.noisy if account.is_whole or account.is_label else books.held
+    spent, reserved = held(account, "committed"), held(account, "reserved")
+    return Balance(account, limit, total_of(spent), total_of(reserved))
 
 
 def _decode_all(pages: Pages) -> list[Entry]:
@@ -408,8 +408,42 @@ def _known(books: Books, session: bytes) -> Spend:
         ) from None
 
 
+def _check_again(
+    session: bytes, spend: Spend, account: Account, cost: Cost, flips: str | None
+) -> None:
+    """Refuse to take up a session that is over, or another one under its name."""
+    # The same flips again tell nothing that was not paid for: whatever else a session sends at
+    # that step is refused.
+    under_way = spend.is_open or (flips is not None and spend.status == "committed")
+    if not under_way or (spend.account, spend.cost, spend.flips) != (account, cost, flips):
+        raise LedgerError(
+            f"session {_short(session)} is in the ledger already, as {spend.status}. "
+            "A new attempt needs a new session."
+        )
+
+
+def _due(books: Books, account: Account, cost: Cost, flips: str) -> Cost:
+    """What is left to be paid for labels as flipped: nothing, where they were charged before."""
+    if not account.is_label or cost.is_exact_sum or not _DIGEST.fullmatch(flips):
+        raise LedgerError("flips are charged to labels, by their digest: 64 hexadecimal digits.")
+    before = books.cost_of_flips(account, flips)
+    if before is None:
+        return cost
+    if before != cost:
+        raise LedgerError(
+            f"flips {flips[:_LEAST_DIGITS]} were charged as {before}, and {cost} was asked for. "
+            "Flips have one epsilon: ask for that."
+        )
+    return Cost(0.0, 0.0)
+
+
 def _reserved(
-    session: bytes, account: Account, cost: Cost, exact: ExactSum | None, asked: Asked
+    session: bytes,
+    account: Account,
+    cost: Cost,
+    exact: ExactSum | None,
+    asked: Asked,
+    flips: str | None,
 ) -> str:
     """The entry of a new session; who is invited to a noisy sum is nobody's concern later."""
     told = ExactSum(None, None) if exact is None else exact
@@ -425,6 +459,7 @@ def _reserved(
         plan=told.plan,
         data=told.data,
         asked=asked,
+        flips=flips,
     )
 
 

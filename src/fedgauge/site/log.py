@@ -33,7 +33,8 @@ COLUMNS: Final = (
 class Left(NamedTuple):
     """One thing that left, or was about to; what an earlier version did not record is empty.
 
-    `cost` is None where nothing was charged: a session is charged once, for what is made of rows.
+    `cost` is None where nothing was charged: a session is charged once, for what is made of rows,
+    and labels as flipped are charged the first time that they leave.
     `coordinator` is the name in the site file, empty where that no longer holds the key;
     `approver` is what the site file calls who approved now; the key is what signed then.
     """
@@ -60,14 +61,20 @@ def what_left(site: Site) -> list[Left]:
 
 def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
     reserved: dict[bytes | None, Entry] = {}
+    told: set[tuple[Account | None, str]] = set()
     for entry in entries:
         if entry.kind == "reserve":
             reserved[entry.session] = entry
         elif entry.kind in ("reply", "sent"):
-            yield _row(site, reserved[entry.session], entry)
+            about = reserved[entry.session]
+            flips = None if about.flips is None else (about.account, about.flips)
+            is_charged = entry.kind == "sent" and flips not in told
+            yield _row(site, about, entry, about.cost if is_charged else None)
+            if flips is not None and is_charged:
+                told.add(flips)
 
 
-def _row(site: Site, about: Entry, entry: Entry) -> Left:
+def _row(site: Site, about: Entry, entry: Entry, cost: Cost | None) -> Left:
     assert about.session is not None and about.account is not None  # noqa: S101, PT018  (a reserve)
     key, approver, left = about.asked.coordinator, about.asked.approver, entry.left
     return Left(
@@ -84,7 +91,7 @@ def _row(site: Site, about: Entry, entry: Entry) -> Left:
         model=about.asked.model.hex(),
         size=None if left is None else left.size,
         sha256="" if left is None else left.sha256,
-        cost=about.cost if entry.kind == "sent" else None,
+        cost=cost,
     )
 
 

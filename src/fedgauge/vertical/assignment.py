@@ -1,8 +1,6 @@
 """Which bin each scored example is in: the one thing that label parties learn of scores."""
 
-import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -30,17 +28,6 @@ class Assignment:
 
     axis: Axis
     bins: NDArray[np.int32]
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the number of bins and of every example's."""
-        text = f"fedgauge-assignment/1 {self.axis.bins} {len(self.bins)}\n".encode()
-        return hashlib.sha256(text + np.ascontiguousarray(self.bins, "<i4").tobytes()).hexdigest()
-
-    def totals(self, chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-        """Examples by bin, of all or of those chosen."""
-        bins = self.bins if chosen is None else self.bins[chosen]
-        return np.bincount(bins, minlength=self.axis.bins)
 
 
 def assign(

@@ -1,0 +1,179 @@
+"""The examples that a label party answers for: their ids, or their scores, and no label."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedgauge.data.keyed import ids_of
+from fedgauge.errors import InputError, ProtocolError
+from fedgauge.keys import SigningKey, verify
+from fedgauge.typing import Floats
+
+FORMAT: Final = "fedgauge-roster/1"
+_SIGNED_AS: Final = b"fedgauge roster\0"
+_MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
+
+
+class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A label party's list of examples, as it sends it to whoever scores them.
+
+    Ids stand in the order of their text, scores in theirs: the list says nothing of the order of
+    rows, which may tell of labels.
+
+    Attributes
+    ----------
+    format
+        ``"fedgauge-roster/1"``.
+    party
+        The party's public key.
+    ids
+        Ids as text; none comes twice. Empty where the party scored its examples itself.
+    scores, rows
+        Then the distinct scores, and how many examples have each, as little-endian numbers.
+    signature
+        The party's.
+
+    Examples
+    --------
+    >>> from fedgauge.keys import SigningKey
+    >>> roster = Roster.of_ids([3, 1, 2], SigningKey.generate())
+    >>> roster.ids, Roster.from_bytes(roster.to_bytes()) == roster
+    (('1', '2', '3'), True)
+    """
+
+    format: str
+    party: bytes
+    ids: tuple[str, ...]
+    scores: bytes
+    rows: bytes
+    signature: bytes
+
+    @classmethod
+    def of_ids(cls, ids: Any, key: SigningKey) -> Self:
+        """The roster of examples that somebody else scores."""
+        texts = ids_of("labels", ids)
+        repeated = len(texts) - len(texts.unique())
+        if repeated:
+            raise InputError(f"{repeated:,} ids come twice. Each example has one.")
+        return cls._signed(key, ids=tuple(sorted(texts.to_pylist())))
+
+    @classmethod
+    def of_scores(cls, scores: Floats, key: SigningKey) -> Self:
+        """The roster of examples that the party scored itself."""
+        if not np.isfinite(scores).all():
+            missing = int(np.count_nonzero(~np.isfinite(scores)))
+            raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+        values, rows = np.unique(scores + 0.0, return_counts=True)  # -0 and 0 are one score
+        return cls._signed(
+            key, scores=values.astype("<f8").tobytes(), rows=rows.astype("<i8").tobytes()
+        )
+
+    @classmethod
+    def _signed(cls, key: SigningKey, **examples: Any) -> Self:
+        fields: dict[str, Any] = {"ids": (), "scores": b"", "rows": b"", **examples}
+        unsigned = cls(FORMAT, key.public, **fields, signature=b"")
+        return msgspec.structs.replace(unsigned, signature=key.sign(unsigned._covered))
+
+    @property
+    def _covered(self) -> bytes:
+        bare = msgspec.structs.replace(self, signature=b"")
+        return _SIGNED_AS + msgspec.msgpack.encode(bare)
+
+    def to_bytes(self) -> bytes:
+        """The roster as a file."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a roster; refused unless it is whole, in its one form, and its party signed it."""
+        try:
+            roster = msgspec.msgpack.decode(data, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError("this is not a roster, or not all of it.") from None
+        if roster.format != FORMAT or roster.to_bytes() != data:
+            raise ProtocolError(f"this is not a roster as this fedgauge writes them ({FORMAT}).")
+        if not verify(roster.party, roster._covered, roster.signature):
+            raise ProtocolError("the roster is not signed by the party it names.")
+        roster._check()
+        return roster
+
+    def _check(self) -> None:
+        if self.ids and (self.scores or self.rows):
+            raise ProtocolError("the roster has ids and scores. It must have one of both.")
+        if any(len(data) % 8 for data in (self.scores, self.rows)):
+            raise ProtocolError("the roster's scores are cut off.")
+        if len(self.scores) != len(self.rows):
+            raise ProtocolError("the roster does not say how many examples have each score.")
+        if self.is_scored:
+            rising = np.all(np.diff(self.values) > 0) and np.isfinite(self.values).all()
+            if not rising or np.any(self.times < 1) or np.any(self.times > 1 << 40):
+                raise ProtocolError("the roster's scores are not as they must be: each once.")
+        elif any(a >= b for a, b in zip(self.ids, self.ids[1:], strict=False)):
+            raise ProtocolError("the roster has an id twice, or out of order.")
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether the party scored its examples itself."""
+        return bool(self.scores)
+
+    @property
+    def values(self) -> Floats:
+        """The distinct scores."""
+        return np.frombuffer(self.scores, "<f8")
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """How many examples have each of these scores."""
+        return np.frombuffer(self.rows, "<i8")
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """What names the examples: ids, or distinct scores."""
+        return pa.array(self.values) if self.is_scored else ids_of("roster", list(self.ids))
+
+    @property
+    def examples(self) -> int:
+        """How many examples the party answers for."""
+        return int(self.times.sum()) if self.is_scored else len(self.ids)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the roster."""
+        return hashlib.sha256(self._covered).digest()
+
+
+def read_file(path: str | Path) -> bytes:
+    """A file that another party sent, unless it is too large to be one."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path} is larger than {_MOST_BYTES:,} bytes.")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
+    """Refuse rosters that do not go together: an id at two parties, ids and scores mixed."""
+    if not rosters:
+        raise InputError("there are no rosters. Each label party makes one.")
+    if len({roster.is_scored for roster in rosters.values()}) > 1:
+        raise InputError(
+            "some rosters have ids and others scores. Either one party scores all examples, or "
+            "each its own."
+        )
+    if any(not roster.examples for roster in rosters.values()):
+        raise InputError("a roster has no examples. Leave that party out.")
+    ids = pa.chunked_array([roster.keys for roster in rosters.values()])
+    repeated = len(ids) - len(ids.unique())
+    if repeated and not next(iter(rosters.values())).is_scored:
+        raise InputError(
+            f"{repeated:,} ids are on the rosters of two parties. Each example has one label party."
+        )
