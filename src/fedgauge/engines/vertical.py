@@ -146,6 +146,7 @@ def evaluate_vertical(
         tree=tree,
         positive_rate=positive_rate,
         positive=positive,
+        only=only,
     )
     source = source_of(seed)
     if only is None:

@@ -11,7 +11,7 @@ from fedgauge.errors import InputError
 from fedgauge.typing import Floats
 
 REFERENCE_AUC: Final = 0.85
-_FEWER: Final = 4.0  # times: bins are laid for positives rarer than hinted
+FEWER: Final = 0.25  # times the odds hinted: bins are laid for rarer positives
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
     """
     from scipy.special import ndtr, ndtri
 
-    rarer = rarer_rate(positive_rate)
+    rarer = times_odds(positive_rate, FEWER)
     distance = np.sqrt(2.0) * float(ndtri(REFERENCE_AUC))
     at = np.linspace(-9.0, 9.0 + distance, 20_001)
     negatives, positives = ndtr(at), ndtr(at - distance)
@@ -90,9 +90,15 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
     return ranks
 
 
-def rarer_rate(positive_rate: float) -> float:
-    """The share of positives whose odds are a quarter of another's."""
-    return positive_rate / (positive_rate + _FEWER * (1.0 - positive_rate))
+def times_odds(positive_rate: float, times: float) -> float:
+    """The share of positives whose odds are so many times another's.
+
+    Examples
+    --------
+    >>> times_odds(0.5, 4.0)
+    0.8
+    """
+    return times * positive_rate / (times * positive_rate + 1.0 - positive_rate)
 
 
 def _axis(ordered: Floats, bins: int, positive_rate: float, most_values: int) -> Axis:

@@ -99,7 +99,12 @@ def compare_mechanisms(
     ('adaptive', 'histogram', 'histogram')
     """
     tree = choose_tree(
-        privacy, cohort, parties=parties, examples=examples, positive_rate=positive_rate
+        privacy,
+        cohort,
+        parties=parties,
+        examples=examples,
+        positive_rate=positive_rate,
+        only="roc_auc",
     )
     place = np.arange(examples)
     party = place % parties if alike else place * parties // examples

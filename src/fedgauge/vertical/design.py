@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fedgauge.plan.task import LabelTask
 from fedgauge.planner.worlds import AT, SHAPES, Shape
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats
-from fedgauge.vertical.assignment import REFERENCE_AUC, balanced_ranks, rarer_rate
+from fedgauge.vertical.assignment import FEWER, REFERENCE_AUC, balanced_ranks, times_odds
 
 _TREES: Final = (
     *((bins,) for bins in (8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)),
@@ -26,6 +26,8 @@ _TREES: Final = (
 _LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
 _POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
 _FINE: Final = 1024  # bins that average precision loses nothing by
+_MOST_BINNED: Final = 1.1  # times the noise of the AUC that binning may make of it
+_OFF: Final = (0.25, 1.0, 4.0)  # times: how the odds of a positive may compare with what is hinted
 _MOST_MISSED: Final = 0.065  # of intervals for 95% of average precision
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
 
@@ -50,14 +52,22 @@ class Expected(NamedTuple):
 
 
 def choose_tree(
-    privacy: AnyPrivacyModel, cohort: Cohort, *, parties: int, examples: int, positive_rate: float
+    privacy: AnyPrivacyModel,
+    cohort: Cohort,
+    *,
+    parties: int,
+    examples: int,
+    positive_rate: float,
+    only: Literal["roc_auc"] | None = None,
 ) -> tuple[int, ...]:
-    """Branchings with the least error of ROC curve, PR curve and AUC together.
+    """Branchings with the least error of ROC curve, PR curve and AUC together, or of the AUC alone.
 
     Errors are computed to first order in the noise, for plausible scores of all strengths: played
     through, with repair, trees come in the same order. Bins are as many as it takes for intervals
     of average precision to hold it also where the odds of a positive are a quarter of what was
-    hinted, whatever the scores (`studies/label_coverage.py`).
+    hinted, whatever the scores (`studies/label_coverage.py`). For the AUC alone they are as many
+    as keep what binning adds below its noise, also where these odds are four times off
+    (`studies/label_choice.py`).
 
     Parameters
     ----------
@@ -71,6 +81,8 @@ def choose_tree(
         How many have a score and a label, which whoever scored knows.
     positive_rate
         About what share is positive: public knowledge, never read from labels.
+    only
+        ``"roc_auc"`` where nothing else is wanted.
 
     Examples
     --------
@@ -82,6 +94,15 @@ def choose_tree(
     """
     known = examples, positive_rate
 
+    def auc_error(tree: tuple[int, ...]) -> tuple[float, float]:
+        variances = _variances(privacy, cohort, tree, parties)
+        worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
+        noise, binning = zip(
+            *(_auc(tree, variances, *known, *each) for each in worlds), strict=True
+        )
+        total = np.hypot(noise, binning)
+        return max(float(np.max(total / noise)), _MOST_BINNED), float(np.log(total).mean())
+
     def error(tree: tuple[int, ...]) -> tuple[float, float]:
         variances = _variances(privacy, cohort, tree, parties)
         by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
@@ -89,7 +110,7 @@ def choose_tree(
         # Every measure and shape counts the same, whatever the size of its errors.
         return max(missed, _MOST_MISSED), float(np.log([each[:3] for each in by_shape]).mean())
 
-    return min(_TREES, key=error)
+    return min(_TREES, key=error if only is None else auc_error)
 
 
 def predicted(
@@ -141,14 +162,26 @@ def _errors(
         _MEAN_OF_NORMAL * float(np.average(_deviations(tree, variances, moves), weights=spans))
         for moves, spans in (_roc_moves(counts), _pr_moves(counts))
     )
-    gradient = areas.auc_gradient(counts)
-    auc = float(_deviations(tree, variances, gradient[1] - gradient[0]))
     return Expected(
         math.hypot(roc, world.roc),
         math.hypot(pr, world.pr),
-        math.hypot(auc, world.auc),
+        math.hypot(*_auc(tree, variances, examples, positive_rate, positive_rate, shape)),
         math.sqrt(areas.auc_sampling_variance(counts, tied=False)),
     )
+
+
+def _auc(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    positive_rate: float,
+    shape: Shape,
+) -> tuple[float, float]:
+    """What noise adds to the error of the AUC, and what binning does."""
+    world = _world(math.prod(tree), hinted, positive_rate, shape)
+    gradient = areas.auc_gradient(world.shares * examples)
+    return float(_deviations(tree, variances, gradient[1] - gradient[0])), world.auc
 
 
 def _missed(
@@ -165,7 +198,7 @@ def _missed(
     """
     from scipy.special import ndtr
 
-    rate = rarer_rate(hinted)
+    rate = times_odds(hinted, FEWER)
     world = _world(math.prod(tree), hinted, rate, shape)
     counts = world.shares * examples
     gradient = areas.average_precision_gradient(counts)
@@ -196,7 +229,7 @@ class _World(NamedTuple):
     average_precision: float
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _World:
     negatives, positives = _cumulative(positive_rate, shape)
     shares = _shares(bins, hinted, positive_rate, shape)
