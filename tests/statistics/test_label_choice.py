@@ -14,7 +14,7 @@ import pytest
 from fedgauge import LocalDP
 from fedgauge.privacy.flipping import debias, flip, least_chance
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.choice import compare_mechanisms, predicted_deviations
+from fedgauge.vertical.choice import predicted_deviations
 from fedgauge.vertical.ranks import PartyRanks, auc_of, doubled_midranks
 
 RUNS = 300
@@ -50,10 +50,10 @@ def test_errors_are_as_predicted_where_hints_are_right():
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_what_flips_add_is_predicted(epsilon):
-    """Labels debiased one by one: 400 errors stray by 3.5%, and ties leave ranks less apart."""
+    """Labels debiased one by one: 400 errors stray by 3.5%."""
     rng = np.random.default_rng(7)
     labels = rng.random(4000) < 0.3
-    scores = rng.normal(1.4657 * labels).round(1)
+    scores = rng.normal(1.4657 * labels)
     ranks, chance = doubled_midranks(scores), least_chance(epsilon)
     known = PartyRanks.of(ranks, np.zeros(4000, dtype=int), 1)
     source, ones = SimulatedKeystream(7), np.ones(4000, dtype=int)
@@ -64,12 +64,3 @@ def test_what_flips_add_is_predicted(epsilon):
     expected = predicted_deviations(known, LocalDP(epsilon, unit="label"), None, (64,), 0.3)
     assert list(expected) == ["histogram"]
     assert math.sqrt(np.mean(np.square(errors))) == pytest.approx(expected["histogram"], rel=0.2)
-
-
-def test_flips_are_compared_with_the_others():
-    cell = study.Cell(100_000, 10)
-    facts = {"parties": 10, "examples": 100_000, "positive_rate": 0.2}
-    found = compare_mechanisms(cell.privacy, study.fg.Cohort(10), **facts)
-    assert list(found.values()) == sorted(found.values())
-    assert set(found) == {*study.NAMES, "flips"}
-    assert found["flips"] > 10 * found["histogram"]

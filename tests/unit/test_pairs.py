@@ -162,6 +162,28 @@ def test_hidden_positives_are_told():
         )
 
 
+def test_hidden_negatives_are_told():
+    known = PartyRanks.of(np.arange(0, 2000, 2), np.zeros(1000, dtype=int), 1)
+    with pytest.raises(fg.NoSignal, match="hides the number of negatives"):
+        auc_estimate([Pair(998, 10**6)], MECHANISMS["laplace-local"], known, LABEL_DP)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"), [("adaptive", 2.0, 2.17), ("gaussian", 1.959, 1.961)]
+)
+def test_bounds_and_intervals_know_the_noise(name, least, most):
+    """Noise of one party is Laplace: 1.96 deviations hold 94% of it, 2.16 hold 95%."""
+    known = PartyRanks.of(np.arange(0, 20_000, 2), np.zeros(10_000, dtype=int), 1)
+    privacy = privacy_of(name)
+    (terms,) = MECHANISMS[name].terms(known, privacy)
+    ranks = round(0.8 * 2 * 3000 * 7000 + 3000 * 2999) - terms.centre * 3000
+    found = auc_estimate([Pair(3000, ranks)], MECHANISMS[name], known, privacy)
+    noise, sampling = found.parts["noise"], found.parts["sampling"]
+    reach = (found.bounds[1] - found.bounds[0]) / 2
+    assert least <= reach / noise <= most
+    assert (found.high - found.low) / 2 == pytest.approx(np.hypot(reach, 1.96 * sampling), rel=0.01)
+
+
 def test_an_impossible_auc_is_brought_back():
     known = PartyRanks.of(np.arange(0, 2000, 2), np.zeros(1000, dtype=int), 1)
     found = auc_estimate([Pair(300, 10**6)], MECHANISMS["laplace-local"], known, LABEL_DP)
@@ -190,7 +212,7 @@ def test_what_cannot_be_had_is_refused(options, told):
     ("labels", "told"),
     [
         ({}, "mapping from parties to their labels and scores"),
-        ({"a": [0, 1]}, "those of 'a' must be a pair of columns"),
+        ({"a": [0, 1]}, r"party 'a': expected \(y_true, y_score\)"),
         ({"a": ([0, 1], [0.5])}, "party 'a'"),
         ({"a": ([0, 1], [0.5, np.nan])}, "1 of 2 scores are missing or infinite"),
         ({"a": ([0, 1, None], [0.5, 0.6, 0.7])}, "party 'a': 1 of 3 labels are missing"),

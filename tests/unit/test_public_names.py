@@ -16,12 +16,12 @@ Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecompositi
 CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall ConfusionMatrix
 CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate
 Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound
-InputError IntakeError LabelAuc LabelError LedgerError LocalDP NoSignal PlanError PlanRefused
-PrCurve PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning
-ProtocolError Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer
-ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable
-SecureAggregation Signature Site SiteError UndefinedMetric area_error encode_rows evaluate
-evaluate_vertical exact_pr_curve exact_roc_curve planner
+IdTable InputError InputWarning IntakeError LabelAuc LabelError LabelOutlook LedgerError LocalDP
+NoSignal PlanError PlanRefused PrCurve PrGainCurve PrGainDisplay PrecisionRecallDisplay
+PrivacyStatement PrivacyWarning ProtocolError Quantile Range RecordError ReliabilityDisplay
+ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram
+ScoreSums ScoreTable SecureAggregation Signature Site SiteError UndefinedMetric area_error
+encode_rows evaluate evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical planner
 """
 
 

@@ -51,7 +51,9 @@ def _check(path: Path, kind: str, is_one: Callable[[Path], bool], option: str) -
 
 
 def _is_result(path: Path) -> bool:
-    return _reads(lambda: fg.Evaluation.from_json(path))
+    return _reads(lambda: fg.Evaluation.from_json(path)) or _reads(
+        lambda: fg.LabelAuc.from_json(path)
+    )
 
 
 def _is_plan(path: Path) -> bool:

@@ -47,10 +47,10 @@ class Examples:
 
     def __init__(self, y_true: Any, y_score: Any, *, subject: Any = None) -> None:
         labels = read_column("y_true", y_true)
-        scores = to_numpy(read_column("y_score", y_score))
+        scores = read_column("y_score", y_score)
         subjects = None if subject is None else read_column("subject", subject)
         _check_lengths(labels, scores, subjects)
-        self._set(labels, _floats(scores), subjects)
+        self._set(labels, numbers_of(scores), subjects)
 
     @classmethod
     def leniently(cls, y_true: Any, y_score: Any, *, subject: Any = None) -> "Examples":
@@ -101,7 +101,7 @@ class Examples:
         return part
 
 
-def _check_lengths(labels: Column, scores: NDArray[Any], subjects: Column | None) -> None:
+def _check_lengths(labels: Column, scores: Column, subjects: Column | None) -> None:
     for name, column in (("y_true", labels), ("subject", subjects)):
         if column is not None and len(column) != len(scores):
             raise InputError(
@@ -142,7 +142,9 @@ def _pair(pair: Any) -> Pair:
     return pair
 
 
-def _floats(scores: NDArray[Any]) -> Floats:
+def numbers_of(column: Column) -> Floats:
+    """The numbers of a column, NaN where one is missing; text that spells none is refused."""
+    scores = to_numpy(column)
     if scores.dtype.kind in "fiub":
         return scores.astype(np.float64, copy=False)
     if scores.dtype.kind == "O":

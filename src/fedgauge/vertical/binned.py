@@ -1,23 +1,20 @@
 """The bins of scored examples, and the plan by which label parties count in them."""
 
 import math
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.labels import Label
-from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats, Tree
 from fedgauge.vertical.assignment import assign, padded
-from fedgauge.vertical.design import choose_tree
-
-_DEFAULT_RATE: Final = 0.2
-_BINS: Final = 64
+from fedgauge.vertical.choice import check_rate, everybody
+from fedgauge.vertical.design import FLAT_BINS, choose_tree
 
 
 class Binned(NamedTuple):
@@ -56,11 +53,9 @@ def bin_scores(
     >>> binned.axis.bins == binned.plan.axis.bins, int(binned.totals.sum())
     (True, 5000)
     """
-    rate = _DEFAULT_RATE if positive_rate is None else positive_rate
-    if not 0 < rate < 1:
-        raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
+    rate = check_rate(positive_rate)
     if cohort is None and privacy.needs_cohort:
-        cohort = _everybody(parties)
+        cohort = everybody(parties)
     branchings = _branchings(tree, privacy, cohort, parties, len(scores), rate, only)
     bins = math.prod(branchings)
     # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
@@ -77,10 +72,6 @@ def bin_scores(
     )
     hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)
     return Binned(plan, axis, assignment.bins, rate, hints)
-
-
-def _everybody(parties: int) -> Cohort:
-    return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
 
 
 def _branchings(
@@ -104,7 +95,7 @@ def _branchings(
             positive_rate=rate,
             only=only,
         )
-    return (_BINS,)
+    return (FLAT_BINS,)
 
 
 def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:

@@ -16,6 +16,8 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.planner.worlds import AT, SHAPES, Shape
 from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.privacy.flipping import least_chance
+from fedgauge.privacy.flipping import variances as flip_variances
 from fedgauge.typing import Floats
 from fedgauge.vertical.assignment import FEWER, REFERENCE_AUC, balanced_ranks, times_odds
 
@@ -23,6 +25,7 @@ _TREES: Final = (
     *((bins,) for bins in (8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)),
     *((first, second) for first, second in ((4, 8), (8, 8), (16, 8), (16, 16))),
 )
+FLAT_BINS: Final = 64  # where no tree was chosen
 _LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
 _POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
 _FINE: Final = 1024  # bins that average precision loses nothing by
@@ -121,8 +124,9 @@ def predicted(
     parties: int,
     examples: int,
     positive_rate: float,
+    auc: float = REFERENCE_AUC,
 ) -> Expected:
-    """Errors to expect of a tree, where scores are binormal with an AUC of 0.85.
+    """Errors to expect of a tree, where scores are binormal with this AUC.
 
     Examples
     --------
@@ -133,11 +137,31 @@ def predicted(
     >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
     (0.001, 0.0048)
     """
+    variances = _variances(privacy, cohort, tuple(tree), parties)
+    return _errors(tuple(tree), variances, examples, positive_rate, _binormal(auc))
+
+
+def flipped_deviation(
+    epsilon: float, *, examples: int, positive_rate: float, auc: float = REFERENCE_AUC
+) -> float:
+    """Standard deviation of the AUC by flips of labels, read through bins.
+
+    Examples
+    --------
+    >>> round(flipped_deviation(1.0, examples=10_000, positive_rate=0.2), 4)
+    0.0214
+    """
+    world = _world(FLAT_BINS, positive_rate, positive_rate, _binormal(auc))
+    counts = world.shares * examples
+    gradient = areas.auc_gradient(counts)
+    each = flip_variances(counts.sum(axis=0), least_chance(epsilon))
+    return math.sqrt(float(((gradient[1] - gradient[0]) ** 2) @ each))
+
+
+def _binormal(auc: float) -> Shape:
     from scipy.special import ndtri
 
-    reference = Shape(math.sqrt(2.0) * float(ndtri(REFERENCE_AUC)))
-    variances = _variances(privacy, cohort, tuple(tree), parties)
-    return _errors(tuple(tree), variances, examples, positive_rate, reference)
+    return Shape(math.sqrt(2.0) * float(ndtri(auc)))
 
 
 def _variances(

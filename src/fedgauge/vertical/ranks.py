@@ -65,16 +65,12 @@ class PartyRanks:
         How far a rank of the party is from its mean at most.
     highest
         The highest rank of the party.
-    spread
-        The sum over all examples of squared distances from the mean rank of all, which is one
-        less than there are examples: it falls with ties.
     """
 
     examples: int
     mean: Ranks
     reach: Ranks
     highest: Ranks
-    spread: float
 
     @classmethod
     def of(cls, ranks: Ranks, party: Indices, parties: int) -> "PartyRanks":
@@ -93,8 +89,26 @@ class PartyRanks:
         reach, highest = np.zeros(parties, dtype=np.int64), np.zeros(parties, dtype=np.int64)
         np.maximum.at(reach, party, np.abs(ranks - mean[party]))
         np.maximum.at(highest, party, ranks)
-        spread = float(np.sum((ranks - (len(ranks) - 1.0)) ** 2))
-        return cls(len(ranks), mean, reach, highest, spread)
+        return cls(len(ranks), mean, reach, highest)
+
+    @classmethod
+    def evenly(cls, examples: int, parties: int, *, alike: bool) -> "PartyRanks":
+        """Of distinct scores, as many at each party: dealt out in turn, or a range for each.
+
+        Examples
+        --------
+        >>> PartyRanks.evenly(6, 2, alike=True).highest.tolist()
+        [8, 10]
+        >>> PartyRanks.evenly(6, 2, alike=False).highest.tolist()
+        [4, 10]
+        """
+        party = np.arange(parties, dtype=np.int64)
+        if alike:
+            first, last = party, party + (examples - 1 - party) // parties * parties
+        else:
+            ends = -(-np.arange(parties + 1, dtype=np.int64) * examples // parties)
+            first, last = ends[:-1], ends[1:] - 1
+        return cls(examples, first + last, last - first, 2 * last)
 
     def __len__(self) -> int:
         return len(self.mean)
