@@ -35,13 +35,15 @@ def test_its_commands_run(tmp_path, shell):
     assert "simulation" in alone
     rows = [line.split() for line in planned.splitlines()]
     assert [line for line in printed.splitlines() if line.split() not in rows] == []
-    assert "it takes epsilon 0.58 with these examples, or about 17,000 examples" in planned
+    assert "it takes epsilon 0.56 with these examples, or about 17,000 examples" in planned
     assert "Enough to know the AUC within 0.02? no" in for_two
 
 
 def test_the_parties_can_follow_it(tmp_path, shell):
-    """A platform and four shops; then the same with scores at the shops."""
-    commands = script("Between the parties", "Parties that score their own examples")
+    """A platform and four shops; two of them alone; then four with scores at the shops."""
+    commands = script(
+        "Between the parties", "One or two parties", "Parties that score their own examples"
+    )
     done = shell(commands, tmp_path, COLUMNS="120")
     assert done.returncode == 0, done.stderr
     told = done.stdout
@@ -57,3 +59,9 @@ def test_the_parties_can_follow_it(tmp_path, shell):
     assert result.clients == 4
     files = {path.name for path in (tmp_path / "assigned").iterdir()}
     assert files == {"plan.toml", *(f"shop-{number}.bins" for number in range(1, 5))}
+    alone = fg.Evaluation.from_json(tmp_path / "two.json")
+    assert (alone.clients, alone.signature.state) == (2, "unsigned")
+    assert told.count("each answer was private before it was sent") == 2
+    assert "mechanism:  adaptive" in told
+    spent = fg.Site.from_toml(tmp_path / "shop-1" / "site.toml").ledger.balances()
+    assert spent[0].spent.epsilon == 4.0  # the sum, then noise, a pair and flips alone

@@ -276,6 +276,8 @@ def test_the_verdict_says_what_is_promised():
     assert "label-DP, one label flipped: epsilon 1; " in told
     assert "; 5,000 examples, about " in told
     assert "positives in 64 bins of whoever scored" in told
+    labels, _ = drawn(5000)
+    assert "positives in 1 bin of whoever scored" in str(evaluate(labels, np.ones(5000)))
 
 
 def test_few_labels_are_hidden_and_more_are_faint():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from fedgauge.cli.options import (
     Delta,
     Dialect,
     HintRate,
+    Model,
     NoiseKind,
     NoiseOption,
     Quiet,
@@ -34,19 +36,35 @@ from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
 from fedgauge.storage import durable
-from fedgauge.vertical.assigned import Assignment, assign_bins
+from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
+from fedgauge.vertical.kept import RankTotals
 from fedgauge.vertical.mismatches import Unscored
+from fedgauge.vertical.ranked import assign_ranks
 from fedgauge.vertical.roster import Roster, check_rosters, read_file
 
 if TYPE_CHECKING:
+    from fedgauge.privacy import AnyPrivacyModel
     from fedgauge.typing import Floats
     from fedgauge.vertical.design import Expected
+
+    AnyAssignment = Assignment[Totals] | Assignment[RankTotals]
 
 _HERE = Path("site.toml")
 _ENDING = ".roster"
 _USELESS = 0.02  # error of the AUC, as `fedgauge plan` judges it
 _GUESSED_RATE = 0.2  # as bins are placed where nothing is hinted
 _LEAST_SUM = 3  # parties, below which a sum hides nobody
+_OF_SUMS = {"min_survivors", "max_colluding"}
+
+
+class PairKind(StrEnum):
+    """What each party can send for the AUC alone."""
+
+    ADAPTIVE = "adaptive"
+    ORTHOGONAL = "orthogonal"
+    LAPLACE_GLOBAL = "laplace-global"
+    LAPLACE_LOCAL = "laplace-local"
+    GAUSSIAN = "gaussian"
 
 
 def roster(
@@ -120,6 +138,17 @@ def assign(
         bool,
         typer.Option("--client-scored", help="Rosters hold scores: there is no file of them."),
     ] = False,
+    model: Annotated[
+        Model,
+        typer.Option(
+            "--privacy",
+            help="ddp: noise on counts. ldp: labels flipped at random, once and for all.",
+        ),
+    ] = Model.DDP,
+    mechanism: Annotated[
+        PairKind | None,
+        typer.Option(help="For the AUC alone: two noisy numbers of each party, without a sum."),
+    ] = None,
     delta: Delta = None,
     noise: NoiseOption = NoiseKind.POLYA,
     positive_rate: HintRate = None,
@@ -145,55 +174,91 @@ def assign(
     """Scorer: give each example on the rosters its bin; a plan for all, and bins for each party.
 
     Parties are the peers in the site file. Where bins lie, and how many examples each party has in
-    them, is kept beside it, for the result.
+    them, is kept beside it, for the result. One or two parties, those whose labels are flipped
+    (--privacy ldp) and those who send the AUC alone (--mechanism) answer without a sum.
 
     Examples:
 
       fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --output bins
 
       fedgauge vertical assign *.roster --client-scored --epsilon 1 --output bins
+
+      fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --mechanism \
+      adaptive --output ranks
     """
     with readable_errors():
         site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
         scores, rosters = _inputs(files, key, score, dialect, client_scored=client_scored)
         held = _by_party(rosters, site)
-        privacy = fg.DistributedDP(
-            epsilon, delta=delta, noise=noise.value, unit="label", neighbours="flip"
-        )
+        privacy = _privacy(ctx, model, mechanism, epsilon, delta, noise)
         _refuse_folder(output)
         if len(held) < _LEAST_SUM:
             refuse_given(
                 ctx,
-                {"min_survivors", "max_colluding"},
+                _OF_SUMS,
                 "{} would do nothing with one or two label parties: each adds all of the noise. "
                 "Leave it out.",
             )
         known = None if scores is None else _known(scores, held, site)
-        assigned = with_progress(
-            quiet,
-            lambda: assign_bins(
+
+        def assign_all() -> AnyAssignment:
+            if mechanism is not None:
+                return assign_ranks(known, held, privacy, mechanism.value, positive=positive)
+            cohort = _cohort(len(held), min_survivors, max_colluding)
+            return assign_bins(
                 known,
                 held,
                 privacy,
-                cohort=_cohort(len(held), min_survivors, max_colluding),
+                cohort=cohort if privacy.needs_cohort else None,
                 tree=make_tree(tree),
                 positive_rate=positive_rate,
                 positive=positive,
-            ),
-            "Assigning bins",
-        )
+            )
+
+        assigned = with_progress(quiet, assign_all, "Assigning bins")
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
-    useless = expected.roc_auc_error > _USELESS
-    if useless:
+    useless = expected is not None and expected.roc_auc_error > _USELESS
+    if expected is not None and useless:
         _warn_of_useless(expected)
     if quiet:
         return
     _say_who(assigned, held, site)
-    if not useless:
+    if expected is not None and not useless:
         _say_enough(expected)
     _say_next(assigned, output, site, kept)
+
+
+def _privacy(
+    ctx: typer.Context,
+    model: Model,
+    mechanism: PairKind | None,
+    epsilon: float,
+    delta: float | None,
+    noise: NoiseKind,
+) -> AnyPrivacyModel:
+    """What each label is promised; options that it has no use for are refused."""
+    if model is Model.SA:
+        raise fg.PlanError(
+            "an exact sum would show a label that is alone in its bin. Use --privacy ddp or ldp."
+        )
+    if model is Model.LDP:
+        idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
+        refuse_given(ctx, idle, "{} would do nothing with flipped labels. Leave it out.")
+        return fg.LocalDP(epsilon, unit="label")
+    if mechanism is not None:
+        idle = {*_OF_SUMS, "noise", "tree", "positive_rate"}
+        why = "{} would do nothing with --mechanism, which has no bins and its own noise."
+        refuse_given(ctx, idle, f"{why} Leave it out.")
+    gaussian = mechanism is PairKind.GAUSSIAN
+    return fg.DistributedDP(
+        epsilon,
+        delta=delta,
+        noise="discrete-gaussian" if gaussian else noise.value,
+        unit="label",
+        neighbours="flip",
+    )
 
 
 def _inputs(
@@ -273,10 +338,13 @@ def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> N
         warn(told)
 
 
-def _expected(assigned: Assignment, positive_rate: float | None) -> Expected:
+def _expected(assigned: AnyAssignment, positive_rate: float | None) -> Expected | None:
+    """What a sum, or answers, of noisy counts will be worth; None of flips and of pairs."""
     from fedgauge.vertical.design import predicted
 
     plan = assigned.plan
+    if not isinstance(assigned.totals, Totals) or plan.privacy.flips_labels:
+        return None
     return predicted(
         plan.privacy,
         plan.sum_cohort,
@@ -296,7 +364,7 @@ def _refuse_folder(folder: Path) -> None:
         raise fg.RecordError(f"cannot use {folder}: {error.strerror}.") from None
 
 
-def _save(assigned: Assignment, folder: Path, site: Site) -> None:
+def _save(assigned: AnyAssignment, folder: Path, site: Site) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -314,11 +382,12 @@ def _write(path: Path, data: bytes) -> None:
         raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
 
 
-def _say_who(assigned: Assignment, held: dict[bytes, Roster], site: Site) -> None:
+def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> None:
     plan, bins = assigned.plan, assigned.plan.axis.bins
     shape = f" (tree {'x'.join(map(str, plan.tree))})" if len(plan.tree) > 1 else ""
     parties = "1 party" if len(held) == 1 else f"{len(held)} parties"
-    screen.print(f"Labels at {parties}, in {bins:,} bins{shape}", markup=False)
+    places = f"in {bins:,} bins{shape}" if plan.paired is None else "by rank, for the AUC alone"
+    screen.print(f"Labels at {parties}, {places}", markup=False)
     for party, each in held.items():
         missing = assigned.unscored[party]
         told = f", {missing:,} of them without a score: left out" if missing else ""
@@ -347,18 +416,20 @@ def _warn_of_useless(expected: Expected) -> None:
     )
 
 
-def _say_next(assigned: Assignment, folder: Path, site: Site, kept: Path) -> None:
+def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:
     names = [site.peers[party] for party in assigned.bins]
+    what = "bins" if assigned.plan.paired is None else "ranks"
     lines = [
-        f"Kept {kept}: where bins lie, and how many examples each party has in them",
-        f"Saved {folder / 'plan.toml'}, for all, and for each party alone its bins:",
+        f"Kept {kept}: what the result takes besides, of where the examples of each party lie",
+        f"Saved {folder / 'plan.toml'}, for all, and for each party alone its {what}:",
         *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
     ]
     plan, own = shlex.quote(str(folder / "plan.toml")), shlex.quote(str(site.path))
     column = "--score" if any(bins.scores for bins in assigned.bins.values()) else "--id"
-    if len(names) < _LEAST_SUM:
+    if assigned.plan.is_alone:
+        how = "labels flipped once" if assigned.plan.privacy.flips_labels else "all of the noise"
         lines += [
-            "One or two parties have no secure sum: each answers alone, with all of the noise:",
+            f"Without a secure sum each answers alone, with {how}:",
             f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
             "--output ANSWER --site site.toml",
             "Then, from their answers:",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 import fedgauge as fg
+from fedgauge.cli import answers
 from fedgauge.cli.options import (
     STDOUT,
     At,
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Scores at one party, labels at others, with privacy for labels.\n\n"
     "In one process: plan, evaluate. Between parties: each with labels, roster; whoever scores, "
-    "assign; then `fedgauge exchange`, as between sites.",
+    "assign; then `fedgauge exchange`, as between sites. One or two with labels, and those that "
+    "trust no sum: answer; whoever scored: result.",
     no_args_is_help=True,
 )
 
@@ -392,3 +394,4 @@ def plan(
 
 app.command()(roster)
 app.command()(assign)
+answers.register(app)

@@ -160,6 +160,9 @@ class KeyedColumns:
     keys: pa.Array
     labels: Any
 
+    def __str__(self) -> str:
+        return "labels in memory"  # errors name their source, and never quote it
+
     def leniently(self, skip: Skip) -> Iterator[Keyed]:
         """All of them at once."""
         del skip  # columns have no malformed rows

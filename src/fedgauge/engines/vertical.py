@@ -183,6 +183,7 @@ def evaluate_joined(
         tree=tree,
         positive_rate=positive_rate,
         positive=positive,
+        only=only,
     )
     source = source_of(seed)
     if only is None:

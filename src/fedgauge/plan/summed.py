@@ -8,7 +8,7 @@ import msgspec
 
 from fedgauge.binning.histogram import check_sums
 from fedgauge.errors import AxisError, PlanError
-from fedgauge.plan.rounds import Terms, nodes_by_level
+from fedgauge.plan.rounds import Terms, alone_in_words, nodes_by_level
 from fedgauge.privacy import Cohort, PrivacyModel, apart
 from fedgauge.privacy.models import LevelNoise
 from fedgauge.privacy.shares import ShareLaw, honest_parties
@@ -169,6 +169,8 @@ class HistogramRound(
 
     def in_words(self, terms: Terms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
+        if terms.is_alone and terms.privacy.protects_labels:
+            return self._alone(terms)
         privacy = terms.privacy
         promise = privacy.promise
         if self.sum_steps and not self.is_noisy:
@@ -183,6 +185,17 @@ class HistogramRound(
             ("Who must take part", self._participants(terms.sum_cohort)),
             ("What is not protected", f"{privacy.unprotected}."),
         ]
+
+    def _alone(self, terms: Terms) -> list[tuple[str, str]]:
+        """The same where one label party is enough: it adds all of the noise, for no sum."""
+        told = apart.leaves(self.numbers(terms), terms.axis.bins, larger=len(self.nodes) > 1)
+        leaves = f"{told} {apart.ALL_NOISE.format('every count')}"
+        learned = (
+            "The blurred counts of each site, by whoever scored the examples. From those of all "
+            "sites come the ROC and PR curves, AUC and average precision of all together. "
+            f"{apart.KNOWN}. The result also shows {apart.SHOWN}."
+        )
+        return alone_in_words(terms, leaves, learned)
 
     def _leaves(self, terms: Terms) -> str:
         larger = len(self.nodes) > 1

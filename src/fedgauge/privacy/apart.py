@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from fedgauge.privacy.models import ONLOOKER, READER, together
+
 ANY_RANGES: Final = "That holds whatever ranges whoever scored the rows put them into"
 ROSTER: Final = (
     "Earlier, a list of the site's examples left, without labels: their ids or, where the site "
@@ -14,6 +16,10 @@ KNOWN: Final = (
 SHOWN: Final = (
     "the scores that each range reaches from and to, and how many examples all sites together have "
     "in it, exactly"
+)
+ALL_NOISE: Final = (
+    "Before sending, the site adds random whole numbers to {}, drawn from its operating system's "
+    "secure generator: all of the noise itself, whatever others do."
 )
 SCORER: Final = "The coordinator, who scored the examples"
 ANOTHER: Final = "Another site with labels"
@@ -66,3 +72,22 @@ def onlooker_learns(told: str) -> str:
         f"{told} Who also sees the lists and the files of ranges learns which examples each site "
         "has, and their ranges; no label."
     )
+
+
+def learned_alone(allowed: str) -> list[tuple[str, str]]:
+    """Each party, and what it learns where every site adds all of the noise itself."""
+    return [
+        (
+            SCORER,
+            "Which examples each site has labels for, from the lists. Then the blurred numbers of "
+            f"each site. {allowed}, as shown below, whatever ranges or places it chose.",
+        ),
+        (together(0), "The same of all other sites: the noise of each is its own."),
+        (
+            ANOTHER,
+            "Of its own examples, the range or place that each has. Of the others what is in the "
+            "result.",
+        ),
+        (READER, f"What is made of all blurred numbers. {allowed}, whatever else is known."),
+        (ONLOOKER, onlooker_learns("As much as the coordinator: all noise is in the numbers.")),
+    ]

@@ -351,7 +351,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
         numerical = min(distance * (1.0 + math.exp(min(self.epsilon, 700.0))), 1.0)
-        if claim == "enforced":
+        if claim == "enforced" and cohort.min_survivors > 1:  # alone nobody runs a protocol
             numerical += PROTOCOL_FAILURE
         # A client's participation shows anyway: added or removed, its counts become zero.
         zeroed = self.unit == "client" and self.neighbours == "add-remove"
@@ -394,6 +394,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         del min_cell  # noise hides small cells
         least, colluding = cohort.min_survivors, cohort.max_colluding
         allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
+        if least == 1 and self.protects_labels:
+            return apart.learned_alone(allowed)
         colluders = (
             "The same. They can take their own counts and random numbers off the sum; those of "
             f"the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With more "

@@ -110,6 +110,8 @@ def _protection(result: Evaluation) -> str:
     }[stated.claim]
     if result.reports is not None and stated.claim == "enforced":
         claim = "each report was randomised before it was sent"
+    if result.plan.is_alone and stated.claim == "enforced":
+        claim = "each answer was private before it was sent"
     promised = promise(result)
     if promised is None:
         return f"privacy            exact sum, no differential privacy; {claim}"
@@ -124,13 +126,17 @@ def _measurement(result: Evaluation) -> str:
     amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
     bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
     if isinstance(result.plan.task, LabelTask):
-        bins = f"positives in {axis.bins:,} bins of whoever scored"
+        bins = f"positives in {_bins(axis.bins)} of whoever scored"
     elif axis != result.plan.axis:
         merged = f"merged from {result.plan.axis.bins:,}, no count below {result.plan.min_cell}"
-        bins = f"{axis.bins:,} bins, {merged}"
+        bins = f"{_bins(axis.bins)}, {merged}"
     if result.plan.calibrator is not None:
         bins += f" of scores through a map ({result.plan.calibrator.method})"
     return f"measured           {bins}, {amount} per {whose}, plan {result.plan.digest[:8]}"
+
+
+def _bins(number: int) -> str:
+    return "1 bin" if number == 1 else f"{number:,} bins"
 
 
 def _bytes(size: int) -> str:

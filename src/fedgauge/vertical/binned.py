@@ -1,7 +1,7 @@
 """The bins of scored examples, and the plan by which label parties count in them."""
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ def bin_scores(
     tree: Tree = "auto",
     positive_rate: float | None = None,
     positive: Label | None = None,
+    only: Literal["roc_auc"] | None = None,
 ) -> Binned:
     """Bins for scores, and a plan to count so many parties' labels by, from what is public.
 
@@ -55,7 +56,7 @@ def bin_scores(
     rate = check_rate(positive_rate)
     if cohort is None and privacy.needs_cohort:
         cohort = everybody(parties)
-    branchings = _branchings(tree, privacy, cohort, parties, len(scores), rate)
+    branchings = _branchings(tree, privacy, cohort, parties, len(scores), rate, only)
     bins = math.prod(branchings)
     # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
     most_values = 2 * bins if tree == "auto" else bins
@@ -80,6 +81,7 @@ def _branchings(
     parties: int,
     examples: int,
     rate: float,
+    only: Literal["roc_auc"] | None,
 ) -> tuple[int, ...]:
     if not isinstance(tree, str):
         return tuple(tree)
@@ -91,6 +93,7 @@ def _branchings(
             parties=parties,
             examples=examples,
             positive_rate=rate,
+            only=only,
         )
     return (FLAT_BINS,)
 

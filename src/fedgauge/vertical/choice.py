@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from fedgauge.errors import PlanError
-from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, LocalDP
 from fedgauge.vertical.assignment import REFERENCE_AUC
-from fedgauge.vertical.design import predicted
+from fedgauge.vertical.design import flipped_deviation, predicted
 from fedgauge.vertical.mechanisms import MECHANISMS
 from fedgauge.vertical.ranks import PartyRanks
 
@@ -38,8 +38,8 @@ def predicted_deviations(
     """What each mechanism adds to the error of the AUC, the least first.
 
     Scores are taken to be binormal with this AUC, `positive_rate` of them positive. The histogram
-    over `tree` adds noise and binning, pairs add noise alone. Empty where labels are flipped at
-    random, and there is nothing to choose from.
+    over `tree` adds noise and binning, pairs add noise alone. Labels flipped at random are counted
+    by bin, and there is nothing to choose from. Empty without noise.
 
     Examples
     --------
@@ -49,9 +49,14 @@ def predicted_deviations(
     >>> best(2), best(20), best(8), best(8, alike=False)
     ('adaptive', 'histogram', 'histogram', 'adaptive')
     """
+    examples = known.examples
+    if isinstance(privacy, LocalDP):
+        by_flips = flipped_deviation(
+            privacy.epsilon, examples=examples, positive_rate=positive_rate, auc=auc
+        )
+        return {"histogram": by_flips}
     if not isinstance(privacy, DistributedDP) or cohort is None:
         return {}
-    examples = known.examples
     by_bins = predicted(
         privacy,
         cohort,

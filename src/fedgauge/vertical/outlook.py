@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from fedgauge.errors import PlanError, PrivacyWarning
@@ -37,8 +38,8 @@ class LabelOutlook:
     expected
         Errors to expect of the histogram, which gives everything.
     alike, apart
-        What each mechanism adds to the error of the AUC, the least first, where the parties'
-        scores are spread alike, and where each has a range of its own.
+        What each mechanism adds to the error of the AUC where nothing else is wanted, the least
+        first, where the parties' scores are spread alike, and where each has a range of its own.
     flipped
         The same of labels that are flipped at random with this epsilon, once for any number of
         evaluations.
@@ -150,9 +151,9 @@ def plan_vertical(
     --------
     >>> outlook = plan_vertical(parties=4, examples=20_000, positive_rate=0.1)
     >>> outlook.tree, list(outlook.alike)[0], list(outlook.apart)[0]
-    ((24,), 'histogram', 'orthogonal')
+    ((16,), 'histogram', 'histogram')
     >>> round(outlook.over_sampling(outlook.alike["histogram"]), 2)
-    1.05
+    1.03
     """
     if not isinstance(privacy, DistributedDP) or privacy.unit != "label":
         raise PlanError("privacy must be DistributedDP(..., unit='label', neighbours='flip').")
@@ -161,10 +162,13 @@ def plan_vertical(
     if not 0.5 < auc < 1:
         raise PlanError(f"auc must lie between 0.5 and 1, got {auc!r}.")
     chosen = everybody(parties) if cohort is None else cohort
-    tree = choose_tree(privacy, chosen, parties=parties, examples=examples, positive_rate=rate)
+    choose = partial(
+        choose_tree, privacy, chosen, parties=parties, examples=examples, positive_rate=rate
+    )
+    tree, alone = choose(), choose(only="roc_auc")
     alike, apart = (
         predicted_deviations(
-            PartyRanks.evenly(examples, parties, alike=each), privacy, chosen, tree, rate, auc
+            PartyRanks.evenly(examples, parties, alike=each), privacy, chosen, alone, rate, auc
         )
         for each in (True, False)
     )
