@@ -193,11 +193,20 @@ def test_wrong_ways_to_assign(listed, chosen, scored, more, told):
     assert not (listed.folder / "out").exists()
 
 
-def test_a_party_without_any_score_is_refused(platform):
-    (platform.folder / f"{SHOP}.csv").write_text("user,bought\nU1,no\nU2,yes\n")
+def test_ids_that_are_written_otherwise_are_refused_and_explained(platform):
+    path = platform.folder / f"{SHOP}.csv"
+    text = path.read_text()
+    path.write_text("user,bought\nx1,no\nx2,yes\n")
     done = assign(platform, platform.folder / "scores.csv", *rosters(platform))
-    assert f"no example of {SHOP} has a score" in complaint(done)
+    assert f"no label of party '{SHOP}' has a score" in complaint(done)
+    path.write_text(text.replace("\nu", "\nU"))
+    done = assign(platform, platform.folder / "scores.csv", *rosters(platform))
+    assert "1,000 would have one if upper and lower case were one" in complaint(done)
     assert not (platform.folder / "out").exists()
+    path.write_text(text.replace("\nu0,", "\nU0,"))
+    done = assign(platform, platform.folder / "scores.csv", *rosters(platform))
+    assert done.exit_code == 0
+    assert "1 of them would have one if upper and lower case were one" in done.stderr
 
 
 def test_bins_are_not_mixed_with_others(platform):
@@ -346,6 +355,8 @@ def test_shops_that_score_their_own_examples(platform):
     done = make_roster(platform, columns=("--score", "p"))
     assert "1,000 scores, sorted, signed by" in done.stdout
     files = rosters(platform, columns=("--score", "p"))
+    done = assign(platform, platform.folder / "scores.csv", *files)
+    assert "rosters of ids go with scores, and rosters of scores without" in complaint(done)
     done = assign(platform, *files, scored=["--client-scored"], more=["--positive-rate", 0.3])
     assert done.exit_code == 0, done.stderr
     start(platform, "--quiet")

@@ -7,12 +7,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 import fedgauge as fg
 from fedgauge.cli.options import (
     Decimal,
     Delta,
+    Dialect,
     HintRate,
     Model,
     NoiseKind,
@@ -27,18 +31,20 @@ from fedgauge.cli.options import (
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.data.columns import floats_of
-from fedgauge.data.keyed import ids_in, scores_in
+from fedgauge.data.keyed import ID, ids_in, scores_in
 from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
 from fedgauge.vertical.kept import RankTotals
+from fedgauge.vertical.mismatches import Unscored
 from fedgauge.vertical.ranked import assign_ranks
-from fedgauge.vertical.roster import Roster, read_file
+from fedgauge.vertical.roster import Roster, check_rosters, read_file
 
 if TYPE_CHECKING:
     from fedgauge.privacy import AnyPrivacyModel
+    from fedgauge.typing import Floats
     from fedgauge.vertical.design import Expected
 
     AnyAssignment = Assignment[Totals] | Assignment[RankTotals]
@@ -182,7 +188,7 @@ def assign(
     """
     with readable_errors():
         site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
-        scores, rosters = _inputs(files, key, score, client_scored=client_scored)
+        scores, rosters = _inputs(files, key, score, dialect, client_scored=client_scored)
         held = _by_party(rosters, site)
         privacy = _privacy(ctx, model, mechanism, epsilon, delta, noise)
         _refuse_folder(output)
@@ -193,11 +199,7 @@ def assign(
                 "{} would do nothing with one or two label parties: each adds all of the noise. "
                 "Leave it out.",
             )
-        known = None
-        if scores is not None:
-            assert key is not None and score is not None  # noqa: S101, PT018  (see _inputs)
-            ids, values = fg.IdTable(scores, id=key, value=score, **dialect).read(numbers=True)
-            known = ids, floats_of(values)
+        known = None if scores is None else _known(scores, held, site)
 
         def assign_all() -> AnyAssignment:
             if mechanism is not None:
@@ -214,7 +216,6 @@ def assign(
             )
 
         assigned = with_progress(quiet, assign_all, "Assigning bins")
-        _require_scored(assigned, held, site)
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
@@ -261,9 +262,9 @@ def _privacy(
 
 
 def _inputs(
-    files: list[Path], key: str | None, score: str | None, *, client_scored: bool
-) -> tuple[Path | None, list[Path]]:
-    """The file of scores, where there is one, and the rosters."""
+    files: list[Path], key: str | None, score: str | None, dialect: Dialect, *, client_scored: bool
+) -> tuple[fg.IdTable | None, list[Path]]:
+    """The scores, where there is a file of them, and the rosters."""
     if client_scored:
         if key is not None or score is not None:
             raise fg.InputError(
@@ -283,7 +284,16 @@ def _inputs(
             "there are no rosters. Each label party makes one with `fedgauge vertical roster`; "
             "name them after the scores."
         )
-    return first, rosters
+    return fg.IdTable(first, id=key, value=score, **dialect), rosters
+
+
+def _known(scores: fg.IdTable, held: dict[bytes, Roster], site: Site) -> tuple[pa.Array, Floats]:
+    """Ids and scores, unless they and the rosters cannot belong together."""
+    ids, values = scores.read(numbers=True)
+    check_rosters(held)
+    if not any(each.is_scored for each in held.values()):
+        _tell_mismatch(held, ids, site)
+    return ids, floats_of(values)
 
 
 def _by_party(paths: list[Path], site: Site) -> dict[bytes, Roster]:
@@ -313,18 +323,19 @@ def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.C
     return fg.Cohort(least, max_colluding)
 
 
-def _require_scored(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> None:
-    """Refuse a party none of whose examples has a score: it would send noise alone."""
-    lost = [
-        site.peers[party]
-        for party, missing in assigned.unscored.items()
-        if missing == len(held[party].keys)
-    ]
-    if lost:
-        raise fg.InputError(
-            f"no example of {', '.join(lost)} has a score. Check that both sides use the same ids, "
-            "written alike, or leave that roster out."
-        )
+def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> None:
+    """Refuse ids that cannot be right, and say where more would match if written alike."""
+    known = scored.cast(ID)
+    lost = [each.keys.filter(pc.invert(pc.is_in(each.keys, known))) for each in held.values()]
+    told = Unscored(
+        parties=[site.peers[party] for party in held],
+        sizes=np.array([each.examples for each in held.values()]),
+        scored=known,
+        ids=pa.concat_arrays(lost),
+        party=np.repeat(np.arange(len(lost)), [len(ids) for ids in lost]),
+    ).told()
+    if told is not None and "would have" in told:
+        warn(told)
 
 
 def _expected(assigned: AnyAssignment, positive_rate: float | None) -> Expected | None:
