@@ -41,7 +41,7 @@ from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Site
 from fedgauge.site.policy import LEAST_COHORT
 from fedgauge.typing import Tree
-from fedgauge.vertical.assigned import Assignment, assign_bins
+from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
 from fedgauge.vertical.choice import LABEL_DP
 from fedgauge.vertical.joining import read_side
 from fedgauge.vertical.roster import Roster
@@ -215,7 +215,7 @@ def _require_peer(anchor: Site, party: bytes) -> None:
         )
 
 
-def _tell_of(assigned: Assignment, names: Mapping[bytes, str]) -> None:
+def _tell_of(assigned: Assignment[Totals], names: Mapping[bytes, str]) -> None:
     """Tell the server's operator how many examples have no partner."""
     for party, count in assigned.unscored.items():
         if count:
@@ -233,7 +233,7 @@ class _LabelCarrier:
         grid: Grid,
         server: SummationServer,
         nodes: Mapping[bytes, int],
-        assigned: Assignment,
+        assigned: Assignment[Totals],
         timeout: float,
     ) -> None:
         self._grid = grid

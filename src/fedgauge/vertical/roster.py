@@ -18,6 +18,7 @@ from fedgauge.typing import Floats
 
 FORMAT: Final = "fedgauge-roster/1"
 _SIGNED_AS: Final = b"fedgauge roster\0"
+_MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
 _MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
 
 
@@ -169,6 +170,8 @@ def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
             "some rosters have ids and others scores. Either one party scores all examples, or "
             "each its own."
         )
+    if sum(roster.examples for roster in rosters.values()) > _MOST_EXAMPLES:
+        raise InputError(f"the rosters have more than {_MOST_EXAMPLES:,} examples in all.")
     if any(not roster.examples for roster in rosters.values()):
         raise InputError("a roster has no examples. Leave that party out.")
     ids = pa.chunked_array([roster.keys for roster in rosters.values()])
