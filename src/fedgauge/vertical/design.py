@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,20 +11,27 @@ from fedgauge.binning.axis import Axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.repair import noise_covariance
 from fedgauge.measures import areas, curves
+from fedgauge.measures.intervals import LEVEL, critical
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.planner.worlds import AT, SHAPES, Shape
 from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.privacy.flipping import least_chance
+from fedgauge.privacy.flipping import variances as flip_variances
 from fedgauge.typing import Floats
-from fedgauge.vertical.assignment import REFERENCE_AUC, balanced_ranks, rarer_rate
+from fedgauge.vertical.assignment import FEWER, REFERENCE_AUC, balanced_ranks, times_odds
 
 _TREES: Final = (
-    *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96, 128)),
+    *((bins,) for bins in (8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)),
     *((first, second) for first, second in ((4, 8), (8, 8), (16, 8), (16, 16))),
 )
+FLAT_BINS: Final = 64  # where no tree was chosen
 _LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
 _POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
-_LARGEST_OFFSET: Final = 0.15  # deviations, where noise is none: it adds about as much again
+_FINE: Final = 1024  # bins that average precision loses nothing by
+_MOST_BINNED: Final = 1.1  # times the noise of the AUC that binning may make of it
+_OFF: Final = (0.25, 1.0, 4.0)  # times: how the odds of a positive may compare with what is hinted
+_MOST_MISSED: Final = 0.065  # of intervals for 95% of average precision
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
 
 
@@ -48,14 +55,22 @@ class Expected(NamedTuple):
 
 
 def choose_tree(
-    privacy: AnyPrivacyModel, cohort: Cohort, *, parties: int, examples: int, positive_rate: float
+    privacy: AnyPrivacyModel,
+    cohort: Cohort,
+    *,
+    parties: int,
+    examples: int,
+    positive_rate: float,
+    only: Literal["roc_auc"] | None = None,
 ) -> tuple[int, ...]:
-    """Branchings with the least error of ROC curve, PR curve and AUC together.
+    """Branchings with the least error of ROC curve, PR curve and AUC together, or of the AUC alone.
 
     Errors are computed to first order in the noise, for plausible scores of all strengths: played
     through, with repair, trees come in the same order. Bins are as many as it takes for intervals
-    of average precision, which know of noise and of sampling, to hold it also where the odds of a
-    positive are a quarter of what was hinted (`studies/label_coverage.py`).
+    of average precision to hold it also where the odds of a positive are a quarter of what was
+    hinted, whatever the scores (`studies/label_coverage.py`). For the AUC alone they are as many
+    as keep what binning adds below its noise, also where these odds are four times off
+    (`studies/label_choice.py`).
 
     Parameters
     ----------
@@ -69,6 +84,8 @@ def choose_tree(
         How many have a score and a label, which whoever scored knows.
     positive_rate
         About what share is positive: public knowledge, never read from labels.
+    only
+        ``"roc_auc"`` where nothing else is wanted.
 
     Examples
     --------
@@ -76,18 +93,27 @@ def choose_tree(
     >>> known = {"parties": 10, "positive_rate": 0.2}
     >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
     >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
-    (16,)
+    (12,)
     """
     known = examples, positive_rate
+
+    def auc_error(tree: tuple[int, ...]) -> tuple[float, float]:
+        variances = _variances(privacy, cohort, tree, parties)
+        worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
+        noise, binning = zip(
+            *(_auc(tree, variances, *known, *each) for each in worlds), strict=True
+        )
+        total = np.hypot(noise, binning)
+        return max(float(np.max(total / noise)), _MOST_BINNED), float(np.log(total).mean())
 
     def error(tree: tuple[int, ...]) -> tuple[float, float]:
         variances = _variances(privacy, cohort, tree, parties)
         by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
-        offset = float(np.mean([_offset(tree, variances, *known, each) for each in SHAPES]))
+        missed = max(_missed(tree, variances, *known, each) for each in SHAPES)
         # Every measure and shape counts the same, whatever the size of its errors.
-        return max(offset, _LARGEST_OFFSET), float(np.log([each[:3] for each in by_shape]).mean())
+        return max(missed, _MOST_MISSED), float(np.log([each[:3] for each in by_shape]).mean())
 
-    return min(_TREES, key=error)
+    return min(_TREES, key=error if only is None else auc_error)
 
 
 def predicted(
@@ -98,8 +124,9 @@ def predicted(
     parties: int,
     examples: int,
     positive_rate: float,
+    auc: float = REFERENCE_AUC,
 ) -> Expected:
-    """Errors to expect of a tree, where scores are binormal with an AUC of 0.85.
+    """Errors to expect of a tree, where scores are binormal with this AUC.
 
     Examples
     --------
@@ -108,13 +135,33 @@ def predicted(
     >>> known = {"parties": 10, "examples": 10_000, "positive_rate": 0.2}
     >>> expected = predicted(privacy, Cohort(10), (16,), **known)
     >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
-    (0.0011, 0.0047)
+    (0.001, 0.0048)
     """
+    variances = _variances(privacy, cohort, tuple(tree), parties)
+    return _errors(tuple(tree), variances, examples, positive_rate, _binormal(auc))
+
+
+def flipped_deviation(
+    epsilon: float, *, examples: int, positive_rate: float, auc: float = REFERENCE_AUC
+) -> float:
+    """Standard deviation of the AUC by flips of labels, read through bins.
+
+    Examples
+    --------
+    >>> round(flipped_deviation(1.0, examples=10_000, positive_rate=0.2), 4)
+    0.0214
+    """
+    world = _world(FLAT_BINS, positive_rate, positive_rate, _binormal(auc))
+    counts = world.shares * examples
+    gradient = areas.auc_gradient(counts)
+    each = flip_variances(counts.sum(axis=0), least_chance(epsilon))
+    return math.sqrt(float(((gradient[1] - gradient[0]) ** 2) @ each))
+
+
+def _binormal(auc: float) -> Shape:
     from scipy.special import ndtri
 
-    reference = Shape(math.sqrt(2.0) * float(ndtri(REFERENCE_AUC)))
-    variances = _variances(privacy, cohort, tuple(tree), parties)
-    return _errors(tuple(tree), variances, examples, positive_rate, reference)
+    return Shape(math.sqrt(2.0) * float(ndtri(auc)))
 
 
 def _variances(
@@ -139,30 +186,55 @@ def _errors(
         _MEAN_OF_NORMAL * float(np.average(_deviations(tree, variances, moves), weights=spans))
         for moves, spans in (_roc_moves(counts), _pr_moves(counts))
     )
-    gradient = areas.auc_gradient(counts)
-    auc = float(_deviations(tree, variances, gradient[1] - gradient[0]))
     return Expected(
         math.hypot(roc, world.roc),
         math.hypot(pr, world.pr),
-        math.hypot(auc, world.auc),
+        math.hypot(*_auc(tree, variances, examples, positive_rate, positive_rate, shape)),
         math.sqrt(areas.auc_sampling_variance(counts, tied=False)),
     )
 
 
-def _offset(
+def _auc(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    positive_rate: float,
+    shape: Shape,
+) -> tuple[float, float]:
+    """What noise adds to the error of the AUC, and what binning does."""
+    world = _world(math.prod(tree), hinted, positive_rate, shape)
+    gradient = areas.auc_gradient(world.shares * examples)
+    return float(_deviations(tree, variances, gradient[1] - gradient[0])), world.auc
+
+
+def _missed(
     tree: tuple[int, ...],
     variances: tuple[float, ...],
     examples: int,
     hinted: float,
     shape: Shape,
 ) -> float:
-    """How far bins alone move average precision, in its deviations, if positives are rarer."""
-    world = _world(math.prod(tree), hinted, rarer_rate(hinted), shape)
+    """How often intervals miss average precision by their bins, if positives are rarer.
+
+    Wide bins at the top, across which precision falls, move average precision, and they hide how
+    it varies over samples: intervals lie too low, and are too short.
+    """
+    from scipy.special import ndtr
+
+    rate = times_odds(hinted, FEWER)
+    world = _world(math.prod(tree), hinted, rate, shape)
     counts = world.shares * examples
     gradient = areas.average_precision_gradient(counts)
     noise = float(_deviations(tree, variances, gradient[1] - gradient[0]))
-    sampling = math.sqrt(float(areas.average_precision_variance(counts, tied=False)))
-    return world.average_precision / math.hypot(noise, sampling)
+    fine = _shares(_FINE, rate, rate, shape) * examples
+    told, true = (
+        math.hypot(noise, math.sqrt(float(areas.average_precision_variance(each, tied=False))))
+        for each in (counts, fine)
+    )
+    reach = critical(LEVEL) * told
+    low, high = ((sign * world.average_precision - reach) / true for sign in (-1.0, 1.0))
+    return float(ndtr(low) + ndtr(high))
 
 
 def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Floats) -> Floats:
@@ -181,13 +253,10 @@ class _World(NamedTuple):
     average_precision: float
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _World:
     negatives, positives = _cumulative(positive_rate, shape)
-    ranks = (1.0 - positive_rate) * negatives + positive_rate * positives
-    edges = _edges(bins, hinted)
-    shares = np.diff([np.interp(edges, ranks, up_to) for up_to in (negatives, positives)])
-    shares *= [[1.0 - positive_rate], [positive_rate]]
+    shares = _shares(bins, hinted, positive_rate, shape)
     true_fpr, true_tpr = 1.0 - negatives[::-1], 1.0 - positives[::-1]
     hits, wrong = positive_rate * true_tpr, (1.0 - positive_rate) * true_fpr
     flagged = hits + wrong
@@ -201,6 +270,16 @@ def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _Wor
         abs(roc.area() - _area(true_fpr, true_tpr)),
         abs(pr.area() - _area(true_tpr, true_precision)),
     )
+
+
+@lru_cache(maxsize=512)
+def _shares(bins: int, hinted: float, positive_rate: float, shape: Shape) -> Floats:
+    negatives, positives = _cumulative(positive_rate, shape)
+    ranks = (1.0 - positive_rate) * negatives + positive_rate * positives
+    edges = _edges(bins, hinted)
+    shares = np.diff([np.interp(edges, ranks, up_to) for up_to in (negatives, positives)])
+    scaled: Floats = shares * [[1.0 - positive_rate], [positive_rate]]
+    return scaled
 
 
 @lru_cache(maxsize=32)

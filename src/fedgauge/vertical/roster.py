@@ -18,6 +18,7 @@ from fedgauge.typing import Floats
 
 FORMAT: Final = "fedgauge-roster/1"
 _SIGNED_AS: Final = b"fedgauge roster\0"
+_MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
 _MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
 
 
@@ -154,10 +155,10 @@ def read_file(path: str | Path) -> bytes:
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path} is larger than {_MOST_BYTES:,} bytes.")
+            raise InputError(f"the file is larger than {_MOST_BYTES:,} bytes.")
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise InputError(f"cannot read the file: {error.strerror}.") from None
 
 
 def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
@@ -169,6 +170,8 @@ def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
             "some rosters have ids and others scores. Either one party scores all examples, or "
             "each its own."
         )
+    if sum(roster.examples for roster in rosters.values()) > _MOST_EXAMPLES:
+        raise InputError(f"the rosters have more than {_MOST_EXAMPLES:,} examples in all.")
     if any(not roster.examples for roster in rosters.values()):
         raise InputError("a roster has no examples. Leave that party out.")
     ids = pa.chunked_array([roster.keys for roster in rosters.values()])
