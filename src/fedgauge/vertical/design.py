@@ -31,6 +31,7 @@ _POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
 _FINE: Final = 1024  # bins that average precision loses nothing by
 _MOST_BINNED: Final = 1.1  # times the noise of the AUC that binning may make of it
 _OFF: Final = (0.25, 1.0, 4.0)  # times: how the odds of a positive may compare with what is hinted
+_MOST_APART: Final = 0.75  # deviations that straight pieces may move the AUC by, in the mean
 _MOST_MISSED: Final = 0.065  # of intervals for 95% of average precision
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
 
@@ -68,7 +69,8 @@ def choose_tree(
     Errors are computed to first order in the noise, for plausible scores of all strengths: played
     through, with repair, trees come in the same order. Bins are as many as it takes for intervals
     of average precision to hold it also where the odds of a positive are a quarter of what was
-    hinted, whatever the scores (`studies/label_coverage.py`). For the AUC alone they are as many
+    hinted, whatever the scores, and for those of the AUC to be no longer than need be
+    (`studies/label_coverage.py`). For the AUC alone they are as many
     as keep what binning adds below its noise, also where these odds are four times off
     (`studies/label_choice.py`).
 
@@ -96,10 +98,10 @@ def choose_tree(
     (12,)
     """
     known = examples, positive_rate
+    worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
 
     def auc_error(tree: tuple[int, ...]) -> tuple[float, float]:
         variances = _variances(privacy, cohort, tree, parties)
-        worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
         noise, binning = zip(
             *(_auc(tree, variances, *known, *each) for each in worlds), strict=True
         )
@@ -110,8 +112,12 @@ def choose_tree(
         variances = _variances(privacy, cohort, tree, parties)
         by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
         missed = max(_missed(tree, variances, *known, each) for each in SHAPES)
+        apart = float(np.mean([_apart(tree, variances, *known, *each) for each in worlds]))
         # Every measure and shape counts the same, whatever the size of its errors.
-        return max(missed, _MOST_MISSED), float(np.log([each[:3] for each in by_shape]).mean())
+        return (
+            max(missed / _MOST_MISSED, apart / _MOST_APART, 1.0),
+            float(np.log([each[:3] for each in by_shape]).mean()),
+        )
 
     return min(_TREES, key=error if only is None else auc_error)
 
@@ -208,6 +214,24 @@ def _auc(
     return float(_deviations(tree, variances, gradient[1] - gradient[0])), world.auc
 
 
+def _apart(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    positive_rate: float,
+    shape: Shape,
+) -> float:
+    """How far the AUC is from that of straight pieces, in deviations.
+
+    Intervals make room for it on one side: beyond 1.7 deviations they hold more than 97%.
+    """
+    noise, _ = _auc(tree, variances, examples, hinted, positive_rate, shape)
+    world = _world(math.prod(tree), hinted, positive_rate, shape)
+    sampling = math.sqrt(areas.auc_sampling_variance(world.shares * examples, tied=False))
+    return world.straight / math.hypot(noise, sampling)
+
+
 def _missed(
     tree: tuple[int, ...],
     variances: tuple[float, ...],
@@ -244,12 +268,16 @@ def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Fl
 
 
 class _World(NamedTuple):
-    """Shares of all examples by class and bin, and how far binning alone moves each measure."""
+    """Shares of all examples by class and bin, and how far binning alone moves each measure.
+
+    `straight` is how far straight pieces move the AUC that is estimated.
+    """
 
     shares: Floats
     roc: float
     pr: float
     auc: float
+    straight: float
     average_precision: float
 
 
@@ -268,6 +296,7 @@ def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _Wor
         _distance(roc.sample(_POINTS), (true_fpr, true_tpr)),
         _distance(pr.sample(_POINTS), (true_tpr, true_precision)),
         abs(roc.area() - _area(true_fpr, true_tpr)),
+        abs(roc.area() - areas.straight_auc(*shares)),
         abs(pr.area() - _area(true_tpr, true_precision)),
     )
 
