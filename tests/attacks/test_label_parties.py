@@ -14,13 +14,14 @@ import pytest
 from commands import complaint
 from commands import run as command
 from consortium import COORDINATOR
-from platform_world import LABEL_DP, SHOPS, make_platform
+from platform_world import BOUGHT, LABEL_DP, SHOPS, make_platform
 
 import fedgauge as fg
 from fedgauge.data.keyed import ids_in
 from fedgauge.engines.exchange import VERBS, Exchange, join, submit
 from fedgauge.engines.named import NamedRows
 from fedgauge.keys import SigningKey
+from fedgauge.plan.explain import explain
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.secagg import Stage, SummationServer
@@ -71,15 +72,16 @@ def joining(platform, rows=None):
 # A hostile scorer
 
 
-def forge(platform, **change):
-    """Bins of the victim that break the rules, in a plan whose digests all fit."""
+def forge(platform, others=None, **change):
+    """Bins of the victim, or of all, that break the rules, in a plan whose digests all fit."""
     assigned = platform.assign()
     parties = {}
     for party, bins in assigned.bins.items():
-        own = change if party == platform.keys[VICTIM] else {}
+        own = change if party == platform.keys[VICTIM] else others or {}
         parties[party] = msgspec.structs.replace(bins, commitments=(), **own)
     commitments = tuple(sorted((party, bins.commitment) for party, bins in parties.items()))
     digest = assignment_digest(commitments)
+    msgspec.structs.replace(assigned.totals, assignment=digest).keep(platform.site(COORDINATOR))
     for name in SHOPS:
         bins = msgspec.structs.replace(parties[platform.keys[name]], commitments=commitments)
         (platform.folder / f"{name}.bins").write_bytes(bins.to_bytes())
@@ -112,6 +114,20 @@ def test_an_example_alone_in_its_bin_is_taken_for_noise_hides_it(platform):
     alone[0] = 1
     invite(platform, forge(platform, places=alone.tobytes()))
     assert joining(platform)().exists()
+
+
+def test_bins_that_set_a_party_apart_show_its_positives_and_every_party_is_told(platform):
+    """The promise is for a label. That it is for a party, too, is said nowhere."""
+    apart, rest = (np.full(1000, place, "<i4").tobytes() for place in (1, 0))
+    plan = forge(platform, others={"places": rest}, places=apart)
+    platform.start(platform.run, plan)
+    result = platform.play(platform.run, dict.fromkeys(SHOPS))
+    shown = result.record.slices[0].counts[1][1]
+    # At epsilon 8 the noise of all levels is beyond 30 with a chance below one in 10^9.
+    assert abs(shown - np.count_nonzero(BOUGHT[platform.rows_of(VICTIM)])) < 30
+    told = " ".join(explain(plan).split())
+    assert "The promise is for a label, not for a site" in told
+    assert "Not the counts of one site" not in told
 
 
 def test_bins_of_another_evaluation_are_refused(platform):
