@@ -17,6 +17,7 @@ from consortium import COORDINATOR
 from platform_world import BOUGHT, LABEL_DP, SHOPS, make_platform
 
 import fedgauge as fg
+from fedgauge.binning.calibrator import Beta, Calibrator
 from fedgauge.data.keyed import ids_in
 from fedgauge.engines.exchange import VERBS, Exchange, join, submit
 from fedgauge.engines.named import NamedRows
@@ -138,6 +139,21 @@ def test_bins_of_another_evaluation_are_refused(platform):
     assert "of another evaluation" in refusal(platform, joining(platform))
 
 
+def test_a_plan_is_bound_to_one_file_of_bins_for_each_party(platform):
+    """Bound to two, whoever scored could choose after a party joined, or give each its own."""
+    assigned = platform.assign()
+    party = platform.keys[VICTIM]
+    bare = msgspec.structs.replace(assigned.bins[party], commitments=())
+    both = [msgspec.structs.replace(bare, salt=bytes([each]) * 32) for each in range(2)]
+    commitments = tuple(sorted((party, bins.commitment) for bins in both))
+    task = LabelTask("yes", assignment_digest(commitments))
+    invite(platform, msgspec.structs.replace(assigned.plan, task=task))
+    for bins in both:
+        told = msgspec.structs.replace(bins, commitments=commitments)
+        (platform.folder / f"{VICTIM}.bins").write_bytes(told.to_bytes())
+        assert "two files of bins of the same party" in refusal(platform, joining(platform))
+
+
 def test_bins_of_another_party_are_refused(platform):
     invite(platform, platform.assign().plan)
     shutil.copy(platform.folder / f"{OTHER}.bins", platform.folder / f"{VICTIM}.bins")
@@ -181,6 +197,18 @@ def test_plans_that_would_lay_labels_bare_are_refused(platform, plan, told):
     platform.assign()
     invite(platform, plan)
     assert told in refusal(platform, joining(platform))
+
+
+@pytest.mark.parametrize("cohort", [fg.Cohort(1, 0), fg.Cohort(4, 1)], ids=["alone", "sum"])
+def test_plans_that_need_scores_of_label_parties_are_none(cohort):
+    """Score sums were charged, and then did not fit what is sent: budget for nothing."""
+    axis, task = fg.Axis.uniform(16, outside="clip"), LabelTask("yes", "ab" * 32)
+    options = {"task": task, "privacy": LABEL_DP}
+    with pytest.raises(fg.PlanError, match="have no scores to sum or to map"):
+        fg.EvaluationPlan.for_histogram(axis, cohort, score_sums=True, **options)
+    plan = fg.EvaluationPlan.for_histogram(axis, cohort, **options)
+    with pytest.raises(fg.PlanError, match="have no scores to sum or to map"):
+        plan.with_calibrator(Calibrator("platt", Beta(0.8, 0.8, -0.2)))
 
 
 def test_a_positive_label_that_the_site_does_not_list_is_refused(platform):
