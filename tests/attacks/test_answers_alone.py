@@ -58,6 +58,22 @@ def test_files_and_words_are_alike_whatever_the_labels(world, kind, caplog, caps
     assert capsys.readouterr() == ("", "")
 
 
+def test_another_positive_label_is_refused_whatever_the_labels(tmp_path):
+    """Flips of one question, asked another: answered only where labels are alike under both."""
+    told = set()
+    for one in ("no", "refunded"):
+        world = make_alone(tmp_path / one, labels=("yes", "refunded"))
+        write(world, [one] + ["no"] * (len(world.rows_of(SHOP)) - 1))
+        plan = world.told(FLIPS).plan
+        world.answers(plan, SHOP)
+        task = msgspec.structs.replace(plan.task, positive="refunded")
+        with pytest.raises(fg.SiteError) as caught:
+            world.answers(msgspec.structs.replace(plan, task=task), SHOP, tmp_path / f"{one}.2")
+        told.add(str(caught.value).replace(str(world.folder), ""))
+        assert world.spent(SHOP) == FLIPS.epsilon
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("kind", ["adaptive", "laplace-global", "gaussian"])
 def test_ranks_that_nobody_has_are_refused_before_anything_is_spent(world, kind):
     made = world.told(*EVERY[kind])
