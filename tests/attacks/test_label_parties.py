@@ -304,6 +304,29 @@ def test_an_unknown_partys_roster_is_refused(platform, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_numbers_of_examples_that_wrap_around_are_refused():
+    """2^24 scores of 2^40 examples each, and five more, were taken for five."""
+    key, far = SigningKey.generate(), np.array([1 << 40, 5], "<i8").tobytes()
+    made = Roster.of_scores(np.array([0.1, 0.2]), key)
+    forged = Roster._signed(key, scores=made.scores, rows=far)
+    with pytest.raises(fg.ProtocolError, match="not as they must be"):
+        Roster.from_bytes(forged.to_bytes())
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1, 0], [1, 1], [0, 0], [0.0, -0.0, 1.0]])
+def test_a_column_of_labels_taken_for_scores_does_not_leave(tmp_path, platform, labels):
+    """Nobody pays for a roster, and in this one the number of positives would be exact."""
+    with pytest.raises(fg.InputError, match="as labels are"):
+        Roster.of_scores(np.array(labels, dtype=float), SigningKey.generate())
+    (tmp_path / "scored.csv").write_text("".join(f"{row}\n" for row in ["bought", *labels]))
+    done = command(
+        *("vertical", "roster", tmp_path / "scored.csv", "--score", "bought", "--quiet"),
+        *("--site", platform.site_file(VICTIM), "--output", tmp_path / "a.roster"),
+    )
+    assert "Name the column of scores" in complaint(done, 2)
+    assert not (tmp_path / "a.roster").exists()
+
+
 def told_of(platform, folder, roster):
     """What `assign` says to one roster: of one party, so nothing is started."""
     (folder / "a.roster").write_bytes(roster)
