@@ -19,6 +19,7 @@ from platform_world import BOUGHT, LABEL_DP, SHOPS, make_platform
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Calibrator
 from fedgauge.data.keyed import ids_in
+from fedgauge.engines import contribution, duties
 from fedgauge.engines.exchange import VERBS, Exchange, join, submit
 from fedgauge.engines.named import NamedRows
 from fedgauge.keys import SigningKey
@@ -379,6 +380,42 @@ def test_labels_change_neither_what_is_sent_nor_whether(folder):
     assert len(seen["as they are"][0]) == 1 + len(VERBS) * len(SHOPS) * 2 - len(SHOPS)
     for kind in LABELS:
         assert seen[kind] == seen["as they are"], kind
+
+
+def test_neither_folder_nor_scorer_ever_holds_the_counts_of_one_party(
+    platform, monkeypatch, caplog, capfd
+):
+    """Bare or with its share of the noise, in files after each round, in logs and on screens."""
+    caplog.set_level("DEBUG")
+    secret, counted = [], duties.contribution
+
+    def watched(plan, histogram, source):
+        sent = counted(plan, histogram, source)
+        secret.extend((contribution.to_numbers(plan, histogram), sent))
+        return sent
+
+    monkeypatch.setattr(duties, "contribution", watched)
+    platform.start(platform.run, platform.assign().plan)
+    seen = {}
+    for stage in Stage:
+        for name in SHOPS:
+            platform.answer(platform.run, name, stage)
+        platform.advance(platform.run)
+        for folder in (platform.run, platform.folder / COORDINATOR):
+            files = (path for path in folder.rglob("*") if path.is_file())
+            seen |= {(stage, path): path.read_bytes() for path in files}
+    seen["log"], seen["screen"] = caplog.text.encode(), str(capfd.readouterr()).encode()
+    assert len(secret) == 2 * len(SHOPS)
+    for values in (*secret, sum(secret[::2])):
+        for form in forms_of(values):
+            assert not [where for where, data in seen.items() if form in data]
+
+
+def forms_of(values):
+    """A row of numbers as bytes, in the forms that a leak would take."""
+    kinds = (values.astype(kind).tobytes() for kind in ("<i4", ">i4", "<i8", ">i8", "<f8", ">f8"))
+    plain = values.tolist()
+    return [*kinds, msgspec.msgpack.encode(plain), msgspec.json.encode(plain), str(plain).encode()]
 
 
 def test_labels_do_not_change_a_roster_nor_so_the_plan(platform):
