@@ -248,9 +248,9 @@ class JointScores(Table, frozen=True, tag="joint"):
         if not isinstance(planned, JointScores):
             return False
         same = structs.replace(self, starts=planned.starts) == planned
+        pairs = zip(self.starts, planned.starts, strict=True)
         return same and all(
-            {*merged.edges[list(ours)]} <= {*(axis.edges[list(theirs)] if theirs else axis.edges)}
-            for ours, theirs in zip(self.starts, planned.starts, strict=True)
+            {*_edges(merged, ours)} <= {*_edges(axis, theirs)} for ours, theirs in pairs
         )
 
 
@@ -357,6 +357,12 @@ def _even_runs(axis: Axis, ranges: int) -> tuple[int, ...]:
         even = 0.5 * edges + 0.5 * (logits / (2.0 * _LOGITS) + 0.5)
     starts = np.unique(np.searchsorted(even, np.arange(ranges) / ranges))
     return tuple(np.union1d([0], starts[starts < axis.bins]).tolist())
+
+
+def _edges(axis: Axis, starts: tuple[int, ...]) -> list[float]:
+    """The edges at which ranges start."""
+    edges: list[float] = axis.thresholds[np.array(starts or range(axis.bins))].tolist()
+    return edges
 
 
 def _runs(starts: tuple[int, ...], bins: Indices) -> Indices:

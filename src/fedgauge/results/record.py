@@ -214,6 +214,8 @@ class Record(msgspec.Struct, frozen=True):
         """Whether there are the plan's tables, and their cells what rows, or noise, can give."""
         plan, told = self.plan, self.tables if isinstance(self.tables, list) else []
         axis, layout = self.released_axis, plan.task.layout
+        for each in told:
+            each.table.check(layout, axis)
         if len(told) != len(plan.tables) or not all(
             (
                 each.table.is_merging(planned, plan.axis, axis)
