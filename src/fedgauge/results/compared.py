@@ -79,7 +79,8 @@ class Comparison:
         Examples
         --------
         >>> import fedgauge as fg
-        >>> rows = fg.Examples([0, 1, 1, 0], {"new": [0.1, 0.9, 0.8, 0.3], "old": [0.6, 0.9, 0.4, 0.3]})
+        >>> scores = {"new": [0.1, 0.9, 0.8, 0.3], "old": [0.6, 0.9, 0.4, 0.3]}
+        >>> rows = fg.Examples([0, 1, 1, 0], scores)
         >>> result = fg.evaluate({"a": rows}, models=["new", "old"])
         >>> result.compare("new", "old").at_threshold(0.5).recall.value
         0.5
