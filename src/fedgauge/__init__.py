@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     )
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
+    from fedgauge.results.compared import Comparison
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
@@ -100,6 +101,7 @@ __all__ = [
     "CalibratorError",
     "Cohort",
     "CohortTooSmall",
+    "Comparison",
     "ConfusionMatrix",
     "CountOverflow",
     "DecisionCurve",
@@ -204,6 +206,7 @@ _HOMES: Final = {
     "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
+    "results.compared": ["Comparison"],
     "results.evaluation": ["Evaluation"],
     "results.proof": ["Signature"],
     "site": ["Site"],

@@ -13,7 +13,7 @@ from fedgauge import planner
 
 NAMES = """
 Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
-CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall ConfusionMatrix
+CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall Comparison ConfusionMatrix
 CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate
 Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound
 IdTable InputError InputWarning IntakeError LabelAuc LabelError LabelOutlook LedgerError LocalDP
