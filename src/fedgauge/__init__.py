@@ -14,6 +14,7 @@ from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
     InputError,
+    InputWarning,
     IntakeError,
     LabelError,
     LedgerError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from fedgauge.binning.histogram import ScoreHistogram
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
+    from fedgauge.data.ids import IdTable
     from fedgauge.engines.simulation import evaluate
     from fedgauge.engines.vertical import evaluate_vertical
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
@@ -74,11 +76,13 @@ if TYPE_CHECKING:
     )
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
+    from fedgauge.results.compared import Comparison
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.gaps import Gap, Gaps
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
+    from fedgauge.vertical.outlook import LabelOutlook, plan_vertical
 
 __version__ = "0.1.0"
 
@@ -98,6 +102,7 @@ __all__ = [
     "CalibratorError",
     "Cohort",
     "CohortTooSmall",
+    "Comparison",
     "ConfusionMatrix",
     "CountOverflow",
     "DecisionCurve",
@@ -116,10 +121,13 @@ __all__ = [
     "Gap",
     "Gaps",
     "HistogramRound",
+    "IdTable",
     "InputError",
+    "InputWarning",
     "IntakeError",
     "LabelAuc",
     "LabelError",
+    "LabelOutlook",
     "LedgerError",
     "LocalDP",
     "NoSignal",
@@ -156,6 +164,7 @@ __all__ = [
     "evaluate_vertical",
     "exact_pr_curve",
     "exact_roc_curve",
+    "plan_vertical",
     "planner",
 ]
 
@@ -167,6 +176,7 @@ _HOMES: Final = {
     "binning.histogram": ["ScoreHistogram"],
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
+    "data.ids": ["IdTable"],
     "engines.simulation": ["evaluate"],
     "engines.vertical": ["evaluate_vertical"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
@@ -199,11 +209,13 @@ _HOMES: Final = {
     "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
+    "results.compared": ["Comparison"],
     "results.evaluation": ["Evaluation"],
     "results.gaps": ["Gap", "Gaps"],
     "results.proof": ["Signature"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],
+    "vertical.outlook": ["LabelOutlook", "plan_vertical"],
 }
 _ROOMS: Final = [
     "binning",

@@ -331,7 +331,7 @@ def test_groups_need_leave_and_are_few(tmp_path):
     "task", [BinaryTask(models=("new", "old")), MulticlassTask(labels=["a", "b"])], ids=str
 )
 def test_classes_and_models_are_not_evaluated_between_sites_yet(site, task):
-    with pytest.raises(PlanRefused, match="several classes, labels or models"):
+    with pytest.raises(PlanRefused, match="several classes, labels or several models"):
         judge(site, plan_for(task=task))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.tables import NOISY_RANGES
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreTable
 from fedgauge.data.labels import Label
@@ -97,7 +98,8 @@ def evaluate(
         :class:`MultilabelTask`.
     groups, models
         Short for a task of two classes with these: names of the groups that rows are of, or of
-        each grouping by its name; names of the models whose scores rows have.
+        each grouping by its name; names of the models whose scores rows have. Two models without
+        groups are a pair to be compared.
     examples, positive_rate
         Public hints for the planner: about how many examples there are in all, and the share
         of positives. Never read from the data; listed in ``result.privacy``.
@@ -135,7 +137,8 @@ def evaluate(
     _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
     expected = cohort or Cohort(known or _EXPECTED)
-    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums)
+    paired = isinstance(told, BinaryTask) and bool(told.pairs)
+    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, paired)
 
     def resolve(count: int) -> EvaluationPlan:
         everybody = Cohort(count) if privacy.needs_cohort else None
@@ -330,6 +333,7 @@ def _design(
     hints: _Hints,
     expected: Cohort,
     score_sums: bool,
+    paired: bool,
 ) -> tuple[Axis, tuple[int, ...]]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = privacy.adds_noise
@@ -338,9 +342,11 @@ def _design(
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = _auto_bins(privacy) if isinstance(tree, str) else math.prod(_branchings(tree, None))
+    if noisy and paired and isinstance(tree, str):
+        bins = NOISY_RANGES  # of two models' scores together; finer, noise would drown them
     if noisy and hints.named():
         examples, rate = check_hints(*hints)
-        if tree == "auto":
+        if tree == "auto" and not paired:
             plan = propose(
                 privacy=privacy,
                 clients=expected.min_survivors,
@@ -389,7 +395,8 @@ def _task(
         return task
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
-    return BinaryTask(positive, groups=groups or {}, models=models or ())
+    pairs = ((models[0], models[1]),) if models and len(models) == 2 and not groups else ()
+    return BinaryTask(positive, groups=groups or {}, models=models or (), pairs=pairs)
 
 
 def _check_kinds(

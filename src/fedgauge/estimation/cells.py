@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.released import Released
 from fedgauge.typing import Floats, Indices
@@ -30,19 +31,25 @@ def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     ResultWithheld
         If a channel has examples, and fewer than `least` in all.
     """
-    return merge_at(released, kept_edges(released.counts, least), sum_steps)
+    return merge_at(released, kept_edges(released.counts, least), least, sum_steps)
 
 
-def merge_at(released: Released, kept: Indices, sum_steps: int) -> Released:
-    """The release with the edges that are kept alone."""
+def merge_at(released: Released, kept: Indices, least: int, sum_steps: int) -> Released:
+    """The release with the edges that are kept alone, and tables with no small cell on these."""
     axis = merged_axis(released.axis, kept)
+    tables = tuple(
+        TableSum(
+            *table.merged(values, released.axis, kept, lambda counts: kept_edges(counts, least))
+        )
+        for table, values in released.tables
+    )
     if axis is released.axis:
-        return released
+        return replace(released, tables=tables)
     counts = np.add.reduceat(released.counts, kept[:-1], axis=1)
     sums = released.sums
     if sums is not None:
         sums = _merged_sums(released.axis.edges, kept, released.counts, sums, sum_steps)
-    return replace(released, axis=axis, counts=counts, sums=sums)
+    return replace(released, axis=axis, counts=counts, sums=sums, tables=tables)
 
 
 def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:

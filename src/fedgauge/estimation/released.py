@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.tables import TableSum
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,8 @@ class Released:
     joined
         Names of groups with too few examples to be shown, which are counted in the last one of
         their grouping, "other". Their own counts are zeros that say nothing.
+    tables
+        What the plan counts besides, each with the sums of its cells and the noise in them.
     """
 
     axis: Axis
@@ -39,6 +42,7 @@ class Released:
     sums: NDArray[np.int64] | None = None
     reports: int | None = None
     joined: tuple[str, ...] = ()
+    tables: tuple[TableSum, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -34,7 +34,8 @@ def hide_small(task: AnyTask, released: Released, least: int, sum_steps: int) ->
     counts = np.zeros_like(released.counts)
     np.add.at(counts, joining(task, joined), released.counts)
     further = kept_edges(np.add.reduceat(counts, kept[:-1], axis=1), least)
-    return merge_at(replace(released, counts=counts, joined=joined), kept[further], sum_steps)
+    joint = replace(released, counts=counts, joined=joined)
+    return merge_at(joint, kept[further], least, sum_steps)
 
 
 def too_small(task: Sliced, counts: NDArray[np.int64], least: int) -> tuple[str, ...]:

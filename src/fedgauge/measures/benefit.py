@@ -18,7 +18,7 @@ from fedgauge.errors import InputError
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.intervals import Estimate, Interval, accepted
 from fedgauge.measures.losses import require_probabilities
-from fedgauge.measures.outcomes import Corner, Formula, Outcomes, stand_out
+from fedgauge.measures.outcomes import Corner, Formula, Outcomes, noise_variance, stand_out
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.typing import Floats
 
@@ -89,7 +89,7 @@ class Worth(Formula):
         if total <= 0:
             return 0.0, 0.0
         slope = (self.weights - self.value(corner.outcomes)) / total
-        return float(slope @ corner.noise @ slope), float(slope**2 @ np.array(corner.outcomes))
+        return noise_variance(slope, corner), float(slope**2 @ np.array(corner.outcomes))
 
     def has_base(self, corner: Corner) -> bool:
         """Whether the number of examples stands out of the noise."""

@@ -240,7 +240,7 @@ class Ratio(Formula):
             return 0.0, 0.0
         x = float(part @ counts) / total
         slope = ((1.0 - x) * part - x * rest) / total
-        return float(slope @ corner.noise @ slope), float(slope**2 @ counts)
+        return noise_variance(slope, corner), float(slope**2 @ counts)
 
     def has_base(self, corner: Corner) -> bool:
         """Whether the examples that it is a share of stand out of the noise."""
@@ -252,9 +252,14 @@ class Ratio(Formula):
         return np.array(self.part, dtype=np.float64), np.array(self.rest, dtype=np.float64)
 
 
+def noise_variance(weights: Floats, corner: Corner) -> float:
+    """Variance of weighted outcomes by noise; none is left where both classes' cancels."""
+    return max(float(weights @ corner.noise @ weights), 0.0)  # rounding
+
+
 def stand_out(weights: Floats, corner: Corner) -> bool:
     """Whether weighted outcomes are more than noise: by as much as a class must be."""
-    deviation = math.sqrt(max(float(weights @ corner.noise @ weights), 0.0))
+    deviation = math.sqrt(noise_variance(weights, corner))
     return float(weights @ np.array(corner.unbiased)) > SIGNAL * deviation
 
 
@@ -358,8 +363,7 @@ class Correlation(Formula):
         """Variance by noise and by sampling, to first order."""
         outcomes = _half_more(corner)
         gradient = np.array(self.gradient(outcomes))
-        by_noise = float(gradient @ corner.noise @ gradient)
-        return by_noise, float(gradient**2 @ np.array(outcomes))
+        return noise_variance(gradient, corner), float(gradient**2 @ np.array(outcomes))
 
     def has_base(self, corner: Corner) -> bool:
         """Whether examples on either side, and of either class, stand out of the noise."""

@@ -10,18 +10,21 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
+from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
 from fedgauge.plan.flipped import FlipRound
+from fedgauge.plan.paired import PairName, PairRound
 from fedgauge.plan.reported import ReportRound
-from fedgauge.plan.rounds import NO_COHORT, Round, Terms, why_no_sum
+from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
-from fedgauge.plan.summed import LARGEST, HistogramRound
+from fedgauge.plan.summed import LARGEST, HistogramRound, are_alone
 from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
 from fedgauge.privacy import (
     AnyPrivacyModel,
@@ -105,7 +108,7 @@ class EvaluationPlan(
     tree: tuple[int, ...]
     privacy: AnyPrivacyModel
     cohort: Cohort | None = None
-    rounds: tuple[HistogramRound | ReportRound | FlipRound, ...] = ()
+    rounds: tuple[HistogramRound | ReportRound | FlipRound | PairRound, ...] = ()
     min_cell: int = 0
     not_after: str | None = None
     calibrator: Calibrator | None = None
@@ -141,6 +144,7 @@ class EvaluationPlan(
             self._check_unit()
         for sent in self.rounds:
             sent.check(self.terms)
+        self._check_apart()
         self._check_min_cell()
         if self.calibrator is not None:
             mapping.check(self.calibrator, self.axis)
@@ -149,11 +153,18 @@ class EvaluationPlan(
 
     def _check_unit(self) -> None:
         """Refuse a promise for labels where more than them is counted, or the other way round."""
-        about_labels = getattr(self.privacy, "unit", None) == "label"
-        if about_labels != isinstance(self.task, LabelTask):
+        if self.privacy.protects_labels != isinstance(self.task, LabelTask):
             raise PlanError(
                 "a promise for labels (unit='label') goes with a task of labels apart from scores, "
                 "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."
+            )
+
+    def _check_apart(self) -> None:
+        """Refuse what needs scores where label parties have none, but bins that they were told."""
+        if isinstance(self.task, LabelTask) and (self.sum_steps or self.calibrator is not None):
+            raise PlanError(
+                "label parties have no scores to sum or to map. Leave out score sums and the map: "
+                "whoever scored the examples maps scores before they are given bins."
             )
 
     def _check_min_cell(self) -> None:
@@ -168,6 +179,8 @@ class EvaluationPlan(
             )
         if self.privacy.adds_noise:
             raise PlanError(NO_SMALL_CELLS)
+        if not all(table.hides_small for table in self.tables):
+            raise PlanError("the plan has a table whose small cells cannot be merged (min_cell).")
         if self.axis.bins > MOST_POINTS:
             raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
         if self.sum_steps and not math.isfinite(self.axis.high - self.axis.low):
@@ -265,6 +278,29 @@ class EvaluationPlan(
         return cls(task or LabelTask(), axis, tree or (axis.bins,), privacy, None, (sent,))
 
     @classmethod
+    def for_pairs(
+        cls,
+        mechanism: PairName,
+        examples: int,
+        privacy: AnyPrivacyModel,
+        *,
+        task: AnyTask | None = None,
+    ) -> Self:
+        """A plan for two noisy numbers of each label party, which give the AUC alone.
+
+        `examples` is how many there are at all parties.
+
+        Examples
+        --------
+        >>> from fedgauge import DistributedDP
+        >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+        >>> EvaluationPlan.for_pairs("adaptive", 5000, privacy).bytes_per_client
+        32
+        """
+        sent = PairRound(mechanism, examples)
+        return cls(task or LabelTask(), sent.axis(), (1,), privacy, Cohort(1, 0), (sent,))
+
+    @classmethod
     def for_histogram(
         cls,
         axis: Axis,
@@ -294,6 +330,8 @@ class EvaluationPlan(
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
         task = task or BinaryTask()
+        tables = task.tables(axis, noisy=privacy.adds_noise)
+        terms = Terms(privacy, cohort, axis, tree, len(task.channels), task.per_row, task.layout)
         sent = HistogramRound.calibrated(
             privacy,
             cohort,
@@ -302,9 +340,12 @@ class EvaluationPlan(
             weights=weights,
             largest=largest,
             score_sums=score_sums,
+            tables=tables,
+            tables_alone=are_alone(tables, terms),
         )
         plan = cls(task, axis, tree, privacy, cohort, (sent,), min_cell)
         plan.sums_law(shares=1)  # refused now where it cannot be drawn
+        plan.table_laws(shares=1)
         return plan
 
     @cached_property
@@ -317,6 +358,7 @@ class EvaluationPlan(
             self.tree,
             self.channels,
             self.task.per_row,
+            self.task.layout,
             self.task.counted,
         )
 
@@ -328,6 +370,8 @@ class EvaluationPlan(
     @property
     def summed(self) -> HistogramRound:
         """The final round of a plan for a sum; refused where rows are reported or flipped."""
+        if isinstance(self.final, PairRound):
+            raise PlanError(NO_SUM_ALONE)
         if not isinstance(self.final, HistogramRound):
             raise PlanError(why_no_sum(self.privacy))
         return self.final
@@ -349,6 +393,17 @@ class EvaluationPlan(
                 "this plan is not for flipped labels. Make one with EvaluationPlan.for_flips."
             )
         return self.final
+
+    @property
+    def paired(self) -> PairRound | None:
+        """The final round of a plan for pairs, None of any other."""
+        return self.final if isinstance(self.final, PairRound) else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether each label party answers by itself, in private from everybody."""
+        about_labels = isinstance(self.task, LabelTask)
+        return about_labels and (self.privacy.flips_labels or self.terms.is_alone)
 
     @property
     def sum_cohort(self) -> Cohort:
@@ -392,6 +447,37 @@ class EvaluationPlan(
     def sums_law(self, shares: int) -> ShareLaw | None:
         """The law of the sum of `shares` clients' noise on score sums; None without noise."""
         return self.summed.sums_law(self.terms, shares)
+
+    def table_laws(self, shares: int) -> list[ShareLaw]:
+        """The law of the sum of `shares` clients' noise in each table; empty without noise."""
+        return self.summed.table_laws(self.terms, shares)
+
+    @property
+    def tables(self) -> tuple[AnyTable, ...]:
+        """What is counted besides the histogram."""
+        return self.final.tables if isinstance(self.final, HistogramRound) else ()
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """How many numbers each table has."""
+        return tuple(self.summed.cells(self.terms)) if self.tables else ()
+
+    def margins(self, tables: Sequence[TableSum]) -> NDArray[Any] | None:
+        """The histogram's counts where they are sums of a table's cells; else None."""
+        if self.final.nodes:
+            return None
+        layout, axis = self.task.layout, self.axis
+        found = (table.margins(values, layout, axis) for table, values in tables)
+        return next(each for each in found if each is not None)
+
+    def table_variances(self, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise of so many clients in one cell of each table; 0 without noise."""
+        return self.summed.table_variances(self.terms, contributions) if self.tables else ()
+
+    @property
+    def noise_parts(self) -> float:
+        """How many independent parts one client's noise on a number has."""
+        return (self.noise_laws(shares=1) + self.table_laws(shares=1))[0].parts
 
     def noise_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise at one node of each level; empty without noise.
@@ -507,6 +593,7 @@ class EvaluationPlan(
             layout=self.task.layout,
             sum_steps=self.sum_steps,
             calibrator=self.calibrator,
+            tables=self.tables,
         )
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.channels import PLAIN, Layout
 from fedgauge.errors import PlanError
 from fedgauge.plan.task import TWO_CLASSES
 from fedgauge.privacy import Cohort, PrivacyModel
@@ -18,7 +19,11 @@ NO_SUM_OF_REPORTS: Final = (
 )
 NO_SUM_OF_FLIPS: Final = (
     "this plan is for labels that are flipped where they are held, which nobody sums securely. "
-    "Evaluate them with fedgauge.evaluate_vertical."
+    "Each party answers alone: `fedgauge vertical answer`."
+)
+NO_SUM_ALONE: Final = (
+    "under this plan each label party answers alone, with all of the noise, and nothing is summed "
+    "securely. Answer with `fedgauge vertical answer`."
 )
 
 
@@ -30,8 +35,8 @@ def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
 class Terms(NamedTuple):
     """What a plan says besides its rounds, as far as a round needs it.
 
-    `per_row` is how many counts, at each level, one row adds to, and `counted` says what these are
-    in words.
+    `per_row` is how many counts, at each level, one row adds to; `layout` which counts there are,
+    and `counted` says what they are in words.
     """
 
     privacy: PrivacyModel
@@ -40,6 +45,7 @@ class Terms(NamedTuple):
     tree: tuple[int, ...]
     channels: int
     per_row: int = 1
+    layout: Layout = PLAIN
     counted: str = TWO_CLASSES
 
     @property
@@ -48,6 +54,11 @@ class Terms(NamedTuple):
         if self.cohort is None:
             raise PlanError(why_no_sum(self.privacy))
         return self.cohort
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a sum may be over one client, so that each adds all of the noise."""
+        return self.cohort is not None and self.cohort.min_survivors == 1
 
 
 def why_no_sum(privacy: PrivacyModel) -> str:
@@ -108,3 +119,14 @@ class Round(Protocol):
 
     def in_words(self, terms: Terms) -> Sequence[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
+
+
+def alone_in_words(terms: Terms, leaves: str, learned: str) -> list[tuple[str, str]]:
+    """Titles and paragraphs of a round in which each label party answers by itself."""
+    return [
+        ("What leaves each site", leaves),
+        ("What is learned from it", learned),
+        ("What is promised", terms.privacy.promise),
+        ("Who must take part", "Nobody in particular: the promise does not rest on others."),
+        ("What is not protected", f"{terms.privacy.unprotected}."),
+    ]

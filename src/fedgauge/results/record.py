@@ -10,6 +10,7 @@ import numpy as np
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
@@ -91,6 +92,13 @@ class SliceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     score_sums: list[list[int | float]] | None = None
 
 
+class TableRecord(msgspec.Struct, frozen=True):
+    """A table that was counted, and the sums in its cells, with the noise in them."""
+
+    table: AnyTable
+    values: list[int]
+
+
 class Record(msgspec.Struct, frozen=True):
     """A whole result: what was planned, what may be claimed, what was found."""
 
@@ -110,6 +118,7 @@ class Record(msgspec.Struct, frozen=True):
     channels: list[list[int | float]] | msgspec.UnsetType = msgspec.UNSET
     # Groups that are too small to be shown, and so counted in "other"; left out where none is.
     joined: list[str] | msgspec.UnsetType = msgspec.UNSET
+    tables: list[TableRecord] | msgspec.UnsetType = msgspec.UNSET  # where the plan has some
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -156,11 +165,24 @@ class Record(msgspec.Struct, frozen=True):
         told = self.channels if isinstance(self.channels, list) else first.counts
         sums = None if first.score_sums is None else np.array(first.score_sums, dtype=np.int64)
         counts = np.array(told, dtype=kind)
-        return Released(axis, counts, self.clients, sums, self.reports, joined=self._joined)
+        return Released(
+            axis,
+            counts,
+            self.clients,
+            sums,
+            self.reports,
+            joined=self._joined,
+            tables=self._table_sums,
+        )
 
     @property
     def _joined(self) -> tuple[str, ...]:
         return tuple(self.joined) if isinstance(self.joined, list) else ()
+
+    @property
+    def _table_sums(self) -> tuple[TableSum, ...]:
+        told = self.tables if isinstance(self.tables, list) else []
+        return tuple(TableSum(t.table, np.array(t.values, dtype=np.int64)) for t in told)
 
     @property
     def released_axis(self) -> Axis:
@@ -187,6 +209,8 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError("this is not a fedgauge result: its groups do not fit its plan.")
         if not all(self._sums_fit(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
+        if not self._tables_fit():
+            raise RecordError("this is not a fedgauge result: its tables do not fit its plan.")
 
     def _channels_fit(self) -> bool:
         """Whether the counts of slices are those of the channels they are made of."""
@@ -214,6 +238,35 @@ class Record(msgspec.Struct, frozen=True):
         empty = {part.group for part in self.slices if not any(map(any, part.counts))}
         last = {each.grouping: name for name, each in task.groups_told.items()}
         return set(self._joined) <= empty & set(task.groups_told) - set(last.values())
+
+    def _tables_fit(self) -> bool:
+        """Whether there are the plan's tables, and their cells what rows, or noise, can give."""
+        plan, told = self.plan, self.tables if isinstance(self.tables, list) else []
+        axis, layout = self.released_axis, plan.task.layout
+        for each in told:
+            each.table.check(layout, axis)
+        if len(told) != len(plan.tables) or not all(
+            (
+                each.table.is_merging(planned, plan.axis, axis)
+                if plan.min_cell
+                else each.table == planned
+            )
+            and each.table.cells(layout, axis) == len(each.values)
+            and all(abs(value) <= _MOST_SUM for value in each.values)
+            for each, planned in zip(told, plan.tables, strict=True)
+        ):
+            return False
+        released = self.released()
+        if plan.is_noisy:
+            margins = plan.margins(released.tables)
+            return margins is None or np.array_equal(margins, released.counts)
+        rows = int(released.counts.sum()) // plan.task.per_row
+        return all(
+            values.min() >= 0
+            and sum(values.tolist()) == rows * table.weight
+            and is_large(values, plan.min_cell)
+            for table, values in released.tables
+        )
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:
         """Whether counts of this plan can be on this axis."""

@@ -20,6 +20,7 @@ from fedgauge.results.record import (
     Record,
     RocRecord,
     SliceRecord,
+    TableRecord,
     thresholds_to_plain,
 )
 
@@ -59,6 +60,7 @@ def facts_of(result: Evaluation) -> Record:
         calibrator=UNSET if result.mapped_by is None else result.mapped_by,
         channels=released.counts.tolist() if len(task.slices) > 1 else UNSET,
         joined=list(released.joined) or UNSET,
+        tables=[TableRecord(t, v.tolist()) for t, v in released.tables] or UNSET,
     )
 
 
