@@ -56,7 +56,15 @@ if TYPE_CHECKING:
     from fedgauge.measures.goodness import CalibrationTest
     from fedgauge.measures.intervals import Estimate
     from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
-    from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
+    from fedgauge.plan import (
+        BinaryTask,
+        EvaluationPlan,
+        HistogramRound,
+        MulticlassTask,
+        MultilabelTask,
+        ScoreSums,
+        Slice,
+    )
     from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
     from fedgauge.plots.displays import (
         DetCurveDisplay,
@@ -119,6 +127,8 @@ __all__ = [
     "LabelError",
     "LedgerError",
     "LocalDP",
+    "MulticlassTask",
+    "MultilabelTask",
     "NoSignal",
     "PlanError",
     "PlanRefused",
@@ -146,6 +156,7 @@ __all__ = [
     "Signature",
     "Site",
     "SiteError",
+    "Slice",
     "UndefinedMetric",
     "area_error",
     "encode_rows",
@@ -184,7 +195,15 @@ _HOMES: Final = {
     "measures.goodness": ["CalibrationTest"],
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
-    "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],
+    "plan": [
+        "BinaryTask",
+        "EvaluationPlan",
+        "HistogramRound",
+        "MulticlassTask",
+        "MultilabelTask",
+        "ScoreSums",
+        "Slice",
+    ],
     "plots.calibration": ["DecisionCurveDisplay", "ReliabilityDisplay"],
     "plots.displays": [
         "DetCurveDisplay",

@@ -297,6 +297,16 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
             tuple(channel(block, cell, column) for cell in cells),
         )
 
+    def pair(self, slice_: Slice, other: Slice) -> Contrast:
+        """One class against one other, by the score of the first."""
+        column, against = (self.labels_told.index(each.label) for each in (slice_, other))
+        block = self._blocks(slice_)[column]
+        channel, cells = self.layout.channel, self._cells(slice_, block)
+        return Contrast(
+            tuple(channel(block, cell, against) for cell in cells),
+            tuple(channel(block, cell, column) for cell in cells),
+        )
+
     def _class_name(self, number: int) -> str:
         return str(self.labels[number])
 

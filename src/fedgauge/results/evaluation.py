@@ -24,7 +24,7 @@ from fedgauge.measures.losses import Positions, positions
 from fedgauge.measures.reading import Reading
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
-from fedgauge.results.calibrated import Calibrated
+from fedgauge.results.averaged import Averaged
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
@@ -34,7 +34,7 @@ from fedgauge.secagg import Confirmed
 from fedgauge.storage.whole import read_whole, write_whole
 
 
-class Evaluation(Calibrated):
+class Evaluation(Averaged):
     """A pooled evaluation of a classifier.
 
     Made by :func:`fedgauge.evaluate` or :meth:`from_json`. It holds the plan, the pooled
@@ -56,9 +56,10 @@ class Evaluation(Calibrated):
         self._plan = plan
         self._privacy = privacy
         self._released = released
-        self._slice = slice_ or plan.task.slices[0]
-        self._selected = slice_ is not None or len(plan.task.slices) == 1
-        self._counts = counts_of(plan, released, self._slice)
+        self._slice = slice_ or Slice()
+        self._selected = slice_ is not None
+        self._several = self._slice not in plan.task.slices
+        self._counts = counts_of(plan, released, self._parts[0])
         self._calibrator = calibrator
         self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
         self._estimator = estimator
@@ -95,6 +96,7 @@ class Evaluation(Calibrated):
     @property
     def pooled(self) -> PooledCounts:
         """The counts of both classes, and the noise in them; of mapped scores under a map."""
+        self._require_one()
         return self._pooled
 
     @property
@@ -172,22 +174,57 @@ class Evaluation(Calibrated):
             calibrator=self._calibrator,
         )
 
+    @cached_property
+    def _parts(self) -> tuple[Slice, ...]:
+        """The slices that it is about: one, or all that agree with what was selected."""
+        slices = self._plan.task.slices
+        if not self._selected:
+            return slices
+        return (self._slice,) if not self._several else _agreeing(slices, self._slice)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it is of several classes or models, of which metrics must say which."""
+        return self._several
+
+    @property
+    def has_average(self) -> bool:
+        """Whether it is of all classes or labels of one model, which :meth:`macro` averages."""
+        first = self._parts[0]
+        return self._several and first.label is not None and first.model == self._slice.model
+
+    def _require_one(self) -> None:
+        """Refuse to take the first class, or the first model, for all."""
+        if not self._several:
+            return
+        first = self._parts[0]
+        if first.model is not None and self._slice.model is None:
+            raise InputError(
+                "this result is of several models. Say which: result.select(model=...)."
+            )
+        raise InputError(
+            "this result is of several classes. Say which, result.select(label=...), or take an "
+            'average: result.macro("roc_auc").'
+        )
+
     @property
     def slice(self) -> Slice:
-        """Which part of the rows, scores and classes this result is about."""
+        """Which part of the rows, scores and classes this result is about; None means all."""
         return self._slice
 
     @cached_property
     def slices(self) -> tuple["Evaluation", ...]:
         """The result of each slice, in the order of the plan; of itself where it is one."""
-        if self._selected:
+        if len(self._parts) == 1:
             return (self,)
-        return tuple(self._of(each) for each in self._plan.task.slices)
+        return tuple(self._of(each) for each in self._parts)
 
     def select(
         self, *, model: str | None = None, group: str | None = None, label: Any = None
     ) -> "Evaluation":
         """The result of one slice: a model, a group, a class, or several of these.
+
+        What is left open is all: of a group alone, all its classes, which :meth:`macro` averages.
 
         Examples
         --------
@@ -197,8 +234,10 @@ class Evaluation(Calibrated):
         >>> result.select(group="a").roc_auc.value, result.select(group="b").roc_auc.value
         (1.0, 0.0)
         """
-        wanted = Slice(model, group, None if label is None else str(label))
-        if wanted not in self._plan.task.slices:
+        mine, given = self._slice, (model, group, None if label is None else str(label))
+        pairs = zip((mine.model, mine.group, mine.label), given, strict=True)
+        wanted = Slice(*(old if new is None else new for old, new in pairs))
+        if not _agreeing(self._plan.task.slices, wanted):
             told = "; ".join(map(str, self._plan.task.slices[:20]))
             raise InputError(f"there is no slice of {wanted}. The slices are: {told}.")
         return self._of(wanted)
@@ -220,12 +259,19 @@ class Evaluation(Calibrated):
     @property
     def negatives(self) -> int:
         """Number of negative examples; an estimate under differential privacy."""
+        self._require_one()
         return max(0, round(float(self._counts.released[0].sum())))
 
     @property
     def positives(self) -> int:
         """Number of positive examples; an estimate under differential privacy."""
+        self._require_one()
         return max(0, round(float(self._counts.released[1].sum())))
+
+    @property
+    def examples(self) -> int:
+        """Number of examples; an estimate under differential privacy."""
+        return sum(max(0, round(float(row.sum()))) for row in self._counts.released)
 
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
@@ -291,6 +337,7 @@ class Evaluation(Calibrated):
     @cached_property
     def _signal(self) -> PooledCounts:
         """The counts, if they say anything."""
+        self._require_one()
         hidden = self._pooled.hidden
         if hidden is not None:
             deviation = self._pooled.deviation_of_totals
@@ -353,7 +400,7 @@ class Evaluation(Calibrated):
         form = calibrators.fit(self._forecasts, method)
         own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(
-            self.negatives + self.positives,
+            self.examples,
             self.positives,
             promise(self) or "no differential privacy",
             self._privacy.epsilon,
@@ -432,14 +479,26 @@ class Evaluation(Calibrated):
         return verdict(self)
 
     def __repr__(self) -> str:
-        examples = self.negatives + self.positives
+        whose = f"{self.examples:,} examples at {counted(self)}"
+        if self._several:
+            return f"<Evaluation of {whose}: {len(self._parts)} slices>"
         try:
             auc = str(self.roc_auc)
         except UndefinedMetric:
             auc = "undefined"
-        return f"<Evaluation of {examples:,} examples at {counted(self)}: ROC AUC {auc}>"
+        return f"<Evaluation of {whose}: ROC AUC {auc}>"
 
     def _repr_html_(self) -> str:
         who, *lines = verdict(self).splitlines()
         parts = (line.partition("  ") for line in lines)
         return notebook.table(((title, words.strip()) for title, _, words in parts), caption=who)
+
+
+def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:
+    """The slices that have all that is wanted of them."""
+    told = [(name, getattr(wanted, name)) for name in Slice.__struct_fields__]
+    return tuple(
+        each
+        for each in slices
+        if all(getattr(each, name) == value for name, value in told if value is not None)
+    )

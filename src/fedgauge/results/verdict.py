@@ -16,6 +16,8 @@ _AXIS_WORDS: Final = {
     "edges": "bins between given edges",
     "values": "known score values",
 }
+_MOST_SLICES: Final = 12  # that are told one by one
+_WIDEST: Final = 40  # characters of a slice's name
 
 
 def verdict(result: Evaluation) -> str:
@@ -38,6 +40,9 @@ def counted(result: Evaluation) -> str:
 
 def who(result: Evaluation) -> str:
     """Who took part, with how many examples of which class."""
+    if len(result.slices) > 1 and result.is_several:
+        about = "about " if result.plan.is_noisy else ""
+        return f"{counted(result)}, {about}{result.examples:,} examples"
     hidden = result.pooled.hidden
     if result.reports is not None:  # how many there are is public, of which class is not
         told = counted(result)
@@ -46,7 +51,7 @@ def who(result: Evaluation) -> str:
         if hidden is not None:
             return f"{told}; noise hides the number of {hidden}"
         return f"{told}, about {result.positives / result.reports:.1%} positive"
-    examples = result.negatives + result.positives
+    examples = result.examples
     if hidden is not None:
         return f"{counted(result)}; noise hides the number of examples"
     about = "about " if result.pooled.noisy else ""
@@ -80,6 +85,21 @@ def promise(result: Evaluation) -> str | None:
 
 
 def _areas(result: Evaluation) -> list[str]:
+    lines = [] if result.is_several else _one(result)
+    others = [each for each in result.slices if each.slice != result.slice]
+    for each in others[:_MOST_SLICES]:
+        lines.append(f"{_short(str(each.slice))}{_in_brief(each)}")
+    if len(others) > _MOST_SLICES:
+        lines.append(f"...                {len(others) - _MOST_SLICES} more: result.slices")
+    if result.has_average:
+        try:
+            lines.append(f"macro average      ROC AUC {result.macro('roc_auc')}")
+        except UndefinedMetric:
+            lines.append("macro average      ROC AUC undefined")
+    return lines
+
+
+def _one(result: Evaluation) -> list[str]:
     try:
         return [
             f"ROC AUC            {result.roc_auc}",
@@ -87,6 +107,19 @@ def _areas(result: Evaluation) -> list[str]:
         ]
     except UndefinedMetric as error:
         return ["ROC AUC            undefined", f"average precision  undefined: {error}"]
+
+
+def _short(name: str) -> str:
+    """A name as the title of a line: two blanks at least end it."""
+    cut = name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
+    return f"{cut:<17}  "
+
+
+def _in_brief(result: Evaluation) -> str:
+    try:
+        return f"ROC AUC {result.roc_auc}, average precision {result.average_precision.value:.4f}"
+    except UndefinedMetric:
+        return "ROC AUC undefined"
 
 
 def _protection(result: Evaluation) -> str:
