@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator, mapped
 from fedgauge.binning.channels import PLAIN, ChannelReader, Layout
+from fedgauge.binning.tables import AnyTable, TableRows
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label
 from fedgauge.data.oddities import Oddities
@@ -21,6 +22,7 @@ from fedgauge.typing import Floats, Indices
 
 Counts = NDArray[np.int64]
 T = TypeVar("T", bound="_Tally")
+_Counted = tuple[Counts, Counts | None, list[Counts]]  # by channel and bin; score sums; tables
 
 _BATCH_ROWS: Final = 131_072  # large enough to share threads fairly, small enough for the cache
 _THREADED_ROWS: Final = 1 << 20
@@ -46,6 +48,8 @@ class ScoreHistogram:
         to a bin (:attr:`sums`).
     calibrator
         What scores go through before they are binned.
+    tables
+        What else of the rows is counted (:attr:`tables`).
 
     Examples
     --------
@@ -58,7 +62,16 @@ class ScoreHistogram:
            [0, 0, 0, 2]])
     """
 
-    __slots__ = ("_axis", "_calibrator", "_counts", "_layout", "_sum_steps", "_sums")
+    __slots__ = (
+        "_axis",
+        "_calibrator",
+        "_counted",
+        "_counts",
+        "_layout",
+        "_sum_steps",
+        "_sums",
+        "_tables",
+    )
 
     def __init__(
         self,
@@ -67,6 +80,7 @@ class ScoreHistogram:
         layout: Layout = PLAIN,
         sum_steps: int = 0,
         calibrator: Calibrator | None = None,
+        tables: tuple[AnyTable, ...] = (),
     ) -> None:
         if sum_steps:
             check_sums(axis, sum_steps)
@@ -76,6 +90,8 @@ class ScoreHistogram:
         self._sum_steps = sum_steps
         self._counts: Counts = np.zeros((layout.channels, axis.bins), dtype=np.int64)
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
+        self._tables = tables
+        self._counted = _no_rows(tables, layout, axis)
 
     @classmethod
     def from_counts(
@@ -121,6 +137,11 @@ class ScoreHistogram:
         """
         return None if self._sums is None else _read_only(self._sums)
 
+    @property
+    def tables(self) -> tuple[Counts, ...]:
+        """What the rows add up to in each of the tables, read-only."""
+        return tuple(map(_read_only, self._counted))
+
     def sum(self) -> int:
         """Number of examples counted."""
         return int(self._counts.sum())
@@ -156,25 +177,28 @@ class ScoreHistogram:
         tally = self._tally(_LenientTally, positive)
         for examples in batches:
             tally.count(examples)
-        counts, sums, oddities = tally.noted()
-        self._add(counts, sums)
+        counted, oddities = tally.noted()
+        self._add(*counted)
         return oddities
 
     def _tally(self, kind: type[T], positive: Label | None) -> T:
         """What rows are counted in first; a positive label that is named here counts."""
         layout = self._layout if positive is None else replace(self._layout, positive=positive)
-        return kind(self._axis, layout, self._sum_steps, self._calibrator)
+        return kind(self._axis, layout, self._sum_steps, self._calibrator, self._tables)
 
-    def _add(self, counts: Counts, sums: Counts | None) -> None:
+    def _add(self, counts: Counts, sums: Counts | None, tables: Sequence[Counts] = ()) -> None:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
         # the rounding of this floating-point sum. A sum is at most its count times the steps.
         examples = self._counts.sum(dtype=np.float64) + counts.sum(dtype=np.float64)
-        most = _MOST_EXAMPLES // max(self._sum_steps, 1)
+        weights = (table.weight for table in self._tables)
+        most = _MOST_EXAMPLES // max(self._sum_steps, 1, *weights)
         if examples > most:
             raise CountOverflow(f"more than {most:,} examples do not fit the counts.")
         self._counts += counts
         if self._sums is not None and sums is not None:
             self._sums += sums
+        for ours, theirs in zip(self._counted, tables, strict=True):
+            ours += theirs
 
     def levels(self, tree: Sequence[int]) -> list[Counts]:
         """Counts of the nodes at each level of a tree over the bins, leaves last.
@@ -190,7 +214,7 @@ class ScoreHistogram:
         if not isinstance(other, ScoreHistogram):
             return NotImplemented
         total = self._empty()
-        total._add(self._counts, self._sums)
+        total._add(self._counts, self._sums, self._counted)
         total += other
         return total
 
@@ -217,7 +241,11 @@ class ScoreHistogram:
                 f"cannot add histograms with score sums of {self._sum_steps} and of "
                 f"{other._sum_steps} steps. Build both with the same sum_steps."
             )
-        self._add(other._counts, other._sums)
+        if self._tables != other._tables:
+            raise AxisMismatch(
+                "cannot add histograms with different tables. Build both for the same plan."
+            )
+        self._add(other._counts, other._sums, other._counted)
         return self
 
     def __radd__(self, other: object) -> "ScoreHistogram":
@@ -232,6 +260,7 @@ class ScoreHistogram:
             layout=self._layout,
             sum_steps=self._sum_steps,
             calibrator=self._calibrator,
+            tables=self._tables,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -242,6 +271,8 @@ class ScoreHistogram:
             and self._sum_steps == other._sum_steps
             and np.array_equal(self._counts, other._counts)
             and _equal(self._sums, other._sums)
+            and self._tables == other._tables
+            and all(map(np.array_equal, self._counted, other._counted))
         )
 
     __hash__ = None  # type: ignore[assignment]  # counts change
@@ -256,7 +287,12 @@ class _Tally:
     _lenient: ClassVar[bool] = False
 
     def __init__(
-        self, axis: Axis, layout: Layout, sum_steps: int, calibrator: Calibrator | None
+        self,
+        axis: Axis,
+        layout: Layout,
+        sum_steps: int,
+        calibrator: Calibrator | None,
+        tables: tuple[AnyTable, ...],
     ) -> None:
         self._axis = axis
         self._layout = layout
@@ -265,6 +301,8 @@ class _Tally:
         self._counts: Counts = np.zeros((layout.channels, axis.bins), dtype=np.int64)
         self._sum_steps = sum_steps
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
+        self._tables = tables
+        self._counted = _no_rows(tables, layout, axis)
         self._rows = self._infinite = self._refused = 0
 
     def count(self, examples: Examples) -> None:
@@ -276,7 +314,7 @@ class _Tally:
             return
         make = type(self)
         tallies = [
-            make(self._axis, self._layout, self._sum_steps, self._calibrator)
+            make(self._axis, self._layout, self._sum_steps, self._calibrator, self._tables)
             for _ in range(workers)
         ]
         spans = examples.split(-(-len(examples) // workers))
@@ -288,16 +326,22 @@ class _Tally:
     def _count_here(self, examples: Examples) -> None:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
-            for scores, channels in self._reader(batch):
-                self._count_block(scores, channels)
+            rows = TableRows(self._layout, self._axis)
+            for block, (raw, channels) in zip(
+                self._layout.blocks, self._reader(batch), strict=True
+            ):
+                placed = self._place(mapped(raw, self._calibrator))
+                if placed is not None:
+                    if self._tables:
+                        rows.add(block, channels, *placed)
+                    self._count_block(*placed, channels)
+            if self._tables and rows.is_whole:
+                for table, counted in zip(self._tables, self._counted, strict=True):
+                    counted += table.count(rows)
 
-    def _count_block(self, scores: Floats, channels: NDArray[Any]) -> None:
+    def _count_block(self, index: Indices, scores: Floats, channels: NDArray[Any]) -> None:
         """Count one score of each row, in the channel that it is in."""
         shape = self._counts.shape
-        placed = self._place(mapped(scores, self._calibrator))
-        if placed is None:
-            return
-        index, scores = placed
         places = None if self._sums is None else self._places(scores, index)
         index += np.multiply(channels, self._axis.bins, dtype=np.intp)
         self._counts += np.bincount(index, minlength=self._counts.size).reshape(shape)
@@ -327,13 +371,19 @@ class _Tally:
         self._counts += other._counts
         if self._sums is not None and other._sums is not None:
             self._sums += other._sums
+        for ours, theirs in zip(self._counted, other._counted, strict=True):
+            ours += theirs
         self._rows += other._rows
         self._infinite += other._infinite
         self._refused += other._refused
         self._reader.merge(other._reader)
 
-    def checked(self, *, may_be_empty: bool = False) -> tuple[Counts, Counts | None]:
-        """The counts and the sums, if every row could be counted."""
+    @property
+    def _result(self) -> _Counted:
+        return self._counts, self._sums, self._counted
+
+    def checked(self, *, may_be_empty: bool = False) -> _Counted:
+        """What the rows come to, if every row could be counted."""
         rows, reader = self._rows, self._reader
         scores = rows * self._layout.per_row
         if not rows and not may_be_empty:
@@ -353,7 +403,7 @@ class _Tally:
             raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
         if reader.unusable:
             raise LabelError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
-        return self._counts, self._sums
+        return self._result
 
 
 class _LenientTally(_Tally):
@@ -367,8 +417,8 @@ class _LenientTally(_Tally):
         self._refused += placed.clipped
         return placed.bins, placed.scores
 
-    def noted(self) -> tuple[Counts, Counts | None, Oddities]:
-        """The counts, the sums, and what was odd about the rows."""
+    def noted(self) -> tuple[_Counted, Oddities]:
+        """What the rows come to, and what was odd about them."""
         oddities = Oddities(
             rows=self._rows,
             not_finite=self._infinite,
@@ -376,7 +426,7 @@ class _LenientTally(_Tally):
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
         )
-        return self._counts, self._sums, oddities
+        return self._result, oddities
 
 
 def check_tree(tree: Sequence[int], bins: int) -> None:
@@ -400,6 +450,11 @@ def check_sums(axis: Axis, steps: int) -> None:
         widths = np.diff(axis.edges)
     if not np.all(np.isfinite(widths)):
         raise AxisError("the bins are too wide for score sums. Narrow the axis, or leave them out.")
+
+
+def _no_rows(tables: tuple[AnyTable, ...], layout: Layout, axis: Axis) -> list[Counts]:
+    """The cells of tables before any row."""
+    return [np.zeros(table.cells(layout, axis), dtype=np.int64) for table in tables]
 
 
 def _equal(ours: Counts | None, theirs: Counts | None) -> bool:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
 from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
@@ -101,35 +102,42 @@ def count_leniently(
 
 def _count_over_largest(plan: EvaluationPlan, histogram: ScoreHistogram) -> int:
     """How many counts, at all levels sent, `to_numbers` cuts down."""
-    sent = histogram.levels(plan.tree)[-len(plan.final.nodes) :]
-    return sum(int(np.count_nonzero(level > plan.summed.largest)) for level in sent)
+    largest = plan.summed.largest
+    cut = sum(int(np.count_nonzero(level > largest)) for level in _levels_sent(plan, histogram))
+    tables = zip(plan.tables, histogram.tables, strict=True)
+    return cut + sum(int(np.count_nonzero(v > largest * t.weight)) for t, v in tables)
 
 
 def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
-    """A client's numbers without noise: its counts at the levels sent, then its score sums.
+    """A client's numbers without noise: its counts at the levels sent, its score sums, its tables.
 
     A count above the plan's largest is refused, or under noise clipped: a refusal that depends
     on data would be a leak there.
     """
-    largest = plan.summed.largest
-    numbers = _lay_out(plan, histogram)
+    parts = _parts(plan, histogram)
     if not plan.is_noisy:
-        check_size(histogram.counts, largest)  # sums may be larger, and then fit too
-        return numbers
+        check_size(histogram.counts, plan.summed.largest)  # sums may be larger, and then fit too
+        for values, most in parts[len(parts) - len(plan.tables) :]:
+            check_size(values, most)
+        return np.concatenate([values.ravel() for values, _ in parts])
     # Clipping moves nothing further than a row does: the sensitivity stays what it was.
-    counts = numbers.size - (0 if histogram.sums is None else histogram.sums.size)
-    np.minimum(numbers[:counts], largest, out=numbers[:counts])
-    np.minimum(numbers[counts:], largest * plan.sum_steps, out=numbers[counts:])
-    return numbers
+    return np.concatenate([np.minimum(values, most).ravel() for values, most in parts])
 
 
-def _lay_out(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
-    """Counts at the levels sent, then score sums, as they are; sums of histograms add up."""
-    levels = [
-        level[plan.task.sent] for level in histogram.levels(plan.tree)[-len(plan.final.nodes) :]
-    ]
-    parts = levels if histogram.sums is None else [*levels, histogram.sums]
-    return np.concatenate([part.ravel() for part in parts])
+def _parts(plan: EvaluationPlan, histogram: ScoreHistogram) -> list[tuple[Numbers, int]]:
+    """Counts at the levels sent, score sums, tables; and the most that one of each may be."""
+    largest = plan.summed.largest
+    parts = [(level[plan.task.sent], largest) for level in _levels_sent(plan, histogram)]
+    if histogram.sums is not None:
+        parts.append((histogram.sums, largest * plan.sum_steps))
+    tables = zip(plan.tables, histogram.tables, strict=True)
+    return parts + [(values, largest * table.weight) for table, values in tables]
+
+
+def _levels_sent(plan: EvaluationPlan, histogram: ScoreHistogram) -> list[Numbers]:
+    """Counts at each level sent; none where a table's cells add up to them."""
+    levels = histogram.levels(plan.tree)
+    return levels[len(levels) - len(plan.final.nodes) :]
 
 
 def draw_noise(plan: EvaluationPlan, source: WordSource, *, shares: int = 1) -> Numbers:
@@ -141,6 +149,8 @@ def draw_noise(plan: EvaluationPlan, source: WordSource, *, shares: int = 1) -> 
     sums_law = plan.sums_law(shares)
     if sums_law is not None:
         parts.append(sums_law.draw(source, (plan.channels * plan.axis.bins,)))
+    tables = zip(plan.table_laws(shares), plan.cells, strict=True)
+    parts += [law.draw(source, (cells,)) for law, cells in tables]
     return np.concatenate(parts)
 
 
@@ -154,13 +164,23 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
 
     An exact sum that no rows have is refused.
     """
-    ends = np.cumsum([plan.channels * count for count in plan.final.nodes])
-    *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(total, ends))
+    ends = np.cumsum([plan.channels * count for count in plan.final.nodes]).astype(int)
+    counted, tables = _split(plan, total)
+    *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(counted, ends))
     variances = plan.noise_variances(clients)
+    margins = plan.margins(tables)
+    levels = levels if margins is None else [margins]
     if not variances:
-        check_exact(plan, levels[0], sums, clients)
+        check_exact(plan, levels[0], sums, clients, tables)
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
     if not (variances or counts.any()):
         raise ResultWithheld("there are no examples at any site, so there is nothing to evaluate.")
-    released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None)
+    released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None, tables=tables)
     return merge_small(released, plan.min_cell, plan.sum_steps) if plan.min_cell else released
+
+
+def _split(plan: EvaluationPlan, total: Numbers) -> tuple[Numbers, tuple[TableSum, ...]]:
+    """The numbers of the histogram, and those of each table."""
+    first = plan.numbers - sum(plan.cells)
+    counted, *tables = np.split(total, first + np.cumsum([0, *plan.cells[:-1]]).astype(int))
+    return counted, tuple(map(TableSum, plan.tables, tables))

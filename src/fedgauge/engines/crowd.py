@@ -109,8 +109,10 @@ def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: i
 
     with located(str(table)):
         pooled = count_batches(plan, examples())
-        coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes)]
-        if coarsest.max() <= largest:  # then no count of a client is larger
+        coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes) or -1]
+        tables = zip(plan.tables, pooled.tables, strict=True)
+        small = all(cells.max() <= largest * table.weight for table, cells in tables)
+        if small and coarsest.max() <= largest:  # then no count of a client is larger
             take(pooled)
         else:
             _take_apart(table, plan, take)

@@ -75,7 +75,7 @@ def _holds_more(
     variance = float(pooled.noise_variance(weights)) + examples * share * (1.0 - share)
     parts = math.inf
     if pooled.noisy and not (plan.final.sends_reports or plan.final.flips_labels):
-        parts = released.clients * plan.noise_laws(shares=1)[0].parts
+        parts = released.clients * plan.noise_parts
     # Least squares weigh a bin and a total by up to 1 each, and a bound holds for weights up to 1.
     scale = 1.0 + share
     return excess > scale * noise_reach(variance / scale**2, parts, FALSE_ALARM / 2)

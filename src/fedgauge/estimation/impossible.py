@@ -6,12 +6,13 @@ many local reports, each of which is possible.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ProtocolError
 from fedgauge.estimation.labelled import counts_of
 from fedgauge.estimation.released import Released
@@ -44,15 +45,19 @@ _FLIPS: Final = (
 
 
 def check_exact(
-    plan: EvaluationPlan, counts: NDArray[np.int64], sums: NDArray[np.int64], clients: int
+    plan: EvaluationPlan,
+    counts: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    clients: int,
+    tables: Sequence[TableSum] = (),
 ) -> None:
-    """Refuse exact counts and score sums over `clients` clients that no rows have.
+    """Refuse exact counts, score sums and tables over `clients` clients that no rows have.
 
     Raises
     ------
     ProtocolError
         If a count is negative or above what all clients may have, or a score sum is negative or
-        above what the rows in its bin can add up to.
+        above what the rows in its bin can add up to, or a table is not of as many rows.
     """
     _refuse(bool(counts.min() < 0), "a count of the sum is negative")
     # In Python's integers: a plain sum may be over more clients than words have room for.
@@ -67,6 +72,10 @@ def check_exact(
             bool(np.any(-(-sums // plan.sum_steps) > counts)),
             "a score sum is above what the examples in its bin add up to",
         )
+    for table, cells in tables:
+        _refuse(bool(cells.min() < 0), "a cell of a table is negative")
+        rows = int(counts.sum()) // plan.task.per_row
+        _refuse(int(cells.sum()) != rows * table.weight, "a table is of other rows than the counts")
 
 
 def _refuse(impossible: bool, what: str) -> None:
@@ -94,7 +103,7 @@ def caution(plan: EvaluationPlan, released: Released) -> str | None:
         return _FLIPS if _are_below(plan, released) else None
     checked = list(_not_negative(plan, released))
     chance = FALSE_ALARM / sum(numbers.size for numbers, _ in checked)
-    parts = released.clients * plan.noise_laws(shares=1)[0].parts
+    parts = released.clients * plan.noise_parts
     rounding = _ROUNDING * float(np.abs(released.counts).max())
     for numbers, variance in checked:
         if numbers.min() < -noise_reach(variance, parts, chance) - rounding:
@@ -118,6 +127,9 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         variance = clients * law.variance / steps**2
         yield sums, variance
         yield counts - sums, variance + variances[-1]
+    cells = zip(released.tables, plan.table_variances(clients), strict=True)
+    for (table, values), variance in cells:
+        yield values / table.weight, variance / table.weight**2
 
 
 def _are_below(plan: EvaluationPlan, released: Released) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.tables import TableSum
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,8 @@ class Released:
         were sent.
     reports
         How many local reports there were, which is public; None where there were none.
+    tables
+        What the plan counts besides, each with the sums of its cells and the noise in them.
     """
 
     axis: Axis
@@ -35,6 +38,7 @@ class Released:
     clients: int
     sums: NDArray[np.int64] | None = None
     reports: int | None = None
+    tables: tuple[TableSum, ...] = ()
 
     @property
     def digest(self) -> str:

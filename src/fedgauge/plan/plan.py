@@ -10,18 +10,20 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram, check_tree
+from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
 from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, Round, Terms, why_no_sum
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
-from fedgauge.plan.summed import LARGEST, HistogramRound
+from fedgauge.plan.summed import LARGEST, HistogramRound, are_alone
 from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
 from fedgauge.privacy import (
     AnyPrivacyModel,
@@ -163,6 +165,8 @@ class EvaluationPlan(
             )
         if self.privacy.adds_noise:
             raise PlanError(NO_SMALL_CELLS)
+        if not all(table.hides_small for table in self.tables):
+            raise PlanError("the plan has a table whose small cells cannot be merged (min_cell).")
         if self.axis.bins > MOST_POINTS:
             raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
         if self.sum_steps and not math.isfinite(self.axis.high - self.axis.low):
@@ -289,6 +293,8 @@ class EvaluationPlan(
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
         task = task or BinaryTask()
+        tables = task.tables(axis, noisy=privacy.adds_noise)
+        terms = Terms(privacy, cohort, axis, tree, len(task.channels), task.per_row, task.layout)
         sent = HistogramRound.calibrated(
             privacy,
             cohort,
@@ -297,16 +303,25 @@ class EvaluationPlan(
             weights=weights,
             largest=largest,
             score_sums=score_sums,
+            tables=tables,
+            tables_alone=are_alone(tables, terms),
         )
         plan = cls(task, axis, tree, privacy, cohort, (sent,), min_cell)
         plan.sums_law(shares=1)  # refused now where it cannot be drawn
+        plan.table_laws(shares=1)
         return plan
 
     @cached_property
     def terms(self) -> Terms:
         """What the rounds work within."""
         return Terms(
-            self.privacy, self.cohort, self.axis, self.tree, self.channels, self.task.per_row
+            self.privacy,
+            self.cohort,
+            self.axis,
+            self.tree,
+            self.channels,
+            self.task.per_row,
+            self.task.layout,
         )
 
     @property
@@ -381,6 +396,37 @@ class EvaluationPlan(
     def sums_law(self, shares: int) -> ShareLaw | None:
         """The law of the sum of `shares` clients' noise on score sums; None without noise."""
         return self.summed.sums_law(self.terms, shares)
+
+    def table_laws(self, shares: int) -> list[ShareLaw]:
+        """The law of the sum of `shares` clients' noise in each table; empty without noise."""
+        return self.summed.table_laws(self.terms, shares)
+
+    @property
+    def tables(self) -> tuple[AnyTable, ...]:
+        """What is counted besides the histogram."""
+        return self.final.tables if isinstance(self.final, HistogramRound) else ()
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """How many numbers each table has."""
+        return tuple(self.summed.cells(self.terms)) if self.tables else ()
+
+    def margins(self, tables: Sequence[TableSum]) -> NDArray[Any] | None:
+        """The histogram's counts where they are sums of a table's cells; else None."""
+        if self.final.nodes:
+            return None
+        layout, axis = self.task.layout, self.axis
+        found = (table.margins(values, layout, axis) for table, values in tables)
+        return next(each for each in found if each is not None)
+
+    def table_variances(self, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise of so many clients in one cell of each table; 0 without noise."""
+        return self.summed.table_variances(self.terms, contributions) if self.tables else ()
+
+    @property
+    def noise_parts(self) -> float:
+        """How many independent parts one client's noise on a number has."""
+        return (self.noise_laws(shares=1) + self.table_laws(shares=1))[0].parts
 
     def noise_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise at one node of each level; empty without noise.
@@ -495,6 +541,7 @@ class EvaluationPlan(
             layout=self.task.layout,
             sum_steps=self.sum_steps,
             calibrator=self.calibrator,
+            tables=self.tables,
         )
 
     @property

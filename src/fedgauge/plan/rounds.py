@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.channels import PLAIN, Layout
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.shares import ShareLaw
@@ -29,7 +30,7 @@ def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
 class Terms(NamedTuple):
     """What a plan says besides its rounds, as far as a round needs it.
 
-    `per_row` is how many counts, at each level, one row adds to.
+    `per_row` is how many counts, at each level, one row adds to; `layout` which counts there are.
     """
 
     privacy: PrivacyModel
@@ -38,6 +39,7 @@ class Terms(NamedTuple):
     tree: tuple[int, ...]
     channels: int
     per_row: int = 1
+    layout: Layout = PLAIN
 
     @property
     def sum_cohort(self) -> Cohort:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Self
 
 import msgspec
+from msgspec import structs
 
 from fedgauge.binning.histogram import check_sums
+from fedgauge.binning.tables import AnyTable, check_tables
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.rounds import Terms, nodes_by_level
 from fedgauge.privacy import Cohort, PrivacyModel
@@ -50,7 +52,9 @@ class HistogramRound(
     `largest` is the largest count of one client; sums are taken in words that are wide enough
     for it. A larger one is refused by the client, or clipped under differential privacy,
     where a refusal that depends on data would be a leak. `sums` travel after the counts; a
-    client's are at most `largest` times their steps.
+    client's are at most `largest` times their steps. `tables` come last, each with its noise; a
+    cell is at most `largest` times the table's weight. Under noise, where the counts are sums of
+    a table's cells, they are not sent besides: then `nodes` and `noise` are empty.
     """
 
     nodes: tuple[int, ...]
@@ -59,6 +63,7 @@ class HistogramRound(
     noise: tuple[float, ...] = msgspec.field(default_factory=lambda: ())
     largest: int = msgspec.field(default_factory=lambda: LARGEST)
     sums: ScoreSums | None = None
+    tables: tuple[AnyTable, ...] = ()
 
     sends_reports: ClassVar[bool] = False
     flips_labels: ClassVar[bool] = False
@@ -74,19 +79,31 @@ class HistogramRound(
         weights: Sequence[float] | None = None,
         largest: int = LARGEST,
         score_sums: bool = False,
+        tables: tuple[AnyTable, ...] = (),
+        tables_alone: bool = False,
     ) -> Self:
         """The least noise that keeps the promise of the model.
 
-        A row that adds to several counts of a level is seen by as many levels: to the accounting
-        that is what it is.
+        A row that adds to several counts of a level is seen by as many levels, and by one more
+        for each table: to the accounting that is what it is. `tables_alone` leaves the histogram
+        out, where a table's cells add up to it.
         """
-        if score_sums and per_row > 1:
+        if score_sums and (per_row > 1 or tables):
             raise PlanError("score sums are for one score and one group a row. Leave them out.")
-        levels = len(tree)
+        levels = 0 if tables_alone else len(tree)
+        if weights is not None and tables:
+            raise PlanError("weights are for the levels of a tree alone. Leave them or tables out.")
         seen = None if weights is None else list(weights) * per_row
-        noise = privacy.calibrate(cohort, levels * per_row, weights=seen, score_sums=score_sums)
+        noise = privacy.calibrate(
+            cohort, levels * per_row + len(tables), weights=seen, score_sums=score_sums
+        )
         sums = ScoreSums(SUM_STEPS, noise.sums) if score_sums else None
-        return cls(_nodes_sent(privacy, tree), noise.levels[:levels], largest, sums)
+        if noise.levels and tables:
+            strengths = noise.levels[-len(tables) :]
+            pairs = zip(tables, strengths, strict=True)
+            tables = tuple(structs.replace(table, noise=each) for table, each in pairs)
+        nodes = () if tables_alone else _nodes_sent(privacy, tree)
+        return cls(nodes, noise.levels[:levels], largest, sums, tables)
 
     @property
     def sum_steps(self) -> int:
@@ -96,7 +113,11 @@ class HistogramRound(
     @property
     def is_noisy(self) -> bool:
         """Whether clients add noise."""
-        return bool(self.noise)
+        return bool(self.noise or self._table_noise)
+
+    @property
+    def _table_noise(self) -> tuple[float, ...]:
+        return tuple(table.noise for table in self.tables if table.noise)
 
     @property
     def _level_noise(self) -> LevelNoise:
@@ -105,11 +126,13 @@ class HistogramRound(
     def _seen_by_a_row(self, terms: Terms) -> LevelNoise:
         """The noise on all counts that one row adds to."""
         noise = self._level_noise
-        return noise._replace(levels=noise.levels * terms.per_row)
+        return noise._replace(levels=noise.levels * terms.per_row + self._table_noise)
 
     def check(self, terms: Terms) -> None:
         """Refuse what no plan of these terms holds."""
-        nodes = _nodes_sent(terms.privacy, terms.tree)
+        check_tables(self.tables, terms.layout, terms.axis)
+        alone = are_alone(self.tables, terms)
+        nodes = () if alone else _nodes_sent(terms.privacy, terms.tree)
         if self.nodes != nodes:
             raise PlanError(
                 f"under this privacy model a plan has one round of {nodes} counts; "
@@ -117,9 +140,14 @@ class HistogramRound(
             )
         if not 1 <= self.largest <= LARGEST:
             raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
-        terms.privacy.check_noise(
-            self._level_noise, terms.sum_cohort, len(terms.tree), sums=self.sums is not None
-        )
+        if alone and len(terms.tree) > 1:
+            raise PlanError("counts that are sums of a table's cells have a flat tree.")
+        noise = self._level_noise
+        noise = noise._replace(levels=noise.levels + self._table_noise)
+        levels = (0 if alone else len(terms.tree)) + len(self.tables)
+        terms.privacy.check_noise(noise, terms.sum_cohort, levels, sums=self.sums is not None)
+        if self.is_noisy and any(table.weight > 1 for table in self.tables):
+            terms.privacy.check_noise(LevelNoise((), 1.0), terms.sum_cohort, 0, sums=True)
         if self.sums is not None:
             try:
                 check_sums(terms.axis, self.sums.steps)
@@ -141,6 +169,26 @@ class HistogramRound(
         noise = self._level_noise
         return terms.privacy.sums_law(noise, self.sums.steps, terms.sum_cohort, shares)
 
+    def table_laws(self, terms: Terms, shares: int) -> list[ShareLaw]:
+        """The law of the sum of `shares` clients' noise in each table; empty without noise."""
+        if not self.is_noisy:
+            return []
+        cohort, privacy = terms.sum_cohort, terms.privacy
+        return [
+            law
+            for table in self.tables
+            for law in (
+                privacy.laws(LevelNoise((table.noise,), 0.0), cohort, shares)
+                if table.weight == 1
+                else [privacy.sums_law(LevelNoise((), table.noise), table.weight, cohort, shares)]
+            )
+            if law is not None
+        ]
+
+    def cells(self, terms: Terms) -> list[int]:
+        """How many numbers each table has."""
+        return [table.cells(terms.layout, terms.axis) for table in self.tables]
+
     def draws(self, terms: Terms) -> list[tuple[ShareLaw, int]]:
         """Laws of one client's noise, and how many numbers each is on."""
         laws = self.laws(terms, shares=1)
@@ -151,13 +199,28 @@ class HistogramRound(
         sums_law = self.sums_law(terms, shares=1)
         if sums_law is not None:
             drawn.append((sums_law, terms.channels * terms.axis.bins))
+        if self.is_noisy:
+            drawn += zip(self.table_laws(terms, shares=1), self.cells(terms), strict=True)
         return drawn
 
     def noise_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
         """Variance of the noise of so many clients at one node of each level."""
         # Of one client's noise, so many times: a table of the sum's would be as long as a result
         # says that it has clients.
-        return tuple(contributions * law.variance for law in self.laws(terms, shares=1))
+        variances = tuple(contributions * law.variance for law in self.laws(terms, shares=1))
+        if self.is_noisy and not self.nodes:  # each count is a sum of cells
+            by_table = zip(self.tables, self.table_variances(terms, contributions), strict=True)
+            summed = (
+                variance * table.margin_terms(terms.layout, terms.axis)
+                for table, variance in by_table
+            )
+            return (next(filter(None, summed)),)
+        return variances
+
+    def table_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
+        """Variance of the noise of so many clients in one cell of each table; 0 without."""
+        laws = self.table_laws(terms, shares=1)
+        return tuple(contributions * law.variance for law in laws) or (0.0,) * len(self.tables)
 
     def node_variances(self, terms: Terms, leaves: Floats) -> list[Floats]:
         """None of its own: all nodes of a level have the same noise, whatever the counts."""
@@ -167,7 +230,7 @@ class HistogramRound(
     def numbers(self, terms: Terms) -> int:
         """How many counts and sums one client sends."""
         sums = terms.axis.bins if self.sum_steps else 0
-        return terms.channels * (sum(self.nodes) + sums)
+        return terms.channels * (sum(self.nodes) + sums) + sum(self.cells(terms))
 
     def most_per_number(self, terms: Terms) -> int:
         """Largest absolute value that one client can send, its noise included: a certain bound."""
@@ -175,7 +238,13 @@ class HistogramRound(
         sums_law = self.sums_law(terms, shares=1)
         sums_reach = 0 if sums_law is None else sums_law.reach
         most_sum = self.largest * self.sum_steps + sums_reach
-        return max(self.largest + max(reaches, default=0), most_sum)
+        table_reaches = [law.reach for law in self.table_laws(terms, shares=1)]
+        most_cell = self.largest * max((table.weight for table in self.tables), default=0)
+        return max(
+            self.largest + max(reaches, default=0),
+            most_sum,
+            most_cell + max(table_reaches, default=0),
+        )
 
     def bytes_sent(self, terms: Terms) -> int:
         """Size of one client's counts and sums."""
@@ -199,12 +268,16 @@ class HistogramRound(
         ]
 
     def _leaves(self, terms: Terms) -> str:
-        text = (
-            f"{self.numbers(terms):,} whole numbers, once: how many positive and how many negative "
-            f"examples have a score in each of {terms.axis.bins:,} ranges"
-        )
+        counted = []
+        if self.nodes:
+            counted.append(
+                "how many positive and how many negative examples have a score in each of "
+                f"{terms.axis.bins:,} ranges"
+            )
         if len(self.nodes) > 1:
-            text += ", and in larger ranges made of these"
+            counted[0] += ", and in larger ranges made of these"
+        counted += [table.in_words(terms.layout, terms.axis) for table in self.tables]
+        text = f"{self.numbers(terms):,} whole numbers, once: {'; and '.join(counted)}"
         if self.sum_steps:
             text += (
                 "; and how high within each range the scores of the positive and of the negative "
@@ -248,6 +321,16 @@ class HistogramRound(
                 "result."
             )
         return text
+
+
+def are_alone(tables: Sequence[AnyTable], terms: Terms) -> bool:
+    """Whether tables are sent without the histogram.
+
+    Under noise, where its counts are sums of cells: they would cost a part of the budget for
+    nothing new. Without noise they are finer.
+    """
+    layout, axis = terms.layout, terms.axis
+    return terms.privacy.adds_noise and any(table.margin_terms(layout, axis) for table in tables)
 
 
 def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:

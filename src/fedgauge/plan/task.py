@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import Block, Layout
+from fedgauge.binning.tables import AnyTable
 from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import InputError, PlanError
 
@@ -87,6 +89,11 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to."""
         return self.layout.per_row
+
+    def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
+        """What its plans count besides the histogram, by axis and whether there is noise."""
+        del axis, noisy
+        return ()
 
 
 class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):

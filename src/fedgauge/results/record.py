@@ -10,6 +10,7 @@ import numpy as np
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
@@ -91,6 +92,13 @@ class SliceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     score_sums: list[list[int | float]] | None = None
 
 
+class TableRecord(msgspec.Struct, frozen=True):
+    """A table that was counted, and the sums in its cells, with the noise in them."""
+
+    table: AnyTable
+    values: list[int]
+
+
 class Record(msgspec.Struct, frozen=True):
     """A whole result: what was planned, what may be claimed, what was found."""
 
@@ -108,6 +116,7 @@ class Record(msgspec.Struct, frozen=True):
     calibrator: Calibrator | msgspec.UnsetType = msgspec.UNSET
     # Counts by channel, where several slices are made of them; else those of the only slice.
     channels: list[list[int | float]] | msgspec.UnsetType = msgspec.UNSET
+    tables: list[TableRecord] | msgspec.UnsetType = msgspec.UNSET  # where the plan has some
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -153,7 +162,13 @@ class Record(msgspec.Struct, frozen=True):
         first = self.slices[0]
         told = self.channels if isinstance(self.channels, list) else first.counts
         sums = None if first.score_sums is None else np.array(first.score_sums, dtype=np.int64)
-        return Released(axis, np.array(told, dtype=kind), self.clients, sums, self.reports)
+        counts = np.array(told, dtype=kind)
+        return Released(axis, counts, self.clients, sums, self.reports, self._table_sums)
+
+    @property
+    def _table_sums(self) -> tuple[TableSum, ...]:
+        told = self.tables if isinstance(self.tables, list) else []
+        return tuple(TableSum(t.table, np.array(t.values, dtype=np.int64)) for t in told)
 
     @property
     def released_axis(self) -> Axis:
@@ -177,6 +192,8 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError("this is not a fedgauge result: its channels do not fit its slices.")
         if not all(self._sums_fit(part) for part in self.slices):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
+        if not self._tables_fit():
+            raise RecordError("this is not a fedgauge result: its tables do not fit its plan.")
 
     def _channels_fit(self) -> bool:
         """Whether the counts of slices are those of the channels they are made of."""
@@ -191,6 +208,24 @@ class Record(msgspec.Struct, frozen=True):
             np.allclose(channels[list(rows)].sum(axis=0), counts, rtol=1e-9, atol=1e-6)
             for slice_, part in zip(task.slices, self.slices, strict=True)
             for rows, counts in zip(task.contrast(slice_), part.counts, strict=True)
+        )
+
+    def _tables_fit(self) -> bool:
+        """Whether there are the plan's tables, and their cells what rows, or noise, can give."""
+        plan, told = self.plan, self.tables if isinstance(self.tables, list) else []
+        if tuple(each.table for each in told) != plan.tables:
+            return False
+        if any(len(t.values) != cells for t, cells in zip(told, plan.cells, strict=True)):
+            return False
+        if any(abs(value) > _MOST_SUM for each in told for value in each.values):
+            return False
+        released = self.released()
+        if plan.is_noisy:
+            margins = plan.margins(released.tables)
+            return margins is None or np.array_equal(margins, released.counts)
+        rows = int(released.counts.sum()) // plan.task.per_row
+        return all(
+            min(each.values) >= 0 and sum(each.values) == rows * each.table.weight for each in told
         )
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:

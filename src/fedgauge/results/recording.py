@@ -20,6 +20,7 @@ from fedgauge.results.record import (
     Record,
     RocRecord,
     SliceRecord,
+    TableRecord,
     thresholds_to_plain,
 )
 
@@ -58,6 +59,7 @@ def facts_of(result: Evaluation) -> Record:
         axis=UNSET if released.axis == result.plan.axis else released.axis,
         calibrator=UNSET if result.mapped_by is None else result.mapped_by,
         channels=released.counts.tolist() if len(task.slices) > 1 else UNSET,
+        tables=[TableRecord(t, v.tolist()) for t, v in released.tables] or UNSET,
     )
 
 
