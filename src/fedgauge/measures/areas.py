@@ -1,6 +1,5 @@
 """Numbers from pooled counts: each is a value with the bounds that binning allows."""
 
-import math
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -44,9 +44,7 @@ def of_auc(reading: Reading) -> Influence:
     if pooled.noisy:
         shift = areas.straight_auc(*pooled.unbiased) - areas.straight_auc(*pooled.counts)
     runs = 0.0 if reading.tied else 1.0
-    return Influence(
-        areas.auc_gradient(pooled.counts), runs * areas.auc_runs(pooled.counts), shift
-    )
+    return Influence(areas.auc_gradient(pooled.counts), runs * areas.auc_runs(pooled.counts), shift)
 
 
 def of_average_precision(reading: Reading) -> Influence:

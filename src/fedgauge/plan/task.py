@@ -12,7 +12,7 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import Block, Layout
-from fedgauge.binning.tables import AnyTable
+from fedgauge.binning.tables import AnyTable, Predicted, Ranked, TopScore
 from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import InputError, PlanError
 
@@ -20,6 +20,11 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MOST_NAMES: Final = 1000  # of classes, groups or models: more are ids
 _LONGEST: Final = 200  # characters of a name
 OTHER: Final = "other"
+CLASS_TABLES: Final[Mapping[str, type[Predicted | Ranked | TopScore]]] = {
+    "confusion": Predicted,
+    "ranks": Ranked,
+    "top": TopScore,
+}
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -260,6 +265,11 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     ----------
     labels
         The labels of the classes, in the order of the columns of scores.
+    counted
+        What is counted of the scores of a row together: ``"confusion"`` (which class has the
+        highest), ``"ranks"`` (how many are higher than that of the true class, for top-k
+        accuracy) and ``"top"`` (how high the highest is, for its calibration). Each shares the
+        privacy budget as one more class would.
     groups, models, crossed
         As for :class:`BinaryTask`.
 
@@ -271,12 +281,26 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     """
 
     labels: Sequence[Label]
+    counted: Sequence[str] = ()
 
     positive: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         msgspec.structs.force_setattr(self, "labels", _labels(self.labels))
+        counted = tuple(self.counted) if not isinstance(self.counted, str) else (self.counted,)
+        if not {*counted} <= {*CLASS_TABLES} or len({*counted}) < len(counted):
+            raise PlanError(f"counted must name each once, of: {', '.join(CLASS_TABLES)}.")
+        msgspec.structs.force_setattr(self, "counted", counted)
+
+    def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
+        """What is counted of all scores of a row together, of each model."""
+        del axis, noisy
+        return tuple(
+            CLASS_TABLES[name](model=model)
+            for model in self.models or (None,)
+            for name in self.counted
+        )
 
     @property
     def labels_told(self) -> tuple[str | None, ...]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.estimation import repair
@@ -15,6 +16,7 @@ from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.measures import averages, averaging
 from fedgauge.measures.averages import Influence, Move, Part, Shared
+from fedgauge.measures.confusion import ClassConfusion
 from fedgauge.measures.curves import PrCurve, RocCurve
 from fedgauge.measures.intervals import Estimate, Interval
 from fedgauge.measures.kinds import PR, ROC
@@ -22,7 +24,7 @@ from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.task import Contrast, MulticlassTask, Task
+from fedgauge.plan.task import CLASS_TABLES, Contrast, MulticlassTask
 from fedgauge.results.calibrated import Calibrated
 from fedgauge.typing import Floats
 
@@ -45,7 +47,7 @@ class _Asked(NamedTuple):
 
 
 class _Contrasted(Calibrated):
-    """Some channels against others, with all that a result can be asked."""
+    """Some examples against others, with all that a result can be asked."""
 
     def __init__(self, reading: Reading) -> None:
         self._given = reading
@@ -150,7 +152,7 @@ class Averaged(Calibrated):
         --------
         >>> import fedgauge as fg
         >>> scores = [[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]]
-        >>> rows = fg.Examples(["cat", "dog", "owl", "cat"], scores)
+        >>> rows = fg.Examples(["cat", "dog", "owl", "cat"], np.array(scores))
         >>> task = fg.MulticlassTask(labels=["cat", "dog", "owl"])
         >>> result = fg.evaluate({"site": rows}, task=task)
         >>> f"{result.macro('roc_auc'):.3f}", f"{result.macro('roc_auc', against='one'):.3f}"
@@ -165,7 +167,9 @@ class Averaged(Calibrated):
             )
         asked = self._asked(average, against)
         kept, left_out = self._defined(asked, wanted.read)
-        weights, moves = self._weights([e for e, _, _ in kept], [m.value for *_, m in kept], average)
+        weights, moves = self._weights(
+            [e for e, _, _ in kept], [m.value for *_, m in kept], average
+        )
         parts = [
             Part(m, part._reading, each.contrast, weight, wanted.influence(part))
             for (each, part, m), weight in zip(kept, weights, strict=True)
@@ -173,9 +177,7 @@ class Averaged(Calibrated):
         errors = self._shared.errors(parts, moves)
         return averages.average(parts, errors, self.level, wanted.scale, left_out)
 
-    def macro_roc_curve(
-        self, *, average: Average = "macro", against: Against = "rest"
-    ) -> RocCurve:
+    def macro_roc_curve(self, *, average: Average = "macro", against: Against = "rest") -> RocCurve:
         """The mean of the ROC curves of all classes: of their true positive rates at each FPR.
 
         Its points belong to no one threshold, so its `thresholds` are NaN; those of a micro
@@ -196,14 +198,76 @@ class Averaged(Calibrated):
             return PR.make(curves[0])
         return averaging.average_pr([PR.make(each) for each in curves], weights)
 
-    def _curves(
-        self, average: Average, against: Against
-    ) -> tuple[list[ScoreDistribution], Floats]:
+    def _curves(self, average: Average, against: Against) -> tuple[list[ScoreDistribution], Floats]:
         _check("roc_auc", average, against, None)
         asked = self._asked(average, against)
         kept, _ = self._defined(asked, lambda part: part._reading.distribution)
         weights, _ = self._weights([each for each, _, _ in kept], [0.0] * len(kept), average)
         return [distribution for *_, distribution in kept], weights
+
+    def confusion_matrix(self) -> ClassConfusion:
+        """How often each class was predicted, by its highest score, of examples of each class.
+
+        Of plans whose task counts it: ``MulticlassTask(labels, counted=["confusion"])``.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+        >>> rows = fg.Examples(["cat", "dog", "dog"], scores)
+        >>> task = fg.MulticlassTask(labels=["cat", "dog"], counted=["confusion"])
+        >>> matrix = fg.evaluate({"site": rows}, task=task).confusion_matrix()
+        >>> matrix.counts.tolist(), round(matrix.balanced_accuracy.value, 3)
+        ([[1, 0], [1, 1]], 0.75)
+        """
+        return self._class_table("confusion")
+
+    def top_k_accuracy(self, k: int) -> Estimate:
+        """Share of examples whose class has one of the `k` highest scores.
+
+        Of equal scores those of earlier classes count as higher. Of plans whose task counts it:
+        ``MulticlassTask(labels, counted=["ranks"])``.
+        """
+        ranks = self._class_table("ranks")
+        classes = len(ranks.labels)
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= classes:
+            raise InputError(f"k must be a whole number from 1 to {classes}, got {k!r}.")
+        return ranks.share_of(np.broadcast_to(np.arange(classes) < k, (classes, classes)))
+
+    def top_label(self) -> Calibrated:
+        """The highest score of each example, as a forecast that its class is the true one.
+
+        Positives are the examples predicted rightly. So ``expected_calibration_error`` and
+        ``calibration_curve()`` are those of the top label. Of plans whose task counts it:
+        ``MulticlassTask(labels, counted=["top"])``.
+        """
+        values, variance = self._table("top")
+        axis = self.plan.axis
+        noise = (variance,) if variance else ()
+        pooled = PooledCounts(axis, values.reshape(2, axis.bins), (axis.bins,), noise)
+        return self._read(pooled)
+
+    def _class_table(self, name: str) -> ClassConfusion:
+        values, variance = self._table(name)
+        labels = tuple(map(str, self.plan.task.layout.classes))
+        square = values.reshape(len(labels), len(labels))
+        return ClassConfusion(labels, square, variance, self.level)
+
+    def _table(self, name: str) -> tuple[NDArray[Any], float]:
+        """The sums of a table of the task, and the noise variance of one of its cells."""
+        task = self.plan.task
+        if not isinstance(task, MulticlassTask) or name not in task.counted:
+            raise InputError(
+                f'the plan does not count this: MulticlassTask(labels, counted=["{name}"]).'
+            )
+        self._labelled()  # of all classes, and one model
+        if self.slice.group is not None:
+            raise InputError("this was counted of all rows, not by group.")
+        variances = self.plan.table_variances(self.released.clients)
+        for (table, values), variance in zip(self.released.tables, variances, strict=True):
+            if isinstance(table, CLASS_TABLES[name]) and table.model == self.slice.model:
+                return values, variance
+        raise AssertionError  # a task's plans have its tables
 
     @cached_property
     def _shared(self) -> Shared:
@@ -261,7 +325,9 @@ class Averaged(Calibrated):
         return kept, f"left out, without examples or hidden by noise: {told}"
 
     def _contrasted(self, contrast: Contrast) -> Calibrated:
-        pooled = PooledCounts.told_apart(self.plan, self.released, contrast)
+        return self._read(PooledCounts.told_apart(self.plan, self.released, contrast))
+
+    def _read(self, pooled: PooledCounts) -> Calibrated:
         if pooled.hidden is not None:
             raise NoSignal(
                 f"no signal: the noise hides the number of {pooled.hidden}. Use a larger epsilon, "
@@ -305,9 +371,7 @@ class Averaged(Calibrated):
                 "averages are of scores as they were counted: with_calibrator(None).macro(...)."
             )
         return [
-            each
-            for each in task.slices
-            if (each.model, each.group) == (wanted.model, wanted.group)
+            each for each in task.slices if (each.model, each.group) == (wanted.model, wanted.group)
         ]
 
 
@@ -326,4 +390,3 @@ def _check(metric: str, average: str, against: str, at: float | None) -> None:
         if metric in {row.name for row in metrics_of(other)}:
             hint = " It needs a threshold (at=...)." if at is None else " It takes no threshold."
         raise InputError(f"there is no metric {metric!r}.{hint} There are: {', '.join(rows)}.")
-
