@@ -135,7 +135,7 @@ def evaluate(
     _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
     expected = cohort or Cohort(known or _EXPECTED)
-    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums)
+    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, told)
 
     def resolve(count: int) -> EvaluationPlan:
         everybody = Cohort(count) if privacy.needs_cohort else None
@@ -330,6 +330,7 @@ def _design(
     hints: _Hints,
     expected: Cohort,
     score_sums: bool,
+    task: AnyTask,
 ) -> tuple[Axis, tuple[int, ...]]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = privacy.adds_noise
@@ -339,7 +340,7 @@ def _design(
         return axis, _branchings(tree, axis.bins)
     bins = _auto_bins(privacy) if isinstance(tree, str) else math.prod(_branchings(tree, None))
     if noisy and hints.named():
-        examples, rate = check_hints(*hints)
+        examples, rate = check_hints(*hints, task)
         if tree == "auto":
             plan = propose(
                 privacy=privacy,
@@ -348,6 +349,7 @@ def _design(
                 examples=examples,
                 positive_rate=rate,
                 score_sums=score_sums,
+                task=task,
             )
             return plan.axis, plan.tree
         return reference_axis(bins, rate), _branchings(tree, bins)

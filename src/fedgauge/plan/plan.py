@@ -49,11 +49,17 @@ _SMALL_GROUPS: Final = (
 
 
 class Prediction(NamedTuple):
-    """Errors that a planner expects, for the pooled data: not part of a plan's bytes."""
+    """Errors that a planner expects, for the pooled data: not part of a plan's bytes.
+
+    They are those of one class by its score, over all rows. `groups` has those of one group, by
+    what rows are grouped by; `advice` what would have less error.
+    """
 
     roc_area_error: float
     pr_area_error: float
     roc_auc_error: float
+    groups: "tuple[tuple[str, Prediction], ...]" = ()
+    advice: str | None = None
 
 
 class EvaluationPlan(

@@ -7,6 +7,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedgauge.binning.axis import Axis
@@ -19,9 +20,9 @@ from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.plan import NO_SMALL_CELLS, Prediction
-from fedgauge.plan.task import BinaryTask
+from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, Slice, Sliced
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
-from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
@@ -29,6 +30,8 @@ DEFAULT_POSITIVE_RATE: Final = 0.2
 MIN_CELL: Final = 10
 EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoever takes it
 _FEWEST_EXACT_BINS: Final = 8
+_FEWEST_SEEN: Final = 5  # counts that a row adds to, below which Polya noise is always less
+_DELTA: Final = 1e-6
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
 _REFERENCE_TREES: Final = (
@@ -58,6 +61,8 @@ def propose(
     min_cell: int | None = None,
     axis: Axis | MakesAxis | None = None,
     at: float | None = None,
+    task: AnyTask | None = None,
+    delta: float | None = None,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
@@ -75,7 +80,8 @@ def propose(
         How many clients will take part.
     examples, positive_rate
         About how many examples there are in all, and the share of positives: public
-        knowledge or guesses, never read from the data. By default 10,000 and 0.2.
+        knowledge or guesses, never read from the data. By default 10,000 and 0.2; of several
+        classes the share of one, by default the same of each.
     cohort
         Who must take part; by default all clients, one of whom may collude.
     positive
@@ -94,13 +100,23 @@ def propose(
     at
         A threshold that matters: it becomes a bin edge, so that no bin is divided there. Not with
         `axis`, which says where the edges are.
+    task
+        What is told apart, where it is more than two classes by one score: groups, models and
+        classes share the examples or the budget, which the errors account for.
+    delta
+        The probability that may escape epsilon, if any may: Skellam noise is then proposed in
+        place of Polya's where it is less, as for about ten classes.
 
     Returns
     -------
     EvaluationPlan
-        Its ``predicted`` holds the Area Errors and the AUC error to expect.
+        Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
+        rows, and of one group of each kind.
     """
-    n, rate = check_hints(examples, positive_rate)
+    if task is not None and positive is not None:
+        raise PlanError("a task already says which label is positive. Name it there.")
+    task = BinaryTask(positive) if task is None else task
+    n, rate = check_hints(examples, positive_rate, task)
     if not isinstance(privacy, AnyPrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     cohort = (cohort or Cohort(min_survivors=clients)) if privacy.needs_cohort else None
@@ -110,11 +126,10 @@ def propose(
             "take part."
         )
     check_threshold(at, axis)
-    task = BinaryTask(positive)
     if not privacy.adds_noise:
         least = MIN_CELL if min_cell is None else min_cell
         if not isinstance(axis, Axis):
-            bins = _exact_bins(n * min(rate, 1 - rate))
+            bins = _exact_bins(n * min(rate, 1 - rate) / max(_cells(task).values(), default=1))
             axis = _probabilities(bins, at) if axis is None else axis(bins)
         plan = EvaluationPlan.under(
             privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
@@ -122,13 +137,63 @@ def propose(
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     if min_cell:
         raise PlanError(NO_SMALL_CELLS)
+    less = less_noise(privacy, task, delta or _usual_delta(n))
+    if delta is not None and less is not None:
+        privacy, less = less, None
     candidates = [
         _candidate(*design, cohort, task, privacy, score_sums=score_sums)
         for design in _designs(axis, rate, at)
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
-    return best.with_prediction(predict(best, examples=n, positive_rate=rate))
+    predicted = predict(best, examples=n, positive_rate=rate)
+    if less is not None:
+        predicted = predicted._replace(
+            advice=f"less noise, for a delta of {less.delta:.0e}: DistributedDP({less.epsilon:g}, "
+            f'noise="skellam", delta={less.delta:.0e})'
+        )
+    return best.with_prediction(predicted)
+
+
+def less_noise(privacy: AnyPrivacyModel, task: AnyTask, delta: float) -> DistributedDP | None:
+    """The same promise but for a `delta`, by Skellam noise, where it is less than Polya's.
+
+    Polya noise grows with the number of counts that a row adds to, Skellam noise with its root.
+    None where Polya noise is less, or is not asked for.
+
+    Examples
+    --------
+    >>> from fedgauge.plan import MulticlassTask
+    >>> privacy = DistributedDP(1.0)
+    >>> less_noise(privacy, MulticlassTask(labels=range(3)), 1e-6) is None
+    True
+    >>> less_noise(privacy, MulticlassTask(labels=range(12)), 1e-6).noise
+    'skellam'
+    """
+    if not isinstance(privacy, DistributedDP) or privacy.noise != "polya":
+        return None
+    axis, cohort = _probabilities(_FEWEST_EXACT_BINS, None), Cohort(min_survivors=3)
+    if task.per_row < _FEWEST_SEEN:
+        return None
+    other = msgspec.structs.replace(privacy, noise="skellam", delta=delta)
+    polya, skellam = (
+        EvaluationPlan.under(model, axis, cohort=cohort, task=task).noise_variances(3)[0]
+        for model in (privacy, other)
+    )
+    return other if skellam < polya else None
+
+
+def _usual_delta(examples: int) -> float:
+    """Well below the share of one example."""
+    return min(_DELTA, 0.1 / examples)
+
+
+def _cells(task: AnyTask) -> dict[str, int]:
+    """How many groups there are in each way to group rows, by what it is called."""
+    layout = task.layout
+    if not layout.groups:
+        return {}
+    return {" and ".join(grouping): layout.cells(grouping) for grouping in layout.groupings}
 
 
 def _designs(
@@ -171,7 +236,7 @@ def _candidate(
     axis: Axis,
     tree: tuple[int, ...],
     cohort: Cohort | None,
-    task: BinaryTask,
+    task: AnyTask,
     privacy: AnyPrivacyModel,
     *,
     score_sums: bool,
@@ -194,10 +259,13 @@ def _best(
     return sorted(plans, key=error)
 
 
-def check_hints(examples: int | None, positive_rate: float | None) -> tuple[int, float]:
-    """The hints, or what stands in for them."""
+def check_hints(
+    examples: int | None, positive_rate: float | None, task: AnyTask | None = None
+) -> tuple[int, float]:
+    """The hints, or what stands in for them: of several classes all have the same share."""
     n = DEFAULT_EXAMPLES if examples is None else examples
-    rate = DEFAULT_POSITIVE_RATE if positive_rate is None else positive_rate
+    usual = 1.0 / len(task.labels) if isinstance(task, MulticlassTask) else DEFAULT_POSITIVE_RATE
+    rate = usual if positive_rate is None else positive_rate
     if not _is_real(n) or not 2 <= n < 2**62:
         raise PlanError(f"examples must be at least 2, got {examples!r}.")
     if not _is_real(rate) or not 0 < rate < 1:
@@ -232,14 +300,33 @@ def _is_real(value: object) -> bool:
 def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Prediction:
     """Errors to expect of a plan: the mean over plausible shapes of scores."""
     roc, pr, auc = _play(plan, examples, positive_rate, _DRAWS).mean(axis=0)
-    return Prediction(float(roc), float(pr), float(auc))
+    groups = []
+    for name, cells in _cells(plan.task).items():
+        few = max(examples // cells, 2)  # as if all groups were as large
+        of_group = next(each for each in plan.task.slices if _is_of(plan.task, each, name))
+        of_roc, of_pr, of_auc = _play(plan, few, positive_rate, _DRAWS, of_group).mean(axis=0)
+        groups.append((name, Prediction(float(of_roc), float(of_pr), float(of_auc))))
+    return Prediction(float(roc), float(pr), float(auc), tuple(groups))
 
 
-def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int) -> Floats:
-    """Mean errors of a plan for each shape, by playing the evaluation through."""
+def _is_of(task: AnyTask, slice_: Slice, grouping: str) -> bool:
+    """Whether a slice is of one group, in one of the ways to group rows."""
+    return isinstance(task, Sliced) and task.grouped_by(slice_) == grouping
+
+
+def _play(
+    plan: EvaluationPlan,
+    examples: int,
+    positive_rate: float,
+    draws: int,
+    slice_: Slice | None = None,
+) -> Floats:
+    """Mean errors of a plan for each shape, by playing the evaluation of a slice through."""
     contributions = examples if plan.cohort is None else plan.cohort.min_survivors
     variances = plan.noise_variances(contributions)
-    played = _played(plan, variances, examples, positive_rate, draws if variances else 1)
+    contrast = plan.task.contrast(slice_ or plan.task.slices[0])
+    terms = (len(contrast.negatives), len(contrast.positives))
+    played = _played(plan, variances, terms, examples, positive_rate, draws if variances else 1)
     return np.array([np.mean(runs.errors, axis=0) for runs in played])
 
 
@@ -254,35 +341,44 @@ class _Runs(NamedTuple):
 def _played(
     plan: EvaluationPlan,
     variances: tuple[float, ...],
+    terms: tuple[int, int],
     examples: int,
     positive_rate: float,
     draws: int,
 ) -> tuple[_Runs, ...]:
     """Runs in every world. Many draws go on from the few that a plan was first tried with."""
     if draws > _FEW_DRAWS:
-        begun = _played(plan, variances, examples, positive_rate, _FEW_DRAWS)
+        begun = _played(plan, variances, terms, examples, positive_rate, _FEW_DRAWS)
     else:
         begun = tuple(
             _Runs(np.empty((0, 3)), world.rng)
             for world in worlds(plan.axis, examples, positive_rate)
         )
     return tuple(
-        _go_on(plan, world, variances, runs, draws)
+        _go_on(plan, world, variances, terms, runs, draws)
         for world, runs in zip(worlds(plan.axis, examples, positive_rate), begun, strict=True)
     )
 
 
 def _go_on(
-    plan: EvaluationPlan, world: World, variances: tuple[float, ...], runs: _Runs, draws: int
+    plan: EvaluationPlan,
+    world: World,
+    variances: tuple[float, ...],
+    terms: tuple[int, int],
+    runs: _Runs,
+    draws: int,
 ) -> _Runs:
     """More runs in a world, until there are so many draws."""
     rng = copy.deepcopy(runs.rng)  # others go on from the same place
     by_node = plan.node_variances(world.counts)
+    of_terms = np.array(terms, dtype=np.float64)[:, np.newaxis]
     more = []
     for _ in range(draws - len(runs.errors)):
         counts = world.counts
         if variances:
-            counts = redraw(counts, plan.tree, variances, rng, node_variances=by_node)
+            counts = redraw(
+                counts, plan.tree, variances, rng, node_variances=by_node, terms=of_terms
+            )
         more.append(_errors(plan, counts, world.truth))
     return _Runs(np.concatenate([runs.errors, more]), rng)
 
