@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fedgauge.measures.benefit import DecisionCurve
     from fedgauge.measures.brier import BrierDecomposition
     from fedgauge.measures.calibration import CalibrationCurve
+    from fedgauge.measures.confusion import ClassConfusion
     from fedgauge.measures.curves import (
         DetCurve,
         GainCurve,
@@ -103,6 +104,7 @@ __all__ = [
     "CalibrationTest",
     "Calibrator",
     "CalibratorError",
+    "ClassConfusion",
     "Cohort",
     "CohortTooSmall",
     "ConfusionMatrix",
@@ -192,6 +194,7 @@ _HOMES: Final = {
         "exact_pr_curve",
         "exact_roc_curve",
     ],
+    "measures.confusion": ["ClassConfusion"],
     "measures.goodness": ["CalibrationTest"],
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],

@@ -7,7 +7,6 @@ from functools import lru_cache
 from numbers import Real
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from fedgauge.binning.axis import Axis
@@ -19,10 +18,11 @@ from fedgauge.estimation.pooled import redraw
 from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import NO_SMALL_CELLS, Prediction
+from fedgauge.plan.plan import NO_SMALL_CELLS, Errors, Prediction
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, Slice, Sliced
+from fedgauge.planner.noise import less_noise, usual_delta
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
-from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
+from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
@@ -30,8 +30,6 @@ DEFAULT_POSITIVE_RATE: Final = 0.2
 MIN_CELL: Final = 10
 EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoever takes it
 _FEWEST_EXACT_BINS: Final = 8
-_FEWEST_SEEN: Final = 5  # counts that a row adds to, below which Polya noise is always less
-_DELTA: Final = 1e-6
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
 _REFERENCE_TREES: Final = (
@@ -137,7 +135,7 @@ def propose(
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     if min_cell:
         raise PlanError(NO_SMALL_CELLS)
-    less = less_noise(privacy, task, delta or _usual_delta(n))
+    less = less_noise(privacy, task, delta or usual_delta(n))
     if delta is not None and less is not None:
         privacy, less = less, None
     candidates = [
@@ -148,44 +146,12 @@ def propose(
     best = _best(promising, n, rate, draws=_DRAWS)[0]
     predicted = predict(best, examples=n, positive_rate=rate)
     if less is not None:
-        predicted = predicted._replace(
-            advice=f"less noise, for a delta of {less.delta:.0e}: DistributedDP({less.epsilon:g}, "
+        advice = (
+            f"less noise, for a delta of {less.delta:.0e}: DistributedDP({less.epsilon:g}, "
             f'noise="skellam", delta={less.delta:.0e})'
         )
+        predicted = Prediction.of(predicted, predicted.groups, advice)
     return best.with_prediction(predicted)
-
-
-def less_noise(privacy: AnyPrivacyModel, task: AnyTask, delta: float) -> DistributedDP | None:
-    """The same promise but for a `delta`, by Skellam noise, where it is less than Polya's.
-
-    Polya noise grows with the number of counts that a row adds to, Skellam noise with its root.
-    None where Polya noise is less, or is not asked for.
-
-    Examples
-    --------
-    >>> from fedgauge.plan import MulticlassTask
-    >>> privacy = DistributedDP(1.0)
-    >>> less_noise(privacy, MulticlassTask(labels=range(3)), 1e-6) is None
-    True
-    >>> less_noise(privacy, MulticlassTask(labels=range(12)), 1e-6).noise
-    'skellam'
-    """
-    if not isinstance(privacy, DistributedDP) or privacy.noise != "polya":
-        return None
-    axis, cohort = _probabilities(_FEWEST_EXACT_BINS, None), Cohort(min_survivors=3)
-    if task.per_row < _FEWEST_SEEN:
-        return None
-    other = msgspec.structs.replace(privacy, noise="skellam", delta=delta)
-    polya, skellam = (
-        EvaluationPlan.under(model, axis, cohort=cohort, task=task).noise_variances(3)[0]
-        for model in (privacy, other)
-    )
-    return other if skellam < polya else None
-
-
-def _usual_delta(examples: int) -> float:
-    """Well below the share of one example."""
-    return min(_DELTA, 0.1 / examples)
 
 
 def _cells(task: AnyTask) -> dict[str, int]:
@@ -299,14 +265,19 @@ def _is_real(value: object) -> bool:
 
 def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Prediction:
     """Errors to expect of a plan: the mean over plausible shapes of scores."""
-    roc, pr, auc = _play(plan, examples, positive_rate, _DRAWS).mean(axis=0)
     groups = []
     for name, cells in _cells(plan.task).items():
         few = max(examples // cells, 2)  # as if all groups were as large
         of_group = next(each for each in plan.task.slices if _is_of(plan.task, each, name))
-        of_roc, of_pr, of_auc = _play(plan, few, positive_rate, _DRAWS, of_group).mean(axis=0)
-        groups.append((name, Prediction(float(of_roc), float(of_pr), float(of_auc))))
-    return Prediction(float(roc), float(pr), float(auc), tuple(groups))
+        groups.append((name, _mean_errors(plan, few, positive_rate, of_group)))
+    return Prediction.of(_mean_errors(plan, examples, positive_rate), groups)
+
+
+def _mean_errors(
+    plan: EvaluationPlan, examples: int, positive_rate: float, slice_: Slice | None = None
+) -> Errors:
+    roc, pr, auc = _play(plan, examples, positive_rate, _DRAWS, slice_).mean(axis=0)
+    return Errors(float(roc), float(pr), float(auc))
 
 
 def _is_of(task: AnyTask, slice_: Slice, grouping: str) -> bool:
