@@ -1,4 +1,4 @@
-"""Several classes: how far averages are from the pooled rows', and do their intervals cover?
+"""Several classes: how far averages are from the pooled rows', and whether intervals cover.
 
     python studies/classes.py                # 400 datasets in each cell
     python studies/classes.py --quick        # a small, seeded run
