@@ -7,8 +7,8 @@ from sklearn.metrics import average_precision_score, recall_score, roc_auc_score
 import fedgauge as fg
 from fedgauge.binning.channels import Layout
 from fedgauge.engines.simulation import simulate
-from fedgauge.estimation import repair
 from fedgauge.estimation.released import Released
+from fedgauge.plan.explain import explain
 from fedgauge.results.evaluation import Evaluation
 
 CLASSES = ["cat", "dog", "owl"]
@@ -88,7 +88,7 @@ def test_slices_are_told_one_by_one(result, of_all_kinds):
     lines = str(result).splitlines()
     assert lines[0] == "1 client, 3,000 examples"
     assert [line[:9] for line in lines[1:4]] == ["label cat", "label dog", "label owl"]
-    assert lines[4].startswith("macro average      ROC AUC 0.8")
+    assert lines[4].startswith("macro average      ROC AUC 0.9")
     assert repr(result) == "<Evaluation of 3,000 examples at 1 client: 3 slices>"
     assert "label owl</th><td" in result._repr_html_()
     told = str(of_all_kinds)
@@ -151,9 +151,9 @@ def test_averages_of_one_class_or_none_are_refused(result, of_all_kinds):
     plain = fg.evaluate({"a": ([0, 1], [0.2, 0.8])})
     with pytest.raises(fg.InputError, match="this task has none"):
         plain.macro("roc_auc")
+    alone = fg.evaluate({"a": fg.Examples(["cat", "cat"], SCORES[:2])}, task=TASK)
     with pytest.raises(fg.UndefinedMetric):
-        alone = fg.Examples(["cat", "cat"], SCORES[:2])
-        fg.evaluate({"a": alone}, task=TASK).macro("roc_auc")
+        alone.macro("roc_auc")
     with pytest.raises(fg.InputError, match=r"counted=\[\"confusion\"\]"):
         result.confusion_matrix()
     with pytest.raises(fg.PlanError, match="counted must name each once"):
@@ -233,8 +233,12 @@ def test_classes_hidden_by_noise_are_left_out():
     labels, scores = rows(n=20_000, classes=4)
     rare = (labels != 3) | (np.arange(len(labels)) < 100)
     task = fg.MulticlassTask(labels=range(4), counted=["confusion"])
+    labels, scores = labels[rare], scores[rare]
     result = fg.evaluate(
-        {"a": fg.Examples(labels[rare], scores[rare])},
+        {
+            "a": fg.Examples(labels[:5000], scores[:5000]),
+            "b": fg.Examples(labels[5000:], scores[5000:]),
+        },
         task=task,
         privacy=fg.DistributedDP(1.0),
         seed=3,
@@ -259,9 +263,9 @@ def test_perfect_scores_have_an_interval():
         result.confusion_matrix().macro_f1,
         result.confusion_matrix().kappa,
     ):
-        assert found.value == 1.0
-        assert 0.7 < found.low < 1.0
-        assert found.high == 1.0
+        assert found.value == pytest.approx(1.0)
+        assert 0.6 < found.low < 0.99
+        assert found.high == pytest.approx(1.0)
 
 
 # Tables
@@ -269,9 +273,11 @@ def test_perfect_scores_have_an_interval():
 
 def test_tables_are_saved_and_loaded(tmp_path):
     task = fg.MulticlassTask(labels=CLASSES, counted=["confusion", "ranks", "top"])
-    result = fg.evaluate(
-        {"a": fg.Examples(NAMES, SCORES)}, task=task, privacy=fg.DistributedDP(5.0), seed=1
-    )
+    sites = {
+        "a": fg.Examples(NAMES[:900], SCORES[:900]),
+        "b": fg.Examples(NAMES[900:], SCORES[900:]),
+    }
+    result = fg.evaluate(sites, task=task, privacy=fg.DistributedDP(5.0), seed=1)
     result.to_json(tmp_path / "r.json")
     again = fg.Evaluation.from_json(tmp_path / "r.json")
     assert again.plan == result.plan
@@ -283,7 +289,7 @@ def test_tables_are_saved_and_loaded(tmp_path):
             result.top_k_accuracy(bad)
 
 
-def test_tables_are_of_one_model_and_all_rows(of_all_kinds):
+def test_tables_are_of_one_model_and_all_rows():
     task = fg.MulticlassTask(
         labels=CLASSES, groups={"sex": ["women"]}, models=("new", "old"), counted=["confusion"]
     )
@@ -310,7 +316,7 @@ def test_a_table_costs_what_one_more_class_does():
         axis, fg.Cohort(3), task=fg.MulticlassTask(labels=[*CLASSES, "cow"]), privacy=privacy
     )
     assert with_table.noise_variances(3) == four.noise_variances(3)
-    assert "highest score for each of them" in with_table.explain()
+    assert "highest score for each of them" in explain(with_table)
 
 
 def test_intervals_of_the_matrix_hold_the_noise():
@@ -349,7 +355,8 @@ def test_the_planner_prices_classes_and_groups():
         **known, axis=axis, task=fg.BinaryTask(groups={"sex": ["women", "men"]})
     )
     assert classes.task == TASK
-    assert classes.predicted.roc_auc_error > 2 * plain.predicted.roc_auc_error
+    # Bins of equal width cost both the same; three times the noise is more.
+    assert classes.predicted.pr_area_error > 1.2 * plain.predicted.pr_area_error
     assert plain.predicted.groups == ()
     ((name, of_group),) = groups.predicted.groups
     assert name == "sex"
@@ -370,8 +377,3 @@ def test_the_planner_takes_skellam_noise_where_it_is_less():
     assert taken.noise_variances(5)[0] < told.noise_variances(5)[0]
     few = fg.planner.propose(**known, task=TASK, delta=1e-6)
     assert (few.privacy.noise, few.predicted.advice) == ("polya", None)
-
-
-def test_repaired_channels_are_never_negative():
-    released = np.array([[3.0, -1.0, 2.0], [-2.0, 0.0, 1.0]])
-    assert (repair.monotone(released) >= 0).all()

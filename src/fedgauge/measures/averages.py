@@ -164,7 +164,7 @@ def average(
     taken for as dependent as they can be; noise is added in squares (Zou & Donner 2008, MOVER).
     """
     z, noisy = critical(level), any("noise" in part.estimate.parts for part in parts)
-    value = sum(part.weight * part.estimate.value for part in parts)
+    value = float(sum(part.weight * part.estimate.value for part in parts))
     shift = sum(part.weight * _shift(part) for part in parts)
     lowest, highest, below, above = 0.0, 0.0, 0.0, 0.0
     for part in parts:
