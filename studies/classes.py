@@ -58,8 +58,8 @@ class Cell:
 
     def plan(self, bins: int = 1024) -> fg.EvaluationPlan:
         """An exact sum, or what the planner proposes."""
-        counted = ["confusion"] if self.confusion else []
-        task = fg.MulticlassTask(labels=range(self.classes), counted=counted)
+        also = ["confusion"] if self.confusion else []
+        task = fg.MulticlassTask(labels=range(self.classes), also=also)
         if not self.epsilon:
             return fg.EvaluationPlan.for_histogram(fg.Axis.uniform(bins), fg.Cohort(1), task=task)
         return fg.planner.propose(

@@ -27,7 +27,7 @@ def world(classes, seed=0, *, digits=None, n=N):
 def evaluated(labels, scores, **options):
     classes = list(range(scores.shape[1]))
     axis = options.pop("axis", None) or fg.Axis.uniform(4096)
-    task = fg.MulticlassTask(labels=classes, counted=options.pop("counted", ()))
+    task = fg.MulticlassTask(labels=classes, also=options.pop("also", ()))
     half = len(labels) // 2
     rows = {
         "a": fg.Examples(labels[:half], scores[:half]),
@@ -166,7 +166,7 @@ def test_averaged_curves_are_those_of_the_pooled_rows(against):
 def test_confusion_matrix_and_what_follows(classes, digits):
     labels, scores = world(classes, digits=digits, n=4000)
     result = evaluated(
-        labels, scores, counted=["confusion", "ranks", "top"], axis=fg.Axis.uniform(64)
+        labels, scores, also=["confusion", "ranks", "top"], axis=fg.Axis.uniform(64)
     )
     matrix, said = result.confusion_matrix(), scores.argmax(axis=1)
     everything = list(range(classes))
@@ -196,7 +196,7 @@ def test_confusion_matrix_and_what_follows(classes, digits):
 
 def test_calibration_of_the_top_label():
     labels, scores = world(4, n=4000)
-    result = evaluated(labels, scores, counted=["top"])
+    result = evaluated(labels, scores, also=["top"])
     right, top = scores.argmax(axis=1) == labels, scores.max(axis=1)
     part = result.top_label()
     assert part.brier_score.value == pytest.approx(np.mean((top - right) ** 2), abs=1e-4)

@@ -24,9 +24,9 @@ TABLES = ["confusion", "ranks", "top"]
 TASKS = [
     fg.MulticlassTask(labels=["cat", "dog"]),
     fg.MulticlassTask(labels=["cat", "dog", "owl"]),
-    fg.MulticlassTask(labels=["cat", "dog", "owl"], counted=["confusion"]),
-    fg.MulticlassTask(labels=["cat", "dog"], counted=TABLES),
-    fg.MulticlassTask(labels=["cat", "dog"], models=("new", "old"), counted=["confusion"]),
+    fg.MulticlassTask(labels=["cat", "dog", "owl"], also=["confusion"]),
+    fg.MulticlassTask(labels=["cat", "dog"], also=TABLES),
+    fg.MulticlassTask(labels=["cat", "dog"], models=("new", "old"), also=["confusion"]),
     fg.MultilabelTask(labels=["fever", "cough", "rash"]),
 ]
 

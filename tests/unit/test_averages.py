@@ -154,10 +154,10 @@ def test_averages_of_one_class_or_none_are_refused(result, of_all_kinds):
     alone = fg.evaluate({"a": fg.Examples(["cat", "cat"], SCORES[:2])}, task=TASK)
     with pytest.raises(fg.UndefinedMetric):
         alone.macro("roc_auc")
-    with pytest.raises(fg.InputError, match=r"counted=\[\"confusion\"\]"):
+    with pytest.raises(fg.InputError, match=r"also=\[\"confusion\"\]"):
         result.confusion_matrix()
-    with pytest.raises(fg.PlanError, match="counted must name each once"):
-        fg.MulticlassTask(labels=CLASSES, counted=["matrix"])
+    with pytest.raises(fg.PlanError, match="also must name each once"):
+        fg.MulticlassTask(labels=CLASSES, also=["matrix"])
 
 
 def test_losses_have_averages_too(result):
@@ -232,7 +232,7 @@ def test_sampling_deviations_add_up_within_a_class():
 def test_classes_hidden_by_noise_are_left_out():
     labels, scores = rows(n=20_000, classes=4)
     rare = (labels != 3) | (np.arange(len(labels)) < 100)
-    task = fg.MulticlassTask(labels=range(4), counted=["confusion"])
+    task = fg.MulticlassTask(labels=range(4), also=["confusion"])
     labels, scores = labels[rare], scores[rare]
     result = fg.evaluate(
         {
@@ -254,7 +254,7 @@ def test_perfect_scores_have_an_interval():
     labels = np.repeat([0, 1, 2], 30)
     result = fg.evaluate(
         {"a": fg.Examples(labels, np.eye(3)[labels])},
-        task=fg.MulticlassTask(labels=range(3), counted=["confusion"]),
+        task=fg.MulticlassTask(labels=range(3), also=["confusion"]),
     )
     for found in (
         result.macro("roc_auc"),
@@ -272,7 +272,7 @@ def test_perfect_scores_have_an_interval():
 
 
 def test_tables_are_saved_and_loaded(tmp_path):
-    task = fg.MulticlassTask(labels=CLASSES, counted=["confusion", "ranks", "top"])
+    task = fg.MulticlassTask(labels=CLASSES, also=["confusion", "ranks", "top"])
     sites = {
         "a": fg.Examples(NAMES[:900], SCORES[:900]),
         "b": fg.Examples(NAMES[900:], SCORES[900:]),
@@ -291,7 +291,7 @@ def test_tables_are_saved_and_loaded(tmp_path):
 
 def test_tables_are_of_one_model_and_all_rows():
     task = fg.MulticlassTask(
-        labels=CLASSES, groups={"sex": ["women"]}, models=("new", "old"), counted=["confusion"]
+        labels=CLASSES, groups={"sex": ["women"]}, models=("new", "old"), also=["confusion"]
     )
     both = {"new": SCORES, "old": SCORES[:, [1, 0, 2]]}
     result = fg.evaluate({"a": fg.Examples(NAMES, both, group=SEX)}, task=task)
@@ -309,7 +309,7 @@ def test_a_table_costs_what_one_more_class_does():
     with_table = fg.EvaluationPlan.for_histogram(
         axis,
         fg.Cohort(3),
-        task=fg.MulticlassTask(labels=CLASSES, counted=["confusion"]),
+        task=fg.MulticlassTask(labels=CLASSES, also=["confusion"]),
         privacy=privacy,
     )
     four = fg.EvaluationPlan.for_histogram(
@@ -325,7 +325,7 @@ def test_intervals_of_the_matrix_hold_the_noise():
     False alarm below 1e-9.
     """
     labels, scores = rows(n=5000)
-    task = fg.MulticlassTask(labels=range(3), counted=["confusion"])
+    task = fg.MulticlassTask(labels=range(3), also=["confusion"])
     plan = fg.EvaluationPlan.for_histogram(
         fg.Axis.uniform(8, outside="clip"), fg.Cohort(2), task=task, privacy=fg.DistributedDP(1.0)
     )

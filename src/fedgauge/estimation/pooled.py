@@ -55,11 +55,11 @@ class PooledCounts:
     @classmethod
     def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:
         """What a release says of one slice."""
-        return cls.told_apart(plan, released, plan.task.contrast(slice_))
+        return cls.between(plan, released, plan.task.contrast(slice_))
 
     @classmethod
-    def told_apart(cls, plan: EvaluationPlan, released: Released, contrast: Contrast) -> Self:
-        """What a release says of some channels against others."""
+    def between(cls, plan: EvaluationPlan, released: Released, contrast: Contrast) -> Self:
+        """What a release says of any negatives and positives."""
         return cls(
             released.axis,
             np.stack([released.counts[list(rows)].sum(axis=0) for rows in contrast]),

@@ -272,8 +272,8 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     ----------
     labels
         The labels of the classes, in the order of the columns of scores.
-    counted
-        What is counted of the scores of a row together: ``"confusion"`` (which class has the
+    also
+        What else is counted, of the scores of a row together: ``"confusion"`` (which class has the
         highest), ``"ranks"`` (how many are higher than that of the true class, for top-k
         accuracy) and ``"top"`` (how high the highest is, for its calibration). Each shares the
         privacy budget as one more class would.
@@ -288,17 +288,17 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     """
 
     labels: Sequence[Label]
-    counted: Sequence[str] = ()
+    also: Sequence[str] = ()
 
     positive: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         msgspec.structs.force_setattr(self, "labels", _labels(self.labels))
-        counted = tuple(self.counted) if not isinstance(self.counted, str) else (self.counted,)
-        if not {*counted} <= {*CLASS_TABLES} or len({*counted}) < len(counted):
-            raise PlanError(f"counted must name each once, of: {', '.join(CLASS_TABLES)}.")
-        msgspec.structs.force_setattr(self, "counted", counted)
+        also = (self.also,) if isinstance(self.also, str) else tuple(self.also)
+        if not {*also} <= {*CLASS_TABLES} or len({*also}) < len(also):
+            raise PlanError(f"also must name each once, of: {', '.join(CLASS_TABLES)}.")
+        msgspec.structs.force_setattr(self, "also", also)
 
     def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
         """What is counted of all scores of a row together, of each model."""
@@ -306,7 +306,7 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
         return tuple(
             CLASS_TABLES[name](model=model)
             for model in self.models or (None,)
-            for name in self.counted
+            for name in self.also
         )
 
     @property

@@ -208,14 +208,14 @@ class Averaged(Calibrated):
     def confusion_matrix(self) -> ClassConfusion:
         """How often each class was predicted, by its highest score, of examples of each class.
 
-        Of plans whose task counts it: ``MulticlassTask(labels, counted=["confusion"])``.
+        Of plans whose task counts it: ``MulticlassTask(labels, also=["confusion"])``.
 
         Examples
         --------
         >>> import fedgauge as fg
         >>> scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
         >>> rows = fg.Examples(["cat", "dog", "dog"], scores)
-        >>> task = fg.MulticlassTask(labels=["cat", "dog"], counted=["confusion"])
+        >>> task = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
         >>> matrix = fg.evaluate({"site": rows}, task=task).confusion_matrix()
         >>> matrix.counts.tolist(), round(matrix.balanced_accuracy.value, 3)
         ([[1, 0], [1, 1]], 0.75)
@@ -226,7 +226,7 @@ class Averaged(Calibrated):
         """Share of examples whose class has one of the `k` highest scores.
 
         Of equal scores those of earlier classes count as higher. Of plans whose task counts it:
-        ``MulticlassTask(labels, counted=["ranks"])``.
+        ``MulticlassTask(labels, also=["ranks"])``.
         """
         ranks = self._class_table("ranks")
         classes = len(ranks.labels)
@@ -239,7 +239,7 @@ class Averaged(Calibrated):
 
         Positives are the examples predicted rightly. So ``expected_calibration_error`` and
         ``calibration_curve()`` are those of the top label. Of plans whose task counts it:
-        ``MulticlassTask(labels, counted=["top"])``.
+        ``MulticlassTask(labels, also=["top"])``.
         """
         values, variance = self._table("top")
         axis = self.plan.axis
@@ -256,9 +256,9 @@ class Averaged(Calibrated):
     def _table(self, name: str) -> tuple[NDArray[Any], float]:
         """The sums of a table of the task, and the noise variance of one of its cells."""
         task = self.plan.task
-        if not isinstance(task, MulticlassTask) or name not in task.counted:
+        if not isinstance(task, MulticlassTask) or name not in task.also:
             raise InputError(
-                f'the plan does not count this: MulticlassTask(labels, counted=["{name}"]).'
+                f'the plan does not count this: MulticlassTask(labels, also=["{name}"]).'
             )
         self._labelled()  # of all classes, and one model
         if self.slice.group is not None:
@@ -325,7 +325,7 @@ class Averaged(Calibrated):
         return kept, f"left out, without examples or hidden by noise: {told}"
 
     def _contrasted(self, contrast: Contrast) -> Calibrated:
-        return self._read(PooledCounts.told_apart(self.plan, self.released, contrast))
+        return self._read(PooledCounts.between(self.plan, self.released, contrast))
 
     def _read(self, pooled: PooledCounts) -> Calibrated:
         if pooled.hidden is not None:
