@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     )
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
+    from fedgauge.results.compared import Comparison
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
@@ -107,6 +108,7 @@ __all__ = [
     "ClassConfusion",
     "Cohort",
     "CohortTooSmall",
+    "Comparison",
     "ConfusionMatrix",
     "CountOverflow",
     "DecisionCurve",
@@ -218,6 +220,7 @@ _HOMES: Final = {
     "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
+    "results.compared": ["Comparison"],
     "results.evaluation": ["Evaluation"],
     "results.proof": ["Signature"],
     "site": ["Site"],

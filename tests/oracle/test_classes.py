@@ -165,9 +165,7 @@ def test_averaged_curves_are_those_of_the_pooled_rows(against):
 @pytest.mark.parametrize("classes", [3, 5, 10, 50])
 def test_confusion_matrix_and_what_follows(classes, digits):
     labels, scores = world(classes, digits=digits, n=4000)
-    result = evaluated(
-        labels, scores, also=["confusion", "ranks", "top"], axis=fg.Axis.uniform(64)
-    )
+    result = evaluated(labels, scores, also=["confusion", "ranks", "top"], axis=fg.Axis.uniform(64))
     matrix, said = result.confusion_matrix(), scores.argmax(axis=1)
     everything = list(range(classes))
     assert (matrix.counts == metrics.confusion_matrix(labels, said, labels=everything)).all()

@@ -34,8 +34,9 @@ def worst_loss(node_laws, changes):
     """Largest loss of the whole tree; `changes` has the moves of all nodes for each pair."""
     loss = np.zeros(len(changes[0]))
     for law, moves in zip(node_laws, changes, strict=True):
-        table = np.array([node_loss(law, shift) for shift in range(moves.max() + 1)])
-        loss += table[moves].sum(axis=1)
+        shifts, places = np.unique(moves, return_inverse=True)
+        table = np.array([node_loss(law, shift) for shift in shifts.tolist()])
+        loss += table[places.reshape(moves.shape)].sum(axis=1)
     return float(loss.max())
 
 

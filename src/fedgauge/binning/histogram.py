@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator, mapped
 from fedgauge.binning.channels import PLAIN, Block, ChannelReader, Layout
-from fedgauge.binning.tables import AnyTable, TableRows
+from fedgauge.binning.table import TableRows
+from fedgauge.binning.tables import AnyTable
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label
 from fedgauge.data.oddities import Oddities

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.tables import NOISY_RANGES
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreTable
 from fedgauge.data.labels import Label
@@ -97,7 +98,8 @@ def evaluate(
         :class:`MultilabelTask`.
     groups, models
         Short for a task of two classes with these: names of the groups that rows are of, or of
-        each grouping by its name; names of the models whose scores rows have.
+        each grouping by its name; names of the models whose scores rows have. Two models without
+        groups are a pair to be compared.
     examples, positive_rate
         Public hints for the planner: about how many examples there are in all, and the share
         of positives. Never read from the data; listed in ``result.privacy``.
@@ -339,9 +341,12 @@ def _design(
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = _auto_bins(privacy) if isinstance(tree, str) else math.prod(_branchings(tree, None))
+    paired = isinstance(task, BinaryTask) and bool(task.pairs)
+    if noisy and paired and isinstance(tree, str):
+        bins = NOISY_RANGES  # of two models' scores together; finer, noise would drown them
     if noisy and hints.named():
         examples, rate = check_hints(*hints, task)
-        if tree == "auto":
+        if tree == "auto" and not paired:
             plan = propose(
                 privacy=privacy,
                 clients=expected.min_survivors,
@@ -391,7 +396,8 @@ def _task(
         return task
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
-    return BinaryTask(positive, groups=groups or {}, models=models or ())
+    pairs = ((models[0], models[1]),) if models and len(models) == 2 and not groups else ()
+    return BinaryTask(positive, groups=groups or {}, models=models or (), pairs=pairs)
 
 
 def _check_kinds(

@@ -4,12 +4,14 @@ A bin with a few examples shows where the score of each of them lies. Merged bin
 all channels share, so at those that remain every rate is what it was.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.released import Released
 from fedgauge.typing import Floats, Indices
@@ -31,13 +33,19 @@ def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     """
     kept = kept_edges(released.counts, least)
     axis = merged_axis(released.axis, kept)
+    tables = tuple(
+        TableSum(
+            *table.merged(values, released.axis, kept, lambda counts: kept_edges(counts, least))
+        )
+        for table, values in released.tables
+    )
     if axis is released.axis:
-        return released
+        return replace(released, tables=tables)
     counts = np.add.reduceat(released.counts, kept[:-1], axis=1)
     sums = released.sums
     if sums is not None:
         sums = _merged_sums(released.axis.edges, kept, released.counts, sums, sum_steps)
-    return Released(axis, counts, released.clients, sums, released.reports)
+    return Released(axis, counts, released.clients, sums, released.reports, tables)
 
 
 def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:

@@ -1,6 +1,7 @@
 """What a model does at a threshold, and which threshold does what is wanted."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from numbers import Real
@@ -54,7 +55,7 @@ class ThresholdMetric(Metric):
         self.formula = formula
         self.undefined = undefined
 
-    def read(self, at: "AtThreshold") -> Estimate:
+    def read(self, at: "ThresholdMetrics") -> Estimate:
         """The metric at one threshold."""
         return at._estimate(self.name, self.formula, self.undefined)
 
@@ -68,26 +69,14 @@ class ConfusionMatrix(NamedTuple):
     tp: Estimate
 
 
-class AtThreshold:
-    """Metrics when examples with ``score >= threshold`` are flagged as positive.
+class ThresholdMetrics(ABC):
+    """One row for each metric at a threshold, read by :meth:`_estimate`."""
 
-    On a bin edge under secure aggregation, values are those of the pooled data. Between
-    edges `bounds` say what the data allows, and intervals include that.
+    threshold: float
 
-    Attributes
-    ----------
-    threshold
-        The threshold.
-    on_edge
-        Whether it divides bins cleanly.
-    """
-
-    def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:
-        self.threshold = float(threshold)
-        self._pooled = pooled
-        self._level = level
-        self._outcomes = ThresholdOutcomes(pooled, self.threshold)
-        self.on_edge = self._outcomes.clean
+    @abstractmethod
+    def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
+        """A metric by its formula."""
 
     precision = ThresholdMetric(
         Ratio(Outcomes(tp=1), Outcomes(fp=1)),
@@ -174,22 +163,44 @@ class AtThreshold:
         """F-beta: recall counts `beta` times as much as precision."""
         if not 0 < beta < math.inf:
             raise InputError(f"beta must be a positive number, got {beta!r}.")
-        return self._estimate("f_beta", f_beta_ratio(beta), AtThreshold.f1.undefined)
-
-    @cached_property
-    def confusion_matrix(self) -> ConfusionMatrix:
-        """Counts of true and false negatives and positives."""
-        return ConfusionMatrix(*map(self._count, ConfusionMatrix._fields))
+        return self._estimate("f_beta", f_beta_ratio(beta), type(self).f1.undefined)
 
     def as_dict(self) -> dict[str, Estimate | None]:
         """All metrics by name; None where one is undefined."""
         estimates: dict[str, Estimate | None] = {}
-        for row in metrics_of(AtThreshold):
+        for row in metrics_of(ThresholdMetrics):
             try:
                 estimates[row.name] = getattr(self, row.name)
             except UndefinedMetric:
                 estimates[row.name] = None
         return estimates
+
+
+class AtThreshold(ThresholdMetrics):
+    """Metrics when examples with ``score >= threshold`` are flagged as positive.
+
+    On a bin edge under secure aggregation, values are those of the pooled data. Between
+    edges `bounds` say what the data allows, and intervals include that.
+
+    Attributes
+    ----------
+    threshold
+        The threshold.
+    on_edge
+        Whether it divides bins cleanly.
+    """
+
+    def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:
+        self.threshold = float(threshold)
+        self._pooled = pooled
+        self._level = level
+        self._outcomes = ThresholdOutcomes(pooled, self.threshold)
+        self.on_edge = self._outcomes.clean
+
+    @cached_property
+    def confusion_matrix(self) -> ConfusionMatrix:
+        """Counts of true and false negatives and positives."""
+        return ConfusionMatrix(*map(self._count, ConfusionMatrix._fields))
 
     def __float__(self) -> float:
         return self.threshold

@@ -147,7 +147,7 @@ class HistogramRound(
         levels = (0 if alone else len(terms.tree)) + len(self.tables)
         terms.privacy.check_noise(noise, terms.sum_cohort, levels, sums=self.sums is not None)
         if self.is_noisy and any(table.weight > 1 for table in self.tables):
-            terms.privacy.check_noise(LevelNoise((), 1.0), terms.sum_cohort, 0, sums=True)
+            _check_weighted(terms)
         if self.sums is not None:
             try:
                 check_sums(terms.axis, self.sums.steps)
@@ -173,17 +173,7 @@ class HistogramRound(
         """The law of the sum of `shares` clients' noise in each table; empty without noise."""
         if not self.is_noisy:
             return []
-        cohort, privacy = terms.sum_cohort, terms.privacy
-        return [
-            law
-            for table in self.tables
-            for law in (
-                privacy.laws(LevelNoise((table.noise,), 0.0), cohort, shares)
-                if table.weight == 1
-                else [privacy.sums_law(LevelNoise((), table.noise), table.weight, cohort, shares)]
-            )
-            if law is not None
-        ]
+        return [law for table in self.tables for law in _laws(table, terms, shares)]
 
     def cells(self, terms: Terms) -> list[int]:
         """How many numbers each table has."""
@@ -321,6 +311,30 @@ class HistogramRound(
                 "result."
             )
         return text
+
+
+def _laws(table: AnyTable, terms: Terms, shares: int) -> list[ShareLaw]:
+    """The one law of the noise on a table's cells."""
+    privacy, cohort = terms.privacy, terms.sum_cohort
+    if table.weight == 1:
+        return privacy.laws(LevelNoise((table.noise,), 0.0), cohort, shares)
+    # A row moves cells by its weight in all, as it moves a score sum by its steps.
+    try:
+        law = privacy.sums_law(LevelNoise((), table.noise), table.weight, cohort, shares)
+    except PlanError:
+        raise PlanError(
+            "the noise of a table is too wide to be drawn exactly. Raise epsilon, or leave out "
+            "what it is for (paired_brier)."
+        ) from None
+    return [law] if law is not None else []
+
+
+def _check_weighted(terms: Terms) -> None:
+    """Refuse noise that is accounted for on counts alone, where a row adds more than 1 to cells."""
+    try:
+        terms.privacy.check_noise(LevelNoise((), 1.0), terms.sum_cohort, 0, sums=True)
+    except PlanError:
+        raise PlanError("loss differences (paired_brier) need noise='polya'.") from None
 
 
 def are_alone(tables: Sequence[AnyTable], terms: Terms) -> bool:

@@ -12,7 +12,8 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import Block, Layout
-from fedgauge.binning.tables import AnyTable, Predicted, Ranked, TopScore
+from fedgauge.binning.class_tables import Predicted, Ranked, TopScore
+from fedgauge.binning.tables import AnyTable, JointScores, LossDifferences
 from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import InputError, PlanError
 
@@ -25,6 +26,7 @@ CLASS_TABLES: Final[Mapping[str, type[Predicted | Ranked | TopScore]]] = {
     "ranks": Ranked,
     "top": TopScore,
 }
+_NO_PAIRS: Final = 'pairs must be a list of two of the models each, such as [("new", "old")].'
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -229,6 +231,12 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
     crossed
         Of several groupings: whether groups are all combinations, of which a row is in one. Else
         a row is counted once for each grouping, which shares the privacy budget among them.
+    pairs
+        Pairs of models to be compared: their scores are also counted together. Under noise, where
+        there are two models and no groups, that is all that is sent.
+    paired_brier
+        Whether the difference of the Brier scores of each pair is counted row by row, which under
+        noise takes a part of the budget.
 
     Examples
     --------
@@ -243,10 +251,21 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
 
     # Values from factories are always written: plans without slices are the bytes that they were.
     positive: Label | None = msgspec.field(default_factory=lambda: None)
+    pairs: tuple[tuple[str, str], ...] = ()
+    paired_brier: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         msgspec.structs.force_setattr(self, "positive", _positive(self.positive))
+        msgspec.structs.force_setattr(self, "pairs", _pairs(self.pairs, self.models))
+        if self.paired_brier and not self.pairs:
+            raise PlanError("paired_brier is for pairs of models. Name them (pairs=).")
+
+    def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
+        """The scores of each pair together, and the differences of their losses if wanted."""
+        joint = [JointScores.on(axis, pair, noisy=noisy) for pair in self.pairs]
+        losses = [LossDifferences(models=pair) for pair in self.pairs if self.paired_brier]
+        return (*joint, *losses)
 
     @cached_property
     def layout(self) -> Layout:
@@ -457,6 +476,23 @@ def _positive(label: Any) -> Label | None:
     if isinstance(label, float) and not math.isfinite(label):
         raise PlanError("positive must be a finite number, a truth value or text.")
     return label
+
+
+def _pairs(pairs: Any, models: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of the task's models, none of them twice."""
+    if isinstance(pairs, str) or not isinstance(pairs, Sequence):
+        raise PlanError(_NO_PAIRS)
+    read = []
+    for pair in pairs:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise PlanError(_NO_PAIRS)
+        first, second = pair
+        if first == second or first not in models or second not in models:
+            raise PlanError(_NO_PAIRS)
+        read.append((first, second))
+    if len({frozenset(pair) for pair in read}) < len(read):
+        raise PlanError("a pair of models is named twice. Name each once.")
+    return tuple(read)
 
 
 def _labels(labels: Any) -> tuple[Label, ...]:

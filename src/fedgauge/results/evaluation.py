@@ -25,6 +25,7 @@ from fedgauge.measures.reading import Reading
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results.averaged import Averaged
+from fedgauge.results.compared import Comparison, compare
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
@@ -241,6 +242,47 @@ class Evaluation(Averaged):
             told = "; ".join(map(str, self._plan.task.slices[:20]))
             raise InputError(f"there is no slice of {wanted}. The slices are: {told}.")
         return self._of(wanted)
+
+    def compare(self, first: str, second: str, *, margin: float | None = None) -> Comparison:
+        """How much better one model is than another on the same rows.
+
+        Parameters
+        ----------
+        first, second
+            Names of models of the plan. Differences are those of the first less the second.
+        margin
+            How much lower the first model's ROC AUC may be for it not to be inferior.
+
+        Returns
+        -------
+        Comparison
+            Differences with intervals. Where the plan has the pair, they rest on both scores of
+            each row; else on the counts of each model, and are as wide as can be (`basis`).
+
+        Examples
+        --------
+        >>> import numpy as np, fedgauge as fg
+        >>> rng = np.random.default_rng(0)
+        >>> y, noise = rng.random(4000) < 0.3, rng.normal(size=(2, 4000))
+        >>> scores = {"new": 1.5 * y + noise[0], "old": y + noise[0] + 0.4 * noise[1]}
+        >>> rows = fg.Examples(y, {name: 1 / (1 + np.exp(-s)) for name, s in scores.items()})
+        >>> result = fg.evaluate({"site": rows}, models=["new", "old"])
+        >>> result.compare("new", "old").roc_auc
+        Estimate(0.1058, interval 0.0974..0.1142 at 95%)
+        """
+        if self._calibrator is not None:
+            raise InputError(
+                "this result is read through a map. Compare the scores as they were counted: "
+                "result.with_calibrator(None).compare(...)."
+            )
+        if first == second:
+            raise InputError("a model is compared with another one. Name two.")
+        where = self._slice
+        one, other = (
+            self.select(model=model, group=where.group, label=where.label)
+            for model in (first, second)
+        )
+        return compare(one, other, (first, second), margin)
 
     def _of(self, slice_: Slice) -> "Evaluation":
         result = Evaluation(

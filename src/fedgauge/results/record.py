@@ -213,11 +213,19 @@ class Record(msgspec.Struct, frozen=True):
     def _tables_fit(self) -> bool:
         """Whether there are the plan's tables, and their cells what rows, or noise, can give."""
         plan, told = self.plan, self.tables if isinstance(self.tables, list) else []
-        if tuple(each.table for each in told) != plan.tables:
-            return False
-        if any(len(t.values) != cells for t, cells in zip(told, plan.cells, strict=True)):
-            return False
-        if any(abs(value) > _MOST_SUM for each in told for value in each.values):
+        axis, layout = self.released_axis, plan.task.layout
+        for each in told:
+            each.table.check(layout, axis)
+        if len(told) != len(plan.tables) or not all(
+            (
+                each.table.is_merging(planned, plan.axis, axis)
+                if plan.min_cell
+                else each.table == planned
+            )
+            and each.table.cells(layout, axis) == len(each.values)
+            and all(abs(value) <= _MOST_SUM for value in each.values)
+            for each, planned in zip(told, plan.tables, strict=True)
+        ):
             return False
         released = self.released()
         if plan.is_noisy:
@@ -225,7 +233,10 @@ class Record(msgspec.Struct, frozen=True):
             return margins is None or np.array_equal(margins, released.counts)
         rows = int(released.counts.sum()) // plan.task.per_row
         return all(
-            min(each.values) >= 0 and sum(each.values) == rows * each.table.weight for each in told
+            values.min() >= 0
+            and sum(values.tolist()) == rows * table.weight
+            and is_large(values, plan.min_cell)
+            for table, values in released.tables
         )
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:

@@ -225,7 +225,7 @@ class Site:
 
     def _judge_slices(self, plan: EvaluationPlan) -> None:
         """Refuse groups, several classes and several models."""
-        if not plan.task.layout.is_plain:
+        if not plan.task.layout.is_plain or plan.tables:
             raise PlanRefused(
                 "the plan is for groups, several classes or several models, which sites do not "
                 "evaluate between them yet. Simulate it with fedgauge.evaluate."

@@ -1,0 +1,310 @@
+"""Differences of two models on the same rows, and how surely they are known.
+
+A row that one model ranks high the other mostly does too, so their errors go together. How much,
+the counts of each model alone do not say: only those of both scores together do. What one more
+example in a bin does to a metric (its gradient) is known for each model; the sampling variance of
+a difference is the sum over all examples of the squared difference of both gradients.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fedgauge.binning.tables import LossDifferences
+from fedgauge.errors import UndefinedMetric
+from fedgauge.measures import areas, estimates
+from fedgauge.measures.benefit import Decision, benefit_of_model
+from fedgauge.measures.intervals import Estimate, Interval, critical, holding
+from fedgauge.measures.outcomes import Formula, Outcomes, split
+from fedgauge.measures.reading import Reading
+from fedgauge.measures.thresholds import AtThreshold, ThresholdMetrics
+from fedgauge.typing import Floats
+
+_STEP: Final = 1e-7  # of all examples, to differentiate a formula by
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Counts of both scores together.
+
+    Attributes
+    ----------
+    counts
+        By class, range of the first model and range of the second; unbiased under noise.
+    starts
+        The first bin of each range, for each of the models.
+    variance
+        Of the noise in one cell; 0 without.
+    is_all
+        Whether the counts of each model alone are sums of these cells, and so is their noise.
+    """
+
+    counts: Floats
+    starts: tuple[tuple[int, ...], tuple[int, ...]]
+    variance: float
+    is_all: bool
+
+
+class Losses(NamedTuple):
+    """How many rows have each difference of losses, and the variance of the noise in that."""
+
+    rows: Floats
+    differences: Floats
+    variance: float
+    rounding: float  # of a row's difference, at most
+
+    @classmethod
+    def of(cls, table: LossDifferences, values: Floats, variance: float) -> "Losses":
+        """From the sums in a table's cells."""
+        rounding = float(np.diff(table.points).max()) / (2.0 * table.weight)
+        rows, variance = values / table.weight, variance / table.weight**2
+        return cls(rows, table.points, variance, rounding)
+
+    def turned(self) -> "Losses":
+        """Of the second model against the first."""
+        return self._replace(differences=-self.differences)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two models read from the same rows, and what is known of both together, if anything is."""
+
+    first: Reading
+    second: Reading
+    joint: Joint | None
+    losses: Losses | None = None
+
+    @property
+    def readings(self) -> tuple[Reading, Reading]:
+        """Both."""
+        return self.first, self.second
+
+    @property
+    def level(self) -> float:
+        """Confidence of the intervals."""
+        return self.first.level
+
+    def roc_auc(self) -> Estimate:
+        """Difference of the areas under the ROC curves (DeLong et al. 1988, from counts)."""
+        ends = [estimates.roc_auc(each) for each in self.readings]
+        counts = [each.pooled.counts for each in self.readings]
+        straight = [areas.straight_auc(*each) for each in counts]
+        unbiased = [areas.straight_auc(*each.pooled.unbiased) for each in self.readings]
+        gradients = [areas.auc_gradient(each) for each in counts]
+        if self.joint is None or any(end.caution for end in ends):
+            return self._from_ends(ends, gradients)
+        return self._normal(
+            self.joint, ends, gradients, straight, np.subtract(unbiased, straight).tolist()
+        )
+
+    def average_precision(self) -> Estimate:
+        """Difference of the average precisions."""
+        ends = [estimates.average_precision(each) for each in self.readings]
+        gradients = [areas.average_precision_gradient(each.pooled.counts) for each in self.readings]
+        off = 0.0 if self.first.pooled.noisy else _binning(ends)
+        return self._from_ends(ends, gradients, off)
+
+    def brier_score(self) -> Estimate:
+        """Difference of the Brier scores; negative where the first model is better."""
+        if self.losses is not None:
+            return _mean_difference(self.losses, self.level)
+        ends = [estimates.mean_loss(each, "squared") for each in self.readings]
+        gradients, even, shifts = [], [], []
+        for end, each in zip(ends, self.readings, strict=True):
+            pooled, by_bin = each.pooled, each.losses("squared")
+            total = float(pooled.counts.sum())
+            gradients.append((by_bin.mean - end.value) / total)
+            even.append(float(np.sum(pooled.counts * by_bin.even)) / total)
+            shifts.append(float(np.sum((pooled.unbiased - pooled.counts) * gradients[-1])))
+        if self.joint is None:
+            return self._from_ends(ends, gradients)
+        return self._normal(self.joint, ends, gradients, even, shifts)
+
+    def at_threshold(self, threshold: float) -> "DifferencesAt":
+        """Differences of the metrics at a threshold."""
+        return DifferencesAt(self, threshold)
+
+    def net_benefit(self, threshold: float) -> Estimate:
+        """Difference of the net benefits at a threshold."""
+        checked = Decision(self.first.pooled, threshold, self.level).threshold
+        return DifferencesAt(self, checked)._estimate(
+            "net_benefit", benefit_of_model(checked), "there is no example"
+        )
+
+    def _covariances(self, gradients: list[Floats], joint: Joint) -> tuple[float, float]:
+        """By sampling and by noise, of two metrics with these gradients."""
+        one, other = (
+            _by_range(gradient, reading.pooled.counts, starts)
+            for gradient, reading, starts in zip(
+                gradients, self.readings, joint.starts, strict=True
+            )
+        )
+        sampling = float(np.einsum("cij,ci,cj->", joint.counts, one, other))
+        if not joint.is_all:
+            return sampling, 0.0
+        return sampling, joint.variance * float(one.sum(axis=1) @ other.sum(axis=1))
+
+    def _deviations(
+        self, ends: list[Estimate], gradients: list[Floats], joint: Joint
+    ) -> tuple[float, float]:
+        """Standard deviations of a difference, by sampling and by noise.
+
+        Within a range of a joint histogram both scores are taken as independent, which errs to
+        the safe side where they go together. Noisy cells can tell of more than there can be:
+        deviations are between the difference of both models' and their sum.
+        """
+        by_sampling, by_noise = self._covariances(gradients, joint)
+        one, other = ([end.parts.get(k, 0.0) for end in ends] for k in ("sampling", "noise"))
+        return _of_difference(one, by_sampling), _of_difference(other, by_noise)
+
+    def _normal(
+        self,
+        joint: Joint,
+        ends: list[Estimate],
+        gradients: list[Floats],
+        others: list[float],
+        shifts: list[float],
+    ) -> Estimate:
+        """A normal interval around where unbiased counts put the difference.
+
+        Scores are taken as smooth within bins: where a second view of the same counts (`others`)
+        differs, that counts as error. What any data could do is in the bounds.
+        """
+        sampling, noise = self._deviations(ends, gradients, joint)
+        value = ends[0].value - ends[1].value
+        centre = value + shifts[0] - shifts[1]
+        off = others[0] - others[1] - value
+        reach = math.hypot(critical(self.level) * math.hypot(sampling, noise), off)
+        interval = Interval(centre - reach, centre + reach)
+        return self._made(ends, interval, {"sampling": sampling, "noise": noise})
+
+    def _from_ends(
+        self, ends: list[Estimate], gradients: list[Floats], off: float = 0.0
+    ) -> Estimate:
+        """An interval from those of both models (Zou & Donner 2008, MOVER for dependent values).
+
+        The distances to their ends are joined by the correlation of their errors. Where nothing
+        is known of it, it is -1 at worst: then the distances add up, which is conservative.
+        """
+        correlation, parts = -1.0, {}
+        for kind in ("sampling", "noise"):
+            parts[kind] = sum(end.parts.get(kind, 0.0) for end in ends)
+        if self.joint is not None:
+            both = [math.hypot(*(e.parts.get(k, 0.0) for k in ("sampling", "noise"))) for e in ends]
+            sampling, noise = self._deviations(ends, gradients, self.joint)
+            parts = {"sampling": sampling, "noise": noise}
+            spread = sampling**2 + noise**2
+            if min(both) > 0:
+                free = (both[0] ** 2 + both[1] ** 2 - spread) / (2.0 * both[0] * both[1])
+                correlation = min(max(free, -1.0), 1.0)
+        one, other = ends
+        value = one.value - other.value
+        down = _joined(one.value - _low(one), _high(other) - other.value, correlation)
+        up = _joined(_high(one) - one.value, other.value - _low(other), correlation)
+        return self._made(ends, Interval(value - down - off, value + up + off), parts)
+
+    def _made(self, ends: list[Estimate], interval: Interval, parts: dict[str, float]) -> Estimate:
+        one, other = ends
+        value = one.value - other.value
+        bounds = (one.bounds[0] - other.bounds[1], one.bounds[1] - other.bounds[0])
+        low, high = holding(interval, value)
+        if not self.first.pooled.noisy:
+            parts = {kind: part for kind, part in parts.items() if kind != "noise"}
+        caution = one.caution or other.caution
+        parts = {"binning": _binning(ends)} | parts
+        return Estimate(value, bounds, low, high, self.level, parts, caution)
+
+
+class DifferencesAt(ThresholdMetrics):
+    """Differences of two models' metrics when scores from a threshold up are flagged."""
+
+    def __init__(self, pair: Pair, threshold: float) -> None:
+        self.threshold = float(threshold)
+        self._pair = pair
+        self._ends = [AtThreshold(each.pooled, threshold, each.level) for each in pair.readings]
+
+    def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
+        ends = [each._estimate(name, formula, undefined) for each in self._ends]
+        gradients = [self._gradient(each, formula) for each in self._pair.readings]
+        return self._pair._from_ends(ends, gradients, _binning(ends))
+
+    def _gradient(self, reading: Reading, formula: Formula) -> Floats:
+        """What one more example of each class and bin does to the metric."""
+        counts = reading.pooled.counts
+        first, is_open, share = split(reading.pooled.axis, self.threshold)
+        flags = (np.arange(counts.shape[1]) >= first).astype(float)
+        if is_open:
+            flags[first - 1] = share
+        negatives, positives = counts
+        outcomes = np.array(
+            Outcomes(
+                tp=positives @ flags,
+                fp=negatives @ flags,
+                fn=positives @ (1.0 - flags),
+                tn=negatives @ (1.0 - flags),
+            )
+        )
+        # A half more of each outcome, so that no formula is undefined.
+        step, start = _STEP * float(counts.sum()), outcomes + 0.5
+        value = formula.value(Outcomes(*start))
+        tp, fp, fn, tn = (
+            (formula.value(Outcomes(*moved)) - value) / step for moved in start + step * np.eye(4)
+        )
+        return np.array([fp * flags + tn * (1.0 - flags), tp * flags + fn * (1.0 - flags)])
+
+    def __repr__(self) -> str:
+        return f"<DifferencesAt {self.threshold:.6g}: precision, recall, ...>"
+
+
+def _mean_difference(losses: Losses, level: float) -> Estimate:
+    """The mean of each row's difference of losses, from how many lie near each point."""
+    rows, points, variance, rounding = losses
+    total = float(rows.sum())
+    if total <= 0:
+        raise UndefinedMetric("the noise hides the number of examples: no difference of losses.")
+    value = float(rows @ points) / total
+    apart = (points - value) ** 2
+    by_noise = math.sqrt(variance * float(apart.sum())) / total
+    # A row divided between two points looks further spread than it is: on the safe side.
+    by_sampling = math.sqrt(max(float(rows @ apart), 0.0)) / total
+    z = critical(level)
+    reach, sure = z * math.hypot(by_sampling, by_noise), z * by_noise + rounding
+    parts = {"binning": rounding, "sampling": by_sampling}
+    parts |= {"noise": by_noise} if variance else {}
+    bounds = (value - sure, value + sure)
+    return Estimate(value, bounds, value - reach, value + reach, level, parts)
+
+
+def _by_range(gradient: Floats, counts: Floats, starts: tuple[int, ...]) -> Floats:
+    """The mean gradient of a class's examples in each range; that of its bins where none are."""
+    if not starts:
+        return gradient
+    held = counts + 1e-9  # so that empty ranges have a mean too
+    sums = np.add.reduceat(held, starts, axis=1)
+    means: Floats = np.add.reduceat(held * gradient, starts, axis=1) / sums
+    return means
+
+
+def _of_difference(ends: list[float], covariance: float) -> float:
+    """Standard deviation of a difference, between what perfect correlations leave."""
+    one, other = ends
+    covariance = min(max(covariance, -one * other), one * other)
+    return math.sqrt(max(one**2 + other**2 - 2.0 * covariance, 0.0))
+
+
+def _joined(one: float, other: float, correlation: float) -> float:
+    return math.sqrt(max(one**2 + other**2 - 2.0 * correlation * one * other, 0.0))
+
+
+def _binning(ends: list[Estimate]) -> float:
+    return sum(end.parts.get("binning", 0.0) for end in ends)
+
+
+def _low(end: Estimate) -> float:
+    return end.value if end.low is None else end.low
+
+
+def _high(end: Estimate) -> float:
+    return end.value if end.high is None else end.high

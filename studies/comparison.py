@@ -1,0 +1,199 @@
+"""How surely is one of two models better? Intervals of differences against those of raw rows.
+
+    python studies/comparison.py               # 1,000 datasets in each cell
+    python studies/comparison.py --quick       # a small, seeded run
+    python studies/comparison.py --only "epsilon=1.0"
+
+Two models score the same rows: normal scores with the correlation named, told as the probabilities
+they mean. 20 sites are summed. `width` is the mean width of an interval over that of the raw rows:
+for the ROC AUC DeLong's paired one (1988), for the Brier score that of the mean difference of
+losses, for recall at 0.5 that of the mean difference of flags. `covers` is how often the
+population's difference is within. A cell with `losses` counts the differences of losses besides,
+each table with the cell's epsilon: the plan has twice as much.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.stats import norm, rankdata
+
+import fedgauge as fg
+from fedgauge.engines.contribution import draw_noise, release, to_numbers
+from fedgauge.plan.task import BinaryTask
+from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.results.evaluation import Evaluation
+from runner import Check, Found, Study, describe, main
+
+SITES = 20
+FIRST, SECOND = 1.6, 1.5  # how far apart the classes are
+SETTLED = 4_000_000  # rows that stand for the population, where there is no integral
+Z = 1.959964
+METRICS = ("AUC", "AP", "Brier", "recall", "benefit")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting; `epsilon` 0 is an exact sum."""
+
+    examples: int
+    rate: float
+    epsilon: float = 0.0
+    correlation: float = 0.9
+    hinted: bool = False
+    losses: bool = False
+
+    def plan(self) -> fg.EvaluationPlan:
+        """The plan that `fg.evaluate` makes of two models."""
+        task = BinaryTask(models=("new", "old"), pairs=(("new", "old"),), paired_brier=self.losses)
+        if not self.epsilon:
+            axis = fg.Axis.uniform(4096)
+            return fg.EvaluationPlan.for_histogram(axis, fg.Cohort(SITES), task=task)
+        axis = fg.Axis.uniform(16, outside="clip")
+        if self.hinted:
+            axis = fg.planner.reference_axis(16, self.rate)
+        privacy = fg.DistributedDP(self.epsilon * (2 if self.losses else 1))
+        return fg.EvaluationPlan.for_histogram(axis, fg.Cohort(SITES), task=task, privacy=privacy)
+
+    def rows(self, rng: np.random.Generator, examples: int) -> tuple[np.ndarray, ...]:
+        """Labels and the scores of both models."""
+        labels = rng.random(examples) < self.rate
+        shared, own = rng.normal(size=(2, examples))
+        other = self.correlation * shared + np.sqrt(1 - self.correlation**2) * own
+        return labels, self.told(labels, shared, FIRST), self.told(labels, other, SECOND)
+
+    def told(self, labels: np.ndarray, error: np.ndarray, apart: float) -> np.ndarray:
+        """The probability of a positive, given a normal score."""
+        odds = np.log(self.rate / (1 - self.rate)) + apart * (apart * labels + error) - apart**2 / 2
+        return 1 / (1 + np.exp(-odds))
+
+
+@cache
+def truth(cell: Cell) -> dict[str, float]:
+    """The population's differences: of the AUC exact, of others over very many rows."""
+    labels, one, other = cell.rows(np.random.default_rng(1), SETTLED)
+    clients = {"a": fg.Examples(labels, {"new": one, "old": other})}
+    result = fg.evaluate(clients, models=["new", "old"]).compare("new", "old")
+    found = measured(result)
+    areas = [norm.cdf(apart / np.sqrt(2)) for apart in (FIRST, SECOND)]
+    return {name: each.value for name, each in found.items()} | {"AUC": areas[0] - areas[1]}
+
+
+def measured(result) -> dict[str, fg.Estimate]:
+    """The differences that are looked at."""
+    return {
+        "AUC": result.roc_auc,
+        "AP": result.average_precision,
+        "Brier": result.brier_score,
+        "recall": result.at_threshold(0.5).recall,
+        "benefit": result.net_benefit(0.25),
+    }
+
+
+def raw_widths(labels: np.ndarray, one: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """Widths of the intervals that pooled rows have."""
+    placed = [_placements(labels, scores) for scores in (one, other)]
+    variance = sum((a - b).var(ddof=1) / len(a) for a, b in zip(*placed, strict=True))
+    losses = (one - labels) ** 2 - (other - labels) ** 2
+    flags = ((one >= 0.5).astype(float) - (other >= 0.5))[labels]
+    return {
+        "AUC": 2 * Z * np.sqrt(variance),
+        "Brier": 2 * Z * losses.std(ddof=1) / np.sqrt(len(losses)),
+        "recall": 2 * Z * flags.std(ddof=1) / np.sqrt(len(flags)),
+    }
+
+
+def _placements(labels: np.ndarray, scores: np.ndarray) -> list[np.ndarray]:
+    """Shares of the other class below positives, and above negatives."""
+    ranks, found = rankdata(scores), []
+    for mine in (labels, ~labels):
+        others = len(labels) - mine.sum()
+        below = (ranks[mine] - rankdata(scores[mine])) / others
+        found.append(below if mine is labels else 1 - below)
+    return found
+
+
+def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
+    """Coverage of each metric's interval, and its width over that of raw rows."""
+    plan, true = cell.plan(), truth(cell)
+    held = dict.fromkeys(METRICS, 0)
+    widths: dict[str, list[float]] = {name: [] for name in ("AUC", "Brier", "recall")}
+    for _ in range(runs):
+        labels, one, other = cell.rows(rng, cell.examples)
+        histogram = plan.histogram()
+        histogram.update_batches([fg.Examples(labels, {"new": one, "old": other})])
+        source = SimulatedKeystream(int(rng.integers(2**63)))
+        total = to_numbers(plan, histogram) + draw_noise(plan, source, shares=SITES)
+        released, statement = release(plan, total, SITES), plan.statement("simulated")
+        result = Evaluation(plan, statement, released, estimator=fg.Aligned())
+        found = measured(result.compare("new", "old"))
+        raw = raw_widths(labels, one, other)
+        for name, each in found.items():
+            held[name] += each.low <= true[name] <= each.high
+        for name in widths:
+            widths[name].append((found[name].high - found[name].low) / raw[name])
+    return {f"{name} covers": held[name] / runs for name in METRICS} | {
+        f"{name} width": float(np.mean(each)) for name, each in widths.items()
+    }
+
+
+def table(found: Sequence[Found[Cell]]) -> None:
+    """Coverage and widths by cell."""
+    names = [*(f"{name} covers" for name in METRICS), "AUC width", "Brier width", "recall width"]
+    print(f"{'cell':>60}", *(f"{name:>14}" for name in names))
+    for each in found:
+        values = (each[name] for name in names)
+        print(f"{describe(each.cell):>60}", *(f"{value:>14.3f}" for value in values))
+
+
+def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
+    """Coverage at least 93% but for chance, and intervals no wider than promised."""
+    for name in METRICS:
+        stray = [3 * np.sqrt(0.93 * 0.07 / each.runs) for each in found]
+        odd = [
+            f"{describe(each.cell)}: {each[f'{name} covers']:.1%}"
+            for each, room in zip(found, stray, strict=True)
+            if each[f"{name} covers"] < 0.93 - room
+        ]
+        yield Check(f"{name} covers at least 93%", not odd, "; ".join(odd))
+    for name, most, of in (
+        ("AUC", 1.05, [each for each in found if not each.cell.epsilon]),
+        # Of more than 10,000 positives: noise weighs on the smaller class, with 5,000 it is 2.0.
+        ("AUC", 1.6, [e for e in found if e.cell.epsilon and e.cell.examples * e.cell.rate > 1e4]),
+        ("Brier", 1.15, [each for each in found if each.cell.losses]),
+    ):
+        wide = [
+            f"{describe(each.cell)}: {each[f'{name} width']:.2f}"
+            for each in of
+            if each[f"{name} width"] > most
+        ]
+        yield Check(f"{name} at most {most} times as wide as raw", not wide, "; ".join(wide))
+
+
+CELLS = [
+    Cell(50_000, 0.3),
+    Cell(50_000, 0.1),
+    Cell(2_000, 0.3),
+    Cell(50_000, 0.3, 1.0),
+    Cell(50_000, 0.5, 1.0),
+    Cell(50_000, 0.1, 1.0, hinted=True),
+    Cell(50_000, 0.3, 1.0, correlation=0.5),
+    Cell(20_000, 0.3, 1.0),
+    Cell(20_000, 0.3, 1.0, losses=True),
+    Cell(20_000, 0.1, 1.0, losses=True, hinted=True),
+]
+STUDY = Study(
+    "comparison",
+    __doc__,
+    cells=CELLS,
+    run=run,
+    runs=1000,
+    quick_runs=20,
+    table=table,
+    checks=checks,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(STUDY))

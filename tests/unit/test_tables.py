@@ -1,0 +1,368 @@
+"""Tables: counted, summed, hidden where small, saved; and models that are compared by them."""
+
+import itertools
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedgauge as fg
+from fedgauge.binning.tables import MOST_TABLES, JointScores, LossDifferences
+from fedgauge.engines.contribution import count_leniently, release, to_numbers
+from fedgauge.engines.simulation import simulate
+from fedgauge.plan.task import BinaryTask, MulticlassTask
+from fedgauge.site.anchor import Site
+
+RNG = np.random.default_rng(2)
+N = 4000
+Y = RNG.random(N) < 0.4
+NEW = np.clip(RNG.normal(0.4 + 0.2 * Y, 0.15), 0, 1)
+OLD = np.clip(NEW + RNG.normal(0, 0.07, N), 0, 1)
+PAIR = BinaryTask(models=("new", "old"), pairs=[("new", "old")])
+LOSSES = BinaryTask(models=("new", "old"), pairs=[("new", "old")], paired_brier=True)
+EXAMPLES = fg.Examples(Y, {"new": NEW, "old": OLD})
+SITES = {f"site-{k}": fg.Examples(Y[k::3], {"new": NEW[k::3], "old": OLD[k::3]}) for k in range(3)}
+
+
+def plan_for(task=PAIR, bins=16, privacy=None, **options):
+    axis = fg.Axis.uniform(bins, outside="clip")
+    return fg.EvaluationPlan.for_histogram(
+        axis, fg.Cohort(3), task=task, privacy=privacy, **options
+    )
+
+
+def counted(plan, rows=EXAMPLES):
+    histogram = plan.histogram()
+    histogram.update_batches([rows])
+    return histogram
+
+
+# Counting
+
+
+@pytest.mark.parametrize("bins", [16, 256])
+def test_a_joint_histogram_counts_both_scores_of_each_row(bins):
+    plan = plan_for(bins=bins)
+    (table,) = plan.tables
+    first, second = (
+        [plan.axis.edges[k] for k in starts] if starts else plan.axis.edges[:-1].tolist()
+        for starts in table.starts
+    )
+    expected = np.stack(
+        [
+            np.histogram2d(NEW[c == Y], OLD[c == Y], [[*first, 1.0], [*second, 1.0]])[0]
+            for c in (0, 1)
+        ]
+    )
+    (values,) = counted(plan).tables
+    assert np.array_equal(values, expected.ravel())
+
+
+def test_loss_differences_keep_the_mean_of_every_row():
+    """A row adds 128 in all, to the points around its difference: the mean is to 1/256 of a gap."""
+    plan = plan_for(LOSSES)
+    table, points = plan.tables[1], LossDifferences.points
+    for y, one, other in itertools.product((0, 1), (0.0, 0.31, 0.5, 1.0), (0.0, 0.3, 1.0)):
+        values = counted(plan, fg.Examples([y], {"new": [one], "old": [other]})).tables[1]
+        assert values.sum() == table.weight
+        assert np.count_nonzero(values) <= 2
+        gap = (one - y) ** 2 - (other - y) ** 2
+        assert values @ points / table.weight == pytest.approx(gap, abs=0.4 / 256)
+
+
+def test_tables_add_and_do_not_mix():
+    plan = plan_for(LOSSES)
+    parts = [counted(plan, rows) for rows in SITES.values()]
+    assert sum(parts) == counted(plan)
+    with pytest.raises(fg.AxisMismatch, match="different tables"):
+        counted(plan) + counted(plan_for())
+
+
+def test_every_row_has_a_place_whatever_it_holds():
+    """Under noise between sites: each row adds to one cell, which that row alone decides."""
+    plan = plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+    odd = fg.Examples(
+        np.array([1, 0, 7, None], dtype=object),
+        {"new": np.array([0.5, np.nan, 0.2, 9.0]), "old": np.array([np.inf, 0.5, 0.1, -np.inf])},
+    )
+    histogram, oddities = count_leniently(plan, lambda: odd)
+    assert oddities.rows == 4
+    assert [values.sum() for values in histogram.tables] == [4, 4 * 128]
+
+
+# Plans
+
+
+def test_plans_without_tables_are_the_bytes_they_were():
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(64), fg.Cohort(3))
+    assert b"tables" not in plan.to_bytes()
+    assert b"pairs" not in plan.to_bytes()
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("task", [PAIR, LOSSES], ids=["joint", "losses"])
+@pytest.mark.parametrize("bins", [16, 64])
+def test_plans_with_tables_are_read_back(task, bins, noisy):
+    plan = plan_for(task, bins, fg.DistributedDP(1.0) if noisy else None)
+    assert fg.EvaluationPlan.from_bytes(plan.to_bytes()) == plan
+    assert fg.EvaluationPlan.from_toml(plan.to_toml()) == plan
+    assert to_numbers(plan, counted(plan)).size == plan.numbers
+    assert "at the same time" in dict(plan.in_words())["What leaves each site"]
+
+
+def test_under_noise_the_joint_histogram_is_all_that_is_sent():
+    plan = plan_for(privacy=fg.DistributedDP(1.0))
+    assert plan.final.nodes == ()
+    assert plan.numbers == 2 * 16 * 16
+    assert plan.tables[0].noise == 1.0
+    assert plan.noise_variances(3) == (16 * plan.table_variances(3)[0],)
+    # With groups, or on finer bins, it holds not all: the budget is shared.
+    grouped = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups={"sex": ["w"]})
+    for other in (
+        plan_for(grouped, privacy=fg.DistributedDP(1.0)),
+        plan_for(PAIR, 64, fg.DistributedDP(1.0)),
+    ):
+        assert other.final.nodes
+        assert other.tables[0].noise == pytest.approx(1 / 3)
+    exact = plan_for()
+    assert exact.final.nodes == (16,)
+
+
+def changed(plan, **fields):
+    (sent,) = plan.rounds
+    return msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, **fields),))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: BinaryTask(pairs=[("new", "old")]), "two of the models"),
+        (lambda: BinaryTask(models=("a", "b"), pairs=["ab"]), "two of the models"),
+        (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "a")]), "two of the models"),
+        (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "b"), ("b", "a")]), "named twice"),
+        (lambda: BinaryTask(models=("a", "b"), paired_brier=True), "for pairs of models"),
+        (lambda: changed(plan_for(), tables=(JointScores(models=("new", "third")),)), "two of the"),
+        (lambda: changed(plan_for(), tables=plan_for().tables * 2), "same table twice"),
+        (lambda: changed(plan_for(), tables=plan_for().tables * (MOST_TABLES + 1)), "at most 64"),
+        (
+            lambda: changed(
+                plan_for(), tables=(JointScores(models=("new", "old"), starts=((1, 2), ())),)
+            ),
+            "start at rising bins",
+        ),
+        (
+            lambda: changed(plan_for(bins=2048), tables=(JointScores(models=("new", "old")),)),
+            "at most 1,048,576 cells",
+        ),
+        (
+            lambda: changed(
+                plan_for(MulticlassTask(labels=["a", "b"], models=("new", "old"))),
+                tables=(JointScores(models=("new", "old")),),
+            ),
+            "two classes and one label",
+        ),
+        (
+            lambda: changed(
+                plan_for(privacy=fg.DistributedDP(1.0)),
+                tables=(JointScores(models=("new", "old")),),
+            ),
+            "positive noise",
+        ),
+        (
+            lambda: changed(plan_for(), tables=(JointScores(models=("new", "old"), noise=1.0),)),
+            "adds no noise",
+        ),
+        (lambda: plan_for(LOSSES, min_cell=10), "small cells cannot be merged"),
+        (
+            lambda: plan_for(LOSSES, privacy=fg.DistributedDP(1.0, noise="skellam", delta=1e-6)),
+            "need noise='polya'",
+        ),
+        (
+            lambda: fg.EvaluationPlan.for_histogram(
+                fg.Axis.uniform(16, -1, 1), fg.Cohort(3), task=LOSSES
+            ),
+            "scores from 0 to 1",
+        ),
+        (lambda: plan_for(LOSSES, privacy=fg.DistributedDP(0.02)), "too wide to be drawn"),
+        (lambda: plan_for(score_sums=True), "score sums are for one score"),
+    ],
+)
+def test_tables_that_are_none_are_refused(make, told):
+    with pytest.raises(fg.PlanError, match=told):
+        make()
+
+
+# Sums
+
+
+@pytest.mark.parametrize("privacy", [None, fg.DistributedDP(2.0)], ids=["exact", "noisy"])
+def test_the_protocol_sums_tables_as_a_plain_sum_does(privacy):
+    plan = plan_for(LOSSES, privacy=privacy)
+    plain = simulate(SITES, plan, seed=1, summation="every-share").released
+    secure = simulate(SITES, plan, seed=1, summation="secure").released
+    for one, other in zip(plain.tables, secure.tables, strict=True):
+        assert one.table == other.table
+        assert np.array_equal(one.values, other.values)
+
+
+def test_margins_of_a_noisy_joint_histogram_are_each_models_counts():
+    plan = plan_for(privacy=fg.DistributedDP(10.0))
+    result = simulate(SITES, plan, seed=1)
+    own = counted(plan_for())
+    assert np.abs(result.released.counts - own.counts).max() <= 10
+    assert result.select(model="old").pooled.positives == pytest.approx(Y.sum(), abs=5)
+
+
+def test_exact_tables_of_other_rows_than_the_counts_are_refused():
+    plan = plan_for(LOSSES)
+    total = to_numbers(plan, counted(plan))
+    release(plan, total, 3)
+    for place, change in ((-1, 128), (-1, -(2**20)), (plan.channels * 16, 1)):
+        wrong = total.copy()
+        wrong[place] += change
+        with pytest.raises(fg.ProtocolError, match="a table"):
+            release(plan, wrong, 3)
+
+
+def test_a_noisy_table_that_no_rows_have_is_a_caution():
+    plan = plan_for(privacy=fg.DistributedDP(1.0))
+    result = simulate(SITES, plan, seed=1)
+    assert result.caution is None
+    total = result.released.tables[0].values.copy()
+    total[0] -= 500
+    total[1] += 500
+    wrong = release(plan, total, 3)
+    result = fg.Evaluation(plan, result.privacy, wrong, estimator=fg.Aligned())
+    assert "no rows have" in result.caution
+
+
+# Small cells
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31), st.integers(60, 3000), st.sampled_from([2, 10, 25]))
+def test_no_small_cell_is_shown(seed, rows, least):
+    """Neither in a joint histogram, nor where its margins are taken from the histogram's bins."""
+    rng = np.random.default_rng(seed)
+    y, new = rng.random(rows) < 0.5, rng.random(rows)
+    old = np.clip(new + rng.normal(0, 0.1, rows), 0, 1)
+    plan = plan_for(bins=128, min_cell=least)
+    total = to_numbers(plan, counted(plan, fg.Examples(y, {"new": new, "old": old})))
+    try:
+        released = release(plan, total, 3)
+    except fg.ResultWithheld:
+        assert min(y.sum(), (~y).sum()) < least
+        return
+    ((table, values),) = released.tables
+    assert not np.any((values > 0) & (values < least))
+    assert values.sum() == rows
+    cube = values.reshape(2, *table.ranges(released.axis))
+    for model, sums in ((0, cube.sum(axis=2)), (1, cube.sum(axis=1))):
+        bins = released.counts[2 * model : 2 * model + 2]
+        # Its ranges start at bins that are shown: none can be taken from another.
+        assert np.array_equal(np.add.reduceat(bins, table.starts[model], axis=1), sums)
+
+
+def test_merged_tables_still_tell_how_errors_go_together():
+    hidden = simulate(SITES, plan_for(bins=64, min_cell=10)).compare("new", "old").roc_auc
+    shown = simulate(SITES, plan_for(bins=64)).compare("new", "old").roc_auc
+    alone = simulate(SITES, plan_for(BinaryTask(models=("new", "old")), 64)).compare("new", "old")
+    assert shown.high - shown.low < hidden.high - hidden.low
+    assert hidden.high - hidden.low < 0.8 * (alone.roc_auc.high - alone.roc_auc.low)
+
+
+# Results
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [plan_for(LOSSES), plan_for(LOSSES, privacy=fg.DistributedDP(2.0)), plan_for(min_cell=10)],
+    ids=["exact", "noisy", "merged"],
+)
+def test_tables_are_saved_and_loaded_and_checked(tmp_path, plan):
+    result = simulate(SITES, plan, seed=1)
+    path = tmp_path / "r.json"
+    result.to_json(path)
+    again = fg.Evaluation.from_json(path)
+    assert again.compare("new", "old").roc_auc == result.compare("new", "old").roc_auc
+    saved = msgspec.json.decode(path.read_bytes())
+
+    def refused(change):
+        edited = msgspec.json.decode(msgspec.json.encode(saved))
+        change(edited)
+        path.write_bytes(msgspec.json.encode(edited))
+        with pytest.raises(fg.RecordError, match="not a fedgauge result"):
+            fg.Evaluation.from_json(path)
+
+    refused(lambda r: r.pop("tables"))
+    refused(lambda r: r["tables"][0]["values"].pop())
+    refused(lambda r: r["tables"].pop())
+    refused(lambda r: r["tables"][0]["table"].update(models=["old", "new"]))
+    refused(lambda r: r["tables"][0]["table"].update(starts=[[0, 900], []]))
+    refused(lambda r: r["tables"][0]["values"].__setitem__(0, 3))
+    if plan.min_cell:
+        refused(lambda r: r["tables"][0]["table"].update(starts=[[0, 1], [0, 1]]))
+
+
+def test_sites_refuse_tables():
+    plan = plan_for(privacy=fg.DistributedDP(1.0))
+    with pytest.raises(fg.PlanRefused, match="several models"):
+        Site._judge_slices(None, plan)
+
+
+# Comparisons
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fg.evaluate(SITES, models=["new", "old"])
+
+
+def test_two_models_are_a_pair(result):
+    assert result.plan.task == PAIR
+    assert fg.evaluate(SITES, models=["new"]).plan.task.pairs == ()
+
+
+def test_verdicts_in_words(result):
+    verdict = result.compare("new", "old").verdict
+    assert verdict.startswith("new is better than old")
+    assert result.compare("old", "new").verdict.startswith("old is worse than new")
+    assert "not inferior" in result.compare("old", "new", margin=0.2).verdict
+    assert result.compare("old", "new", margin=0.001).verdict.startswith("old is worse than new")
+    auc = result.compare("old", "new").roc_auc
+    assert "is open whether" in result.compare("old", "new", margin=-auc.value).verdict
+    same = fg.Examples(Y, {"new": NEW, "old": RNG.permutation(NEW)})
+    even = fg.evaluate(
+        {"a": fg.Examples(RNG.permutation(Y), same.scores)}, models=["new", "old"]
+    ).compare("new", "old")
+    assert even.verdict.startswith("it is open which")
+    assert str(result.compare("new", "old")).splitlines()[-1].startswith("intervals")
+
+
+def test_what_cannot_be_compared_is_refused(result):
+    with pytest.raises(fg.InputError, match="Name two"):
+        result.compare("new", "new")
+    with pytest.raises(fg.InputError, match="no slice"):
+        result.compare("new", "third")
+    with pytest.raises(fg.InputError, match="margin"):
+        result.compare("new", "old", margin=1.5)
+    platt = result.select(model="new").calibrator("platt")
+    with pytest.raises(fg.InputError, match="through a map"):
+        result.with_calibrator(platt).compare("new", "old")
+
+
+def test_groups_are_compared_by_their_own_counts():
+    sex = np.where(np.arange(N) % 2, "w", "m")
+    rows = {"a": fg.Examples(Y, {"new": NEW, "old": OLD}, group=sex)}
+    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups={"sex": ["w", "m"]})
+    whole = fg.evaluate(rows, task=task)
+    assert whole.compare("new", "old").is_paired
+    women = whole.select(model="new", group="w").compare("new", "old")
+    assert not women.is_paired
+    own = fg.evaluate(
+        {"a": fg.Examples(Y[sex == "w"], {"new": NEW[sex == "w"], "old": OLD[sex == "w"]})},
+        models=["new", "old"],
+    )
+    assert women.roc_auc.value == own.compare("new", "old").roc_auc.value
