@@ -13,7 +13,8 @@ from fedgauge import planner
 
 NAMES = """
 Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
-CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall Comparison ConfusionMatrix
+CalibrationCurve CalibrationTest Calibrator CalibratorError Cohort CohortTooSmall Comparison
+ConfusionMatrix
 CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate
 Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay HistogramRound
 InputError IntakeError LabelAuc LabelError LedgerError LocalDP NoSignal PlanError PlanRefused
