@@ -14,7 +14,7 @@ from fedgauge import planner
 NAMES = """
 Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
 CalibrationCurve CalibrationTest Calibrator CalibratorError ClassConfusion Cohort CohortTooSmall
-ConfusionMatrix CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay
+Comparison ConfusionMatrix CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay
 DistributedDP Estimate Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve
 GainDisplay HistogramRound InputError IntakeError LabelAuc LabelError LedgerError LocalDP
 MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve PrGainCurve PrGainDisplay

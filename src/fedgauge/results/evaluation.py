@@ -268,7 +268,7 @@ class Evaluation(Averaged):
         >>> rows = fg.Examples(y, {name: 1 / (1 + np.exp(-s)) for name, s in scores.items()})
         >>> result = fg.evaluate({"site": rows}, models=["new", "old"])
         >>> result.compare("new", "old").roc_auc
-        Estimate(0.1058, interval 0.0974..0.1142 at 95%)
+        Estimate(0.1189, interval 0.1108..0.1270 at 95%)
         """
         if self._calibrator is not None:
             raise InputError(
