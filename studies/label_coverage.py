@@ -31,7 +31,7 @@ from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.assignment import assign
+from fedgauge.vertical.assignment import assign, padded
 from fedgauge.vertical.design import choose_tree
 from runner import Check, Found, Study, describe, main
 
@@ -106,14 +106,19 @@ def release(
     labels = rng.random(cell.examples) < cell.rate
     scores = rng.normal(np.where(labels, cell.separation, 0.0))
     assignment = assign(scores, plan.axis.bins, cell.hint)
+    # Of few examples some bins are one: a bin less, or an empty one under a tree.
+    flat = len(plan.tree) == 1
+    axis = assignment.axis if flat else padded(assignment.axis, plan.axis.bins)
+    tree = (axis.bins,) if flat else plan.tree
+    totals, positives = (
+        np.bincount(assignment.bins[rows], minlength=axis.bins) for rows in (slice(None), labels)
+    )
     source, levels = SimulatedKeystream(int(rng.integers(2**63))), []
-    positives = assignment.totals(labels)
     for depth, law in enumerate(plan.noise_laws(shares=cell.parties)):
-        exact = positives.reshape(1, math.prod(plan.tree[: depth + 1]), -1).sum(axis=2)
+        exact = positives.reshape(1, math.prod(tree[: depth + 1]), -1).sum(axis=2)
         levels.append(exact + law.draw(source, exact.shape))
-    (noisy,) = consistent(levels, plan.tree, variances)
-    counts = np.array([assignment.totals() - noisy, noisy])
-    return LabelCounts(assignment.axis, counts, plan.tree, variances)
+    (noisy,) = consistent(levels, tree, variances)
+    return LabelCounts(axis, np.array([totals - noisy, noisy]), tree, variances)
 
 
 def intervals(pooled: LabelCounts, threshold: float) -> np.ndarray:
@@ -188,6 +193,8 @@ CELLS = [
     for examples, rate, separation, parties, hinted in (
         (500, 0.5, 1.0, 10, 1.0),
         (500, 0.2, 1.5, 10, 1.0),
+        (500, 0.2, 1.5, 10, 0.25),
+        (500, 0.2, 1.5, 10, 4.0),
         (2_000, 0.2, 1.5, 3, 1.0),
         (2_000, 0.2, 1.5, 10, 0.25),
         (2_000, 0.05, 2.0, 10, 1.0),
@@ -200,6 +207,7 @@ CELLS = [
         (100_000, 0.2, 1.5, 10, 1.0),
         (100_000, 0.2, 1.5, 458, 0.25),
         (100_000, 0.01, 2.0, 10, 1.0),
+        (100_000, 0.01, 1.5, 10, 0.25),
         (100_000, 0.01, 1.5, 10, 4.0),
     )
 ]

@@ -127,11 +127,103 @@ def falling(_):
     fg.Calibrator("bbq", Steps([0.5], [0.6, 0.4])).to_json("falls.json")
 
 
+def many(name):
+    """Twenty times the rows, so that no noise of reports hides a class."""
+
+    def before(world):
+        path = world.folder / f"{name}.csv"
+        header, *rows = path.read_text().splitlines(keepends=True)
+        path.write_text(header + "".join(rows * 20))
+
+    return before
+
+
 def encoded(name):
     return f"encode reports.toml {name}.csv {{columns}} -o {name}.fgr"
 
 
+def platform(labels, score=SCORE):
+    """A file of scores by id, and one of labels whose rows are these."""
+
+    def before(world):
+        rows = "".join(f"{number},{score}\n" for number in range(100, 140))
+        (world.folder / "scores.csv").write_text(f"user,p\n{rows}")
+        (world.folder / "shop.csv").write_text("user,y\n" + "".join(f"{row}\n" for row in labels))
+
+    return before
+
+
+bought = [f"{number},{number % 2}" for number in range(100, 140)]
+
 MISTAKES = [
+    # Labels and scores apart
+    *(
+        Mistake(
+            what,
+            "reports",
+            f"vertical evaluate {files} --id user {{columns}}",
+            2,
+            told,
+            before,
+            names_labels=what == "labels apart that are words",
+        )
+        for what, files, before, told in (
+            (
+                "ids apart with leading zeros",
+                "scores.csv shop.csv",
+                platform([f"00{row}" for row in bought]),
+                ("no label of party 'shop' has a score", "40 would", "without leading zeros"),
+            ),
+            (
+                "ids apart of another kind",
+                "scores.csv shop.csv",
+                platform([f"{LABELS[0]}-{row}" for row in bought]),
+                ("its ids are text, those of the scores whole numbers", "the same ids"),
+            ),
+            (
+                "ids apart that come twice",
+                "scores.csv shop.csv",
+                platform(bought + bought[:3]),
+                ("3 of 43 labels have an id that another label has at the same party",),
+            ),
+            (
+                "an id apart that is missing",
+                "scores.csv shop.csv",
+                platform([*bought, ",1"]),
+                ("shop.csv: 1 id is missing (empty, null or NaN)", "drop these rows"),
+            ),
+            (
+                "labels apart that are words",
+                "scores.csv shop.csv",
+                platform([f"{number},{LABELS[number % 2]}" for number in range(100, 140)]),
+                ("40 of 40 labels are neither bool nor 0/1", "--positive LABEL"),
+            ),
+            (
+                "labels apart in the place of scores",
+                "shop.csv scores.csv",
+                platform(bought),
+                ("shop.csv: there is no column 'p'", "Name the file of scores first"),
+            ),
+            (
+                "labels apart below a header alone",
+                "scores.csv shop.csv",
+                platform([]),
+                ("shop.csv: there are no rows in it",),
+            ),
+            (
+                "scores apart that are no numbers",
+                "scores.csv shop.csv",
+                platform(bought, score=LABELS[1]),
+                ("scores.csv: column 'p' holds values that are not numbers", "--decimal"),
+            ),
+            (
+                "labels apart that are named twice",
+                "scores.csv shop.csv ./shop.csv",
+                platform(bought),
+                ("shop.csv is given twice",),
+            ),
+        )
+    ),
     # What `plan --want` cannot be asked
     *(
         Mistake(f"{what} wanted", "reports", f"plan --clients 9 {model} --want {want}", 2, told)
@@ -750,7 +842,7 @@ MISTAKES = [
         f"intake reports.toml {A}.fgr {B}.fgr",
         1,
         (f"{A}.fgr: 1 message refused", "incomplete", "copy it again", "0 reports"),
-        then(encoded(A), encoded(B), cut(f"{A}.fgr")),
+        then(many(B), encoded(A), encoded(B), cut(f"{A}.fgr")),
     ),
     Mistake(
         "intake of reports of another plan",
@@ -758,7 +850,7 @@ MISTAKES = [
         f"intake other.toml {A}.fgr {B}.fgr",
         1,
         (f"{A}.fgr: 1 message refused", "of another plan", "Name the plan"),
-        then(encoded(A), f"encode other.toml {B}.csv {{columns}} -o {B}.fgr"),
+        then(many(B), encoded(A), f"encode other.toml {B}.csv {{columns}} -o {B}.fgr"),
     ),
     Mistake(
         "intake of an empty folder",

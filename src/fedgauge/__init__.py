@@ -14,6 +14,7 @@ from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
     InputError,
+    InputWarning,
     IntakeError,
     LabelError,
     LedgerError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from fedgauge.binning.histogram import ScoreHistogram
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
+    from fedgauge.data.ids import IdTable
     from fedgauge.engines.simulation import evaluate
     from fedgauge.engines.vertical import evaluate_vertical
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from fedgauge.results.proof import Signature
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
+    from fedgauge.vertical.outlook import LabelOutlook, plan_vertical
 
 __version__ = "0.1.0"
 
@@ -125,10 +128,13 @@ __all__ = [
     "GainCurve",
     "GainDisplay",
     "HistogramRound",
+    "IdTable",
     "InputError",
+    "InputWarning",
     "IntakeError",
     "LabelAuc",
     "LabelError",
+    "LabelOutlook",
     "LedgerError",
     "LocalDP",
     "MulticlassTask",
@@ -168,6 +174,7 @@ __all__ = [
     "evaluate_vertical",
     "exact_pr_curve",
     "exact_roc_curve",
+    "plan_vertical",
     "planner",
 ]
 
@@ -179,6 +186,7 @@ _HOMES: Final = {
     "binning.histogram": ["ScoreHistogram"],
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
+    "data.ids": ["IdTable"],
     "engines.simulation": ["evaluate"],
     "engines.vertical": ["evaluate_vertical"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
@@ -225,6 +233,7 @@ _HOMES: Final = {
     "results.proof": ["Signature"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],
+    "vertical.outlook": ["LabelOutlook", "plan_vertical"],
 }
 _ROOMS: Final = [
     "binning",

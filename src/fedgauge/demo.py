@@ -18,6 +18,7 @@ from fedgauge.typing import Floats
 
 _SEED: Final = 7
 _SMALL, _GROWN, _MANY = 2_000, 2_100, 10_000  # rows of files: a site's, a week later, a phone's
+_PEOPLE, _SHOPS = 12_000, 4
 _ALONE: Final = "each hospital alone"
 _POOLED: Final = "exact, pooled data"
 
@@ -125,7 +126,10 @@ def write_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _files() -> dict[str, bytes]:
-    """What is in them, by name: labels `y`, scores `p`, and `site` where one file has all."""
+    """What is in them, by name: labels `y`, scores `p`, and `site` where one file has all.
+
+    A platform has scores `p` of every `user`, and four shops know who `bought`.
+    """
     import pyarrow.parquet as pq
 
     files: dict[str, bytes] = {}
@@ -136,6 +140,12 @@ def _files() -> dict[str, bytes]:
         files[f"{site}-week-2.csv"] = _csv(rows)
     for i, phone in enumerate(("phone-a", "phone-b")):
         files[f"{phone}.csv"] = _csv(_rows(_SEED + 10 + i, _MANY, 0.4))
+    people = list(enumerate(_rows(_SEED + 20, _PEOPLE, 0.1), start=10_000))
+    scored = (f"{user},{p}\n" for user, (_, p) in people)
+    files["platform.csv"] = "".join(["user,p\n", *scored]).encode()
+    for shop in range(_SHOPS):
+        known = (f"{user},{y}\n" for user, (y, _) in people[shop::_SHOPS])
+        files[f"shop-{shop + 1}.csv"] = "".join(["user,bought\n", *known]).encode()
     table = [(site, int(y), float(p)) for site, rows in sites.items() for y, p in rows[:_SMALL]]
     columns = dict(zip(("site", "y", "p"), zip(*table, strict=True), strict=True))
     sink = io.BytesIO()

@@ -25,6 +25,7 @@
     └── CountOverflow (OverflowError)  2  counts too large for 64 bits
 
     PrivacyWarning (UserWarning)          a setting that is allowed but protects little
+    InputWarning (UserWarning)            rows that were left out
 
 The number is `exit_code`, with which a command ends: 2 for usage or input that the user can
 mend, 1 for work that could not be finished.
@@ -136,6 +137,10 @@ class CountOverflow(FedgaugeError, OverflowError):
 
 class PrivacyWarning(UserWarning):
     """A setting that is allowed but protects little."""
+
+
+class InputWarning(UserWarning):
+    """Rows that were left out, since nothing goes with them."""
 
 
 @contextmanager

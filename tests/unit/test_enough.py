@@ -259,7 +259,7 @@ def test_search_on_powers(power, wanted):
         asked.append(x)
         return 0.1 * x**-power
 
-    found = enough._solve(falls, wanted, ENDS)
+    found = enough.solve(falls, wanted, ENDS)
     assert falls(found) == pytest.approx(wanted, rel=0.075)
     assert len(asked) <= 6
 
@@ -268,19 +268,19 @@ def test_search_beside_a_floor():
     def falls(x):
         return 0.1 * math.hypot(1.0, 2.0 / x)
 
-    assert enough._solve(falls, 0.09, ENDS) is None
-    assert falls(enough._solve(falls, 0.12, ENDS)) == pytest.approx(0.12, rel=0.075)
+    assert enough.solve(falls, 0.09, ENDS) is None
+    assert falls(enough.solve(falls, 0.12, ENDS)) == pytest.approx(0.12, rel=0.075)
 
 
 def test_search_over_a_jump_takes_the_side_that_is_enough():
-    found = enough._solve(lambda x: 0.2 if x < 3.0 else 0.05, 0.1, ENDS)
+    found = enough.solve(lambda x: 0.2 if x < 3.0 else 0.05, 0.1, ENDS)
     assert 3.0 <= found < 3.2
 
 
 def test_search_ends_with_what_was_to_be_tried():
-    assert enough._solve(lambda _: 0.01, 0.1, ENDS) == pytest.approx(1e-4)
-    assert enough._solve(lambda _: 0.3, 0.1, ENDS) is None
-    assert enough._solve(lambda x: 0.1 / x, 0.3, (0.01, 0.1)) == pytest.approx(0.33, rel=0.075)
+    assert enough.solve(lambda _: 0.01, 0.1, ENDS) == pytest.approx(1e-4)
+    assert enough.solve(lambda _: 0.3, 0.1, ENDS) is None
+    assert enough.solve(lambda x: 0.1 / x, 0.3, (0.01, 0.1)) == pytest.approx(0.33, rel=0.075)
 
 
 def test_where_no_plan_can_be_made_nothing_is_reached():
@@ -289,10 +289,10 @@ def test_where_no_plan_can_be_made_nothing_is_reached():
             raise fg.PlanError("no such noise")
         return 0.1 / x
 
-    assert enough._solve(falls, 0.02, ENDS) is None
-    assert 0.5 < enough._solve(falls, 0.9, ENDS) < 0.6
+    assert enough.solve(falls, 0.02, ENDS) is None
+    assert 0.5 < enough.solve(falls, 0.9, ENDS) < 0.6
     with pytest.raises(fg.PlanError, match="no such noise"):
-        enough._solve(lambda x: falls(3.0 * x), 0.1, ENDS)
+        enough.solve(lambda x: falls(3.0 * x), 0.1, ENDS)
 
 
 # What the search asks for

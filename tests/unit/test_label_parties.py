@@ -52,12 +52,12 @@ def test_ids_are_compared_as_text_and_whole_numbers_as_digits():
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        ([1, None], "1 ids of the labels are missing"),
-        ([1.5, 2.0], "1 ids of the labels are no whole numbers"),
-        ([2.0**53, 1.0], "1 ids of the labels are no whole numbers"),
+        ([1, None], "labels: 1 id is missing"),
+        ([1.5, 2.0], "labels: 1 id is no whole number"),
+        ([2.0**53, 1.0], "labels: 1 id is a decimal"),
         ([[1], [2]], "text or whole numbers"),
         ([True, False], "text or whole numbers"),
-        (["a", 1], "mix kinds"),
+        (["a", 1], "not both"),
     ],
 )
 def test_what_is_no_id_is_refused_and_counted(ids, told):
@@ -142,6 +142,10 @@ def test_rosters_go_together_or_are_refused():
     with pytest.raises(InputError, match="1 of 2 scores are missing"):
         Roster.of_scores(np.array([0.1, np.nan]), KEYS[0])
     check_rosters(rosters(Roster.of_scores, [SCORES[:9]] * 3))  # scores may be the same at two
+    claimed = {"scores": np.array([0.5]).tobytes(), "rows": np.array([1 << 28]).tobytes()}
+    mixed = {KEYS[0].public: Roster._signed(KEYS[0], **claimed)}
+    with pytest.raises(InputError, match="more than 134,217,728 examples"):
+        check_rosters(mixed)
 
 
 # Bins

@@ -16,12 +16,13 @@ Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecompositi
 CalibrationCurve CalibrationTest Calibrator CalibratorError ClassConfusion Cohort CohortTooSmall
 Comparison ConfusionMatrix CountOverflow DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay
 DistributedDP Estimate Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve
-GainDisplay HistogramRound InputError IntakeError LabelAuc LabelError LedgerError LocalDP
-MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve PrGainCurve PrGainDisplay
-PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range RecordError
-ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile
-ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site SiteError Slice UndefinedMetric
-area_error encode_rows evaluate evaluate_vertical exact_pr_curve exact_roc_curve planner
+GainDisplay HistogramRound IdTable InputError InputWarning IntakeError LabelAuc LabelError
+LabelOutlook LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused
+PrCurve PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning
+ProtocolError Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer
+ResultWithheld RocCurve RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable
+SecureAggregation Signature Site SiteError Slice UndefinedMetric area_error encode_rows evaluate
+evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical planner
 """
 
 
@@ -40,7 +41,7 @@ def test_names_of_the_planner():
 
 def test_names_of_the_flower_module():
     flower = pytest.importorskip("fedgauge.flower", reason="Flower is not installed")
-    assert flower.__all__ == ["attach", "evaluate"]
+    assert flower.__all__ == ["attach", "attach_labels", "evaluate", "evaluate_vertical"]
     assert list(inspect.signature(flower.attach).parameters) == ["app", "score"]
     taken = inspect.signature(flower.evaluate).parameters
     assert list(taken)[:2] == ["grid", "plan"]

@@ -80,6 +80,16 @@ def test_labels_change_neither_plan_nor_bins():
     assert len({result.released.axis.digest for result in results}) == 1
 
 
+def test_how_many_are_flagged_is_known():
+    """The noise of both classes cancels there, but for rounding, which must not get in the way."""
+    labels, scores = drawn(3000)
+    result = fg.evaluate_vertical((np.arange(3000), scores), parties(labels, 5), seed=2)
+    for threshold in np.linspace(0.01, 0.99, 40):
+        at = result.at_threshold(threshold)
+        assert at.flagged.parts["noise"] == pytest.approx(0.0, abs=1e-9)
+        assert set(at.as_dict()) >= {"recall", "precision"}
+
+
 def test_a_saved_result_says_the_same(tmp_path):
     labels, scores = drawn(3000)
     result = fg.evaluate_vertical((np.arange(3000), scores), parties(labels, 5), seed=2)
@@ -87,7 +97,8 @@ def test_a_saved_result_says_the_same(tmp_path):
     again = fg.Evaluation.from_json(tmp_path / "r.json")
     assert again.roc_auc == result.roc_auc
     assert again.record == result.record
-    assert "one label (flip)" in str(result)
+    assert "scores at one party, labels at 5 others; 3,000 examples, about " in str(result)
+    assert "privacy            label-DP, one label flipped: epsilon 1, delta " in str(result)
 
 
 def test_the_secure_sum_says_the_same_without_noise():
@@ -114,15 +125,15 @@ def test_a_party_without_positives_is_like_any_other():
     ("scores", "labels", "told"),
     [
         (SCORES, {}, "mapping from parties"),
-        (SCORES, {"a": [0, 1]}, "mapping from ids, or a pair"),
-        (SCORES, {"a": {1: 0}, "b": {1: 1}}, "1 ids of the labels of all parties come twice"),
-        (([1, 1], [0.2, 0.3]), {"a": {1: 0}}, "1 ids of the scores come twice"),
-        (SCORES, {"a": {1: 0, 9: 1}, "b": {9: 1}}, "1 ids of the labels of all parties come"),
-        (([5, 1, 5, 5], [0.2] * 4), {"a": {1: 0}}, "2 ids of the scores come twice"),
-        (([5, 1, 5, 5], [0.2] * 4), {"a": {1: 0, 5: 1}}, "2 ids of the scores come twice"),
-        (SCORES, {"a": {7: 0, 8: 1}}, "no id of the labels"),
-        (SCORES, {"a": {"x": 0}}, "different kinds"),
-        (([1, None], [0.2, 0.3]), {"a": {1: 0}}, "1 ids of the scores are missing"),
+        (SCORES, {"a": [0, 1]}, "mapping from ids, a pair"),
+        (SCORES, {"a": {1: 0}, "b": {1: 1}}, "1 of 2 labels have an id .* at another party"),
+        (([1, 1], [0.2, 0.3]), {"a": {1: 0}}, "1 of 2 scores have an id that another"),
+        (SCORES, {"a": {1: 0, 9: 1}, "b": {9: 1}}, "1 of 3 labels have an id .* at another party"),
+        (([5, 1, 5, 5], [0.2] * 4), {"a": {1: 0}}, "2 of 4 scores have an id that another"),
+        (([5, 1, 5, 5], [0.2] * 4), {"a": {1: 0, 5: 1}}, "2 of 4 scores have an id that another"),
+        (SCORES, {"a": {7: 0, 8: 1}}, "no label of party 'a' has a score. Check"),
+        (SCORES, {"a": {"x": 0}}, "its ids are text, those of the scores whole numbers"),
+        (([1, None], [0.2, 0.3]), {"a": {1: 0}}, "scores: 1 id is missing"),
         (([1, 2], [0.2]), {"a": {1: 0}}, "2 ids and 1 values"),
         ({1: float("nan"), 2: 0.5}, {"a": {1: 0, 2: 1}}, "1 of 2 scores are missing"),
     ],
@@ -157,3 +168,12 @@ def test_few_distinct_scores_have_a_bin_each():
     assert (
         fg.evaluate_vertical((ids, scores), sides, tree=(4,), seed=1).released.axis.kind != "values"
     )
+
+
+def test_what_no_label_moves_has_no_noise():
+    """How many are flagged is known: the noise of both classes cancels, up to rounding."""
+    labels, scores = drawn(20_000, rate=0.1)
+    result = fg.evaluate_vertical((np.arange(20_000), scores), parties(labels, 4), seed=1)
+    for threshold in np.linspace(0.05, 0.95, 19):
+        assert result.at_threshold(threshold).flagged.parts["noise"] < 1e-9
+        result.at_threshold(threshold).as_dict()

@@ -69,7 +69,6 @@ from fedgauge.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from fedgauge.cli.results import Rates
     from fedgauge.demo import Demo
     from fedgauge.privacy import PrivacyModel
 
@@ -210,6 +209,8 @@ def evaluate(
 
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
     """
+    from fedgauge.cli.results import read_out
+
     with readable_errors(), naming_labels(files, label, separator):
         refuse_to_replace(json=json, plots=plots)
         asked = AxisOptions(axis, bins, range_, values)
@@ -248,7 +249,7 @@ def evaluate(
             result = result.at_level(level)
         rates = (at, at_fpr, at_recall, at_precision)
         told, tables = with_progress(
-            quiet, lambda: _read(result, json, plots, score, rates), "Measuring"
+            quiet, lambda: read_out(result, json, plots, score, rates), "Measuring"
         )
     out = stderr if json == STDOUT else screen
     print_result(result, told, quiet=quiet, to=out)
@@ -264,28 +265,6 @@ def evaluate(
 
 def _load_map(path: Path | None) -> fg.Calibrator | None:
     return None if path is None else fg.Calibrator.from_json(path)
-
-
-def _read(
-    result: fg.Evaluation, json: Path | None, plots: Path | None, score: str, rates: Rates
-) -> tuple[str, list[Table]]:
-    """A result in words and tables; saves what is to be saved."""
-    from fedgauge.cli.results import Wanted, save_json, threshold_tables
-
-    try:
-        result.roc_curve()  # a result without curves is an error here
-    except fg.NoSignal:
-        if json is not None:  # the budget is spent: keep what was released
-            save_json(result, json)
-        raise
-    if json is not None:
-        save_json(result, json)
-    if plots is not None:
-        from fedgauge.plots import save_plots
-
-        save_plots(result, plots, name=score)
-    points = Wanted(*rates).points(result)
-    return str(result), list(threshold_tables(points, result))
 
 
 @app.command()

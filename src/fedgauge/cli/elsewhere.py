@@ -20,6 +20,7 @@ _ELSEWHERE: Final = {
     "site": ("sites", "site_app"),
     "ledger": ("ledgers", "ledger_app"),
     "exchange": ("exchanges", "app"),
+    "vertical": ("vertical", "app"),
 }
 
 

@@ -199,6 +199,29 @@ def refuse_given(ctx: typer.Context, names: Collection[str], told: str) -> None:
         raise fg.PlanError(told.format(", ".join(given)))
 
 
+def refuse_idle(ctx: typer.Context, model: Model) -> None:
+    """Refuse options that a privacy model has no use for."""
+    idle, reason = _IDLE[model]
+    refuse_given(ctx, idle, f"{{}} would do nothing under --privacy {model}: {reason}")
+
+
+def make_label_privacy(
+    ctx: typer.Context,
+    model: Model,
+    epsilon: float | None,
+    delta: float | None,
+    noise: NoiseKind,
+) -> AnyPrivacyModel:
+    """The same for labels apart from scores, where epsilon is 1 unless it is said."""
+    refuse_idle(ctx, model)
+    budget = 1.0 if epsilon is None else epsilon
+    if model is Model.SA:
+        return fg.SecureAggregation()
+    if model is Model.LDP:
+        return fg.LocalDP(budget, unit="label")
+    return fg.DistributedDP(budget, delta=delta, noise=noise.value, unit="label", neighbours="flip")
+
+
 def make_privacy(
     ctx: typer.Context,
     model: Model,
@@ -211,8 +234,7 @@ def make_privacy(
     oracle: OracleKind = OracleKind.OUE,
 ) -> AnyPrivacyModel:
     """The privacy model that the options describe; those it has no use for are refused."""
-    idle, reason = _IDLE[model]
-    refuse_given(ctx, idle, f"{{}} would do nothing under --privacy {model}: {reason}")
+    refuse_idle(ctx, model)
     if model is Model.SA:
         return fg.SecureAggregation()
     if epsilon is None:

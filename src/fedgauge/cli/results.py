@@ -261,7 +261,27 @@ def _unverified(signature: fg.Signature) -> str:
     )
 
 
-def save_json(result: fg.Evaluation, path: Path) -> None:
+def read_out(
+    result: fg.Evaluation, json: Path | None, plots: Path | None, score: str, rates: Rates
+) -> tuple[str, list[Table]]:
+    """A new result in words and tables; saves what is to be saved."""
+    try:
+        result.roc_curve()  # a result without curves is an error here
+    except fg.NoSignal:
+        if json is not None:  # the budget is spent: keep what was released
+            save_json(result, json)
+        raise
+    if json is not None:
+        save_json(result, json)
+    if plots is not None:
+        from fedgauge.plots import save_plots
+
+        save_plots(result, plots, name=score)
+    points = Wanted(*rates).points(result)
+    return str(result), list(threshold_tables(points, result))
+
+
+def save_json(result: fg.Evaluation | fg.LabelAuc, path: Path) -> None:
     """Save a result to a file, or the same bytes to stdout for another program to read."""
     if path == STDOUT:
         typer.echo(result.record.to_json(), nl=False)

@@ -36,6 +36,7 @@ _AS_OPTIONS = {
     'noise="skellam"': "--noise skellam",
     'noise="polya"': "--noise polya",
     "noise='polya'": "--noise polya",
+    "noise='discrete-gaussian'": "--noise discrete-gaussian",
     "Raise min_survivors above max_colluding": "Use more clients",
     "min_survivors must be at most clients": "--min-survivors must be at most --clients",
     "Add clients or lower cohort.min_survivors": "Add files, or plan with --min-survivors",
@@ -54,6 +55,10 @@ _AS_OPTIONS = {
     "low must be a finite number": "--range takes finite numbers",
     "high must be a finite number": "--range takes finite numbers",
     "such as (16, 16)": "such as 16x16",
+    "Say only='roc_auc'": "Say --only roc_auc",
+    "mechanism='histogram'": "--mechanism histogram",
+    "needs DistributedDP with": "needs --privacy ddp and",
+    ", unit='label' and neighbours='flip'": "",
     "Use LocalDP": "Use --privacy ldp",
     "Use DistributedDP": "Use --privacy ddp",
     "wants noise: DistributedDP": "wants noise, --privacy ddp",
@@ -90,7 +95,7 @@ _AS_PLANNED = {
 }
 # An error begins with the parameter whose value it is about: mostly an option of the same name.
 _PARAMETER = re.compile(
-    r"^(epsilon|delta|examples|positive_rate|level|quantiles|max_per_unit|min_survivors|"
+    r"^(epsilon|delta|parties|auc|examples|positive_rate|level|quantiles|max_per_unit|min_survivors|"
     r"max_colluding|min_cell|not_after)(?= (?:must|cannot|is for) )"
 )
 _RATE = re.compile(r"^(fpr|recall|precision)(?= must )")

@@ -11,7 +11,11 @@ from fedgauge.cli.terminal import warn, with_progress
 
 _USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
 _CLOSE = 0.07  # as the planner searches
-_SHORT = {"roc": "roc_area_error", "ece": "expected_calibration_error"}
+_SHORT = {
+    "roc": "roc_area_error",
+    "ece": "expected_calibration_error",
+    "auc": "roc_auc",
+}
 
 
 class Want(NamedTuple):
@@ -27,7 +31,8 @@ class Want(NamedTuple):
         if self.metric == _SHORT["roc"]:
             return f"for a ROC Area Error of {self.within:g}"
         where = "" if self.at is None else f" at {self.at:g}"
-        return f"to know the {self.metric.replace('_', ' ')}{where} within {self.within:g}"
+        name = "AUC" if self.metric == "roc_auc" else self.metric.replace("_", " ")
+        return f"to know the {name}{where} within {self.within:g}"
 
 
 def read_want(text: str) -> Want:

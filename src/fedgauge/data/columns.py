@@ -1,5 +1,6 @@
 """Columns at the door: arrays, lists and data-frame columns, each in a form to compute with."""
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -217,6 +218,16 @@ def pick(column: Column, rows: Rows) -> Column:
     if not isinstance(column, pa.DictionaryArray) or isinstance(rows, slice):
         return column[rows]
     return column.filter(pa.array(rows)) if rows.dtype == bool else column.take(pa.array(rows))
+
+
+def stack(columns: Sequence[Column]) -> Column:
+    """Columns one below the other."""
+    if len(columns) == 1:
+        return columns[0]
+    words = [column for column in columns if isinstance(column, pa.DictionaryArray)]
+    if len(words) < len(columns):
+        return np.concatenate([to_numpy(column) for column in columns])
+    return _from_arrow(pa.chunked_array([column.cast(pa.large_string()) for column in words]))
 
 
 def coded(column: Column) -> pa.DictionaryArray:

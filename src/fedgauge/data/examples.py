@@ -58,7 +58,7 @@ class Examples:
     def __init__(
         self, y_true: Any, y_score: Any, *, group: Any = None, subject: Any = None
     ) -> None:
-        self._read(y_true, y_score, group, subject, read_column, _floats)
+        self._read(y_true, y_score, group, subject, read_column, numbers_of)
 
     @classmethod
     def leniently(
@@ -80,7 +80,7 @@ class Examples:
         group: Any,
         subject: Any,
         read: Callable[[str, Any], Column],
-        numbers: Callable[[Any], Floats],
+        numbers: Callable[[Column], Floats],
     ) -> None:
         labels = _table(y_true)
         if labels is None:
@@ -88,8 +88,7 @@ class Examples:
         scores: dict[str | None, Floats] = {}
         for name, values in _named("y_score", y_score).items():
             table = _table(values)
-            column = to_numpy(read("y_score", values)) if table is None else table
-            scores[name] = numbers(column) if table is None else _floats(column)
+            scores[name] = numbers(read("y_score", values)) if table is None else numbers_of(table)
         groups = {
             name: read("group", values)
             for name, values in ({} if group is None else _named("group", group)).items()
@@ -209,7 +208,9 @@ def _pair(pair: Any) -> Pair:
     return pair
 
 
-def _floats(scores: NDArray[Any]) -> Floats:
+def numbers_of(column: Column) -> Floats:
+    """The numbers of a column, NaN where one is missing; text that spells none is refused."""
+    scores = to_numpy(column)
     if scores.dtype.kind in "fiub":
         return scores.astype(np.float64, copy=False)
     if scores.dtype.kind == "O":

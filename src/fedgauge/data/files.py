@@ -34,7 +34,7 @@ _UNREADABLE: Final = (
     "again."
 )
 _PARQUET: Final = (".parquet", ".pq")
-_WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
+WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
 
 
 class ScoreFile:
@@ -72,14 +72,14 @@ class ScoreFile:
     @property
     def name(self) -> str:
         """The file's name without its endings: the client's name."""
-        return self.path.name[: -len("".join(self.path.suffixes))]
+        return name_of(self.path)
 
     def __str__(self) -> str:
         return str(self.path)
 
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch."""
-        for batch in self._open(self._columns.all, None).batches:
+        for batch in self._open(self._columns.types, None).batches:
             yield self._columns.examples(batch)
 
     def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
@@ -89,7 +89,7 @@ class ScoreFile:
         concerns the file as a whole is still refused: that it breaks off, a quote that is never
         closed, a line longer than a megabyte.
         """
-        for batch in self._open(self._columns.all, skip).batches:
+        for batch in self._open(self._columns.lenient_types, skip).batches:
             yield self._columns.lenient_examples(batch)
 
     def check(self) -> None:
@@ -102,7 +102,7 @@ class ScoreFile:
         """
         with located(str(self)):
             skipped: list[None] = []
-            table = self._open(self._columns.all, lambda: skipped.append(None))
+            table = self._open(self._columns.lenient_types, lambda: skipped.append(None))
             score, *others = self._columns.all
             for name in others:
                 if pa.types.is_nested(table.schema.field(name).type):
@@ -160,10 +160,10 @@ class ScoreTable:
         self._frame, self._open = frame_of(source), {}
         if self._frame is not None:
             with located(str(self)):
-                _check_distinct(self._wanted)
-                _check_columns(self._wanted, self._frame.columns)
+                check_distinct(self._wanted)
+                check_columns(self._wanted, self._frame.columns)
             return
-        paths = _paths(source)
+        paths = paths_of(source)
         dialect = Dialect(separator, decimal)
         self._open = {path: checked_opener(path, self._wanted, dialect) for path in paths}
 
@@ -178,7 +178,7 @@ class ScoreTable:
                 self._frame, client=self._client, label=label, score=score, subject=subject
             )
         for opener in self._open.values():
-            for batch in opener(self._wanted, None).batches:
+            for batch in opener({**self._columns.types, self._client: WORDS}, None).batches:
                 yield self._names(batch[self._client]), self._columns.examples(batch)
 
     def _names(self, column: pa.Array) -> NDArray[Any]:
@@ -193,7 +193,7 @@ class ScoreTable:
         return chosen
 
 
-def _paths(source: Any) -> list[Path]:
+def paths_of(source: Any) -> list[Path]:
     """One path, or several."""
     paths = [source] if isinstance(source, str | Path) else source
     if isinstance(paths, Iterable) and not isinstance(paths, Mapping):
@@ -207,6 +207,11 @@ def _paths(source: Any) -> list[Path]:
         "expected a path, several, or a data frame of pandas, polars or pyarrow, got "
         f"{type(source).__name__}."
     )
+
+
+def name_of(path: Path) -> str:
+    """A file's name without its endings."""
+    return path.name[: -len("".join(path.suffixes))]
 
 
 def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
@@ -246,8 +251,8 @@ def some_labels(
     """
     found: set[str] = set()
     for path in map(Path, paths):
-        dialect = Dialect(separator, ".")
-        table = checked_opener(path, (column,), dialect)((column,), lambda: None)
+        opener = checked_opener(path, (column,), Dialect(separator, "."))
+        table = opener({column: pa.string()}, lambda: None)
         for batch in itertools.islice(table.batches, 1):
             found.update(
                 str(value) for value in batch[column].unique().to_pylist() if value is not None
@@ -294,6 +299,16 @@ class _Columns(NamedTuple):
     def all(self) -> tuple[str, ...]:
         """The columns to read, the score first."""
         return (self.score, self.label, *([self.subject] if self.subject else []))
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """What each is read as in a text file."""
+        return dict.fromkeys(self.all, WORDS) | {self.score: pa.float64()}
+
+    @property
+    def lenient_types(self) -> dict[str, pa.DataType]:
+        """The same where a score that is no number, being text, spoils no other."""
+        return {**self.types, self.score: pa.string()}
 
     def examples(self, batch: pa.RecordBatch) -> Examples:
         """The examples of one batch of rows."""
@@ -345,20 +360,22 @@ class _Table:
 
 # Called when a malformed row is left out; None where such a row is an error.
 Skip = Callable[[], None] | None
-Opener = Callable[[Sequence[str], Skip], _Table]
+# Columns, and what each is in a text file: a label's kind must not depend on the first block.
+Types = Mapping[str, pa.DataType]
+Opener = Callable[[Types, Skip], _Table]
 
 
 def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Opener:
     """How to open the file; refuses what can be refused before reading rows."""
-    _check_distinct(columns)
+    check_distinct(columns)
     with located(str(path)):
         opener = _opener(path, dialect)
         try:
             # Rows may be malformed; whether that matters is for who reads them to say.
-            present = opener((), lambda: None).schema.names
+            present = opener({}, lambda: None).schema.names
         except UnicodeDecodeError:
             raise InputError(_UNREADABLE) from None
-        _check_columns(columns, present)
+        check_columns(columns, present)
     return opener
 
 
@@ -382,7 +399,7 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
                 "only text files have something between columns and before decimals. Leave "
                 "(separator=...) and (decimal=...) out for Parquet files."
             )
-        return lambda columns, _: _open_parquet(path, columns)
+        return lambda types, _: _open_parquet(path, types)
     if ending in _DELIMITERS:
         if is_parquet:
             raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
@@ -391,7 +408,7 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
         if is_gzip and not _starts_with(path, b"\x1f\x8b"):
             raise InputError("this is not a gzip file, whatever its name says. Export it again.")
         text = _Text(path, dialect.delimiter(ending), dialect.decimal)
-        return lambda columns, skip: _open_csv(text, columns, skip)
+        return lambda types, skip: _open_csv(text, types, skip)
     raise InputError(
         f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv or .parquet."
     )
@@ -405,7 +422,7 @@ def _starts_with(path: Path, magic: bytes) -> bool:
         raise InputError(f"cannot be read: {error.strerror}.") from None
 
 
-def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
+def _open_parquet(path: Path, types: Types) -> _Table:
     import pyarrow.parquet as pq  # here, for it takes a while and most files are CSV
 
     try:
@@ -415,7 +432,7 @@ def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
         file = pq.ParquetFile(
             path,
             metadata=metadata,
-            read_dictionary=[name for name in columns if name in flat],
+            read_dictionary=[name for name in flat if types.get(name) == WORDS],
             buffer_size=_BLOCK_BYTES,
             pre_buffer=False,
         )
@@ -424,7 +441,7 @@ def _open_parquet(path: Path, columns: Sequence[str]) -> _Table:
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            yield from file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
+            yield from file.iter_batches(_BATCH_ROWS, columns=list(types), use_threads=False)
         except (pa.ArrowInvalid, OSError):
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
@@ -444,11 +461,7 @@ class _Text(NamedTuple):
         return self.path.suffix.lower() == ".gz"
 
 
-def _open_csv(text: _Text, columns: Sequence[str], skip: Skip) -> _Table:
-    # Text for every column but the score: a label's kind must not depend on the first block.
-    score, *rest = columns or (None,)
-    number = pa.string() if skip else pa.float64()  # as text, one that is none spoils no other
-    types = dict.fromkeys(rest, _WORDS) | ({score: number} if score else {})
+def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
     parse_options = pa.csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True)
     if skip:
         parse_options.invalid_row_handler = _skipping(skip)
@@ -459,8 +472,8 @@ def _open_csv(text: _Text, columns: Sequence[str], skip: Skip) -> _Table:
             read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=parse_options,
             convert_options=pa.csv.ConvertOptions(
-                include_columns=list(columns),
-                column_types=types,
+                include_columns=list(types),
+                column_types=dict(types),
                 strings_can_be_null=True,
                 decimal_point=text.decimal,
             ),
@@ -469,13 +482,13 @@ def _open_csv(text: _Text, columns: Sequence[str], skip: Skip) -> _Table:
         if "Empty CSV" in str(error):
             raise InputError("there are no examples below the header. Export it again.") from None
         # Arrow's own message can quote a row.
-        raise InputError(_bad_csv(text, columns, str(error))) from None
+        raise InputError(_bad_csv(text, types, str(error))) from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
         except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(_bad_csv(text, columns, str(error))) from None
+            raise InputError(_bad_csv(text, types, str(error))) from None
 
     return _Table(reader.schema, batches())
 
@@ -526,10 +539,10 @@ def _skipping(skip: Callable[[], None]) -> Callable[[Any], str]:
     return handle
 
 
-def _bad_csv(text: _Text, columns: Sequence[str], told: str) -> str:
+def _bad_csv(text: _Text, types: Types, told: str) -> str:
     """What is wrong with a file, told without Arrow's words, which can quote a row."""
     if "conversion error to double" in told:
-        return not_numbers(columns[0])
+        return not_numbers(next(name for name, kind in types.items() if kind == pa.float64()))
     try:
         odd = _first_odd_line(text)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error):
@@ -572,13 +585,15 @@ def not_numbers(column: str) -> str:
     )
 
 
-def _check_distinct(columns: Sequence[str]) -> None:
+def check_distinct(columns: Sequence[str]) -> None:
+    """Refuse one column in two places."""
     if len(set(columns)) < len(columns):
         listed = ", ".join(map(repr, columns))
         raise InputError(f"one column cannot be two things: got {listed}. Name different ones.")
 
 
-def _check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
+def check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
+    """Refuse a column that is not there, or there twice."""
     seen = Counter(present)
     for name in wanted:
         if not seen[name]:

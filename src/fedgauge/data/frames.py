@@ -36,7 +36,7 @@ def frame_batches(
     frame: Any, *, client: str, label: str, score: str, subject: str | None
 ) -> Iterator[tuple[NDArray[Any], Examples]]:
     """Batches of examples, each with the name of every row's client."""
-    names = _names(client, frame[client].to_native())
+    names = names_of(client, frame[client].to_native(), "client")
     examples = Examples(
         frame[label].to_native(),
         frame[score].to_native(),
@@ -47,20 +47,21 @@ def frame_batches(
         yield names[start : start + len(batch)], batch
 
 
-def no_client(column: str, rows: str) -> str:
+def no_client(column: str, rows: str, what: str = "client") -> str:
     """What to say of rows that name no client."""
-    return f"column {column!r} names no client in {rows}. Fill them in or drop them."
+    return f"column {column!r} names no {what} in {rows}. Fill them in or drop them."
 
 
 def no_names(column: str) -> str:
     """What to say of a column whose values are no names."""
-    return f"column {column!r} holds lists, not names of clients."
+    return f"column {column!r} holds lists, not names."
 
 
-def _names(column: str, values: Any) -> NDArray[Any]:
+def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
+    """The name in each row, of a client or whatever else it is."""
     codes, words = distinct(read_column(column, values))
     if missing := int(np.count_nonzero(codes < 0)):
-        raise InputError(no_client(column, "1 row" if missing == 1 else f"{missing:,} rows"))
+        raise InputError(no_client(column, "1 row" if missing == 1 else f"{missing:,} rows", what))
     if any(isinstance(word, _NESTED) for word in words):
         raise InputError(no_names(column))
     chosen: NDArray[Any] = np.array([str(word) for word in words], dtype=object)[codes]

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import pick, read_leniently
 from fedgauge.data.examples import Examples
-from fedgauge.data.files import Dialect, ScoreFile, Skip, checked_opener
+from fedgauge.data.files import WORDS, Dialect, ScoreFile, Skip, checked_opener, not_numbers
+from fedgauge.data.ids import is_whole, read_ids
 from fedgauge.data.oddities import LeftOut
 from fedgauge.errors import InputError, located
+from fedgauge.typing import Floats
 
 ID: Final = pa.large_string()
 NO_BIN: Final = -1
@@ -29,19 +31,8 @@ def ids_of(what: str, values: Any) -> pa.Array:
     >>> ids_of("scores", [7, 8]).to_pylist(), ids_of("scores", ["007"]).to_pylist()
     (['7', '8'], ['007'])
     """
-    try:
-        array = pa.array(values, from_pandas=True)
-    except (pa.ArrowException, OverflowError):
-        raise InputError(
-            f"ids of the {what} mix kinds of values. Use text or whole numbers."
-        ) from None
-    missing = array.null_count
-    ids = lenient_ids(array)
-    if missing:
-        raise InputError(f"{missing:,} ids of the {what} are missing.")
-    if ids.null_count:
-        raise InputError(f"{ids.null_count:,} ids of the {what} are no whole numbers.")
-    return ids
+    with located(what):
+        return read_ids(values).cast(ID)
 
 
 def lenient_ids(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -54,7 +45,7 @@ def lenient_ids(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_floating(kind):  # whole numbers, some of which were missing
         whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), 2.0**53))
         column = pc.if_else(whole, column, None).cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_string(kind) or kind in (ID, pa.null())):
+    elif not (is_whole(kind) or pa.types.is_string(kind) or kind in (ID, pa.null())):
         raise InputError("ids must be text or whole numbers.")
     return column.cast(ID)
 
@@ -83,6 +74,7 @@ class KeyedFile:
     ) -> None:
         self.path = Path(path)
         self._key, self._label = key, label
+        self._types = {key: pa.string(), label: WORDS}
         self._open = checked_opener(self.path, (key, label), Dialect(separator, decimal))
 
     def __str__(self) -> str:
@@ -90,14 +82,14 @@ class KeyedFile:
 
     def leniently(self, skip: Skip) -> Iterator[Keyed]:
         """Ids and labels, batch after batch, whatever a row holds; see :class:`ScoreFile`."""
-        for batch in self._open((self._key, self._label), skip).batches:
+        for batch in self._open(self._types, skip).batches:
             yield lenient_ids(batch[self._key]), batch[self._label]
 
     def check(self) -> None:
         """Refuse columns whose type is not that of an id or a label; reads no row."""
         with located(str(self)):
-            schema = self._open((self._key, self._label), lambda: None).schema
-            for name in (self._key, self._label):
+            schema = self._open(self._types, lambda: None).schema
+            for name in self._types:
                 if pa.types.is_nested(schema.field(name).type):
                     raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
             lenient_ids(pa.array([], schema.field(self._key).type))
@@ -122,6 +114,38 @@ class ScoredFile:
         self._file.check()
 
 
+def ids_in(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
+    """The ids in a file, and nothing else of it."""
+    column = _column_in(Path(path), key, pa.string(), Dialect(separator, "."))
+    with located(str(path)):
+        return read_ids(column).cast(ID)
+
+
+def scores_in(
+    path: str | Path, *, score: str, separator: str | None = None, decimal: str = "."
+) -> Floats:
+    """The scores in a file, and nothing else of it."""
+    column = _column_in(Path(path), score, pa.float64(), Dialect(separator, decimal))
+    with located(str(path)):
+        try:
+            values: Floats = column.cast(pa.float64()).to_numpy()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(not_numbers(score)) from None
+    return values
+
+
+def _column_in(path: Path, name: str, kind: pa.DataType, dialect: Dialect) -> pa.ChunkedArray:
+    opener = checked_opener(path, (name,), dialect)
+    with located(str(path)):
+        table = opener({name: kind}, None)
+        column = pa.chunked_array(
+            [batch[name] for batch in table.batches], table.schema.field(name).type
+        )
+        if not len(column):
+            raise InputError("there are no rows in it. Export it again.")
+    return column
+
+
 class KeyedSource(Protocol):
     """Where named labels come from."""
 
@@ -135,6 +159,9 @@ class KeyedColumns:
 
     keys: pa.Array
     labels: Any
+
+    def __str__(self) -> str:
+        return "labels in memory"  # errors name their source, and never quote it
 
     def leniently(self, skip: Skip) -> Iterator[Keyed]:
         """All of them at once."""

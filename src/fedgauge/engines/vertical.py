@@ -1,15 +1,18 @@
 """Scores at one party, labels at others, in one process: nothing is protected on the way."""
 
+import warnings
 from collections.abc import Mapping
-from typing import Any, Final, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.data.columns import Column
+from fedgauge.data.files import ScoreTable
+from fedgauge.data.ids import IdTable
 from fedgauge.data.labels import Label, LabelReader
 from fedgauge.engines.simulation import Summation, run, source_of
-from fedgauge.errors import InputError, LabelError, PlanError, located
+from fedgauge.errors import InputError, InputWarning, LabelError, PlanError, located
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.measures.intervals import Estimate
@@ -22,22 +25,21 @@ from fedgauge.typing import Floats, Tree
 from fedgauge.vertical.assigned import completed
 from fedgauge.vertical.auc import LabelAuc
 from fedgauge.vertical.binned import Binned, bin_scores
-from fedgauge.vertical.choice import predicted_deviations
+from fedgauge.vertical.choice import LABEL_DP, predicted_deviations
 from fedgauge.vertical.flips import count_by_bin
 from fedgauge.vertical.joining import Joined, join, scored_by_parties
 from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism, PairName
 from fedgauge.vertical.pairs import auc_estimate, noisy_pair
 from fedgauge.vertical.ranks import PartyRanks, Ranks, doubled_midranks
 
+Labels = Mapping[str, Any] | IdTable | ScoreTable
 Mechanism = Literal["auto", "histogram"] | PairName
-
-LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
 
 
 @overload
 def evaluate_vertical(
     scores: Any,
-    labels: Mapping[str, Any],
+    labels: Labels,
     *,
     privacy: AnyPrivacyModel = ...,
     mechanism: Mechanism = ...,
@@ -55,7 +57,7 @@ def evaluate_vertical(
 @overload
 def evaluate_vertical(
     scores: Any,
-    labels: Mapping[str, Any],
+    labels: Labels,
     *,
     privacy: AnyPrivacyModel = ...,
     mechanism: Mechanism = ...,
@@ -72,7 +74,7 @@ def evaluate_vertical(
 
 def evaluate_vertical(
     scores: Any,
-    labels: Mapping[str, Any],
+    labels: Labels,
     *,
     privacy: AnyPrivacyModel = LABEL_DP,
     mechanism: Mechanism = "auto",
@@ -90,13 +92,16 @@ def evaluate_vertical(
     Parameters
     ----------
     scores
-        From ids to scores: a mapping, or a pair of columns. None where label parties score their
-        examples themselves.
+        From ids to scores: a mapping, a pair of columns, or an :class:`IdTable` of a file or data
+        frame. None where label parties score their examples themselves.
     labels
-        From the names of label parties to their labels by id, each likewise. No id is at two
-        parties; ids without a score, and scores without a label, are left out. Without `scores`,
-        each party has a pair of columns, labels and scores: it sends its scores in a shuffled
-        order and gets their bins or ranks back, so that the server learns all scores of a party.
+        From the names of label parties to their labels by id, each likewise; or an
+        :class:`IdTable` with a column of parties. Ids are text or whole numbers and are joined as
+        they are: 7 and "7" are one, "007" is another. No id is at two parties. Labels without a
+        score are left out with a warning, scores without a label silently. Without `scores`, each
+        party has a pair of columns, labels and scores, or a :class:`ScoreFile`: it sends its
+        scores in a shuffled order and gets their bins or ranks back, so that the server learns
+        all scores of a party.
     privacy
         What each label is promised. ``LocalDP(epsilon, unit="label")`` flips labels at random, for
         parties that trust no sum.
@@ -136,8 +141,40 @@ def evaluate_vertical(
     >>> result.roc_auc.value > 0.9
     True
     """
-    _check_wanted(mechanism, only, privacy)
+    check_wanted(mechanism, only, privacy)
     joined = scored_by_parties(labels) if scores is None else join(scores, labels)
+    if joined.left_out is not None:
+        warnings.warn(joined.left_out, InputWarning, stacklevel=2)
+    return evaluate_joined(
+        joined,
+        privacy=privacy,
+        mechanism=mechanism,
+        only=only,
+        cohort=cohort,
+        tree=tree,
+        positive_rate=positive_rate,
+        positive=positive,
+        estimator=estimator,
+        seed=seed,
+        summation=summation,
+    )
+
+
+def evaluate_joined(
+    joined: Joined,
+    *,
+    privacy: AnyPrivacyModel,
+    mechanism: Mechanism,
+    only: Literal["roc_auc"] | None,
+    cohort: Cohort | None,
+    tree: Tree,
+    positive_rate: float | None,
+    positive: Label | None,
+    estimator: Estimator,
+    seed: int | None,
+    summation: Summation,
+) -> Evaluation | LabelAuc:
+    """The same of labels that were joined with their scores."""
     binned = bin_scores(
         joined.scores,
         len(joined.parties),
@@ -146,6 +183,7 @@ def evaluate_vertical(
         tree=tree,
         positive_rate=positive_rate,
         positive=positive,
+        only=only,
     )
     source = source_of(seed)
     if only is None:
@@ -166,7 +204,7 @@ def evaluate_vertical(
     return LabelAuc(auc, statement, chosen, parties, examples, predicted)
 
 
-def _check_wanted(mechanism: str, only: str | None, privacy: AnyPrivacyModel) -> None:
+def check_wanted(mechanism: str, only: str | None, privacy: AnyPrivacyModel) -> None:
     """Refuse what cannot be had together."""
     if only not in (None, "roc_auc"):
         raise PlanError(f"only must be 'roc_auc' or None, got {only!r}.")

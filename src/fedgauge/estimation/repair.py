@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.errors import PlanError
-from fedgauge.typing import Floats
+from fedgauge.typing import Floats, Indices
 
 Loss = Literal["l1", "l2"]
 
 _FEW_ROWS: Final = 8
 _SHORT: Final = 64
 _ROWS_AT_ONCE: Final = 512
-_PROJECTIONS: Final = 200
-_CLOSE: Final = 1e-9  # of all examples: further projections move no more
 
 
 def consistent(
@@ -160,9 +158,9 @@ def monotone(leaves: Floats) -> Floats:
 def within_totals(leaves: Floats, totals: Floats) -> Floats:
     """Counts from 0 to known totals whose cumulative counts are nearest to those given.
 
-    Cumulative counts neither fall nor rise faster than those of the totals. Dykstra's
-    alternating projections (Boyle & Dykstra 1986) between these two sets, each an isotonic fit,
-    end at the nearest point of both; clipping bin by bin gives twice the error of a ROC curve.
+    Cumulative counts neither fall nor rise faster than those of the totals: an isotonic fit
+    whose steps have a largest size. Clipping bin by bin gives twice the error of a ROC curve.
+    Time grows with the square of the bins.
 
     Parameters
     ----------
@@ -173,7 +171,7 @@ def within_totals(leaves: Floats, totals: Floats) -> Floats:
 
     Examples
     --------
-    >>> within_totals(np.array([[3.0, -1.0, 6.0]]), np.array([[4.0, 4.0, 4.0]])).round(3)
+    >>> within_totals(np.array([[3.0, -1.0, 6.0]]), np.array([[4.0, 4.0, 4.0]]))
     array([[3., 0., 4.]])
     """
     counts = _finite("leaves", leaves, ("channels", "bins"))
@@ -185,25 +183,49 @@ def within_totals(leaves: Floats, totals: Floats) -> Floats:
 
 
 def _nearest_between(leaves: Floats, totals: Floats) -> Floats:
-    most = np.cumsum(totals, axis=1)
-    at = np.cumsum(leaves, axis=1)
-    off_low, off_high = np.zeros_like(at), np.zeros_like(at)
-    close = _CLOSE * max(float(most[:, -1].max()), 1.0)
-    for _ in range(_PROJECTIONS):
-        low = np.maximum(_isotonic_rows(at + off_low), 0.0)
-        high = most - np.maximum(_isotonic_rows(most - low - off_high), 0.0)
-        # Points can stand still for a while, and move on: only with the corrections it has ended
-        # (Birgin & Raydan 2005).
-        corrections = at + off_low - low, low + off_high - high
-        moved = max(
-            float(np.abs(new - old).max())
-            for new, old in zip(corrections, (off_low, off_high), strict=True)
-        )
-        (off_low, off_high), at = corrections, high
-        if moved < close:
-            break
-    nearest: Floats = np.clip(np.diff(at, axis=1, prepend=0.0), 0.0, totals)
+    """Agarwal, Phillips & Sadri 2010: the least sum of squares, as a function of the last value.
+
+    Half its derivative is linear between knots. A step up of at most t leaves what is below the
+    least point, moves what is above it by t, and is free in between; a further value x then adds
+    c - x. Backwards, each value is the least point of its function, or as near as steps allow.
+    """
+    wanted = np.cumsum(leaves, axis=1)
+    knots = np.stack([np.zeros(len(leaves)), totals[:, 0]], axis=1)
+    slopes = knots - wanted[:, :1]
+    least = np.empty_like(wanted)
+    for place in range(1, leaves.shape[1]):
+        least[:, place - 1], below = _root(knots, slopes)
+        step, lowest = totals[:, place], least[:, place - 1]
+        knots = _spread(knots, below, step, lowest, lowest + step)
+        slopes = _spread(slopes, below, 0.0, 0.0, 0.0) + knots - wanted[:, [place]]
+    least[:, -1], _ = _root(knots, slopes)
+    for place in range(leaves.shape[1] - 1, 0, -1):
+        above = least[:, place]
+        least[:, place - 1] = np.clip(least[:, place - 1], above - totals[:, place], above)
+    nearest: Floats = np.clip(np.diff(least, axis=1, prepend=0.0), 0.0, totals)
     return nearest
+
+
+def _root(knots: Floats, slopes: Floats) -> tuple[Floats, Indices]:
+    """Where each row's rising slopes reach 0, or its nearer end; and how many are below 0."""
+    rows, below = np.arange(len(knots)), np.count_nonzero(slopes < 0, axis=1)
+    before, after = np.maximum(below - 1, 0), np.minimum(below, knots.shape[1] - 1)
+    low, high = slopes[rows, before], slopes[rows, after]
+    part = np.divide(-low, high - low, out=np.zeros(len(rows)), where=high > low)
+    start = knots[rows, before]
+    root: Floats = start + part * (knots[rows, after] - start)
+    return root, below
+
+
+def _spread(values: Floats, below: Indices, move: Floats | float, *ends: Floats | float) -> Floats:
+    """Two more values in each row, `ends`, after the first few; those above are moved."""
+    rows, size = values.shape
+    wider = np.empty((rows, size + 2))
+    wider[:, 2:] = values + np.reshape(move, (-1, 1))
+    np.copyto(wider[:, :size], values, where=np.arange(size) < below[:, np.newaxis])
+    for place, end in enumerate(ends):
+        wider[np.arange(rows), below + place] = end
+    return wider
 
 
 def smooth(series: Floats, loss: Loss) -> Floats:

@@ -18,7 +18,7 @@ from fedgauge.errors import InputError
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.intervals import Estimate, Interval, accepted
 from fedgauge.measures.losses import require_probabilities
-from fedgauge.measures.outcomes import Corner, Formula, Outcomes, stand_out
+from fedgauge.measures.outcomes import Corner, Formula, Outcomes, noise_variance, stand_out
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.typing import Floats
 
@@ -86,7 +86,7 @@ class Worth(Formula):
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
         slope = self.slopes(corner.outcomes)
-        return float(slope @ corner.noise @ slope), float(slope**2 @ np.array(corner.outcomes))
+        return noise_variance(slope, corner), float(slope**2 @ np.array(corner.outcomes))
 
     def slopes(self, outcomes: Outcomes) -> Floats:
         """Derivatives by the four counts; 0 where nothing is counted."""

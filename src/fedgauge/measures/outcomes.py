@@ -239,7 +239,7 @@ class Ratio(Formula):
         """Variance by noise and by sampling, to first order."""
         slope = self.slopes(corner.outcomes)
         counts = np.maximum(np.array(corner.outcomes), 0.0)
-        return float(slope @ corner.noise @ slope), float(slope**2 @ counts)
+        return noise_variance(slope, corner), float(slope**2 @ counts)
 
     def slopes(self, outcomes: Outcomes) -> Floats:
         """Derivatives of the rate by the four counts; 0 where nothing is counted."""
@@ -262,9 +262,14 @@ class Ratio(Formula):
         return np.array(self.part, dtype=np.float64), np.array(self.rest, dtype=np.float64)
 
 
+def noise_variance(weights: Floats, corner: Corner) -> float:
+    """Variance of weighted outcomes by noise; none is left where both classes' cancels."""
+    return max(float(weights @ corner.noise @ weights), 0.0)  # rounding
+
+
 def stand_out(weights: Floats, corner: Corner) -> bool:
     """Whether weighted outcomes are more than noise: by as much as a class must be."""
-    deviation = math.sqrt(max(float(weights @ corner.noise @ weights), 0.0))
+    deviation = math.sqrt(noise_variance(weights, corner))
     return float(weights @ np.array(corner.unbiased)) > SIGNAL * deviation
 
 
@@ -375,8 +380,8 @@ class Correlation(Formula):
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
         gradient = self.slopes(corner.outcomes)
-        by_noise = float(gradient @ corner.noise @ gradient)
-        return by_noise, float(gradient**2 @ np.array(_half_more(corner.outcomes)))
+        counts = np.array(_half_more(corner.outcomes))
+        return noise_variance(gradient, corner), float(gradient**2 @ counts)
 
     def has_base(self, corner: Corner) -> bool:
         """Whether examples on either side, and of either class, stand out of the noise."""

@@ -38,8 +38,8 @@ ROC_AREA_ERROR: Final = "roc_area_error"
 CALIBRATION_ERROR: Final = "expected_calibration_error"
 
 _DRAWS: Final = 4  # of noise: the length of intervals hardly varies
-_EPSILONS: Final = (1e-4, LARGE_EPSILON)  # to try
-_EXAMPLES: Final = (2.0, 1e12)
+EPSILONS: Final = (1e-4, LARGE_EPSILON)  # to try
+EXAMPLES: Final = (2.0, 1e12)
 # Longest over shortest half-width of the shapes: up to this, 97% of other scores are within 1.5 of
 # what is expected, beyond it 66% (4,182 half-widths; 3% to 50% of the examples positive).
 _ROUGH: Final = 3.0
@@ -124,16 +124,16 @@ def needs(
     known |= {"min_cell": min_cell, "axis": axis, "at": at}
     budget = privacy.budget
     share = _share_of_counts(privacy, score_sums=score_sums)
-    trials = _Trials(wish, _with_epsilon(privacy, share), n, known)
+    trials = _Trials(wish, with_epsilon(privacy, share), n, known)
     epsilon = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         now = trials.expected(1.0, 1.0)
         if budget is not None:
-            ends = (_EPSILONS[0] / budget.epsilon, _EPSILONS[1] / budget.epsilon)
-            epsilon = _solve(lambda scale: trials.expected(scale, 1.0), wanted, ends)
-        ends = (_EXAMPLES[0] / n, _EXAMPLES[1] / n)
-        many = _solve(lambda scale: trials.expected(1.0, scale), wanted, ends)
+            ends = (EPSILONS[0] / budget.epsilon, EPSILONS[1] / budget.epsilon)
+            epsilon = solve(lambda scale: trials.expected(scale, 1.0), wanted, ends)
+        ends = (EXAMPLES[0] / n, EXAMPLES[1] / n)
+        many = solve(lambda scale: trials.expected(1.0, scale), wanted, ends)
         caution = trials.caution(epsilon or 1.0, 1.0) or trials.caution(1.0, many or 1.0)
     if budget is not None and epsilon is not None:
         epsilon *= budget.epsilon
@@ -165,7 +165,7 @@ class _Trials:
     def _by_shape(self, of_epsilon: float, of_examples: float) -> Floats:
         near = self._near(round(math.log2(of_epsilon)), round(math.log2(of_examples)))
         plan = EvaluationPlan.under(
-            _with_epsilon(self.privacy, of_epsilon),
+            with_epsilon(self.privacy, of_epsilon),
             near.axis,
             cohort=near.cohort,
             tree=near.tree,
@@ -182,14 +182,14 @@ class _Trials:
         if powers not in self._proposed:
             of_epsilon, of_examples = (2.0**power for power in powers)
             self._proposed[powers] = propose(
-                privacy=_with_epsilon(self.privacy, of_epsilon),
+                privacy=with_epsilon(self.privacy, of_epsilon),
                 examples=max(2, round(self.examples * of_examples)),
                 **self.known,
             )
         return self._proposed[powers]
 
 
-def _with_epsilon(privacy: AnyPrivacyModel, scale: float) -> AnyPrivacyModel:
+def with_epsilon(privacy: AnyPrivacyModel, scale: float) -> AnyPrivacyModel:
     """The model with so many times its epsilon, if it has one."""
     if privacy.budget is None:
         return privacy
@@ -314,7 +314,7 @@ class _Tried(NamedTuple):
     y: float
 
 
-def _solve(
+def solve(
     expected: Callable[[float], float], wanted: float, ends: tuple[float, float]
 ) -> float | None:
     """How much of what there is reaches about what is wanted; None where none does.

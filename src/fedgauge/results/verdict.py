@@ -52,11 +52,22 @@ def who(result: Evaluation) -> str:
             return f"{told}; noise hides the number of {hidden}"
         return f"{told}, about {result.positives / result.reports:.1%} positive"
     examples = result.examples
-    if hidden is not None:
-        return f"{counted(result)}; noise hides the number of examples"
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
+    if isinstance(result.plan.task, LabelTask):
+        told = f"{_holders(result.clients)}; {examples:,} examples"  # as many as have scores
+        if hidden is not None:
+            return f"{told}, noise hides the number of {hidden}"
+        return f"{told}, {about}{share} positive"
+    if hidden is not None:
+        return f"{counted(result)}; noise hides the number of examples"
     return f"{counted(result)}, {about}{examples:,} examples, {share} positive"
+
+
+def _holders(parties: int) -> str:
+    """Who held what, where labels were apart from scores."""
+    others = "1 other" if parties == 1 else f"{parties:,} others"
+    return f"scores at one party, labels at {others}"
 
 
 def mapping(result: Evaluation) -> str | None:
@@ -81,6 +92,8 @@ def promise(result: Evaluation) -> str | None:
     if stated.epsilon is None:
         return None
     delta = f", delta {stated.delta:.0e}" if stated.delta else ""
+    if stated.unit == "label":
+        return f"label-DP, one label flipped: epsilon {stated.epsilon:g}{delta}"
     return f"epsilon {stated.epsilon:g}{delta} for one {stated.unit}"
 
 
@@ -130,10 +143,14 @@ def _protection(result: Evaluation) -> str:
     }[stated.claim]
     if result.reports is not None and stated.claim == "enforced":
         claim = "each report was randomised before it was sent"
+    if result.plan.is_alone and stated.claim == "enforced":
+        claim = "each answer was private before it was sent"
     promised = promise(result)
     if promised is None:
         return f"privacy            exact sum, no differential privacy; {claim}"
-    return f"privacy            {promised} ({stated.neighbours}); {claim}"
+    if stated.unit != "label":
+        promised += f" ({stated.neighbours})"
+    return f"privacy            {promised}; {claim}"
 
 
 def _measurement(result: Evaluation) -> str:
@@ -142,13 +159,17 @@ def _measurement(result: Evaluation) -> str:
     amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
     bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
     if isinstance(result.plan.task, LabelTask):
-        bins = f"positives in {axis.bins:,} bins of whoever scored"
+        bins = f"positives in {_bins(axis.bins)} of whoever scored"
     elif axis != result.plan.axis:
         merged = f"merged from {result.plan.axis.bins:,}, no count below {result.plan.min_cell}"
-        bins = f"{axis.bins:,} bins, {merged}"
+        bins = f"{_bins(axis.bins)}, {merged}"
     if result.plan.calibrator is not None:
         bins += f" of scores through a map ({result.plan.calibrator.method})"
     return f"measured           {bins}, {amount} per {whose}, plan {result.plan.digest[:8]}"
+
+
+def _bins(number: int) -> str:
+    return "1 bin" if number == 1 else f"{number:,} bins"
 
 
 def _bytes(size: int) -> str:

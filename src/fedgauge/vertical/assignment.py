@@ -11,7 +11,7 @@ from fedgauge.errors import InputError
 from fedgauge.typing import Floats
 
 REFERENCE_AUC: Final = 0.85
-_FEWER: Final = 4.0  # times: bins are laid for positives rarer than hinted
+FEWER: Final = 0.25  # times the odds hinted: bins are laid for rarer positives
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +37,9 @@ def assign(
 
     Where both classes count the same, an example at a given rank is as telling as the share of
     each class up to it, so edges lie at the ranks that both together fill evenly if scores are
-    binormal with an AUC of 0.85 and positives somewhat rarer than hinted. Ranks alone would leave
-    rare positives a few bins. A value that many examples have gets a bin of its own.
+    binormal with an AUC of 0.85 and positives somewhat rarer than hinted, or above these where
+    positives are rare. Ranks alone would leave rare positives a few bins. A value that many
+    examples have gets a bin of its own.
 
     Parameters
     ----------
@@ -72,23 +73,32 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
     As if the odds of a positive were a quarter of what is hinted: the top, where PR curves are
     made, is then divided more finely. Measured for shares from 0.01 to 0.5, that costs ROC curves
     and the AUC at most a tenth of their error, and where the odds are in truth a quarter, PR
-    curves are off by half or less of what they would be.
+    curves are off by half or less of what they would be. The rarer positives are, the more of the
+    bins are at the top: average precision is then as well known by half as many bins, each of
+    which has noise.
     """
     from scipy.special import ndtr, ndtri
 
-    rarer = rarer_rate(positive_rate)
+    rarer = times_odds(positive_rate, FEWER)
     distance = np.sqrt(2.0) * float(ndtri(REFERENCE_AUC))
     at = np.linspace(-9.0, 9.0 + distance, 20_001)
     negatives, positives = ndtr(at), ndtr(at - distance)
-    wanted = np.arange(1, bins) / bins
+    drawn_up = 1.0 + max(1.0 - 2.0 * positive_rate, 0.0) ** 2
+    wanted = 1.0 - (1.0 - np.arange(1, bins) / bins) ** drawn_up
     scores = np.interp(wanted, (negatives + positives) / 2.0, at)
     ranks: Floats = (1.0 - rarer) * ndtr(scores) + rarer * ndtr(scores - distance)
     return ranks
 
 
-def rarer_rate(positive_rate: float) -> float:
-    """The share of positives whose odds are a quarter of another's."""
-    return positive_rate / (positive_rate + _FEWER * (1.0 - positive_rate))
+def times_odds(positive_rate: float, times: float) -> float:
+    """The share of positives whose odds are so many times another's.
+
+    Examples
+    --------
+    >>> times_odds(0.5, 4.0)
+    0.8
+    """
+    return times * positive_rate / (times * positive_rate + 1.0 - positive_rate)
 
 
 def _axis(ordered: Floats, bins: int, positive_rate: float, most_values: int) -> Axis:
@@ -97,14 +107,25 @@ def _axis(ordered: Floats, bins: int, positive_rate: float, most_values: int) ->
     values, counts = ordered[starts], np.diff(np.append(starts, len(ordered)))
     if len(values) <= most_values:
         return Axis.from_values(values.tolist())
-    ranks = np.minimum(balanced_ranks(bins, positive_rate) * len(ordered), len(ordered) - 1)
-    cuts = ordered[np.ceil(ranks).astype(np.intp)]
     # A value that fills a bin ties all its examples: alone in a bin, one float wide, it says so.
     heavy = values[counts >= len(ordered) / bins]
-    edges = np.unique(
-        np.concatenate([values[:1], cuts, heavy, np.nextafter(heavy, np.inf), values[-1:]])
-    )
+    always = np.concatenate([values[:1], heavy, np.nextafter(heavy, np.inf), values[-1:]])
+    edges = _cut(ordered, always, bins, positive_rate)
+    # Edges that ties make one are laid elsewhere, as far as that goes.
+    for more in range(bins + 1, 2 * bins):
+        if len(edges) > bins:
+            break
+        finer = _cut(ordered, always, more, positive_rate)
+        edges = finer if len(finer) <= bins + 1 else edges
     return Axis.from_edges(edges.tolist())
+
+
+def _cut(ordered: Floats, always: Floats, bins: int, positive_rate: float) -> Floats:
+    """Edges at given scores, and at those of the ranks that bins would lie between."""
+    last = len(ordered) - 1
+    ranks = np.minimum(balanced_ranks(bins, positive_rate) * len(ordered), last)
+    edges: Floats = np.unique(np.append(always, ordered[np.ceil(ranks).astype(np.intp)]))
+    return edges
 
 
 def padded(axis: Axis, bins: int) -> Axis:

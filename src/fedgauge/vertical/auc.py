@@ -84,9 +84,10 @@ class LabelAuc:
             ("claim", stated.claim),
         ]
 
-    def to_json(self, path: str | Path) -> None:
-        """Save the result."""
-        record = _Record(
+    @property
+    def record(self) -> "AucRecord":
+        """The result as plain data."""
+        return AucRecord(
             FORMAT,
             MetricRecord.of(self.roc_auc),
             self.privacy,
@@ -95,7 +96,10 @@ class LabelAuc:
             self.examples,
             dict(self.predicted),
         )
-        write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+    def to_json(self, path: str | Path) -> None:
+        """Save the result."""
+        write_whole(path, self.record.to_json())
 
     @classmethod
     def from_json(cls, path: str | Path) -> "LabelAuc":
@@ -107,7 +111,7 @@ class LabelAuc:
 
 def _read(data: bytes) -> LabelAuc:
     try:
-        record = msgspec.json.decode(data, type=_Record)
+        record = msgspec.json.decode(data, type=AucRecord)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise RecordError("this is not an AUC that fedgauge saved.") from None
     if record.format != FORMAT:
@@ -118,8 +122,8 @@ def _read(data: bytes) -> LabelAuc:
     return LabelAuc(auc, r.privacy, r.mechanism, r.parties, r.examples, r.predicted)
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """A result as plain data."""
+class AucRecord(msgspec.Struct, frozen=True):
+    """A :class:`LabelAuc` as plain data."""
 
     format: str
     roc_auc: MetricRecord
@@ -128,3 +132,7 @@ class _Record(msgspec.Struct, frozen=True):
     parties: int
     examples: int
     predicted: dict[str, float]
+
+    def to_json(self) -> bytes:
+        """The result as JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"

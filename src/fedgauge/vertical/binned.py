@@ -1,23 +1,20 @@
 """The bins of scored examples, and the plan by which label parties count in them."""
 
 import math
-from typing import Final, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.labels import Label
-from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats, Tree
 from fedgauge.vertical.assignment import assign, padded
-from fedgauge.vertical.design import choose_tree
-
-_DEFAULT_RATE: Final = 0.2
-_BINS: Final = 64
+from fedgauge.vertical.choice import check_rate, everybody
+from fedgauge.vertical.design import FLAT_BINS, choose_tree
 
 
 class Binned(NamedTuple):
@@ -44,6 +41,7 @@ def bin_scores(
     tree: Tree = "auto",
     positive_rate: float | None = None,
     positive: Label | None = None,
+    only: Literal["roc_auc"] | None = None,
 ) -> Binned:
     """Bins for scores, and a plan to count so many parties' labels by, from what is public.
 
@@ -55,12 +53,10 @@ def bin_scores(
     >>> binned.axis.bins == binned.plan.axis.bins, int(binned.totals.sum())
     (True, 5000)
     """
-    rate = _DEFAULT_RATE if positive_rate is None else positive_rate
-    if not 0 < rate < 1:
-        raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
+    rate = check_rate(positive_rate)
     if cohort is None and privacy.needs_cohort:
-        cohort = _everybody(parties)
-    branchings = _branchings(tree, privacy, cohort, parties, len(scores), rate)
+        cohort = everybody(parties)
+    branchings = _branchings(tree, privacy, cohort, parties, len(scores), rate, only)
     bins = math.prod(branchings)
     # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
     most_values = 2 * bins if tree == "auto" else bins
@@ -78,10 +74,6 @@ def bin_scores(
     return Binned(plan, axis, assignment.bins, rate, hints)
 
 
-def _everybody(parties: int) -> Cohort:
-    return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
-
-
 def _branchings(
     tree: Tree,
     privacy: AnyPrivacyModel,
@@ -89,6 +81,7 @@ def _branchings(
     parties: int,
     examples: int,
     rate: float,
+    only: Literal["roc_auc"] | None,
 ) -> tuple[int, ...]:
     if not isinstance(tree, str):
         return tuple(tree)
@@ -100,8 +93,9 @@ def _branchings(
             parties=parties,
             examples=examples,
             positive_rate=rate,
+            only=only,
         )
-    return (_BINS,)
+    return (FLAT_BINS,)
 
 
 def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:

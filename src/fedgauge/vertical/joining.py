@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, floats_of, read_column
-from fedgauge.data.examples import Examples
+from fedgauge.data.columns import Column, distinct, pick, stack
+from fedgauge.data.examples import Examples, read_batches
+from fedgauge.data.files import ScoreTable
+from fedgauge.data.ids import Identified, IdTable, together
 from fedgauge.errors import InputError, located
 from fedgauge.typing import Floats, Indices
+from fedgauge.vertical.mismatches import Unscored
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,8 @@ class Joined:
         Labels by party that no score goes with.
     unlabelled
         Scores that no label goes with.
+    left_out
+        What to know of labels that no score goes with, in words; None where there are none.
     """
 
     parties: tuple[str, ...]
@@ -41,12 +45,14 @@ class Joined:
     scores: Floats
     unscored: tuple[int, ...]
     unlabelled: int
+    left_out: str | None = None
 
 
-def join(scores: Any, labels: Mapping[str, Any]) -> Joined:
+def join(scores: Any, labels: Any) -> Joined:
     """Join scores with the labels of each party by id.
 
-    `scores`, and each party's labels, are a mapping from ids, or two columns: ids and values.
+    `scores`, and each party's labels, are a mapping from ids, two columns: ids and values, or an
+    :class:`fedgauge.IdTable`. One with a column of parties holds the labels of all.
 
     Examples
     --------
@@ -54,34 +60,37 @@ def join(scores: Any, labels: Mapping[str, Any]) -> Joined:
     >>> joined.party.tolist(), joined.scores.tolist()
     ([0, 0, 1], [0.2, 0.9, 0.4])
     """
-    if not isinstance(labels, Mapping) or not labels:
-        raise InputError("labels must be a mapping from parties to their labels by id.")
-    scored, values = _columns("scores", scores)
-    sides = {name: _columns(f"labels of {name!r}", side) for name, side in labels.items()}
-    sizes = [len(ids) for ids, _ in sides.values()]
-    everybody = _together([ids for ids, _ in sides.values()], scored.type)
+    scored, values = read_side("scores", scores, numbers=True)
+    sides = _sides(labels)
+    parties = tuple(map(str, sides))
+    columns = [side.values for side in sides.values()]
+    scored, *own = together([scored, *(side.ids for side in sides.values())])
+    sizes = [len(ids) for ids in own]
+    party = np.repeat(np.arange(len(sizes)), sizes)
+    everybody = pa.concat_arrays(own)
     place = pc.index_in(everybody, value_set=scored)
     known = ~place.is_null().to_numpy(zero_copy_only=False)
     found = place.drop_null().to_numpy()
-    _refuse_repeated(scored, everybody.filter(pa.array(~known)), found)
-    if not known.any():
-        raise InputError(
-            "no id of the labels is among those of the scores. Check that both use the same ids."
-        )
-    party = np.repeat(np.arange(len(sizes)), sizes)
+    unscored = everybody.filter(pa.array(~known))
+    _refuse_repeated(scored, everybody, unscored, found, party)
+    left_out = Unscored(parties, np.array(sizes), scored, unscored, party[~known]).told()
     kept = np.split(known, np.cumsum(sizes)[:-1])
     return Joined(
-        tuple(map(str, sides)),
+        parties,
         party[known],
-        tuple(_take(column, rows) for (_, column), rows in zip(sides.values(), kept, strict=True)),
-        floats_of(values)[found],
+        tuple(pick(column, rows) for column, rows in zip(columns, kept, strict=True)),
+        np.asarray(values)[found],
         tuple(int(np.count_nonzero(~rows)) for rows in kept),
         len(scored) - len(found),
+        left_out,
     )
 
 
-def scored_by_parties(labels: Mapping[str, Any]) -> Joined:
+def scored_by_parties(labels: Any) -> Joined:
     """Labels and scores that each party holds both of: rows go together by their order.
+
+    Each party's are two columns, labels and scores, or what :func:`fedgauge.evaluate` takes of a
+    client; a :class:`fedgauge.ScoreTable` holds those of all.
 
     Examples
     --------
@@ -89,61 +98,68 @@ def scored_by_parties(labels: Mapping[str, Any]) -> Joined:
     >>> joined.party.tolist(), joined.scores.tolist()
     ([0, 0, 1], [0.2, 0.9, 0.4])
     """
-    if not isinstance(labels, Mapping) or not labels:
+    held: dict[str, list[Examples]] = {}
+    if isinstance(labels, ScoreTable):
+        for names, batch in labels.batches():
+            codes, words = distinct(names)
+            for code, name in enumerate(words):
+                held.setdefault(name, []).append(batch.select(codes == code))
+    elif isinstance(labels, Mapping):
+        for name, side in labels.items():
+            with located(f"party {name!r}"):
+                held[str(name)] = list(read_batches(side))
+    if not held:
         raise InputError("labels must be a mapping from parties to their labels and scores.")
-    sides = []
-    for name, side in labels.items():
-        if not isinstance(side, tuple) or len(side) != 2:
-            raise InputError(
-                f"without scores, those of {name!r} must be a pair of columns: labels, scores."
-            )
-        with located(f"party {name!r}"):
-            sides.append(Examples(*side))
-    sizes = [len(side) for side in sides]
+    sizes = [sum(map(len, batches)) for batches in held.values()]
     return Joined(
-        tuple(map(str, labels)),
+        tuple(held),
         np.repeat(np.arange(len(sizes)), sizes),
-        tuple(side.labels for side in sides),
-        np.concatenate([side.y_score for side in sides]),
+        tuple(stack([batch.labels for batch in batches]) for batches in held.values()),
+        np.concatenate([batch.y_score for batches in held.values() for batch in batches]),
         (0,) * len(sizes),
         0,
     )
 
 
-def _columns(what: str, side: Any) -> tuple[pa.Array, Column]:
-    """Ids and values of one side."""
-    if isinstance(side, Mapping):
-        ids, values = list(side), list(side.values())
+def _sides(labels: Any) -> dict[str, Identified]:
+    """Ids and labels of each party."""
+    if isinstance(labels, IdTable) and labels.party is not None:
+        return labels.by_party()
+    if not isinstance(labels, Mapping) or not labels:
+        raise InputError(
+            "labels must be a mapping from parties to their labels by id, or an IdTable with a "
+            "column of parties."
+        )
+    return {
+        str(name): read_side(f"labels of party {name!r}", side, numbers=False)
+        for name, side in labels.items()
+    }
+
+
+def read_side(what: str, side: Any, *, numbers: bool) -> Identified:
+    """Ids and values of one side; `numbers` says whether these are scores."""
+    if isinstance(side, IdTable):
+        read = side.read(numbers=numbers)
+    elif isinstance(side, Mapping):
+        with located(what):
+            read = Identified.of(list(side), list(side.values()), numbers=numbers)
     elif isinstance(side, tuple) and len(side) == 2:
-        ids, values = side
+        with located(what):
+            read = Identified.of(*side, numbers=numbers)
     else:
-        raise InputError(f"{what} must be a mapping from ids, or a pair of columns: ids, values.")
-    try:
-        array = pa.array(ids, from_pandas=True)
-    except (pa.ArrowException, OverflowError):
         raise InputError(
-            f"ids of the {what} mix kinds of values. Use text or whole numbers."
-        ) from None
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    if array.null_count:
-        raise InputError(f"{array.null_count:,} ids of the {what} are missing.")
-    column = read_column(what, values)
-    if len(array) != len(column):
-        raise InputError(f"the {what} have {len(array):,} ids and {len(column):,} values.")
-    return array, column
+            f"{what} must be a mapping from ids, a pair of columns: ids, values, or an IdTable of "
+            "a file or data frame."
+        )
+    if not len(read.ids):
+        raise InputError(f"{what}: there are none. Leave out a party that has no labels.")
+    return read
 
 
-def _together(sides: list[pa.Array], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.concat_arrays([side.cast(kind) for side in sides])
-    except pa.ArrowException:
-        raise InputError(
-            "ids of labels and scores are of different kinds. Write both as text, or as numbers."
-        ) from None
-
-
-def _refuse_repeated(scored: pa.Array, unscored: pa.Array, found: Indices) -> None:
-    """Refuse ids that come twice; `found` are the places of the others among those scored.
+def _refuse_repeated(
+    scored: pa.Array, everybody: pa.Array, unscored: pa.Array, found: Indices, party: Indices
+) -> None:
+    """Refuse ids that come twice; `found` are the places of labels' ids among those scored.
 
     The first of equal ids is what is found, so the rest are among those that no label has: the
     table of all ids, 80 bytes for each, is not made for each side anew.
@@ -153,14 +169,22 @@ def _refuse_repeated(scored: pa.Array, unscored: pa.Array, found: Indices) -> No
     first = (
         pc.index_in(scored.take(pa.array(rest)), value_set=scored).to_numpy() if rest.size else rest
     )
-    of_labels = len(found) - np.count_nonzero(times) + len(unscored) - len(unscored.unique())
-    for repeated, what in (
-        (np.count_nonzero(first != rest), "scores"),
-        (of_labels, "labels of all parties"),
-    ):
-        if repeated:
-            raise InputError(f"{repeated:,} ids of the {what} come twice. Each example has one.")
+    if repeated := np.count_nonzero(first != rest):
+        raise InputError(
+            f"{repeated:,} of {len(scored):,} scores have an id that another score has. Each "
+            "example has one score."
+        )
+    repeated = len(found) - np.count_nonzero(times) + len(unscored) - len(unscored.unique())
+    if not repeated:
+        return
+    ends = np.bincount(party).cumsum()
+    within = sum(len(own) - len(own.unique()) for own in _split(everybody, ends))
+    where = "at the same party" if within else "at another party"
+    raise InputError(
+        f"{within or repeated:,} of {len(everybody):,} labels have an id that another label has "
+        f"{where}. Each example has one label, at one party."
+    )
 
 
-def _take(column: Column, rows: NDArray[np.bool_]) -> Column:
-    return column.filter(pa.array(rows)) if isinstance(column, pa.DictionaryArray) else column[rows]
+def _split(ids: pa.Array, ends: Indices) -> list[pa.Array]:
+    return [ids[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -91,5 +91,24 @@ class PartyRanks:
         np.maximum.at(highest, party, ranks)
         return cls(len(ranks), mean, reach, highest)
 
+    @classmethod
+    def evenly(cls, examples: int, parties: int, *, alike: bool) -> "PartyRanks":
+        """Of distinct scores, as many at each party: dealt out in turn, or a range for each.
+
+        Examples
+        --------
+        >>> PartyRanks.evenly(6, 2, alike=True).highest.tolist()
+        [8, 10]
+        >>> PartyRanks.evenly(6, 2, alike=False).highest.tolist()
+        [4, 10]
+        """
+        party = np.arange(parties, dtype=np.int64)
+        if alike:
+            first, last = party, party + (examples - 1 - party) // parties * parties
+        else:
+            ends = -(-np.arange(parties + 1, dtype=np.int64) * examples // parties)
+            first, last = ends[:-1], ends[1:] - 1
+        return cls(examples, first + last, last - first, 2 * last)
+
     def __len__(self) -> int:
         return len(self.mean)

@@ -1,0 +1,397 @@
+"""Commands for scores at one party and labels at others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+import fedgauge as fg
+from fedgauge.cli import answers
+from fedgauge.cli.options import (
+    STDOUT,
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
+    Decimal,
+    Delta,
+    EstimatorKind,
+    HintRate,
+    Model,
+    NoiseKind,
+    NoiseOption,
+    Plots,
+    Quiet,
+    Separator,
+    make_clients,
+    make_dialect,
+    make_estimator,
+    make_label_privacy,
+    make_tree,
+    naming_labels,
+    refuse_given,
+)
+from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.rosters import assign, roster
+from fedgauge.cli.terminal import (
+    note,
+    print_result,
+    readable_errors,
+    screen,
+    stderr,
+    warn,
+    with_progress,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fedgauge.cli.options import Dialect
+    from fedgauge.cli.results import Rates
+    from fedgauge.vertical.joining import Joined
+
+app = typer.Typer(
+    help="Scores at one party, labels at others, with privacy for labels.\n\n"
+    "In one process: plan, evaluate. Between parties: each with labels, roster; whoever scores, "
+    "assign; then `fedgauge exchange`, as between sites. One or two with labels, and those that "
+    "trust no sum: answer; whoever scored: result.",
+    no_args_is_help=True,
+)
+
+
+class MechanismKind(StrEnum):
+    """Mechanisms by name."""
+
+    AUTO = "auto"
+    HISTOGRAM = "histogram"
+    ADAPTIVE = "adaptive"
+    ORTHOGONAL = "orthogonal"
+    LAPLACE_GLOBAL = "laplace-global"
+    LAPLACE_LOCAL = "laplace-local"
+    GAUSSIAN = "gaussian"
+
+
+class OnlyKind(StrEnum):
+    """What can be asked for alone."""
+
+    ROC_AUC = "roc_auc"
+
+
+_NO_IDS = (
+    "{} would do nothing: in --client-scored files each row has its label and its score. Leave it "
+    "out."
+)
+_OR_BOTH = "Where parties hold scores and labels, add --client-scored."
+_SIMULATED = (
+    "This is a simulation: one process read scores and labels. Between parties each keeps its own."
+)
+_NO_PROBABILITIES = (
+    "scores lie beyond 0 to 1. Curves and AUC are as good, but nothing is said of calibration; "
+    "percent would have to be divided by 100."
+)
+_OF_ALL = {"at", "at_fpr", "at_recall", "at_precision", "level", "plots", "estimator", "quantiles"}
+LabelEpsilon = Annotated[
+    float | None, typer.Option("--epsilon", help=r"Privacy budget of a label. \[default: 1]")
+]
+
+
+@app.command()
+def evaluate(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SCORES LABELS...",
+            help="A file of scores, then one of labels for each party: CSV, TSV (also .gz) or "
+            "Parquet.",
+        ),
+    ],
+    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Column of the id, in files of both kinds.")
+    ] = None,
+    party: Annotated[
+        str | None,
+        typer.Option(help="Column that names the label party. Without it each file is one."),
+    ] = None,
+    client_scored: Annotated[
+        bool,
+        typer.Option(
+            "--client-scored",
+            help="Parties scored their examples: no file of scores, and each other one has both.",
+        ),
+    ] = False,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    privacy: Annotated[
+        Model,
+        typer.Option(help="Distributed DP (ddp), labels flipped (ldp) or an exact sum (sa)."),
+    ] = Model.DDP,
+    epsilon: LabelEpsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    mechanism: Annotated[
+        MechanismKind, typer.Option(help="What parties send; all but histogram need --only.")
+    ] = MechanismKind.AUTO,
+    only: Annotated[
+        OnlyKind | None, typer.Option(help="The AUC and nothing else, with the least noise.")
+    ] = None,
+    positive_rate: HintRate = None,
+    tree: Annotated[
+        str | None, typer.Option(help=r"Branchings over the bins, or flat. \[default: planned]")
+    ] = None,
+    estimator: Annotated[
+        EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
+    ] = EstimatorKind.ALIGNED,
+    quantiles: Annotated[
+        int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
+    ] = None,
+    at: At = None,
+    at_fpr: AtFpr = None,
+    at_recall: AtRecall = None,
+    at_precision: AtPrecision = None,
+    level: AtLevel = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
+    ] = None,
+    plots: Plots = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate an evaluation: this process reads all files, and no party is protected from it.
+
+    Ids are compared as they are written; those without a partner are counted and left out.
+
+    Examples:
+
+      fedgauge vertical evaluate scores.csv shop-*.csv --id user --score p --label bought
+
+      fedgauge vertical evaluate scores.csv labels.csv --party shop --id user --score p --label y
+
+      fedgauge vertical evaluate scores.csv shop-*.csv --id user --score p --label y --only roc_auc
+
+      fedgauge vertical evaluate scores.csv shop-*.csv --id user --score p --label y --privacy ldp
+
+      fedgauge vertical evaluate clinic-*.csv --client-scored --score p --label y
+    """
+    from fedgauge.engines.vertical import check_wanted, evaluate_joined
+
+    of_labels = files if client_scored else files[1:]
+    with readable_errors(), naming_labels(of_labels, label, separator):
+        refuse_to_replace(json=json, plots=plots)
+        if only is not None:
+            refuse_given(ctx, _OF_ALL, "{} would do nothing: --only asks for the AUC alone.")
+        model = make_label_privacy(ctx, privacy, epsilon, delta, noise)
+        check_wanted(mechanism.value, only, model)
+        design: dict[str, Any] = {
+            "privacy": model,
+            "mechanism": mechanism.value,
+            "only": None if only is None else only.value,
+            "cohort": None,
+            "tree": make_tree(tree),
+            "positive_rate": positive_rate,
+            "positive": positive,
+            "estimator": make_estimator(estimator, quantiles),
+            "seed": seed,
+            "summation": "plain",
+        }
+        if client_scored:
+            refuse_given(ctx, {"id_"}, _NO_IDS)
+        columns = _Columns(id_, score, label, party)
+        dialect = make_dialect(separator, decimal)
+        joined = with_progress(
+            quiet, lambda: _join(files, columns, dialect, client_scored), "Joining"
+        )
+        result = with_progress(quiet, lambda: evaluate_joined(joined, **design))
+        if isinstance(result, fg.Evaluation) and level is not None:
+            result = result.at_level(level)
+        rates = (at, at_fpr, at_recall, at_precision)
+        told, tables = with_progress(
+            quiet, lambda: _told(result, json, plots, score, rates), "Measuring"
+        )
+    if joined.left_out is not None:
+        warn(joined.left_out)
+    out = stderr if json == STDOUT else screen
+    if isinstance(result, fg.Evaluation):
+        print_result(result, told, quiet=quiet, to=out)
+    elif not quiet:
+        out.print(told, markup=False)
+    if quiet:
+        return
+    for table in tables:
+        out.print()
+        out.print(table)
+    out.print(_SIMULATED, markup=False)
+    for each in _notes(joined, result):
+        note(each)
+
+
+class _Columns(NamedTuple):
+    """Names of columns in the files."""
+
+    id: str | None
+    score: str
+    label: str
+    party: str | None
+
+
+def _join(files: list[Path], columns: _Columns, dialect: Dialect, client_scored: bool) -> Joined:
+    """Scores and labels of the files."""
+    from fedgauge.vertical.joining import join, scored_by_parties
+
+    if client_scored:
+        return scored_by_parties(
+            make_clients(files, columns.party, columns.label, columns.score, None, dialect)
+        )
+    if columns.id is None:
+        raise fg.InputError(f"name the column of the id with --id. {_OR_BOTH}")
+    if len(files) < 2:
+        raise fg.InputError(
+            f"{files[0]} is one file: that of scores comes first, then labels. {_OR_BOTH}"
+        )
+    from fedgauge.data.files import name_of, refuse_repeated_files
+
+    refuse_repeated_files(files)
+    scores = _scores(files[0], columns, dialect)
+    ids: dict[str, Any] = {"id": columns.id, "value": columns.label, **dialect}
+    if columns.party is not None:
+        return join(scores, fg.IdTable(files[1:], party=columns.party, **ids))
+    labels: dict[str, fg.IdTable] = {}
+    for path in files[1:]:
+        name = name_of(path)
+        if name in labels:
+            raise fg.InputError(
+                f"two files make a party named {name!r}: {labels[name]} and {path}. Rename one, or "
+                "name a column of parties with --party."
+            )
+        labels[name] = fg.IdTable(path, **ids)
+    return join(scores, labels)
+
+
+def _scores(path: Path, columns: _Columns, dialect: Dialect) -> fg.IdTable:
+    """The file of scores; where it is one of labels, that is said."""
+    ids: dict[str, Any] = {"id": columns.id, **dialect}
+    try:
+        return fg.IdTable(path, value=columns.score, **ids)
+    except fg.InputError:
+        try:
+            fg.IdTable(path, value=columns.label, **ids)
+        except fg.InputError:
+            pass
+        else:
+            raise fg.InputError(
+                f"{path}: there is no column {columns.score!r}, but there is {columns.label!r}: "
+                f"these are labels. Name the file of scores first. {_OR_BOTH}"
+            ) from None
+        raise
+
+
+def _told(
+    result: fg.Evaluation | fg.LabelAuc,
+    json: Path | None,
+    plots: Path | None,
+    score: str,
+    rates: Rates,
+) -> tuple[str, list[Table]]:
+    """A result in words and tables; saves what is to be saved."""
+    from fedgauge.cli.results import read_out, save_json
+
+    if isinstance(result, fg.Evaluation):
+        return read_out(result, json, plots, score, rates)
+    if json is not None:
+        save_json(result, json)
+    return str(result), []
+
+
+def _notes(joined: Joined, result: fg.Evaluation | fg.LabelAuc) -> Iterator[str]:
+    """What to know of the scores, and need be no fault."""
+    if joined.unlabelled:
+        many = len(joined.scores) + joined.unlabelled
+        yield f"{joined.unlabelled:,} of {many:,} scores have no label and are left out."
+    beyond = joined.scores.min() < 0 or joined.scores.max() > 1
+    if beyond and isinstance(result, fg.Evaluation):
+        yield _NO_PROBABILITIES
+
+
+@app.command()
+def plan(
+    parties: Annotated[int, typer.Option(help="How many label parties will take part.")],
+    examples: Annotated[int, typer.Option(help="About how many examples there are in all.")],
+    epsilon: LabelEpsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    positive_rate: HintRate = None,
+    auc: Annotated[float, typer.Option(help="About what the AUC will be.")] = 0.85,
+    only: Annotated[
+        OnlyKind | None, typer.Option(help="--want for the AUC and nothing else.")
+    ] = None,
+    want: Annotated[
+        str | None,
+        typer.Option(
+            help="Half the 95% interval of the AUC that you need, such as roc_auc=0.01, or a ROC "
+            "Area Error, roc=0.001: says what it takes."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Say which mechanism is best and what to expect of it, from public figures alone.
+
+    Examples:
+
+      fedgauge vertical plan --parties 4 --examples 20000 --epsilon 1 --positive-rate 0.1
+
+      fedgauge vertical plan --parties 2 --examples 5000 --epsilon 0.5 --only roc_auc
+
+      fedgauge vertical plan --parties 4 --examples 20000 --want roc_auc=0.01
+    """
+    from fedgauge.cli.outlook import best_in_words, mechanism_table, need_in_words, summary_table
+
+    with readable_errors():
+        privacy = fg.DistributedDP(
+            1.0 if epsilon is None else epsilon,
+            delta=delta,
+            noise=noise.value,
+            unit="label",
+            neighbours="flip",
+        )
+        outlook = with_progress(
+            quiet,
+            lambda: fg.plan_vertical(
+                parties=parties,
+                examples=examples,
+                privacy=privacy,
+                positive_rate=positive_rate,
+                auc=auc,
+            ),
+            "Planning",
+        )
+        told = None
+        if want is not None:
+            told = with_progress(
+                quiet, lambda: need_in_words(outlook, want, alone=only is not None), "Planning"
+            )
+    if quiet:
+        return
+    screen.print(summary_table(outlook))
+    screen.print()
+    screen.print(mechanism_table(outlook))
+    screen.print(best_in_words(outlook), markup=False)
+    if told is not None:
+        screen.print(told, markup=False)
+
+
+app.command()(roster)
+app.command()(assign)
+answers.register(app)

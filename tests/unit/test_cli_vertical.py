@@ -1,0 +1,260 @@
+"""`fedgauge vertical`: files in, a result or an outlook out, mistakes in one line."""
+
+import json
+import re
+import shlex
+
+import numpy as np
+import pytest
+from commands import complaint, run
+
+import fedgauge as fg
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+ROWS = 2000
+COLUMNS = ("--id", "user", "--score", "p", "--label", "y")
+EVALUATE = ("vertical", "evaluate")
+PLAN = ("vertical", "plan", "--parties", 4, "--examples", 20_000, "--positive-rate", 0.1)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    labels = (rng.random(ROWS) < 0.3).astype(int)
+    return labels, (1 / (1 + np.exp(-rng.normal(2 * labels - 1.5)))).round(6)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, rows):
+    """The files of the help's examples, besides those of a platform and two shops."""
+    monkeypatch.chdir(tmp_path)
+    labels, scores = rows
+    (tmp_path / "scores.csv").write_text(
+        "user,p\n" + "".join(f"{i},{score}\n" for i, score in enumerate(scores))
+    )
+    every = list(enumerate(labels))
+    for k in range(2):
+        rows_of = "".join(f"{i},{label},{label}\n" for i, label in every[k::2])
+        (tmp_path / f"shop-{k}.csv").write_text(f"user,y,bought\n{rows_of}")
+        both = "".join(f"{label},{score}\n" for label, score in zip(labels, scores, strict=True))
+        (tmp_path / f"clinic-{k}.csv").write_text(f"y,p\n{both}")
+    all_rows = "".join(f"{i},{label},shop-{i % 2}\n" for i, label in every)
+    (tmp_path / "labels.csv").write_text(f"user,y,shop\n{all_rows}")
+    return tmp_path
+
+
+def words(text):
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def examples_of(command):
+    text = words(run("vertical", command, "--help", columns=200).stdout)
+    listed = text[text.index("Examples:") : text.index("Options" if command == "plan" else "Argum")]
+    return [part.strip() for part in listed.split("fedgauge ")[1:]]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "plan"])
+def test_examples_of_the_help_run(folder, command):
+    examples = examples_of(command)
+    assert len(examples) >= 3
+    for example in examples:
+        arguments = [
+            name
+            for word in shlex.split(example)
+            for name in (sorted(p.name for p in folder.glob(word)) if "*" in word else [word])
+        ]
+        done = run(*arguments)
+        assert done.exit_code == 0, (example, done.output)
+
+
+def test_the_result_is_that_of_the_library(rows):
+    done = run(
+        *EVALUATE,
+        "scores.csv",
+        "shop-0.csv",
+        "shop-1.csv",
+        *COLUMNS,
+        "--seed",
+        1,
+        "--positive-rate",
+        0.3,
+        "--json",
+        "r.json",
+        "--at",
+        0.5,
+    )
+    assert done.exit_code == 0, done.output
+    labels, scores = rows
+    ids = np.arange(ROWS)
+    sides = {f"shop-{k}": (ids[k::2], labels[k::2]) for k in range(2)}
+    expected = fg.evaluate_vertical((ids, scores), sides, positive_rate=0.3, seed=1)
+    assert fg.Evaluation.from_json("r.json").record == expected.record
+    assert "This is a simulation: one process read scores and labels." in done.stdout
+    assert "recall" in done.stdout
+    assert done.stderr == ""
+
+
+def test_one_file_of_labels_with_a_column_of_parties_says_the_same():
+    saved = []
+    for files in (("shop-0.csv", "shop-1.csv"), ("labels.csv", "--party", "shop")):
+        done = run(*EVALUATE, "scores.csv", *files, *COLUMNS, "--seed", 1, "--json", "-")
+        saved.append(json.loads(done.stdout))
+        assert "simulation" in done.stderr
+    assert saved[0] == saved[1]
+
+
+def test_parties_that_scored_need_no_ids():
+    options = ("--client-scored", "--score", "p", "--label", "y", "--privacy", "sa")
+    done = run(*EVALUATE, "clinic-0.csv", *options, "--json", "r.json")
+    assert done.exit_code == 0, done.output
+    assert fg.Evaluation.from_json("r.json").clients == 1
+
+
+def test_the_auc_alone():
+    options = (*COLUMNS, "--only", "roc_auc", "--seed", 1)
+    done = run(*EVALUATE, "scores.csv", "shop-0.csv", "shop-1.csv", *options, "--json", "a.json")
+    assert done.exit_code == 0, done.output
+    saved = fg.LabelAuc.from_json("a.json")
+    assert str(saved.roc_auc) in done.stdout
+    again = run(*EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *options, "--json", "-")
+    assert json.loads(again.stdout)["roc_auc"]["value"] == saved.roc_auc.value
+    over = run(
+        *EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *options, "-q", "--json", "a.json"
+    )
+    assert (over.exit_code, over.output) == (0, "")
+
+
+def test_labels_can_be_flipped():
+    done = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "--privacy", "ldp", "--epsilon", 3)
+    assert done.exit_code == 0, done.output
+    assert "label-DP, one label flipped: epsilon 3" in done.stdout
+
+
+def test_what_does_not_match_is_told(folder):
+    text = (folder / "shop-0.csv").read_text().replace("\n10,", "\n99999,")
+    (folder / "shop-0.csv").write_text(text)
+    done = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS)
+    assert done.exit_code == 0
+    assert "warning: 1 of 1,000 labels of party 'shop-0' have no score and are left" in done.stderr
+    assert "note: 1,001 of 2,000 scores have no label and are left out." in done.stderr
+    quiet = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "-q")
+    assert quiet.stdout == ""
+    assert quiet.stderr.startswith("fedgauge: warning: 1 of 1,000 labels")
+    assert "note" not in quiet.stderr
+
+
+def test_percent_is_no_fault_but_told(folder):
+    text = (folder / "scores.csv").read_text().splitlines()[1:]
+    pairs = (line.split(",") for line in text)
+    (folder / "scores.csv").write_text(
+        "user,p\n" + "".join(f"{i},{100 * float(p)}\n" for i, p in pairs)
+    )
+    done = run(*EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *COLUMNS)
+    assert done.exit_code == 0
+    assert "note: scores lie beyond 0 to 1." in done.stderr
+    assert "divided by 100" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("shop-0.csv shop-1.csv", "shop-0.csv: there is no column 'p', but there is 'y'"),
+        ("shop-0.csv scores.csv", "Name the file of scores first"),
+        ("scores.csv shop-0.csv shop-0.csv", "shop-0.csv is given twice"),
+        ("scores.csv", "scores.csv is one file"),
+        ("none.csv shop-0.csv", "none.csv: there is no such file"),
+        ("scores.csv shop-0.csv --party shop", "shop-0.csv: there is no column 'shop'"),
+        ("scores.csv shop-0.csv --mechanism adaptive", "Say --only roc_auc, or use --mechanism"),
+        (
+            "scores.csv shop-0.csv --mechanism gaussian --only roc_auc",
+            "gaussian needs --privacy ddp and --noise discrete-gaussian.",
+        ),
+        ("scores.csv shop-0.csv --only roc_auc --at 0.5", "--at would do nothing: --only asks"),
+        ("scores.csv shop-0.csv --privacy sa --epsilon 1", "--epsilon would do nothing under"),
+        ("scores.csv shop-0.csv --epsilon 0", "--epsilon must be"),
+        ("scores.csv shop-0.csv --positive-rate 3", "--positive-rate must lie between 0 and 1"),
+        ("scores.csv shop-0.csv --tree x", "a tree is written like"),
+        ("clinic-0.csv --client-scored", "--id would do nothing"),
+        ("scores.csv labels.csv x/labels.csv", "two files make a party named 'labels'"),
+    ],
+)
+def test_mistakes(folder, arguments, told):
+    (folder / "x").mkdir()
+    (folder / "x" / "labels.csv").write_text("user,y\n1,0\n")
+    assert told in complaint(run(*EVALUATE, *arguments.split(), *COLUMNS))
+
+
+def test_without_ids_both_ways_out_are_named():
+    told = complaint(run(*EVALUATE, "scores.csv", "shop-0.csv", "--score", "p", "--label", "y"))
+    assert "--id" in told
+    assert "--client-scored" in told
+
+
+def test_nothing_else_is_overwritten():
+    done = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "--json", "labels.csv")
+    assert "is not overwritten" in complaint(done)
+
+
+# plan
+
+
+def test_plan_says_what_to_expect():
+    done = run(*PLAN, columns=120)
+    assert done.exit_code == 0, done.output
+    outlook = fg.plan_vertical(parties=4, examples=20_000, positive_rate=0.1)
+    said = words(done.stdout)
+    assert f"{outlook.tree[0]} in one level" in said
+    assert "about 20,000 examples, 0.1 of them positive, at 4 label parties" in said
+    for name, error in outlook.alike.items():
+        assert re.search(
+            rf"{name} (everything|AUC alone) {error:.1e} {outlook.apart[name]:.1e}", said
+        )
+    assert f"flipped labels everything, repeatedly {outlook.flipped:.1e}" in said
+    assert "Best for the AUC alone: histogram." in said
+    fewer = words(run(*PLAN, "--parties", 3, columns=120).stdout)
+    assert "AUC alone: histogram where scores are alike, orthogonal where apart." in fewer
+
+
+def test_plan_says_what_it_takes():
+    assert (
+        "no epsilon that protects anybody is enough" in run(*PLAN, "--want", "roc_auc=0.005").stdout
+    )
+    enough = run(*PLAN, "--want", "auc=0.02").stdout
+    assert "Enough to know the AUC within 0.02? yes, within 0.009: it takes epsilon" in enough
+    assert "ROC Area Error of 0.001? no" in words(run(*PLAN, "--want", "roc=0.001").stdout)
+
+
+def test_plan_answers_for_the_best_mechanism_where_the_auc_is_wanted_alone():
+    few = ("vertical", "plan", "--parties", 1, "--examples", 300_000, "--epsilon", 0.02)
+    few = (*few, "--positive-rate", 0.5)
+    both = [
+        float(
+            re.search(r"within ([0-9.]+):", words(run(*few, *extra, "--want", "auc=0.001").stdout))[
+                1
+            ]
+        )
+        for extra in ((), ("--only", "roc_auc"))
+    ]
+    assert both[1] < both[0]
+
+
+def test_plan_is_quiet_when_asked():
+    assert run(*PLAN, "-q").output == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--parties 0 --examples 100", "--parties must be a whole number of at least 1"),
+        ("--parties 9 --examples 5", "--examples must be a whole number of at least 9"),
+        ("--parties 4 --examples 100 --auc 0.4", "--auc must lie between 0.5 and 1"),
+        ("--parties 4 --examples 100 --positive-rate 0", "--positive-rate must lie"),
+        ("--parties 4 --examples 100 --epsilon -1", "--epsilon must be"),
+        ("--parties 4 --examples 100 --want recall@0.5=0.1", "written like roc_auc=0.01"),
+        ("--parties 4 --examples 100 --want x", "written like roc_auc=0.01 or roc=0.001"),
+        ("--parties 4 --examples 100 --want auc=2", "a wanted error lies between 0 and 0.5"),
+    ],
+)
+def test_mistakes_of_a_plan(arguments, told):
+    assert told in complaint(run("vertical", "plan", *arguments.split()))
