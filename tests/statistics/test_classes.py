@@ -20,7 +20,7 @@ _SPEC = importlib.util.spec_from_file_location("classes_study", _PATH)
 study = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(study)
 
-CELLS = [study.Cell(3, 1_000, skew=True, confusion=True), study.Cell(3, 5_000, 2.0)]
+CELLS = [study.Cell(3, 5_000, 2.0, skew=True, confusion=True)]
 LEAST = binom.ppf(1e-3 / (len(CELLS) * 11), RUNS, 0.94) / RUNS
 
 

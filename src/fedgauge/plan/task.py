@@ -163,13 +163,6 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
                 found[called] = (grouping, cell)
         return found
 
-    def grouped_by(self, slice_: Slice) -> str | None:
-        """What the rows of a slice are grouped by; None where it has all rows."""
-        if slice_.group is None:
-            return None
-        grouping, _ = self._cells_by_name[slice_.group]
-        return " and ".join(grouping)
-
     def _blocks(self, slice_: Slice) -> tuple[Block, ...]:
         """The blocks that a slice's counts are in, of one way of grouping."""
         if slice_ not in self.slices:
