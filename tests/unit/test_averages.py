@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, recall_score, roc_auc_score
+from typer.testing import CliRunner
 
 import fedgauge as fg
+from fedgauge import cli
 from fedgauge.binning.channels import Layout
 from fedgauge.engines.simulation import simulate
 from fedgauge.estimation.released import Released
@@ -98,6 +100,17 @@ def test_slices_are_told_one_by_one(result, of_all_kinds):
     one = str(result.select(label="owl"))
     assert "macro" not in one
     assert one.splitlines()[1].startswith("ROC AUC")
+
+
+def test_show_lists_the_slices(tmp_path, result):
+    result.to_json(tmp_path / "r.json")
+    shown = CliRunner().invoke(cli.app, ["show", str(tmp_path / "r.json")])
+    assert shown.exit_code == 0
+    assert "label owl" in shown.output
+    assert "macro average" in shown.output
+    asked = CliRunner().invoke(cli.app, ["show", str(tmp_path / "r.json"), "--at", "0.5"])
+    assert asked.exit_code == 2
+    assert "several classes" in asked.output
 
 
 # What averages are of
