@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fedgauge.measures.benefit import DecisionCurve
     from fedgauge.measures.brier import BrierDecomposition
     from fedgauge.measures.calibration import CalibrationCurve
+    from fedgauge.measures.confusion import ClassConfusion
     from fedgauge.measures.curves import (
         DetCurve,
         GainCurve,
@@ -58,7 +59,15 @@ if TYPE_CHECKING:
     from fedgauge.measures.goodness import CalibrationTest
     from fedgauge.measures.intervals import Estimate
     from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
-    from fedgauge.plan import BinaryTask, EvaluationPlan, HistogramRound, ScoreSums
+    from fedgauge.plan import (
+        BinaryTask,
+        EvaluationPlan,
+        HistogramRound,
+        MulticlassTask,
+        MultilabelTask,
+        ScoreSums,
+        Slice,
+    )
     from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
     from fedgauge.plots.displays import (
         DetCurveDisplay,
@@ -100,6 +109,7 @@ __all__ = [
     "CalibrationTest",
     "Calibrator",
     "CalibratorError",
+    "ClassConfusion",
     "Cohort",
     "CohortTooSmall",
     "Comparison",
@@ -130,6 +140,8 @@ __all__ = [
     "LabelOutlook",
     "LedgerError",
     "LocalDP",
+    "MulticlassTask",
+    "MultilabelTask",
     "NoSignal",
     "PlanError",
     "PlanRefused",
@@ -157,6 +169,7 @@ __all__ = [
     "Signature",
     "Site",
     "SiteError",
+    "Slice",
     "UndefinedMetric",
     "area_error",
     "encode_rows",
@@ -194,10 +207,19 @@ _HOMES: Final = {
         "exact_pr_curve",
         "exact_roc_curve",
     ],
+    "measures.confusion": ["ClassConfusion"],
     "measures.goodness": ["CalibrationTest"],
     "measures.intervals": ["Estimate"],
     "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
-    "plan": ["BinaryTask", "EvaluationPlan", "HistogramRound", "ScoreSums"],
+    "plan": [
+        "BinaryTask",
+        "EvaluationPlan",
+        "HistogramRound",
+        "MulticlassTask",
+        "MultilabelTask",
+        "ScoreSums",
+        "Slice",
+    ],
     "plots.calibration": ["DecisionCurveDisplay", "ReliabilityDisplay"],
     "plots.displays": [
         "DetCurveDisplay",

@@ -77,7 +77,7 @@ def test_same_hints_same_plan(planned, forgotten):
 
 def test_many_draws_go_on_from_the_few(planned):
     few, many = (search._play(planned, 5_000, 0.2, draws) for draws in (6, 24))
-    hint = (planned.noise_variances(CLIENTS), 5_000, 0.2)
+    hint = (planned.noise_variances(CLIENTS), (1, 1), 5_000, 0.2)
     first, all_of_them = (search._played(planned, *hint, draws) for draws in (6, 24))
     for begun, runs in zip(first, all_of_them, strict=True):
         assert (begun.errors.shape, runs.errors.shape) == ((6, 3), (24, 3))
@@ -157,6 +157,8 @@ def test_planner_has_no_way_to_data():
             "cohort",
             "axis",
             "min_cell",
+            "task",
+            "delta",
             "positive",
             "score_sums",
             "at",

@@ -112,6 +112,22 @@ class Layout:
         """The channel of one class in one group of a block."""
         return block.first + cell * self.by_block + of_class
 
+    @cached_property
+    def strata(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The block of each channel by number, and which of its strata the channel is in.
+
+        A row in a stratum of one block is in the same stratum of every block grouped alike: it is
+        of one group and, where its scores are of one label, of one class.
+        """
+        blocks = np.empty(self.channels, dtype=np.intp)
+        strata = np.empty(self.channels, dtype=np.intp)
+        apart = self.by_block if self.labels > 1 else 1
+        for number, block in enumerate(self.blocks):
+            size = self.cells(block.grouping) * self.by_block
+            blocks[block.first : block.first + size] = number
+            strata[block.first : block.first + size] = np.arange(size) // apart
+        return blocks, strata
+
 
 PLAIN: Final = Layout()
 

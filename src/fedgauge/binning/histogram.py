@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator, mapped
-from fedgauge.binning.channels import PLAIN, ChannelReader, Layout
-from fedgauge.binning.tables import AnyTable, TableRows
+from fedgauge.binning.channels import PLAIN, Block, ChannelReader, Layout
+from fedgauge.binning.table import TableRows
+from fedgauge.binning.tables import AnyTable
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label
 from fedgauge.data.oddities import Oddities
@@ -334,21 +335,26 @@ class _Tally:
                 if placed is not None:
                     if self._tables:
                         rows.add(block, channels, *placed)
-                    self._count_block(*placed, channels)
+                    self._count_block(block, channels, *placed)
             if self._tables and rows.is_whole:
                 for table, counted in zip(self._tables, self._counted, strict=True):
                     counted += table.count(rows)
 
-    def _count_block(self, index: Indices, scores: Floats, channels: NDArray[Any]) -> None:
+    def _count_block(
+        self, block: Block, channels: NDArray[Any], index: Indices, scores: Floats
+    ) -> None:
         """Count one score of each row, in the channel that it is in."""
-        shape = self._counts.shape
+        # Of many classes all channels are far more than those of one block.
+        size = self._layout.cells(block.grouping) * self._layout.by_block
+        rows = slice(block.first, block.first + size)
+        counts = self._counts[rows]
         places = None if self._sums is None else self._places(scores, index)
-        index += np.multiply(channels, self._axis.bins, dtype=np.intp)
-        self._counts += np.bincount(index, minlength=self._counts.size).reshape(shape)
+        index += np.multiply(channels - block.first, self._axis.bins, dtype=np.intp)
+        counts += np.bincount(index, minlength=counts.size).reshape(counts.shape)
         if self._sums is not None:
             # Whole numbers in floats, exact: a batch has at most 2^25 rows.
-            sums = np.bincount(index, places, minlength=self._counts.size).reshape(shape)
-            self._sums += sums.astype(np.int64)
+            sums = np.bincount(index, places, minlength=counts.size).reshape(counts.shape)
+            self._sums[rows] += sums.astype(np.int64)
 
     def _place(self, scores: Floats) -> tuple[Indices, Floats] | None:
         """Bin of each score, and the scores; None if one has none, and that is noted."""

@@ -165,6 +165,8 @@ def _measured(
 ) -> tuple[str, list[Table | str]]:
     """A result in words, and its metrics over all thresholds and at those that are wanted."""
     points = wanted.points(result)
+    if result.is_several and not calibration:  # of which each has metrics of its own
+        return str(result), []
     tables = [metrics_table(result), *threshold_tables(points, result)]
     return str(result), [*tables, *(calibration_tables(result) if calibration else ())]
 

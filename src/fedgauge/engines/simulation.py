@@ -137,8 +137,7 @@ def evaluate(
     _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
     expected = cohort or Cohort(known or _EXPECTED)
-    paired = isinstance(told, BinaryTask) and bool(told.pairs)
-    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, paired)
+    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, told)
 
     def resolve(count: int) -> EvaluationPlan:
         everybody = Cohort(count) if privacy.needs_cohort else None
@@ -333,7 +332,7 @@ def _design(
     hints: _Hints,
     expected: Cohort,
     score_sums: bool,
-    paired: bool,
+    task: AnyTask,
 ) -> tuple[Axis, tuple[int, ...]]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = privacy.adds_noise
@@ -342,10 +341,11 @@ def _design(
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = _auto_bins(privacy) if isinstance(tree, str) else math.prod(_branchings(tree, None))
+    paired = isinstance(task, BinaryTask) and bool(task.pairs)
     if noisy and paired and isinstance(tree, str):
         bins = NOISY_RANGES  # of two models' scores together; finer, noise would drown them
     if noisy and hints.named():
-        examples, rate = check_hints(*hints)
+        examples, rate = check_hints(*hints, task)
         if tree == "auto" and not paired:
             plan = propose(
                 privacy=privacy,
@@ -354,6 +354,7 @@ def _design(
                 examples=examples,
                 positive_rate=rate,
                 score_sums=score_sums,
+                task=task,
             )
             return plan.axis, plan.tree
         return reference_axis(bins, rate), _branchings(tree, bins)

@@ -1,6 +1,5 @@
 """Numbers from pooled counts: each is a value with the bounds that binning allows."""
 
-import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,6 +56,13 @@ def auc_gradient(counts: Floats) -> Floats:
     return np.array([(above - auc) / of_negatives, (placed - auc) / of_positives])
 
 
+def auc_runs(counts: Floats) -> Floats:
+    """How far the gradient of the AUC runs across each bin, from its lower edge to its upper."""
+    negatives, positives = counts
+    runs: Floats = np.array([-positives, negatives]) / (negatives.sum() * positives.sum())
+    return runs
+
+
 def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
     """Variance of the AUC over samples of examples (DeLong et al. 1988), from bins.
 
@@ -65,7 +71,7 @@ def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
     totals = counts.sum(axis=1)
     squares = auc_gradient(counts) ** 2
     if not tied:
-        squares += (counts[::-1] / math.prod(totals)) ** 2 / 12.0
+        squares += auc_runs(counts) ** 2 / 12.0
     by_class = (counts * squares).sum(axis=1)
     return float(np.sum(by_class * totals / np.maximum(totals - 1.0, 1.0)))
 
@@ -175,12 +181,12 @@ def average_precision_variance(counts: Floats, *, tied: bool) -> Floats:
     """Variance of average precision over samples of examples, to first order."""
     squares = average_precision_gradient(counts) ** 2
     if not tied:
-        squares = squares + _gradient_runs(counts) ** 2 / 12.0
+        squares = squares + average_precision_runs(counts) ** 2 / 12.0
     variance: Floats = (counts * squares).sum(axis=(-2, -1))
     return variance
 
 
-def _gradient_runs(counts: Floats) -> Floats:
+def average_precision_runs(counts: Floats) -> Floats:
     """How far the gradient of average precision runs across each bin."""
     negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
     both = negatives + positives

@@ -85,11 +85,16 @@ class Worth(Formula):
 
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
-        total = sum(corner.outcomes)
-        if total <= 0:
-            return 0.0, 0.0
-        slope = (self.weights - self.value(corner.outcomes)) / total
+        slope = self.slopes(corner.outcomes)
         return noise_variance(slope, corner), float(slope**2 @ np.array(corner.outcomes))
+
+    def slopes(self, outcomes: Outcomes) -> Floats:
+        """Derivatives by the four counts; 0 where nothing is counted."""
+        total = sum(outcomes)
+        if total <= 0:
+            return np.zeros(len(outcomes))
+        slope: Floats = (self.weights - self.value(outcomes)) / total
+        return slope
 
     def has_base(self, corner: Corner) -> bool:
         """Whether the number of examples stands out of the noise."""

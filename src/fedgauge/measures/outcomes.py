@@ -175,6 +175,10 @@ class Formula(ABC):
         """Variance by noise and by sampling, to first order."""
 
     @abstractmethod
+    def slopes(self, outcomes: Outcomes) -> Floats:
+        """Derivatives of the metric by the four counts."""
+
+    @abstractmethod
     def has_base(self, corner: Corner) -> bool:
         """Whether what it divides by stands out of the noise."""
 
@@ -233,14 +237,20 @@ class Ratio(Formula):
 
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
-        part, rest = self._weights
+        slope = self.slopes(corner.outcomes)
         counts = np.maximum(np.array(corner.outcomes), 0.0)
+        return noise_variance(slope, corner), float(slope**2 @ counts)
+
+    def slopes(self, outcomes: Outcomes) -> Floats:
+        """Derivatives of the rate by the four counts; 0 where nothing is counted."""
+        part, rest = self._weights
+        counts = np.maximum(np.array(outcomes), 0.0)
         total = float((part + rest) @ counts)
         if total <= 0:
-            return 0.0, 0.0
+            return np.zeros(len(counts))
         x = float(part @ counts) / total
-        slope = ((1.0 - x) * part - x * rest) / total
-        return noise_variance(slope, corner), float(slope**2 @ counts)
+        slope: Floats = ((1.0 - x) * part - x * rest) / total
+        return slope
 
     def has_base(self, corner: Corner) -> bool:
         """Whether the examples that it is a share of stand out of the noise."""
@@ -302,6 +312,10 @@ class Difference(Formula):
         by_noise, by_sampling = (self.slope**2 * (one + other) for one, other in pairs)
         return by_noise, by_sampling
 
+    def slopes(self, outcomes: Outcomes) -> Floats:
+        """Derivatives of the difference by the four counts."""
+        return self.slope * (self.first.slopes(outcomes) - self.second.slopes(outcomes))
+
     def has_base(self, corner: Corner) -> bool:
         """Whether both rates have one."""
         return self.first.has_base(corner) and self.second.has_base(corner)
@@ -338,6 +352,10 @@ class Correlation(Formula):
         correlation = (tp * tn - fp * fn) / math.prod(map(math.sqrt, sides))
         return min(max(correlation, -1.0), 1.0)  # rounding
 
+    def slopes(self, outcomes: Outcomes) -> Floats:
+        """Derivatives by the four counts, with half an example more of each."""
+        return np.array(self.gradient(_half_more(outcomes)))
+
     def gradient(self, outcomes: Outcomes) -> Outcomes:
         """Derivatives of the correlation by the four counts."""
         tp, fp, fn, tn = outcomes
@@ -353,7 +371,7 @@ class Correlation(Formula):
 
     def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
         """Normal on Fisher's scale, which stays within (-1, 1)."""
-        value = self.value(_half_more(corner))
+        value = self.value(_half_more(corner.outcomes))
         by_noise, by_sampling = self.variances(corner)
         variance = by_noise + (by_sampling if sampling else 0.0)
         reach, middle = z * math.sqrt(variance) / (1.0 - value * value), math.atanh(value)
@@ -361,9 +379,9 @@ class Correlation(Formula):
 
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
-        outcomes = _half_more(corner)
-        gradient = np.array(self.gradient(outcomes))
-        return noise_variance(gradient, corner), float(gradient**2 @ np.array(outcomes))
+        gradient = self.slopes(corner.outcomes)
+        counts = np.array(_half_more(corner.outcomes))
+        return noise_variance(gradient, corner), float(gradient**2 @ counts)
 
     def has_base(self, corner: Corner) -> bool:
         """Whether examples on either side, and of either class, stand out of the noise."""
@@ -375,6 +393,6 @@ class Correlation(Formula):
         return f"fewer than {_FEW} examples have one of the four outcomes" if few else None
 
 
-def _half_more(corner: Corner) -> Outcomes:
+def _half_more(outcomes: Outcomes) -> Outcomes:
     """Half an example more of every outcome: one that happens to be empty is not surely so."""
-    return Outcomes(*(count + 0.5 for count in corner.outcomes))
+    return Outcomes(*(count + 0.5 for count in outcomes))

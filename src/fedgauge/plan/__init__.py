@@ -4,13 +4,15 @@ from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.plan import EvaluationPlan
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.summed import HistogramRound, ScoreSums
-from fedgauge.plan.task import BinaryTask, Slice
+from fedgauge.plan.task import BinaryTask, MulticlassTask, MultilabelTask, Slice
 
 __all__ = [
     "BinaryTask",
     "EvaluationPlan",
     "FlipRound",
     "HistogramRound",
+    "MulticlassTask",
+    "MultilabelTask",
     "ReportRound",
     "ScoreSums",
     "Slice",

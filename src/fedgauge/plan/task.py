@@ -12,6 +12,7 @@ import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import Block, Layout
+from fedgauge.binning.class_tables import Predicted, Ranked, TopScore
 from fedgauge.binning.tables import AnyTable, JointScores, LossDifferences
 from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import InputError, PlanError
@@ -22,6 +23,11 @@ _LONGEST: Final = 200  # characters of a name
 _MOST_TOLD: Final = 20  # names in a sentence
 OTHER: Final = "other"
 TWO_CLASSES: Final = "how many positive and how many negative examples have a score"
+CLASS_TABLES: Final[Mapping[str, type[Predicted | Ranked | TopScore]]] = {
+    "confusion": Predicted,
+    "ranks": Ranked,
+    "top": TopScore,
+}
 _NO_PAIRS: Final = 'pairs must be a list of two of the models each, such as [("new", "old")].'
 
 
@@ -332,6 +338,11 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     ----------
     labels
         The labels of the classes, in the order of the columns of scores.
+    also
+        What else is counted, of the scores of a row together: ``"confusion"`` (which class has the
+        highest), ``"ranks"`` (how many are higher than that of the true class, for top-k
+        accuracy) and ``"top"`` (how high the highest is, for its calibration). Each shares the
+        privacy budget as one more class would.
     groups, models, crossed
         As for :class:`BinaryTask`.
 
@@ -343,12 +354,26 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     """
 
     labels: Sequence[Label]
+    also: Sequence[str] = ()
 
     positive: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         msgspec.structs.force_setattr(self, "labels", _labels(self.labels))
+        also = (self.also,) if isinstance(self.also, str) else tuple(self.also)
+        if not {*also} <= {*CLASS_TABLES} or len({*also}) < len(also):
+            raise PlanError(f"also must name each once, of: {', '.join(CLASS_TABLES)}.")
+        msgspec.structs.force_setattr(self, "also", also)
+
+    def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
+        """What is counted of all scores of a row together, of each model."""
+        del axis, noisy
+        return tuple(
+            CLASS_TABLES[name](model=model)
+            for model in self.models or (None,)
+            for name in self.also
+        )
 
     @property
     def labels_told(self) -> tuple[str | None, ...]:
@@ -373,6 +398,16 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
         others = [each for each in range(len(self.labels)) if each != column]
         return Contrast(
             tuple(channel(block, cell, other) for cell in cells for other in others),
+            tuple(channel(block, cell, column) for cell in cells),
+        )
+
+    def pair(self, slice_: Slice, other: Slice) -> Contrast:
+        """One class against one other, by the score of the first."""
+        column, against = (self.labels_told.index(each.label) for each in (slice_, other))
+        block = self._blocks(slice_)[column]
+        channel, cells = self.layout.channel, self._cells(slice_, block)
+        return Contrast(
+            tuple(channel(block, cell, against) for cell in cells),
             tuple(channel(block, cell, column) for cell in cells),
         )
 

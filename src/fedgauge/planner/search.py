@@ -18,8 +18,9 @@ from fedgauge.estimation.pooled import redraw
 from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import NO_SMALL_CELLS, Prediction
-from fedgauge.plan.task import BinaryTask
+from fedgauge.plan.plan import NO_SMALL_CELLS, Errors, Prediction
+from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, Slice
+from fedgauge.planner.noise import less_noise, usual_delta
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats
@@ -58,6 +59,8 @@ def propose(
     min_cell: int | None = None,
     axis: Axis | MakesAxis | None = None,
     at: float | None = None,
+    task: AnyTask | None = None,
+    delta: float | None = None,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
@@ -75,7 +78,8 @@ def propose(
         How many clients will take part.
     examples, positive_rate
         About how many examples there are in all, and the share of positives: public
-        knowledge or guesses, never read from the data. By default 10,000 and 0.2.
+        knowledge or guesses, never read from the data. By default 10,000 and 0.2; of several
+        classes the share of one, by default the same of each.
     cohort
         Who must take part; by default all clients, one of whom may collude.
     positive
@@ -94,13 +98,23 @@ def propose(
     at
         A threshold that matters: it becomes a bin edge, so that no bin is divided there. Not with
         `axis`, which says where the edges are.
+    task
+        What is told apart, where it is more than two classes by one score: groups, models and
+        classes share the examples or the budget, which the errors account for.
+    delta
+        The probability that may escape epsilon, if any may: Skellam noise is then proposed in
+        place of Polya's where it is less, as for about ten classes.
 
     Returns
     -------
     EvaluationPlan
-        Its ``predicted`` holds the Area Errors and the AUC error to expect.
+        Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
+        rows, and of one group of each kind.
     """
-    n, rate = check_hints(examples, positive_rate)
+    if task is not None and positive is not None:
+        raise PlanError("a task already says which label is positive. Name it there.")
+    task = BinaryTask(positive) if task is None else task
+    n, rate = check_hints(examples, positive_rate, task)
     if not isinstance(privacy, AnyPrivacyModel):
         raise PlanError(f"privacy must be such as DistributedDP(1.0), got {privacy!r}.")
     cohort = (cohort or Cohort(min_survivors=clients)) if privacy.needs_cohort else None
@@ -110,11 +124,10 @@ def propose(
             "take part."
         )
     check_threshold(at, axis)
-    task = BinaryTask(positive)
     if not privacy.adds_noise:
         least = MIN_CELL if min_cell is None else min_cell
         if not isinstance(axis, Axis):
-            bins = _exact_bins(n * min(rate, 1 - rate))
+            bins = _exact_bins(n * min(rate, 1 - rate) / max(_cells(task).values(), default=1))
             axis = _probabilities(bins, at) if axis is None else axis(bins)
         plan = EvaluationPlan.under(
             privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
@@ -122,13 +135,31 @@ def propose(
         return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
     if min_cell:
         raise PlanError(NO_SMALL_CELLS)
+    less = less_noise(privacy, task, delta or usual_delta(n))
+    if delta is not None and less is not None:
+        privacy, less = less, None
     candidates = [
         _candidate(*design, cohort, task, privacy, score_sums=score_sums)
         for design in _designs(axis, rate, at)
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
-    return best.with_prediction(predict(best, examples=n, positive_rate=rate))
+    predicted = predict(best, examples=n, positive_rate=rate)
+    if less is not None:
+        advice = (
+            f"less noise, for a delta of {less.delta:.0e}: DistributedDP({less.epsilon:g}, "
+            f'noise="skellam", delta={less.delta:.0e})'
+        )
+        predicted = Prediction.of(predicted, predicted.groups, advice)
+    return best.with_prediction(predicted)
+
+
+def _cells(task: AnyTask) -> dict[str, int]:
+    """How many groups there are in each way to group rows, by what it is called."""
+    layout = task.layout
+    if not layout.groups:
+        return {}
+    return {" and ".join(grouping): layout.cells(grouping) for grouping in layout.groupings}
 
 
 def _designs(
@@ -171,7 +202,7 @@ def _candidate(
     axis: Axis,
     tree: tuple[int, ...],
     cohort: Cohort | None,
-    task: BinaryTask,
+    task: AnyTask,
     privacy: AnyPrivacyModel,
     *,
     score_sums: bool,
@@ -194,10 +225,13 @@ def _best(
     return sorted(plans, key=error)
 
 
-def check_hints(examples: int | None, positive_rate: float | None) -> tuple[int, float]:
-    """The hints, or what stands in for them."""
+def check_hints(
+    examples: int | None, positive_rate: float | None, task: AnyTask | None = None
+) -> tuple[int, float]:
+    """The hints, or what stands in for them: of several classes all have the same share."""
     n = DEFAULT_EXAMPLES if examples is None else examples
-    rate = DEFAULT_POSITIVE_RATE if positive_rate is None else positive_rate
+    usual = 1.0 / len(task.labels) if isinstance(task, MulticlassTask) else DEFAULT_POSITIVE_RATE
+    rate = usual if positive_rate is None else positive_rate
     if not _is_real(n) or not 2 <= n < 2**62:
         raise PlanError(f"examples must be at least 2, got {examples!r}.")
     if not _is_real(rate) or not 0 < rate < 1:
@@ -231,15 +265,35 @@ def _is_real(value: object) -> bool:
 
 def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Prediction:
     """Errors to expect of a plan: the mean over plausible shapes of scores."""
-    roc, pr, auc = _play(plan, examples, positive_rate, _DRAWS).mean(axis=0)
-    return Prediction(float(roc), float(pr), float(auc))
+    groups = []
+    for name, cells in _cells(plan.task).items():
+        few = max(examples // cells, 2)  # as if all groups were as large
+        # Any group will do: all have as many channels, and so as much noise.
+        of_group = next(each for each in plan.task.slices if each.group is not None)
+        groups.append((name, _mean_errors(plan, few, positive_rate, of_group)))
+    return Prediction.of(_mean_errors(plan, examples, positive_rate), groups)
 
 
-def _play(plan: EvaluationPlan, examples: int, positive_rate: float, draws: int) -> Floats:
-    """Mean errors of a plan for each shape, by playing the evaluation through."""
+def _mean_errors(
+    plan: EvaluationPlan, examples: int, positive_rate: float, slice_: Slice | None = None
+) -> Errors:
+    roc, pr, auc = _play(plan, examples, positive_rate, _DRAWS, slice_).mean(axis=0)
+    return Errors(float(roc), float(pr), float(auc))
+
+
+def _play(
+    plan: EvaluationPlan,
+    examples: int,
+    positive_rate: float,
+    draws: int,
+    slice_: Slice | None = None,
+) -> Floats:
+    """Mean errors of a plan for each shape, by playing the evaluation of a slice through."""
     contributions = examples if plan.cohort is None else plan.cohort.min_survivors
     variances = plan.noise_variances(contributions)
-    played = _played(plan, variances, examples, positive_rate, draws if variances else 1)
+    contrast = plan.task.contrast(slice_ or plan.task.slices[0])
+    terms = (len(contrast.negatives), len(contrast.positives))
+    played = _played(plan, variances, terms, examples, positive_rate, draws if variances else 1)
     return np.array([np.mean(runs.errors, axis=0) for runs in played])
 
 
@@ -254,35 +308,44 @@ class _Runs(NamedTuple):
 def _played(
     plan: EvaluationPlan,
     variances: tuple[float, ...],
+    terms: tuple[int, int],
     examples: int,
     positive_rate: float,
     draws: int,
 ) -> tuple[_Runs, ...]:
     """Runs in every world. Many draws go on from the few that a plan was first tried with."""
     if draws > _FEW_DRAWS:
-        begun = _played(plan, variances, examples, positive_rate, _FEW_DRAWS)
+        begun = _played(plan, variances, terms, examples, positive_rate, _FEW_DRAWS)
     else:
         begun = tuple(
             _Runs(np.empty((0, 3)), world.rng)
             for world in worlds(plan.axis, examples, positive_rate)
         )
     return tuple(
-        _go_on(plan, world, variances, runs, draws)
+        _go_on(plan, world, variances, terms, runs, draws)
         for world, runs in zip(worlds(plan.axis, examples, positive_rate), begun, strict=True)
     )
 
 
 def _go_on(
-    plan: EvaluationPlan, world: World, variances: tuple[float, ...], runs: _Runs, draws: int
+    plan: EvaluationPlan,
+    world: World,
+    variances: tuple[float, ...],
+    terms: tuple[int, int],
+    runs: _Runs,
+    draws: int,
 ) -> _Runs:
     """More runs in a world, until there are so many draws."""
     rng = copy.deepcopy(runs.rng)  # others go on from the same place
     by_node = plan.node_variances(world.counts)
+    of_terms = np.array(terms, dtype=np.float64)[:, np.newaxis]
     more = []
     for _ in range(draws - len(runs.errors)):
         counts = world.counts
         if variances:
-            counts = redraw(counts, plan.tree, variances, rng, node_variances=by_node)
+            counts = redraw(
+                counts, plan.tree, variances, rng, node_variances=by_node, terms=of_terms
+            )
         more.append(_errors(plan, counts, world.truth))
     return _Runs(np.concatenate([runs.errors, more]), rng)
 

@@ -13,7 +13,7 @@ from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.paired import DifferencesAt, Joint, Losses, Pair
 
 if TYPE_CHECKING:  # a result is compared, and makes the comparison
-    from fedgauge.results.evaluation import Evaluation
+    from fedgauge.results.sliced import SlicedResult
 
 _JOINT: Final = "from both scores of each row, counted together"
 _MARGINS: Final = (
@@ -134,7 +134,7 @@ class Comparison:
 
 
 def compare(
-    one: "Evaluation", other: "Evaluation", models: tuple[str, str], margin: float | None
+    one: "SlicedResult", other: "SlicedResult", models: tuple[str, str], margin: float | None
 ) -> Comparison:
     """The comparison of two models' results on the same rows."""
     if margin is not None and not 0.0 < margin < 1.0:
@@ -143,7 +143,7 @@ def compare(
     return Comparison(*models, pair, margin)
 
 
-def _joint(result: "Evaluation", models: tuple[str, str]) -> Joint | None:
+def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
     """Both scores together, if they were counted of these rows."""
     plan, released = result.plan, result.released
     variances = plan.table_variances(released.clients)
@@ -160,7 +160,7 @@ def _joint(result: "Evaluation", models: tuple[str, str]) -> Joint | None:
     return None
 
 
-def _losses(result: "Evaluation", models: tuple[str, str]) -> Losses | None:
+def _losses(result: "SlicedResult", models: tuple[str, str]) -> Losses | None:
     """The differences of losses, if they were counted of these rows."""
     plan, released = result.plan, result.released
     variances = plan.table_variances(released.clients)

@@ -9,12 +9,9 @@ from msgspec import UNSET
 
 from fedgauge import notebook
 from fedgauge.binning.calibrator import Calibrator, Fitted
-from fedgauge.errors import InputError, NoSignal, UndefinedMetric, located
+from fedgauge.errors import InputError, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
 from fedgauge.estimation.distribution import Estimator
-from fedgauge.estimation.labelled import counts_of
-from fedgauge.estimation.pooled import PooledCounts, require_examples
-from fedgauge.estimation.regrouped import mapped
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
@@ -24,19 +21,17 @@ from fedgauge.measures.losses import Positions, positions
 from fedgauge.measures.reading import Reading
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
-from fedgauge.results.calibrated import Calibrated
-from fedgauge.results.compared import Comparison, compare
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
-from fedgauge.results.gaps import Gaps, gaps_of, why_joined
 from fedgauge.results.proof import Signature, examine, follows, prove
 from fedgauge.results.record import Record
 from fedgauge.results.recording import facts_of, record_of
+from fedgauge.results.sliced import SlicedResult
 from fedgauge.results.verdict import counted, promise, verdict
 from fedgauge.secagg import Confirmed
 from fedgauge.storage.whole import read_whole, write_whole
 
 
-class Evaluation(Calibrated):
+class Evaluation(SlicedResult):
     """A pooled evaluation of a classifier.
 
     Made by :func:`fedgauge.evaluate` or :meth:`from_json`. It holds the plan, the pooled
@@ -55,14 +50,8 @@ class Evaluation(Calibrated):
         calibrator: Calibrator | None = None,
         slice_: Slice | None = None,
     ) -> None:
-        self._plan = plan
+        super().__init__(plan, released, slice_, calibrator)
         self._privacy = privacy
-        self._released = released
-        self._slice = slice_ or plan.task.slices[0]
-        self._selected = slice_ is not None or len(plan.task.slices) == 1
-        self._counts = counts_of(plan, released, self._slice)
-        self._calibrator = calibrator
-        self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
         self._estimator = estimator
         self._level = check_level(level)
         self._proof = proof
@@ -70,44 +59,14 @@ class Evaluation(Calibrated):
         self._origin = self  # what it is another reading of
 
     @property
-    def plan(self) -> EvaluationPlan:
-        """What was measured."""
-        return self._plan
-
-    @property
     def privacy(self) -> PrivacyStatement:
         """What may be claimed about privacy."""
         return self._privacy
 
     @property
-    def clients(self) -> int:
-        """Number of clients whose examples were counted."""
-        return self._released.clients
-
-    @property
-    def reports(self) -> int | None:
-        """Number of local reports, which is public; None unless under local DP."""
-        return self._released.reports
-
-    @property
-    def released(self) -> Released:
-        """What the result is made of: counts as they reached the server."""
-        return self._released
-
-    @property
-    def pooled(self) -> PooledCounts:
-        """The counts of both classes, and the noise in them; of mapped scores under a map."""
-        return self._pooled
-
-    @property
     def estimator(self) -> Estimator:
         """How curves are drawn between the bin edges."""
         return self._estimator
-
-    @property
-    def mapped_by(self) -> Calibrator | None:
-        """The map that scores are read through; None where they are as the model gave them."""
-        return self._calibrator
 
     @property
     def in_sample(self) -> bool:
@@ -174,172 +133,13 @@ class Evaluation(Calibrated):
             calibrator=self._calibrator,
         )
 
-    @property
-    def slice(self) -> Slice:
-        """Which part of the rows, scores and classes this result is about."""
-        return self._slice
-
-    @cached_property
-    def slices(self) -> tuple["Evaluation", ...]:
-        """The result of each slice, in the order of the plan; of itself where it is one."""
-        if self._selected:
-            return (self,)
-        return tuple(self._of(each) for each in self._plan.task.slices)
-
-    def select(
-        self, *, model: str | None = None, group: str | None = None, label: Any = None
-    ) -> "Evaluation":
-        """The result of one slice: a model, a group, a class, or several of these.
-
-        Examples
-        --------
-        >>> import fedgauge as fg
-        >>> rows = fg.Examples([0, 1, 0, 1], [0.2, 0.7, 0.6, 0.4], group=["a", "a", "b", "b"])
-        >>> result = fg.evaluate({"site": rows}, groups=["a", "b"])
-        >>> result.select(group="a").roc_auc.value, result.select(group="b").roc_auc.value
-        (1.0, 0.0)
-        """
-        wanted = Slice(model, group, None if label is None else str(label))
-        if wanted not in self._plan.task.slices:
-            told = "; ".join(map(str, self._plan.task.slices[:20]))
-            raise InputError(f"there is no slice of {wanted}. The slices are: {told}.")
-        return self._of(wanted)
-
-    def compare(self, first: str, second: str, *, margin: float | None = None) -> Comparison:
-        """How much better one model is than another on the same rows.
-
-        Parameters
-        ----------
-        first, second
-            Names of models of the plan. Differences are those of the first less the second.
-        margin
-            How much lower the first model's ROC AUC may be for it not to be inferior.
-
-        Returns
-        -------
-        Comparison
-            Differences with intervals. Where the plan has the pair, they rest on both scores of
-            each row; else on the counts of each model, and are as wide as can be (`basis`).
-
-        Examples
-        --------
-        >>> import numpy as np, fedgauge as fg
-        >>> rng = np.random.default_rng(0)
-        >>> y, noise = rng.random(4000) < 0.3, rng.normal(size=(2, 4000))
-        >>> scores = {"new": 1.5 * y + noise[0], "old": y + noise[0] + 0.4 * noise[1]}
-        >>> rows = fg.Examples(y, {name: 1 / (1 + np.exp(-s)) for name, s in scores.items()})
-        >>> result = fg.evaluate({"site": rows}, models=["new", "old"])
-        >>> result.compare("new", "old").roc_auc
-        Estimate(0.1189, interval 0.1108..0.1270 at 95%)
-        """
-        if self._calibrator is not None:
-            raise InputError(
-                "this result is read through a map. Compare the scores as they were counted: "
-                "result.with_calibrator(None).compare(...)."
-            )
-        if first == second:
-            raise InputError("a model is compared with another one. Name two.")
-        where = self._slice
-        one, other = (
-            self.select(model=model, group=where.group, label=where.label)
-            for model in (first, second)
-        )
-        return compare(one, other, (first, second), margin)
-
-    def _of(self, slice_: Slice) -> "Evaluation":
-        result = Evaluation(
-            self._plan,
-            self._privacy,
-            self._released,
-            estimator=self._estimator,
-            level=self._level,
-            proof=self._proof,
-            calibrator=self._calibrator,
-            slice_=slice_,
-        )
-        result._origin = self._origin
-        return result
-
-    def gaps(self, metric: str, *, at: float | None = None, against: str | None = None) -> Gaps:
-        """How far a metric differs between groups, with intervals.
-
-        Groups that the plan lists are compared, each with every other of the same grouping. The
-        largest of many gaps is large by chance, so each gap also has an interval that holds
-        together with all the others' (Bonferroni); what it excludes 0 of stands out.
-
-        Parameters
-        ----------
-        metric
-            A metric at a threshold, such as ``"recall"``, ``"fpr"``, ``"precision"`` or
-            ``"selection_rate"`` (the share flagged); one over all thresholds, such as
-            ``"roc_auc"`` or ``"calibration_in_the_large"``; or ``"xauc"``: the chance that a
-            positive of one group scores higher than a negative of another, less the same the
-            other way round (Kallus & Zhou 2019).
-        at
-            The threshold, where the metric is at one.
-        against
-            A group that all others are compared with, or ``"rest"``: each group with all rows
-            outside it. Every pair of groups unless given.
-
-        Examples
-        --------
-        >>> import fedgauge as fg
-        >>> rows = fg.Examples(
-        ...     [1, 1, 0, 0] * 50, [0.9, 0.7, 0.6, 0.2] * 25 + [0.9, 0.3, 0.6, 0.2] * 25,
-        ...     group=["a"] * 100 + ["b"] * 100)
-        >>> gaps = fg.evaluate({"site": rows}, groups=["a", "b"]).gaps("recall", at=0.5)
-        >>> gaps.largest.difference
-        Estimate(0.5000, interval 0.3486..0.6336 at 95%)
-        >>> gaps.largest.stands_out
-        True
-        """
-        return gaps_of(self, metric, at, against)
-
-    @property
-    def withheld(self) -> str | None:
-        """Why nothing is told of this part of the result; None where something is.
-
-        Noise hides a class, or a group has so few examples that it is counted in another one.
-        """
-        group = self._slice.group
-        if group is not None and self._is_joined:
-            return f"group {group} is not shown: {why_joined(self._plan, group)}"
-        hidden = self._pooled.hidden
-        if hidden is None:
-            return None
-        return (
-            f"no signal: the noise (standard deviation {self._pooled.deviation_of_totals:,.0f}) "
-            f"hides the number of {hidden}. Use a larger epsilon, more examples, or fewer bins or "
-            "levels."
-        )
-
-    @property
-    def negatives(self) -> int:
-        """Number of negative examples; an estimate under differential privacy."""
-        return self._number(0)
-
-    @property
-    def positives(self) -> int:
-        """Number of positive examples; an estimate under differential privacy."""
-        return self._number(1)
-
-    @property
-    def _is_joined(self) -> bool:
-        """Whether this is a group that is counted in another one."""
-        return self._slice.group in self._released.joined
-
-    def _number(self, row: int) -> int:
-        if self._is_joined:
-            raise NoSignal(str(self.withheld))
-        return max(0, round(float(self._counts.released[row].sum())))
-
     def with_estimator(self, estimator: Estimator) -> "Evaluation":
         """The same counts read by another estimator."""
-        return self._again(estimator, self._level, self._calibrator)
+        return self._again(estimator, self._level, self._calibrator, self._chosen)
 
     def at_level(self, level: float) -> "Evaluation":
         """The same result with intervals of another confidence, such as 0.9."""
-        return self._again(self._estimator, level, self._calibrator)
+        return self._again(self._estimator, level, self._calibrator, self._chosen)
 
     def with_calibrator(self, calibrator: Calibrator | None) -> "Evaluation":
         """The same result as if every score had been mapped before it was counted.
@@ -376,10 +176,17 @@ class Evaluation(Calibrated):
                 f"a map is a Calibrator or None, got {type(calibrator).__name__}. Read a file with "
                 "fg.Calibrator.from_json(path)."
             )
-        return self._again(self._estimator, self._level, calibrator)
+        return self._again(self._estimator, self._level, calibrator, self._chosen)
+
+    def _of(self, slice_: Slice) -> "Evaluation":
+        return self._again(self._estimator, self._level, self._calibrator, slice_)
 
     def _again(
-        self, estimator: Estimator, level: float, calibrator: Calibrator | None
+        self,
+        estimator: Estimator,
+        level: float,
+        calibrator: Calibrator | None,
+        slice_: Slice | None,
     ) -> "Evaluation":
         result = Evaluation(
             self._plan,
@@ -389,19 +196,10 @@ class Evaluation(Calibrated):
             level=level,
             proof=self._proof,
             calibrator=calibrator,
-            slice_=self._slice if self._selected else None,
+            slice_=slice_,
         )
         result._origin = self._origin
         return result
-
-    @cached_property
-    def _signal(self) -> PooledCounts:
-        """The counts, if they say anything."""
-        withheld = self.withheld
-        if withheld is not None:
-            raise NoSignal(withheld)
-        require_examples(self._pooled)
-        return self._pooled
 
     @cached_property
     def _positions(self) -> Positions | None:
@@ -456,7 +254,7 @@ class Evaluation(Calibrated):
         form = calibrators.fit(self._forecasts, method)
         own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(
-            self.negatives + self.positives,
+            self.examples,
             self.positives,
             promise(self) or "no differential privacy",
             self._privacy.epsilon,
@@ -539,12 +337,14 @@ class Evaluation(Calibrated):
     def __repr__(self) -> str:
         if self._is_joined:
             return f"<Evaluation at {counted(self)}: group {self._slice.group} is withheld>"
-        examples = self.negatives + self.positives
+        whose = f"{self.examples:,} examples at {counted(self)}"
+        if self._several:
+            return f"<Evaluation of {whose}: {len(self._parts)} slices>"
         try:
             auc = str(self.roc_auc)
         except UndefinedMetric:
             auc = "undefined"
-        return f"<Evaluation of {examples:,} examples at {counted(self)}: ROC AUC {auc}>"
+        return f"<Evaluation of {whose}: ROC AUC {auc}>"
 
     def _repr_html_(self) -> str:
         who, *lines = verdict(self).splitlines()

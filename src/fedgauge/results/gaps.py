@@ -23,7 +23,7 @@ from fedgauge.results.calibrated import Calibrated
 from fedgauge.results.frame import Backend, frame_of
 
 if TYPE_CHECKING:  # a result gives its gaps
-    from fedgauge.results.evaluation import Evaluation
+    from fedgauge.results.sliced import SlicedResult
 
 XAUC: Final = "xauc"
 REST: Final = "rest"
@@ -200,7 +200,7 @@ class _Part(Calibrated):
 class _Reader:
     """Reads one metric off any channels of a result, at any level, each once."""
 
-    def __init__(self, result: Evaluation, metric: str, at: float | None) -> None:
+    def __init__(self, result: SlicedResult, metric: str, at: float | None) -> None:
         self._result = result
         self._read, self.title = _metric(metric, at)
         self._known: dict[tuple[Contrast, float], Estimate | UndefinedMetric] = {}
@@ -229,13 +229,14 @@ class _Reader:
         return self._read(_Part(Reading(pooled, result.estimator, level)))
 
 
-def gaps_of(result: Evaluation, metric: str, at: float | None, against: str | None) -> Gaps:
+def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | None) -> Gaps:
     """See :meth:`fedgauge.Evaluation.gaps`."""
     task = result.plan.task
     if not (isinstance(task, Sliced) and task.groups):
         raise InputError("there are no groups in the plan, and so no gaps. Say groups=... .")
     if result.slice.group is not None:
         raise InputError("gaps are between groups, and this is one of them. Ask the whole result.")
+    result._require_one()
     read = _Reader(result, metric, at)
     rows = {
         name: task.contrast(Slice(result.slice.model, name, result.slice.label))

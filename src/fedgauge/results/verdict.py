@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fedgauge.errors import UndefinedMetric
+from fedgauge.errors import NoSignal, UndefinedMetric
 from fedgauge.plan.task import LabelTask, Slice
 
 if TYPE_CHECKING:  # a result prints its verdict
@@ -16,6 +16,8 @@ _AXIS_WORDS: Final = {
     "edges": "bins between given edges",
     "values": "known score values",
 }
+_MOST_SLICES: Final = 12  # that are told one by one
+_WIDEST: Final = 40  # characters of a slice's name
 
 
 def verdict(result: Evaluation) -> str:
@@ -26,7 +28,7 @@ def verdict(result: Evaluation) -> str:
         _protection(result),
         _measurement(result),
     ]
-    lines += [f"{title:<19}{words}" for title, words in result.plan.task.told]
+    lines += [f"{title:<19}{words}" for title, words in _told(result)]
     joined = result.released.joined
     if joined:
         few = f"fewer than {result.plan.min_cell} examples of a class, counted with others"
@@ -37,6 +39,15 @@ def verdict(result: Evaluation) -> str:
     if result.caution is not None:
         lines.append(f"caution            {result.caution}")
     return "\n".join(lines)
+
+
+def _told(result: Evaluation) -> list[tuple[str, str]]:
+    """What the plan tells apart, but for names that all have a line of their own already.
+
+    Groups are told in any case: only there is said how they combine.
+    """
+    listed = 1 < len(result.slices) <= _MOST_SLICES and result.is_several
+    return [each for each in result.plan.task.told if each[0] == "groups" or not listed]
 
 
 def _part(result: Evaluation) -> str:
@@ -53,9 +64,12 @@ def counted(result: Evaluation) -> str:
 
 def who(result: Evaluation) -> str:
     """Who took part, with how many examples of which class."""
-    hidden = result.pooled.hidden
     if result.slice.group in result.released.joined:
         return f"{counted(result)}; too few examples to be shown"
+    if result.is_several:
+        about = "about " if result.plan.is_noisy else ""
+        return f"{counted(result)}, {about}{result.examples:,} examples"
+    hidden = result.pooled.hidden
     if result.reports is not None:  # how many there are is public, of which class is not
         told = counted(result)
         if result.reports != result.clients or result.clients == 1:
@@ -63,7 +77,7 @@ def who(result: Evaluation) -> str:
         if hidden is not None:
             return f"{told}; noise hides the number of {hidden}"
         return f"{told}, about {result.positives / result.reports:.1%} positive"
-    examples = result.negatives + result.positives
+    examples = result.examples
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
     if isinstance(result.plan.task, LabelTask):
@@ -110,6 +124,31 @@ def promise(result: Evaluation) -> str | None:
 
 
 def _areas(result: Evaluation) -> list[str]:
+    lines = [] if result.is_several else _one(result)
+    others = [each for each in result.slices if each.slice != result.slice]
+    names = [_short(str(each.slice)) for each in others[:_MOST_SLICES]]
+    width = max([17, *map(len, names)])
+    lines += [
+        f"{name:<{width}}  {_in_brief(each)}"
+        for name, each in zip(names, others[:_MOST_SLICES], strict=True)
+    ]
+    if len(others) > _MOST_SLICES:
+        lines.append(f"{'...':<{width}}  {len(others) - _MOST_SLICES} more: result.slices")
+    if result.has_average:
+        lines.append(f"{'macro average':<{width}}  {_average(result)}")
+    return lines
+
+
+def _average(result: Evaluation) -> str:
+    try:
+        return f"ROC AUC {result.macro('roc_auc')}"
+    except NoSignal:
+        return "withheld"
+    except UndefinedMetric:
+        return "ROC AUC undefined"
+
+
+def _one(result: Evaluation) -> list[str]:
     try:
         return [
             f"ROC AUC            {result.roc_auc}",
@@ -117,6 +156,20 @@ def _areas(result: Evaluation) -> list[str]:
         ]
     except UndefinedMetric as error:
         return ["ROC AUC            undefined", f"average precision  undefined: {error}"]
+
+
+def _short(name: str) -> str:
+    """A name as the title of a line."""
+    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
+
+
+def _in_brief(result: Evaluation) -> str:
+    try:
+        return f"ROC AUC {result.roc_auc}, average precision {result.average_precision.value:.4f}"
+    except NoSignal:
+        return "withheld"
+    except UndefinedMetric:
+        return "ROC AUC undefined"
 
 
 def _protection(result: Evaluation) -> str:
