@@ -345,6 +345,9 @@ def test_plan_and_shortcuts_agree(clients):
         ("positive", 1),
         ("positive", 0),
         ("positive", False),
+        ("task", fg.BinaryTask()),
+        ("groups", ["a", "b"]),
+        ("models", ["new", "old"]),
         ("score_sums", True),
     ],
 )

@@ -297,6 +297,70 @@ def test_what_slices_do_not_go_with_is_refused():
     with pytest.raises(fg.PlanError, match="a task already says"):
         fg.evaluate({}, task=BinaryTask(), groups=["a"])
     plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(1))
-    with pytest.raises(fg.PlanError, match="already says task"):
+    with pytest.raises(fg.PlanError, match="already says groups"):
         fg.evaluate({}, plan, groups=["a"])
     assert Layout().is_plain
+
+
+# Slices together
+
+
+def classes_by_sex(**options):
+    task = MulticlassTask(labels=CLASSES, groups={"sex": ["women", "men"]})
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8), fg.Cohort(2), task=task, min_cell=options.get("min_cell", 0)
+    )
+    return fg.evaluate(sites(y_true=KIND, y_score=P3, group=SEX), plan)
+
+
+def test_classes_of_groups_are_averaged_and_compared():
+    result = classes_by_sex()
+    of_women = SEX == "women"
+    alone = fg.Examples(KIND[of_women], P3[of_women])
+    task = MulticlassTask(labels=CLASSES)
+    expected = fg.evaluate({"a": alone}, task=task, axis=fg.Axis.uniform(8)).macro("roc_auc")
+    assert result.select(group="women").macro("roc_auc").value == pytest.approx(expected.value)
+    owls = result.select(label="owl").gaps("roc_auc")
+    parts = [result.select(label="owl", group=name).roc_auc for name in ("women", "men")]
+    assert owls.pairs[0].difference.value == pytest.approx(parts[0].value - parts[1].value)
+    with pytest.raises(fg.InputError, match=r"several classes\. Say which"):
+        result.gaps("roc_auc")
+
+
+def test_nothing_is_told_of_classes_of_a_small_group():
+    result = classes_by_sex(min_cell=60)
+    assert result.released.joined == ("men",)
+    hidden = result.select(group="men")
+    for ask in (
+        lambda: hidden.examples,
+        lambda: hidden.macro("roc_auc"),
+        lambda: hidden.macro("roc_auc", average="micro"),
+        lambda: hidden.macro_roc_curve(),
+    ):
+        with pytest.raises(fg.NoSignal, match="group men is not shown"):
+            ask()
+    assert hidden.withheld.startswith("group men is not shown")
+    lines = str(hidden).splitlines()
+    assert lines[0] == "group men: 2 clients; too few examples to be shown"
+    assert [line.split()[-1] for line in lines[1:5]] == ["withheld"] * 4
+    assert repr(hidden) == "<Evaluation at 2 clients: group men is withheld>"
+    assert result.select(group="women").withheld is None
+
+
+def test_names_are_told_once():
+    """In lines of their own, or in one line of all; how groups combine in any case."""
+    titles = [line.split("  ")[0] for line in str(classes_by_sex()).splitlines()[1:]]
+    assert titles[:4] == ["label cat", "label dog", "label owl", "group women, label cat"]
+    assert titles[-4:] == ["macro average", "privacy", "measured", "groups"]
+    one = str(classes_by_sex().select(label="owl")).splitlines()
+    assert [line.split("  ")[0] for line in one[-2:]] == ["classes", "groups"]
+
+
+@pytest.mark.parametrize("groups", [None, ["women", "men"]])
+def test_the_only_model_need_not_be_named(groups):
+    rows = sites(y_true=Y, y_score={"new": S}, group=SEX)
+    result = fg.evaluate(rows, models=["new"], groups=groups)
+    assert result.roc_auc == result.select(model="new").roc_auc
+    assert result.slice == Slice("new")
+    assert len(result.slices) == (1 if groups is None else 4)
+    assert str(result).startswith("model new: 2 clients, 3,000 examples")

@@ -131,7 +131,7 @@ def evaluate(
     hints = _Hints(examples, positive_rate)
     check_hints(*hints)
     if plan is not None:
-        asked = None if told == BinaryTask() else told
+        asked = {"task": task, "groups": groups, "models": models, "positive": positive}
         _refuse_shortcuts(privacy, axis, tree, cohort, asked, hints, score_sums, calibrator)
         return simulate(clients, plan, estimator=estimator, seed=seed)
     _warn_of_delta(privacy, examples)
@@ -429,7 +429,7 @@ def _refuse_shortcuts(
     axis: Axis | str,
     tree: Tree,
     cohort: Cohort | None,
-    task: AnyTask | None,
+    asked: Mapping[str, object],
     hints: _Hints,
     score_sums: bool,
     calibrator: Calibrator | None,
@@ -439,7 +439,7 @@ def _refuse_shortcuts(
         "axis": axis != "auto",
         "tree": tree != "auto",
         "cohort": cohort is not None,
-        "task": task is not None,
+        **{name: value is not None for name, value in asked.items()},
         "hints": bool(hints.named()),
         "score_sums": score_sums,
         "calibrator": calibrator is not None,

@@ -25,7 +25,7 @@ from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.task import CLASS_TABLES, Contrast, MulticlassTask
-from fedgauge.results.calibrated import Calibrated
+from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.typing import Floats
 
 Average = Literal["macro", "weighted", "micro"]
@@ -44,17 +44,6 @@ class _Asked(NamedTuple):
     name: str
     contrast: Contrast
     labels: tuple[int, ...] = ()
-
-
-class _Contrasted(Calibrated):
-    """Some examples against others, with all that a result can be asked."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._given = reading
-
-    @property
-    def _reading(self) -> Reading:
-        return self._given
 
 
 class _Wanted(NamedTuple):
@@ -338,7 +327,7 @@ class Averaged(Calibrated):
                 f"no signal: the noise hides the number of {pooled.hidden}. Use a larger epsilon, "
                 "more examples, or fewer bins or levels."
             )
-        return _Contrasted(Reading(pooled, self.estimator, self.level))
+        return Contrasted(Reading(pooled, self.estimator, self.level))
 
     def _weights(
         self, asked: Sequence[_Asked], values: Sequence[float], average: Average

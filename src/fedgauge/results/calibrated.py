@@ -19,6 +19,7 @@ from fedgauge.measures.goodness import CalibrationTest, hosmer_lemeshow, spiegel
 from fedgauge.measures.groups import GROUPS, Groups, Strategy
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.metric import metric
+from fedgauge.measures.reading import Reading
 from fedgauge.results.measured import Measured
 
 
@@ -164,3 +165,14 @@ class Calibrated(Measured):
             to 1%, 2%, ..., 99%, and to tenths of the share of positives up to three times it.
         """
         return benefit.decision_curve(self._reading.pooled, thresholds, self._reading.level)
+
+
+class Contrasted(Calibrated):
+    """Some examples against others, with all that a result can be asked."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._given = reading
+
+    @property
+    def _reading(self) -> Reading:
+        return self._given

@@ -19,7 +19,7 @@ from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import Contrast, Group, Slice, Sliced
-from fedgauge.results.calibrated import Calibrated
+from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.results.frame import Backend, frame_of
 
 if TYPE_CHECKING:  # a result gives its gaps
@@ -186,17 +186,6 @@ class _Row(NamedTuple):
     caution: str | None
 
 
-class _Part(Calibrated):
-    """What can be asked of some negatives and positives."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._read = reading
-
-    @property
-    def _reading(self) -> Reading:
-        return self._read
-
-
 class _Reader:
     """Reads one metric off any channels of a result, at any level, each once."""
 
@@ -226,7 +215,7 @@ class _Reader:
         if pooled.hidden is not None:
             raise NoSignal(f"the noise hides the number of {pooled.hidden}.")
         require_examples(pooled)
-        return self._read(_Part(Reading(pooled, result.estimator, level)))
+        return self._read(Contrasted(Reading(pooled, result.estimator, level)))
 
 
 def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | None) -> Gaps:
@@ -325,7 +314,7 @@ def _crossed(positives: Contrast, negatives: Contrast) -> Contrast:
     return Contrast(negatives.negatives, positives.positives)
 
 
-def _metric(name: str, at: float | None) -> tuple[Callable[[_Part], Estimate], str]:
+def _metric(name: str, at: float | None) -> tuple[Callable[[Contrasted], Estimate], str]:
     """How a metric is read, and what it is called."""
     if name == XAUC:
         _refuse_threshold(name, at)
