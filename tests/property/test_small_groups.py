@@ -17,7 +17,7 @@ import fedgauge as fg
 from fedgauge.estimation.cells import kept_edges, merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.small_groups import hide_small, too_small, ungrouped
-from fedgauge.plan.task import BinaryTask, MultilabelTask
+from fedgauge.plan.task import BinaryTask, MulticlassTask, MultilabelTask
 
 LEAST = 3
 MOST = 4  # examples of a class in a group
@@ -159,6 +159,7 @@ TASKS = {
     "crossed": BinaryTask(groups={"g": ["a"], "h": ["x"]}, crossed=True),
     "models": BinaryTask(groups={"g": ["a"]}, models=("new", "old")),
     "labels": MultilabelTask(labels=["u", "v"], groups={"g": ["a"]}),
+    "classes": MulticlassTask(labels=["u", "v", "w"], groups={"g": ["a"]}),
 }
 
 
