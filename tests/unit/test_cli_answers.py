@@ -39,6 +39,9 @@ def result(*answers, more=()):
 def test_answers_and_a_result(world, kind):
     mechanism = "adaptive" if kind == "adaptive" else None
     save(world, world.told(FLIPS if kind == "flips" else NOISE, mechanism))
+    explained = commands.run("explain", "plan.toml", columns=400)
+    assert (explained.exit_code, explained.stderr) == (0, "")
+    assert ("never fail (delta is 0)" in explained.stdout) is (kind != "noise")
     for shop in TWO:
         done = answer(shop)
         assert (done.exit_code, done.stderr) == (0, "")
