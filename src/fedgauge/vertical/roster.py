@@ -62,7 +62,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         texts = ids_of("labels", ids)
         repeated = len(texts) - len(texts.unique())
         if repeated:
-            raise InputError(f"{repeated:,} ids come twice. Each example has one.")
+            raise InputError(
+                f"{repeated:,} of {len(texts):,} ids come again. Each example has one: check that "
+                "this is the column of ids."
+            )
         return cls._signed(key, ids=tuple(sorted(texts.to_pylist())))
 
     @classmethod
@@ -72,6 +75,13 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             missing = int(np.count_nonzero(~np.isfinite(scores)))
             raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
         values, rows = np.unique(scores + 0.0, return_counts=True)  # -0 and 0 are one score
+        if np.isin(values, (0.0, 1.0)).all():
+            # Sent as scores, labels would show how many are positive, exactly.
+            raise InputError(
+                "these scores are all 0 or 1, as labels are, and a roster shows how many there are "
+                "of each. Name the column of scores. Decisions of a model have to be two other "
+                "numbers."
+            )
         return cls._signed(
             key, scores=values.astype("<f8").tobytes(), rows=rows.astype("<i8").tobytes()
         )
@@ -97,7 +107,9 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         try:
             roster = msgspec.msgpack.decode(data, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError("this is not a roster, or not all of it.") from None
+            raise ProtocolError(
+                "this is not a roster, or not all of it. `fedgauge vertical roster` makes one."
+            ) from None
         if roster.format != FORMAT or roster.to_bytes() != data:
             raise ProtocolError(f"this is not a roster as this fedgauge writes them ({FORMAT}).")
         if not verify(roster.party, roster._covered, roster.signature):
