@@ -265,7 +265,15 @@ def test_labels_that_fit_no_bin_or_no_class_are_told_before_joining(platform):
     assert "a plan made with `fedgauge vertical assign --positive LABEL`" in done.stderr
     path.write_text(text.replace("\nu", "\nU"))
     done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
-    assert "no row is of an example that has a bin. Check the column 'user'" in done.stderr
+    told = "no row is of an example that has a bin: 1,000 would be if upper and lower case were one"
+    assert f"{told}. Check the column 'user'" in done.stderr
+    assert "This site can join, and what is warned of then stands" in done.stdout
+    path.write_text(text.replace("\nu", "\nU", 900))
+    done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
+    assert "few rows are of an example that has a bin: 900 more would be if upper" in done.stderr
+    path.write_text(text.replace("\nu", "\nU", 100))
+    done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
+    assert "would be" not in done.stderr  # a few are no reason
     assert "U1" not in done.stderr
 
 

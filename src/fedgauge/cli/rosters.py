@@ -464,6 +464,7 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
             f"Without a secure sum each answers alone, with {how}:",
             f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
             "--output ANSWER --site site.toml",
+            "  (it stands once it is made: `vertical check` says before what would count)",
             "Then, from their answers:",
             f"  fedgauge vertical result {plan} ANSWERS --site {own}",
         ]
