@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,6 @@ from fedgauge.vertical.roster import Roster, check_rosters, read_file
 if TYPE_CHECKING:
     from fedgauge.privacy import AnyPrivacyModel
     from fedgauge.typing import Floats
-    from fedgauge.vertical.design import Expected
 
     AnyAssignment = Assignment[Totals] | Assignment[RankTotals]
 
@@ -225,13 +224,13 @@ def assign(
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
-    useless = expected is not None and expected.roc_auc_error > _USELESS
-    if expected is not None and useless:
+    useless = expected.noise > _USELESS
+    if useless:
         _warn_of_useless(expected)
     if quiet:
         return
     _say_who(assigned, held, site)
-    if expected is not None and not useless:
+    if not useless:
         _say_enough(expected)
     _say_next(assigned, output, site, kept)
 
@@ -368,21 +367,44 @@ def _tell_units(held: dict[bytes, Roster], site: Site) -> None:
         )
 
 
-def _expected(assigned: AnyAssignment, positive_rate: float | None) -> Expected | None:
-    """What a sum, or answers, of noisy counts will be worth; None of flips and of pairs."""
+class _Errors(NamedTuple):
+    """Of the AUC: what noise and bins add, and what comes of which examples there are."""
+
+    noise: float
+    sampling: float
+
+
+def _expected(assigned: AnyAssignment, positive_rate: float | None) -> _Errors:
+    """What the result will be worth, from what is public."""
     from fedgauge.vertical.design import predicted
 
-    plan = assigned.plan
-    if not isinstance(assigned.totals, Totals) or plan.privacy.flips_labels:
-        return None
-    return predicted(
-        plan.privacy,
-        plan.sum_cohort,
-        plan.tree,
-        parties=len(assigned.bins),
-        examples=sum(sum(totals) for _, totals in assigned.totals.by_party),
-        positive_rate=_GUESSED_RATE if positive_rate is None else positive_rate,
+    plan, totals, parties = assigned.plan, assigned.totals, len(assigned.bins)
+    rate = _GUESSED_RATE if positive_rate is None else positive_rate
+    if isinstance(totals, Totals):
+        examples = sum(sum(by_bin) for _, by_bin in totals.by_party)
+        if not plan.privacy.flips_labels:
+            there = predicted(
+                *(plan.privacy, plan.sum_cohort, plan.tree),
+                parties=parties,
+                examples=examples,
+                positive_rate=rate,
+            )
+            return _Errors(there.roc_auc_error, there.roc_auc_sampling)
+    else:
+        examples = totals.examples
+    privacy = plan.privacy
+    if isinstance(privacy, fg.LocalDP):
+        privacy = fg.DistributedDP(privacy.epsilon, unit="label", neighbours="flip")
+    assert isinstance(privacy, fg.DistributedDP)  # noqa: S101  (no exact sums are assigned)
+    outlook = fg.plan_vertical(
+        parties=parties,
+        examples=max(examples, parties, 2),
+        privacy=privacy,
+        positive_rate=rate,
     )
+    paired = plan.paired
+    added = outlook.flipped if paired is None else outlook.alike[paired.mechanism]
+    return _Errors(added, outlook.sampling)
 
 
 def _refuse_folder(folder: Path) -> None:
@@ -428,8 +450,8 @@ def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> 
         screen.print(f"{scores} on no roster: left out", markup=False)
 
 
-def _say_enough(expected: Expected) -> None:
-    noise, sampling = expected.roc_auc_error, expected.roc_auc_sampling
+def _say_enough(expected: _Errors) -> None:
+    noise, sampling = expected
     enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
     screen.print(
         f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
@@ -438,9 +460,9 @@ def _say_enough(expected: Expected) -> None:
     )
 
 
-def _warn_of_useless(expected: Expected) -> None:
+def _warn_of_useless(expected: _Errors) -> None:
     warn(
-        f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and one in "
+        f"noise and bins are expected to move the AUC by {expected.noise:.2g}, and one in "
         "twenty times by more than twice as much: such a result is of little use. It takes more "
         "examples or a larger --epsilon."
     )
