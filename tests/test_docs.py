@@ -27,7 +27,14 @@ def follow(page, folder, shell):
 def test_every_page_with_commands_is_followed():
     """Here, or in the test that is named after it."""
     pages = {page.name for page in DOCS.glob("*.md") if script(page)}
-    assert pages == {"calibration.md", "exchange.md", "install.md", "local.md", "officer.md"}
+    assert pages == {
+        "calibration.md",
+        "exchange.md",
+        "install.md",
+        "local.md",
+        "officer.md",
+        "vertical.md",
+    }
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,33 @@ def folder():
         yield made
 
 
+@pytest.fixture
+def enforced_shops(folder):
+    """Makes nodes with labels and site files."""
+    from shops import Shops  # needs Flower
+
+    return lambda name="nodes", **options: Shops(folder / name, **options)
+
+
+@pytest.fixture(params=["enforced", "simulated"])
+def make_shops(request, enforced_shops, monkeypatch):
+    """The same, and nodes of a simulation; `claim` says which."""
+    from shops import Shops
+
+    def simulated(_name="", **options):
+        return Shops(**options)
+
+    if request.param == "simulated":
+        monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
+
+    def make(*name, **options):
+        made = enforced_shops if request.param == "enforced" else simulated
+        return made(*name, **options)
+
+    make.claim = request.param
+    return make
+
+
 @pytest.fixture(scope="session")
 def commands():
     """Run commands at the same time, each in its own process; what became of each."""

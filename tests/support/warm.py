@@ -8,6 +8,7 @@ for module in (
     "fedgauge.cli.reporting",
     "fedgauge.cli.results",
     "fedgauge.cli.sites",
+    "fedgauge.cli.vertical",
     "fedgauge.demo",
     "fedgauge.engines.summation",
     "fedgauge.plots.figures",

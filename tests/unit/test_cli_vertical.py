@@ -128,7 +128,7 @@ def test_the_auc_alone():
 def test_labels_can_be_flipped():
     done = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "--privacy", "ldp", "--epsilon", 3)
     assert done.exit_code == 0, done.output
-    assert "epsilon 3 for one label" in done.stdout
+    assert "label-DP, one label flipped: epsilon 3" in done.stdout
 
 
 def test_what_does_not_match_is_told(folder):

@@ -32,7 +32,8 @@ PARTIES = [
 
 def make_plan(privacy=None, *, tree=(24,), cohort=fg.Cohort(9, 2), clip=True):  # noqa: B008
     axis = fg.Axis.uniform(math.prod(tree), outside="clip" if clip else "refuse")
-    return fg.EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy)
+    task = LabelTask() if privacy is not None and privacy.protects_labels else None
+    return fg.EvaluationPlan.for_histogram(axis, cohort, tree=tree, privacy=privacy, task=task)
 
 
 def paragraphs(plan):
@@ -62,6 +63,13 @@ PLANS = {
     "delta": make_plan(fg.DistributedDP(1.0, delta=1e-6, noise="skellam")),
     "tree": make_plan(fg.DistributedDP(1.0), tree=(4, 6)),
 }
+APART = fg.EvaluationPlan.for_histogram(
+    fg.Axis.from_values(range(24), outside="clip"),
+    fg.Cohort(9, 2),
+    tree=(4, 6),
+    task=LabelTask("yes", "ab" * 32),
+    privacy=fg.DistributedDP(1.0, unit="label", neighbours="flip"),
+)
 every_plan = pytest.mark.parametrize("name", PLANS)
 SMALL = "What this means for small groups"
 NOISY = [name for name in PLANS if not name.startswith("exact")]
@@ -311,6 +319,7 @@ def strongest(percent, epsilon):
         (fg.DistributedDP(0.5, neighbours="replace-one"), [1, 3]),
         (fg.DistributedDP(0.5, unit="subject"), [1, 2]),
         (fg.DistributedDP(0.5, unit="client", neighbours="replace-one"), [1]),
+        (fg.DistributedDP(0.5, unit="label", neighbours="flip"), [1, 3]),
         (fg.LocalDP(0.5), [1, 3]),
         (fg.LocalDP(0.5, unit="label"), [1, 3]),
     ],
@@ -406,3 +415,50 @@ def test_score_sums_are_told_only_where_they_leave(name):
     text = explain(PLANS[name])
     assert "how high" not in text
     assert "average scores" not in text
+
+
+# Labels apart from scores
+
+
+def test_label_parties_are_told_what_leaves_and_who_learns_what():
+    found = paragraphs(APART)
+    assert list(found) == [
+        *TITLES[:-1],
+        WORST,
+        "What epsilon 1 means",
+        "Where this holds",
+        TITLES[-1],
+    ]
+    left = found["What leaves each site"]
+    assert left.startswith("28 whole numbers, once: ")
+    assert "are positive, and in larger ranges made of these. " in left
+    assert "negative" not in left
+    assert "a list of the site's examples left, without labels" in left
+    assert "what is not positive there is negative" in found["What is learned from it"]
+    assert "if the label of one row were the other one. " in found["What is promised"]
+    assert "whatever ranges whoever scored" in found["What is promised"]
+    assert "of whom only each label is protected" in found["What is not protected"]
+    assert "such as a label" not in found["What epsilon 1 means"]
+
+
+def test_each_party_of_labels_apart_has_a_worst_case():
+    told = worst_cases(APART)
+    assert list(told) == [
+        "The coordinator, who scored the examples",
+        PARTIES[1],
+        "Another site with labels",
+        *PARTIES[3:],
+    ]
+    scorer, _, party, reader, onlooker = told.values()
+    assert "at least 9 sites" in scorer
+    assert "hostile coordinator" in scorer
+    assert "epsilon 1 allows" in scorer
+    assert "roughly how they rank" in party
+    assert "epsilon 1 allows" in reader
+    assert "how many examples all sites together have in it, exactly" in reader
+    assert "no label" in onlooker
+
+
+def test_labels_apart_are_explained_without_jargon():
+    for word in ("bin", "bins", "axis", "roster", "flip", "_", "(", "="):
+        assert not re.search(rf"\b{re.escape(word)}\b", explain(APART).replace("(delta)", "")), word

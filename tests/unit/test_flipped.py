@@ -273,8 +273,8 @@ def test_an_edited_result_is_refused(tmp_path, change):
 
 def test_the_verdict_says_what_is_promised():
     told = str(evaluate(*drawn(5000)))
-    assert "epsilon 1 for one label (flip)" in told
-    assert "about 5,000 examples" in told
+    assert "label-DP, one label flipped: epsilon 1; " in told
+    assert "; 5,000 examples, about " in told
     assert "positives in 64 bins of whoever scored" in told
     labels, _ = drawn(5000)
     assert "positives in 1 bin of whoever scored" in str(evaluate(labels, np.ones(5000)))

@@ -142,6 +142,10 @@ def test_rosters_go_together_or_are_refused():
     with pytest.raises(InputError, match="1 of 2 scores are missing"):
         Roster.of_scores(np.array([0.1, np.nan]), KEYS[0])
     check_rosters(rosters(Roster.of_scores, [SCORES[:9]] * 3))  # scores may be the same at two
+    claimed = {"scores": np.array([0.5]).tobytes(), "rows": np.array([1 << 28]).tobytes()}
+    mixed = {KEYS[0].public: Roster._signed(KEYS[0], **claimed)}
+    with pytest.raises(InputError, match="more than 134,217,728 examples"):
+        check_rosters(mixed)
 
 
 # Bins

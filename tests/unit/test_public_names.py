@@ -40,7 +40,7 @@ def test_names_of_the_planner():
 
 def test_names_of_the_flower_module():
     flower = pytest.importorskip("fedgauge.flower", reason="Flower is not installed")
-    assert flower.__all__ == ["attach", "evaluate"]
+    assert flower.__all__ == ["attach", "attach_labels", "evaluate", "evaluate_vertical"]
     assert list(inspect.signature(flower.attach).parameters) == ["app", "score"]
     taken = inspect.signature(flower.evaluate).parameters
     assert list(taken)[:2] == ["grid", "plan"]

@@ -80,6 +80,16 @@ def test_labels_change_neither_plan_nor_bins():
     assert len({result.released.axis.digest for result in results}) == 1
 
 
+def test_how_many_are_flagged_is_known():
+    """The noise of both classes cancels there, but for rounding, which must not get in the way."""
+    labels, scores = drawn(3000)
+    result = fg.evaluate_vertical((np.arange(3000), scores), parties(labels, 5), seed=2)
+    for threshold in np.linspace(0.01, 0.99, 40):
+        at = result.at_threshold(threshold)
+        assert at.flagged.parts["noise"] == pytest.approx(0.0, abs=1e-9)
+        assert set(at.as_dict()) >= {"recall", "precision"}
+
+
 def test_a_saved_result_says_the_same(tmp_path):
     labels, scores = drawn(3000)
     result = fg.evaluate_vertical((np.arange(3000), scores), parties(labels, 5), seed=2)
@@ -87,7 +97,8 @@ def test_a_saved_result_says_the_same(tmp_path):
     again = fg.Evaluation.from_json(tmp_path / "r.json")
     assert again.roc_auc == result.roc_auc
     assert again.record == result.record
-    assert "one label (flip)" in str(result)
+    assert "scores at one party, labels at 5 others; 3,000 examples, about " in str(result)
+    assert "privacy            label-DP, one label flipped: epsilon 1, delta " in str(result)
 
 
 def test_the_secure_sum_says_the_same_without_noise():

@@ -1,16 +1,18 @@
-"""Commands of the file exchange: one verb per round for sites, two for the coordinator."""
+"""Commands of the file exchange; here those of sites, one verb for each round."""
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 import fedgauge as fg
+from fedgauge.cli.coordinating import advance, restart, start
 from fedgauge.cli.options import Decimal, Dialect, Quiet, Separator, SiteOption, make_dialect
+from fedgauge.cli.progress import HERE, Run, Yes, became, budget_in_words, say_progress
+from fedgauge.cli.reviewing import approve, review
 from fedgauge.cli.terminal import (
     as_planned,
-    print_result,
     readable_errors,
     require_consent,
     say_counted,
@@ -20,21 +22,15 @@ from fedgauge.cli.terminal import (
 )
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import Exchange, Progress, examine, take_part
+from fedgauge.engines.exchange import Exchange, examine, take_part
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
-from fedgauge.engines.named import NamedRows
+from fedgauge.engines.named import NamedLabels, NamedRows, Rows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.rehearsal import Rehearsal, rehearse
-from fedgauge.engines.review import NAMED_BY, Budget, Joined, Review
-from fedgauge.engines.review import approve as approve_as
-from fedgauge.engines.review import review as look_at
-from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.explain import brief, explain
-from fedgauge.privacy.belief import chance
-from fedgauge.secagg import Invitation, Stage
-from fedgauge.site import Cost, Site
-from fedgauge.site.books import total_of
+from fedgauge.plan.explain import brief
+from fedgauge.secagg import Stage
+from fedgauge.site import Site
 
 app = typer.Typer(
     help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
@@ -42,181 +38,32 @@ app = typer.Typer(
     "each. Officer, where a site has one: review, then approve, before it joins.",
     no_args_is_help=True,
 )
-Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
+Score = Annotated[str | None, typer.Option(help="Column of the score; higher is more positive.")]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Labels apart from scores: column of the id, instead of --score."),
+]
+BinsFile = Annotated[
+    Path | None,
+    typer.Option("--bins", help="Labels apart from scores: the bins that this site was sent."),
+]
 Subject = Annotated[
     str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, though it was paid for by then.")]
-_FILE = "CSV, TSV (also .gz) or Parquet of scores."
-_HERE = Path("site.toml")
-_COVERED = (
-    "  You approve the plan, the sites, the coordinator and the dataset's name. Which file and "
-    "which model's scores stand behind that name, the operator chooses at `join`. Write both on "
-    "the form."
-)
+_FILE = "CSV, TSV (also .gz) or Parquet of labels and scores, or of labels and ids."
 
 
-@app.command()
-def start(
-    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
-    run: Run,
-    take_part_too: Annotated[
-        bool, typer.Option("--take-part", help="The coordinator is one of the sites.")
-    ] = False,
-    invite: Annotated[
-        list[str] | None, typer.Option(help=r"A peer to invite; again for more. \[default: all]")
-    ] = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
-) -> None:
-    """Coordinator: invite the peers in the site file to an evaluation.
-
-    Example:
-
-      fedgauge exchange start plan.toml /shared/run-1 --site consortium/site.toml
-    """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        loaded = fg.EvaluationPlan.load(plan)
-        members = _invited(site, invite, take_part_too=take_part_too)
-        _start(run, site, loaded, members, quiet)
-
-
-@app.command()
-def restart(
-    run: Run,
-    new: Annotated[Path, typer.Argument(help="An empty or new folder for the next attempt.")],
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=r"A site to leave out; again for more. \[default: those who broke the rules]"
-        ),
-    ] = None,
-    yes: Yes = False,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
-) -> None:
-    """Coordinator: the same plan once more, without who broke the rules.
-
-    The attempt before is over for the coordinator; sites end it with `exchange abandon`. Sites
-    that have sent their numbers have paid for it, and pay again: it asks first.
-
-    Examples:
-
-      fedgauge exchange restart /shared/run-1 /shared/run-2 --site consortium/site.toml
-
-      fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c --yes
-    """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        before = Exchange(run, site)
-        plan = before.invitation().plan
-        members = Coordinator(before, site).members_without(without or ())
-        paid = _require_restart(before, run, yes=yes)
-        _start(new, site, plan, members, quiet)
-        Coordinator(before, site).abandon()
-    if not quiet:
-        end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
-        screen.print(f"Sites give up the attempt before:\n  {end}", markup=False)
-        if not plan.is_noisy:
-            warn(
-                "The plan is for an exact sum. A site that submitted before keeps to the sites it "
-                "submitted with, and refuses others, unless its file says exact_dropouts = true."
-            )
-
-
-def _start(
-    run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes], quiet: bool
-) -> None:
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
-    exchange = Exchange(run, site)
-    if any(run.glob("*.fgx")):
-        raise fg.ExchangeError(f"{run} holds an exchange already. Start in an empty folder.")
-    server = Coordinator(exchange, site).start(plan, members)
-    if not quiet:
-        screen.print(
-            f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False
-        )
-        _say(exchange.progress(), run, site)
-
-
-@app.command()
-def review(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
-    """Officer: see who asks for what, what the site file says to it, and what it would cost.
-
-    Example:
-
-      fedgauge exchange review /shared/run-1 --site hospital-a/site.toml
-    """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        invitation = exchange.invitation()
-        seen = look_at(site, invitation)
-        finished = seen.plan is not None and exchange.is_finished(invitation)
-    if not quiet:
-        if finished:
-            screen.print(f"It is finished: its result is {exchange.result_path}\n", markup=False)
-        _say_review(seen, site)
-        if site.approvers and seen.can_be_approved:
-            evaluation = invitation.session.hex()[:NAMED_BY]
-            screen.print(
-                f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {run} --evaluation "
-                f"{evaluation} --key officer.key --site {site_file}",
-                markup=False,
-            )
-
-
-@app.command()
-def approve(
-    run: Run,
-    key: Annotated[Path, typer.Option(help="The approver's key file.")],
-    evaluation: Annotated[
-        str, typer.Option(help=f"How the id begins of what was reviewed: {NAMED_BY} digits.")
-    ],
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
-) -> None:
-    """Officer: sign that this site may join, where its file lists approvers.
-
-    What the site would refuse is not signed. Review it first, which prints this command; copy it
-    whole.
-
-    Example:
-
-      fedgauge exchange approve run-1 --evaluation 3fa9c2d16be0a4573fa9c2d16be0a457 --key my.key
-    """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        invitation = exchange.invitation()
-        exchange.require_open(invitation)
-        path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
-        seen = look_at(site, invitation)
-    if not quiet:
-        plan, session = invitation.plan, invitation.session.hex()[:NAMED_BY]
-        lines = [
-            f"Approved evaluation {session}, kept in {path}. Signed:",
-            f"  plan {plan.digest[:NAMED_BY]}",
-            f"  {_asked_by(seen)}",
-            f"  on {site.dataset}, at a cost of {_price(site.cost(plan))}",
-        ]
-        screen.print("\n".join(lines), markup=False)
-
-
-@app.command()
 def check(
     run: Run,
     file: Annotated[Path, typer.Argument(help=_FILE)],
     label: Annotated[str, typer.Option(help="Column of the true label.")],
-    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    score: Score = None,
+    key: Id = None,
+    bins: BinsFile = None,
     subject: Subject = None,
     separator: Separator = None,
     decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
+    site_file: SiteOption = HERE,
     quiet: Quiet = False,
 ) -> None:
     """Site, before it joins: what the site file says to the plan, and what a file would count as.
@@ -224,13 +71,17 @@ def check(
     Nothing is sent, set aside or stored. What it prints is about rows: it stays at this site. It
     ends with 1 where the site would not join, or would stop.
 
-    Example:
+    Examples:
 
       fedgauge exchange check /shared/run-1 scores.csv --label y --score p
+
+      fedgauge exchange check /shared/run-1 bought.csv --label bought --id user --bins shop-a.bins
     """
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
-        rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
+        rows = _rows(
+            file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
+        )
         seen = with_progress(quiet, lambda: rehearse(Exchange(run, site), site, rows))
     if not quiet:
         _say_rehearsal(seen, site, rows)
@@ -240,16 +91,17 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
 def join(
     run: Run,
     file: Annotated[Path, typer.Argument(help=_FILE)],
     label: Annotated[str, typer.Option(help="Column of the true label.")],
-    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    score: Score = None,
+    key: Id = None,
+    bins: BinsFile = None,
     subject: Subject = None,
     separator: Separator = None,
     decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
+    site_file: SiteOption = HERE,
     quiet: Quiet = False,
 ) -> None:
     """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
@@ -261,12 +113,16 @@ def join(
       fedgauge exchange join /shared/run-1 scores.csv --label y --score p
 
       fedgauge exchange join run-1 export.csv --label y --score p --separator ';' --decimal ,
+
+      fedgauge exchange join run-1 bought.csv --label bought --id user --bins shop-a.bins
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
+        rows = _rows(
+            file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
+        )
         path = with_progress(
             quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
         )
@@ -278,8 +134,7 @@ def join(
         screen.print(f"Joined: {path}", markup=False)
 
 
-@app.command()
-def share(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+def share(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
     """Site, round 2: spread shares of this site's secrets over the others, sealed.
 
     Example:
@@ -289,18 +144,19 @@ def share(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None
     _answer(run, site_file, Stage.SHARE, quiet)
 
 
-@app.command()
 def submit(
     run: Run,
     file: Annotated[
         Path | None, typer.Argument(help=rf"{_FILE} \[default: as named at join]")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of the true label, as at join.")] = None,
-    score: Annotated[str | None, typer.Option(help="Column of the score, as at join.")] = None,
+    score: Score = None,
+    key: Id = None,
+    bins: BinsFile = None,
     subject: Subject = None,
     separator: Separator = None,
     decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
+    site_file: SiteOption = HERE,
     quiet: Quiet = False,
 ) -> None:
     """Site, round 3: count the scores, add noise and masks, send the masked counts.
@@ -317,10 +173,15 @@ def submit(
     with readable_errors(by_plan=True):
         rows = None
         if file is not None:
-            if label is None or score is None:
-                raise fg.InputError("a file needs --label and --score too, or leave it out.")
-            rows = _rows(file, label, score, subject, make_dialect(separator, decimal))
-        elif (label, score, subject, separator, decimal) != (None,) * 5:
+            if label is None or (score is None and key is None):
+                raise fg.InputError(
+                    "a file needs --label and --score too, or --label, --id and --bins. Or leave "
+                    "it out."
+                )
+            rows = _rows(
+                file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
+            )
+        elif (label, score, key, bins, subject, separator, decimal) != (None,) * 7:
             raise fg.InputError("columns are named at join. Leave them out, or name the file too.")
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
@@ -339,8 +200,7 @@ def submit(
         screen.print(f"Submitted: {sent.path}", markup=False)
 
 
-@app.command()
-def confirm(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+def confirm(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
     """Site, round 4: sign whose counts are in the sum, unless it would lay one site bare.
 
     Example:
@@ -350,8 +210,7 @@ def confirm(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> No
     _answer(run, site_file, Stage.AGREE, quiet)
 
 
-@app.command()
-def reveal(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+def reveal(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
     """Site, round 5: help to take the masks off the sum; this site's keys are then deleted.
 
     Example:
@@ -361,53 +220,7 @@ def reveal(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> Non
     _answer(run, site_file, Stage.OPEN, quiet)
 
 
-@app.command()
-def advance(
-    run: Run,
-    without_missing: Annotated[
-        bool, typer.Option("--without-missing", help="Go on without those who did not answer.")
-    ] = False,
-    evaluation: Annotated[
-        str | None,
-        typer.Option(help="Where the invitation was lost: how the evaluation's id begins."),
-    ] = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
-) -> None:
-    """Coordinator: begin the next round, or compute the result after the last.
-
-    An invitation or a request that was lost is written again.
-
-    Examples:
-
-      fedgauge exchange advance /shared/run-1 --site consortium/site.toml
-
-      fedgauge exchange advance /shared/run-1 --evaluation 3fa9c2d1 --site consortium/site.toml
-    """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        coordinator = Coordinator(exchange, site)
-        outcome = with_progress(
-            quiet,
-            lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
-        )
-    if isinstance(outcome, Progress):
-        if not quiet:
-            _say(outcome, run, site)
-        return
-    print_result(outcome, quiet=quiet)
-    for told in exchange.progress().faults:
-        warn(told)
-    if quiet:
-        return
-    screen.print(f"Saved {exchange.result_path}", markup=False)
-    check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
-    screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
-
-
-@app.command()
-def status(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> None:
+def status(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
     """Say which round it is, what is awaited from whom, and who broke the rules.
 
     Example:
@@ -418,13 +231,12 @@ def status(run: Run, site_file: SiteOption = _HERE, quiet: Quiet = False) -> Non
         site = Site.from_toml(site_file)
         progress = Exchange(run, site).progress()
     if not quiet:
-        _say(progress, run, site)
+        say_progress(progress, run, site)
 
 
-@app.command()
 def evidence(
     file: Annotated[Path, typer.Argument(help="evidence.fgx, or what a Flower server wrote.")],
-    site_file: SiteOption = _HERE,
+    site_file: SiteOption = HERE,
     quiet: Quiet = False,
 ) -> None:
     """Check evidence of who broke the rules of an evaluation, and say what it shows.
@@ -441,10 +253,7 @@ def evidence(
         screen.print("\n".join(told) or "It shows nothing.", markup=False)
 
 
-@app.command()
-def abandon(
-    run: Run, yes: Yes = False, site_file: SiteOption = _HERE, quiet: Quiet = False
-) -> None:
+def abandon(run: Run, yes: Yes = False, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
     """Stop taking part: delete this site's keys; unspent budget comes back.
 
     Where its numbers have left it asks first: what they cost stays, and others may lose it too.
@@ -467,20 +276,6 @@ def abandon(
         screen.print(f"Abandoned the evaluation in {run}", markup=False)
         if paid:
             screen.print("Its cost stays: rows were counted, or may have been.", markup=False)
-
-
-def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
-    """Ask before another attempt charges sites again; how many have paid for this one."""
-    progress = before.progress()
-    if progress.paid:
-        waits = "Where sites are only late, waiting costs nothing."
-        over = f"It is finished: its result is {before.result_path}."
-        require_consent(
-            f"{progress.paid} sites have paid for the attempt in {run}, and pay again for another "
-            f"one. {over if progress.finished else waits}",
-            yes=yes,
-        )
-    return progress.paid
 
 
 def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> None:
@@ -509,8 +304,41 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
         )
 
 
-def _rows(file: Path, label: str, score: str, subject: str | None, dialect: Dialect) -> NamedRows:
-    return NamedRows(str(file.absolute()), label, score, subject, **dialect)
+class Columns(NamedTuple):
+    """What was named besides the label."""
+
+    score: str | None
+    key: str | None
+    bins: Path | None
+    subject: str | None
+
+
+def _rows(file: Path, label: str, named: Columns, dialect: Dialect) -> Rows:
+    """Rows of labels and scores or, with bins, of labels apart from scores."""
+    path, (score, key, bins, subject) = str(file.absolute()), named
+    if score is not None and key is not None:
+        raise fg.InputError(
+            "--id and --score are one too many: --id goes with bins by id, --score with rows of "
+            "both, or with bins by score."
+        )
+    if bins is None:
+        if key is not None:
+            raise fg.InputError("--id needs the bins that this site was sent: --bins FILE.")
+        if score is None:
+            raise fg.InputError(
+                "name the column of the score: --score COLUMN. Where labels are apart from scores: "
+                "--id COLUMN --bins FILE."
+            )
+        return NamedRows(path, label, score, subject, **dialect)
+    if subject is not None:
+        raise fg.InputError("with --bins each label is protected by itself. Leave out --subject.")
+    column = score if key is None else key
+    if column is None:
+        raise fg.InputError(
+            "--bins needs the column that names examples: --id COLUMN, or --score COLUMN where "
+            "this site scored them itself."
+        )
+    return NamedLabels(path, label, column, str(bins.absolute()), scored=key is None, **dialect)
 
 
 def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:
@@ -521,78 +349,7 @@ def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:
         screen.print(f"Answered: {path}", markup=False)
 
 
-def _invited(site: Site, names: list[str] | None, *, take_part_too: bool) -> list[bytes]:
-    peers = {
-        name: key for key, name in site.peers.items() if take_part_too or key != site.key.public
-    }
-    unknown = [name for name in names or () if name not in peers]
-    if unknown:
-        raise fg.SiteError(
-            f"{', '.join(unknown)} is not a peer in {site.path}. "
-            "Add it with `fedgauge site trust NAME KEY`."
-        )
-    return [peers[name] for name in names or peers]
-
-
-def _asked_by(seen: Review) -> str:
-    return f"Asked for by {seen.coordinator}, of {len(seen.sites)} sites: {', '.join(seen.sites)}"
-
-
-def _say_review(seen: Review, site: Site) -> None:
-    lines = [_asked_by(seen), ""]
-    if seen.plan is not None:
-        lines += [explain(seen.plan), ""]
-    if seen.budget is not None:
-        lines += ["The budget", f"  {_budget_in_words(seen.budget, seen.joined, site)}", ""]
-    if seen.joined is not None:
-        lines += ["How far it is", f"  {_became(seen.joined)}", ""]
-    if seen.joined is None or not seen.joined.over:
-        allowed = "Allows it." if seen.refusal is None else f"Refuses it: {seen.refusal}"
-        lines += ["The site file", f"  {allowed}", ""]
-    lines.append("Approval")
-    if not site.approvers:
-        lines.append("  None is wanted: the site file lists no approvers.")
-    elif seen.approver is not None:
-        lines.append(f"  Approved by {seen.approver}.")
-    else:
-        lines.append("  None yet." if seen.unapproved is None else f"  None: {seen.unapproved}")
-    screen.print("\n".join(lines), markup=False)
-
-
-def _became(joined: Joined) -> str:
-    when, cost = f"{joined.time:%Y-%m-%d %H:%M} UTC", _price(joined.cost)
-    match joined.status:
-        case "reserved":
-            return f"This site joined on {when}. It has counted nothing yet; set aside: {cost}."
-        case "released":
-            return f"This evaluation is over here: abandoned on {when}, nothing spent."
-    if joined.over:
-        return f"This evaluation is over here: counted on {when}, cost {cost}."
-    return f"This site counted on {when}, cost {cost}. It has not opened the sum yet."
-
-
-def _budget_in_words(budget: Budget, joined: Joined | None, site: Site) -> str:
-    if budget.cost.is_exact_sum:
-        count = budget.exact_sums
-        told = f"Exact sums on {site.dataset}: {count}. Limit: {site.policy.exact_sums}."
-        after = str(count + 1)
-    else:
-        now = total_of([budget.spent, budget.reserved])
-        told = f"Spent or reserved on {site.dataset}: {_price(now)}. Limit: {_price(budget.limit)}."
-        after = _price(total_of([now, budget.cost]))
-    if joined is None:
-        return f"{told} After this evaluation: {after}."
-    return told if joined.status == "released" else f"{told} This evaluation is in it."
-
-
-def _price(cost: Cost) -> str:
-    """A cost as an officer reads it."""
-    if cost.is_exact_sum:
-        return "one exact sum"
-    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
-
-
-def _say_rehearsal(seen: Rehearsal, site: Site, rows: NamedRows) -> None:
+def _say_rehearsal(seen: Rehearsal, site: Site, rows: Rows) -> None:
     asked = seen.review
     refused = asked.refusal or seen.refusal
     lines = [
@@ -600,7 +357,7 @@ def _say_rehearsal(seen: Rehearsal, site: Site, rows: NamedRows) -> None:
         "The site file allows it." if asked.refusal is None else f"Refuses it: {asked.refusal}",
     ]
     if asked.budget is not None:
-        lines.append(_budget_in_words(asked.budget, asked.joined, site))
+        lines.append(budget_in_words(asked.budget, asked.joined, site))
     if site.approvers and asked.approver is None:
         lines.append("An approver signs first: fedgauge exchange review")
     if seen.counted is not None:
@@ -609,59 +366,24 @@ def _say_rehearsal(seen: Rehearsal, site: Site, rows: NamedRows) -> None:
         lines.append(f"These rows would be refused: {as_planned(seen.refusal)}")
     lines.append("Nothing was sent or set aside. This is about rows: it stays at this site.")
     if refused is None:
-        lines.append("This site can join." if asked.joined is None else _became(asked.joined))
+        lines.append("This site can join." if asked.joined is None else became(asked.joined))
     screen.print("\n".join(lines), markup=False)
 
 
-def _say(progress: Progress, run: Path, site: Site) -> None:
-    session = progress.invitation.session.hex()[:8]
-    screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}", markup=False)
-    for told in progress.faults:
-        screen.print(told, markup=False)
-    if progress.proved:
-        screen.print(
-            f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW", markup=False
-        )
-    if progress.finished:
-        screen.print("Finished: the result is in result.json", markup=False)
-        return
-    asked = len(progress.answered) + len(progress.missing)
-    screen.print(
-        f"Round {progress.stage:d} of {len(Stage)}, {progress.verb}: "
-        f"{len(progress.answered)} of {asked} answered",
-        markup=False,
-    )
-    for name, reason in progress.set_aside.items():
-        screen.print(f"Set aside {name}: {reason}", markup=False)
-    if progress.missing:
-        mine = site.name in progress.missing
-        screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
-        screen.print(f"  {_command(progress.verb, run, progress, site, mine=mine)}", markup=False)
-        if progress.stage > Stage.MASK:
-            screen.print(
-                "All of them have paid: wait. To start again would charge everybody once more.",
-                markup=False,
-            )
-    else:
-        mine = progress.invitation.coordinator == site.key.public
-        screen.print("Waiting for the coordinator:", markup=False)
-        screen.print(f"  {_command('advance', run, progress, site, mine=mine)}", markup=False)
-
-
-def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
-    """A step as it is typed; `mine` says whether it is this site's."""
-    words = ["fedgauge exchange", verb, shlex.quote(str(run))]
-    if verb == "join":
-        words.append("FILE --label COLUMN --score COLUMN")
-        words += ["--subject COLUMN"] if _wants_subjects(progress.invitation, site) else []
-    # Of others only they know where their site file is.
-    words.append(f"--site {shlex.quote(str(site.path)) if mine else 'site.toml'}")
-    return " ".join(words)
-
-
-def _wants_subjects(invitation: Invitation, site: Site) -> bool:
-    """Whether rows need ids; a stranger's plan is not read for that."""
-    if invitation.coordinator not in {*site.coordinators, site.key.public}:
-        return False
-    cap = invitation.plan.privacy.unit_cap
-    return cap is not None and cap.unit == "subject"
+for _verb in (
+    start,
+    restart,
+    review,
+    approve,
+    check,
+    join,
+    share,
+    submit,
+    confirm,
+    reveal,
+    advance,
+    status,
+    evidence,
+    abandon,
+):
+    app.command()(_verb)

@@ -13,9 +13,10 @@ def refuse_to_replace(
     plots: Path | None = None,
     plan: Path | None = None,
     calibrator: Path | None = None,
+    roster: Path | None = None,
     rows: Path | None = None,
 ) -> None:
-    """Refuse, before any work, to write over files that are no results, plots, plans or maps.
+    """Refuse, before any work, to write over files that are not of the kind to be written.
 
     Rows are never written over: none can be told from somebody's data.
     """
@@ -30,6 +31,8 @@ def refuse_to_replace(
         _check(plan, "plan", _is_plan, "--out")
     if calibrator is not None:
         _check(calibrator, "map", _is_map, "--out")
+    if roster is not None:
+        _check(roster, "roster", _is_roster, "--output")
     if rows is not None and rows.exists():
         raise fg.InputError(
             f"{rows} exists, and rows are not overwritten. Name another place with --out, or move "
@@ -62,6 +65,12 @@ def _is_plan(path: Path) -> bool:
 
 def _is_map(path: Path) -> bool:
     return _reads(lambda: fg.Calibrator.from_json(path))
+
+
+def _is_roster(path: Path) -> bool:
+    from fedgauge.vertical.roster import Roster
+
+    return _reads(lambda: Roster.from_bytes(path.read_bytes()))
 
 
 def _reads(read: Callable[[], object]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 import fedgauge as fg
+from fedgauge.cli import answers
 from fedgauge.cli.options import (
     STDOUT,
     At,
@@ -36,6 +37,7 @@ from fedgauge.cli.options import (
     refuse_given,
 )
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.rosters import assign, roster
 from fedgauge.cli.terminal import (
     note,
     print_result,
@@ -54,7 +56,11 @@ if TYPE_CHECKING:
     from fedgauge.vertical.joining import Joined
 
 app = typer.Typer(
-    help="Scores at one party, labels at others, with privacy for labels.", no_args_is_help=True
+    help="Scores at one party, labels at others, with privacy for labels.\n\n"
+    "In one process: plan, evaluate. Between parties: each with labels, roster; whoever scores, "
+    "assign; then `fedgauge exchange`, as between sites. One or two with labels, and those that "
+    "trust no sum: answer; whoever scored: result.",
+    no_args_is_help=True,
 )
 
 
@@ -384,3 +390,8 @@ def plan(
     screen.print(best_in_words(outlook), markup=False)
     if told is not None:
         screen.print(told, markup=False)
+
+
+app.command()(roster)
+app.command()(assign)
+answers.register(app)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import pick, read_leniently
 from fedgauge.data.examples import Examples
-from fedgauge.data.files import WORDS, Dialect, ScoreFile, Skip, checked_opener
+from fedgauge.data.files import WORDS, Dialect, ScoreFile, Skip, checked_opener, not_numbers
 from fedgauge.data.ids import is_whole, read_ids
 from fedgauge.data.oddities import LeftOut
 from fedgauge.errors import InputError, located
+from fedgauge.typing import Floats
 
 ID: Final = pa.large_string()
 NO_BIN: Final = -1
@@ -113,6 +114,38 @@ class ScoredFile:
         self._file.check()
 
 
+def ids_in(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
+    """The ids in a file, and nothing else of it."""
+    column = _column_in(Path(path), key, pa.string(), Dialect(separator, "."))
+    with located(str(path)):
+        return read_ids(column).cast(ID)
+
+
+def scores_in(
+    path: str | Path, *, score: str, separator: str | None = None, decimal: str = "."
+) -> Floats:
+    """The scores in a file, and nothing else of it."""
+    column = _column_in(Path(path), score, pa.float64(), Dialect(separator, decimal))
+    with located(str(path)):
+        try:
+            values: Floats = column.cast(pa.float64()).to_numpy()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(not_numbers(score)) from None
+    return values
+
+
+def _column_in(path: Path, name: str, kind: pa.DataType, dialect: Dialect) -> pa.ChunkedArray:
+    opener = checked_opener(path, (name,), dialect)
+    with located(str(path)):
+        table = opener({name: kind}, None)
+        column = pa.chunked_array(
+            [batch[name] for batch in table.batches], table.schema.field(name).type
+        )
+        if not len(column):
+            raise InputError("there are no rows in it. Export it again.")
+    return column
+
+
 class KeyedSource(Protocol):
     """Where named labels come from."""
 
@@ -126,6 +159,9 @@ class KeyedColumns:
 
     keys: pa.Array
     labels: Any
+
+    def __str__(self) -> str:
+        return "labels in memory"  # errors name their source, and never quote it
 
     def leniently(self, skip: Skip) -> Iterator[Keyed]:
         """All of them at once."""

@@ -42,7 +42,8 @@ T = TypeVar("T")
 class Delivery(NamedTuple):
     """What comes along with a request where a model travels, by digests.
 
-    `model` is all that this message brings to score with; `setting` the config of the run.
+    `model` is all that this message brings to score with, the same for all members: bins, which
+    differ, are bound by the plan. `setting` is the config of the run.
     """
 
     model: bytes
@@ -57,12 +58,17 @@ def judge_origin(site: Site, invitation: Invitation) -> None:
             f"site {site.name!r} started this evaluation and does not take part in it. Name the "
             "site file of one that was invited, with --site."
         )
-    if invitation.coordinator not in site.coordinators:
+    judge_coordinator(site, invitation.coordinator)
+    site.judge_bins(peek(invitation.plan_bytes).bins)
+
+
+def judge_coordinator(site: Site, coordinator: bytes) -> None:
+    """Refuse whoever may not ask this site for anything."""
+    if coordinator not in site.coordinators:
         raise PlanRefused(
             "the coordinator is not approved here. If it should be, add its key with "
             "`fedgauge site trust --coordinator`."
         )
-    site.judge_bins(peek(invitation.plan_bytes).bins)
 
 
 def judge_invitation(

@@ -9,7 +9,8 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,10 @@ ACTION: Final = "fedgauge"
 SITE_OPTION: Final = "fedgauge-site"
 SITE_VARIABLE: Final = "FEDGAUGE_SITE"
 SIMULATION_VARIABLE: Final = "FEDGAUGE_SIMULATION"
+NO_ANCHOR: Final = (
+    f"Nodes that have one want a coordinator: pass site=, or set {SITE_VARIABLE}. Nodes of a "
+    f"simulation answer where {SIMULATION_VARIABLE}=1 is set."
+)
 _ARRAYS: Final = "arrays"
 _POLL_SECONDS: Final = 1.0
 
@@ -73,18 +78,23 @@ def attach(app: ClientApp, score: Score) -> None:
 
     @app.evaluate(ACTION)
     def answer(message: Message, context: Context) -> Message:
-        reply = ConfigRecord()
-        try:
-            request = _said(message, "request")
-            if request is None:
-                raise ProtocolError("a message holds no request.")
-            reply["reply"] = _participant(message, context, score).answer(request)
-        except FedgaugeError as error:
-            # For this node's operator alone: to the server a refusal looks like silence.
-            logger.error("This node does not answer: %s", error)
-        except Exception:
-            logger.exception("This node does not answer: something failed that should not")
-        return Message(RecordDict({ACTION: reply}), reply_to=message)
+        return answered(message, lambda: _participant(message, context, score).answer)
+
+
+def answered(message: Message, find: Callable[[], Callable[[bytes], bytes]]) -> Message:
+    """What a node replies; `find` finds who answers for it. Nothing where it refuses."""
+    reply = ConfigRecord()
+    try:
+        request = said(message, "request")
+        if request is None:
+            raise ProtocolError("a message holds no request.")
+        reply["reply"] = find()(request)
+    except FedgaugeError as error:
+        # For this node's operator alone: to the server a refusal looks like silence.
+        logger.error("This node does not answer: %s", error)
+    except Exception:
+        logger.exception("This node does not answer: something failed that should not")
+    return Message(RecordDict({ACTION: reply}), reply_to=message)
 
 
 def evaluate(
@@ -123,21 +133,23 @@ def evaluate(
     """
     plan.check_promise()
     plan.check_time()
-    named = site if site is not None else os.environ.get(SITE_VARIABLE)
-    _wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
-    if named is None:
+    anchor = anchor_of(site)
+    wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
+    if anchor is None:
         return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
-    anchor = named if isinstance(named, Site) else Site.from_toml(named)
     members = [key for key in anchor.peers if key != anchor.key.public]
     server = SummationServer.invite(
         plan, members, anchor.key, model=_model_of(arrays), names=anchor.peers
     )
     carrier = _GridCarrier(grid, server, arrays, timeout)
-
-    def hand_over(server: SummationServer) -> None:
-        _report(server, anchor.folder)
-
+    hand_over = partial(report, folder=anchor.folder)
     return drive(server, carrier, key=anchor.key, estimator=estimator, hand_over=hand_over)
+
+
+def anchor_of(site: str | Path | Site | None) -> Site | None:
+    """The coordinator's site, named here or in the environment; None in a simulation."""
+    named = site if site is not None else os.environ.get(SITE_VARIABLE)
+    return named if named is None or isinstance(named, Site) else Site.from_toml(named)
 
 
 def _evaluate_simulated(
@@ -148,21 +160,19 @@ def _evaluate_simulated(
     estimator: Estimator,
 ) -> Evaluation:
     """An evaluation of nodes that have no site file: they first say which key they made up."""
-    asked = [_message(node, b"") for node in grid.get_node_ids()]
-    keys = [said for _, said in _replies(grid, asked, timeout)]
+    asked = [message_to(node, b"") for node in grid.get_node_ids()]
+    keys = [key for _, key in replies_to(grid, asked, timeout)]
     needed = plan.sum_cohort.min_survivors
     if len(keys) < needed:
         raise CohortTooSmall(
-            f"{len(keys)} nodes without a site file answered and {needed} are needed. Nodes that "
-            f"have one want a coordinator: pass site=, or set {SITE_VARIABLE}. Nodes of a "
-            f"simulation answer where {SIMULATION_VARIABLE}=1 is set."
+            f"{len(keys)} nodes without a site file answered and {needed} are needed. {NO_ANCHOR}"
         )
     server = SummationServer.invite(plan, keys, SigningKey.generate(), model=_model_of(arrays))
     carrier = _GridCarrier(grid, server, arrays, timeout)
     return drive(server, carrier, key=None, estimator=estimator)
 
 
-def _report(server: SummationServer, folder: Path) -> None:
+def report(server: SummationServer, *, folder: Path) -> None:
     """Tell who broke the rules, and keep what shows it beside the site file."""
     for member, reason in server.refused.items():
         logger.warning("Set aside the reply of %s: %s", server.name(member), reason)
@@ -195,20 +205,21 @@ class _GridCarrier:
             return self._invite(requests)
         arrays = self._arrays if stage == Stage.MASK else None
         asked = [
-            _message(self._nodes[member], request, arrays) for member, request in requests.items()
+            message_to(self._nodes[member], request, arrays=arrays)
+            for member, request in requests.items()
         ]
         members = {node: member for member, node in self._nodes.items()}
         return {
             members[node]: reply
-            for node, reply in _replies(self._grid, asked, self._timeout)
+            for node, reply in replies_to(self._grid, asked, self._timeout)
             if node in members
         }
 
     def _invite(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
         invitation = requests[0]  # the same for all
-        asked = [_message(node, invitation) for node in self._grid.get_node_ids()]
+        asked = [message_to(node, invitation) for node in self._grid.get_node_ids()]
         replies: dict[int, bytes] = {}
-        for node, reply in _replies(self._grid, asked, self._timeout):
+        for node, reply in replies_to(self._grid, asked, self._timeout):
             try:
                 member = Envelope.from_bytes(reply).sender
                 self._server.check(member, reply)
@@ -226,24 +237,36 @@ def _participant(
     """Whoever answers for this node."""
     # The score function sees what the digest is of, and nothing that differs between nodes.
     brought = _brought(message.content)
-    delivery = Delivery(digest_records(brought), _setting_of(context))
+    delivery = Delivery(digest_records(brought), setting_of(context))
 
     def data() -> Data:
         return score(_message_of(brought, message), context)
 
+    site = site_of(context)
+    if site is None:
+        return SimulatedParticipant(memory_of(context), data)
+    return Participant(site, data, delivery=delivery, tell=logger.warning)
+
+
+def site_of(context: Context) -> Site | None:
+    """The node's site; None in a simulation, and refused where it is neither."""
     path = context.node_config.get(SITE_OPTION)
     if path is not None:
-        site = Site.from_toml(str(path))
-        return Participant(site, data, delivery=delivery, tell=logger.warning)
+        return Site.from_toml(str(path))
     if not _is_simulation():
         raise SiteError(
             "this node has no site file, so nothing says whom it trusts. Make one with `fedgauge "
             f"site init` and name it in the node config: {SITE_OPTION}. In a simulation, where no "
             f"data need protection, set {SIMULATION_VARIABLE}=1 where it is started."
         )
+    return None
+
+
+def memory_of(context: Context) -> MutableMapping[str, Any]:
+    """Where a simulated node keeps what it remembers."""
     if ACTION not in context.state:
         context.state[ACTION] = ConfigRecord()
-    return SimulatedParticipant(context.state[ACTION], data)
+    return context.state[ACTION]
 
 
 def _brought(content: RecordDict) -> RecordDict:
@@ -302,7 +325,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _setting_of(context: Context) -> bytes:
+def setting_of(context: Context) -> bytes:
     """What all nodes of a run have in common besides what they are sent."""
     plain = (context.run_id, sorted(context.run_config.items()))
     return hashlib.sha256(b"fedgauge run\0" + msgspec.msgpack.encode(plain)).digest()
@@ -317,35 +340,45 @@ def _is_simulation() -> bool:
     return os.environ.get(SIMULATION_VARIABLE) == "1"
 
 
-def _message(node: int, request: bytes, arrays: ArrayRecord | None = None) -> Message:
-    content = RecordDict({ACTION: ConfigRecord({"request": request})})
+def message_to(
+    node: int, request: bytes, *, arrays: ArrayRecord | None = None, bins: bytes | None = None
+) -> Message:
+    """A request, with what a node counts by: a model that scores, or the bins of its examples."""
+    record = ConfigRecord({"request": request})
+    if bins is not None:
+        record["bins"] = bins
+    content = RecordDict({ACTION: record})
     if arrays is not None:
         content[_ARRAYS] = arrays
     return Message(content, dst_node_id=node, message_type=f"evaluate.{ACTION}")
 
 
-def _replies(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[int, bytes]]:
+def replies_to(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[int, bytes]]:
     """What nodes answered in time; a node that failed or refused did not."""
     replies = []
     for message in grid.send_and_receive(asked, timeout=timeout):
-        reply = None if message.has_error() else _said(message, "reply")
+        reply = None if message.has_error() else said(message, "reply")
         if reply is not None:
             replies.append((message.metadata.src_node_id, reply))
     return replies
 
 
-def _said(message: Message, what: str) -> bytes | None:
+def said(message: Message, what: str) -> bytes | None:
+    """What fedgauge's record in a message says."""
     record = message.content.get(ACTION)
     said = record.get(what) if isinstance(record, ConfigRecord) else None
     return said if isinstance(said, bytes) else None
 
 
-def _wait_for_nodes(grid: Grid, count: int, timeout: float) -> None:
+def wait_for_nodes(
+    grid: Grid, count: int, timeout: float, remedy: str = "or lower min_survivors."
+) -> None:
+    """Wait until so many nodes are connected."""
     deadline = time.monotonic() + timeout
     while len(list(grid.get_node_ids())) < count:
         if time.monotonic() > deadline:
             raise CohortTooSmall(
                 f"{len(list(grid.get_node_ids()))} nodes are connected and the plan needs {count}. "
-                "Start more SuperNodes, or lower min_survivors."
+                f"Start more SuperNodes, {remedy}"
             )
         time.sleep(_POLL_SECONDS)

@@ -92,7 +92,8 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         """The columns in words."""
         return f"label {self.label}, {'score' if self.scored else 'id'} {self.key}"
 
-    def _source(self) -> KeyedFile | ScoredFile:
+    def source(self) -> KeyedFile | ScoredFile:
+        """The labels and what names them, if the file and its columns are there."""
         if self.scored:
             return ScoredFile(
                 ScoreFile(
@@ -118,7 +119,7 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
                 "the plan is for rows that have a label and a score. Leave out --id and --bins, "
                 "and name the column of scores: --score COLUMN."
             )
-        self._source().check()
+        self.source().check()
         self.places(plan, site)
 
     def places(self, plan: EvaluationPlan, site: Site) -> Places:
@@ -135,11 +136,17 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def data(self, plan: EvaluationPlan, site: Site) -> Data:
         """The rows: labels, and bins for scores."""
-        return PlacedRows(self._source(), self.places(plan, site))
+        return PlacedRows(self.source(), self.places(plan, site))
 
     def warnings(self, counted: Counted, plan: EvaluationPlan) -> list[str]:
         """What is wrong with the rows, as far as they were counted; each names the file."""
         told = counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
+        told = [each.replace("`fedgauge plan", "`fedgauge vertical assign") for each in told]
+        if counted.oddities.unlisted and not counted.oddities.rows:
+            told.append(
+                f"no row is of an example that has a bin. Check the column {self.key!r}, and that "
+                "it is written as on the roster."
+            )
         return [f"{self.path}: {sentence}" for sentence in told]
 
 

@@ -67,6 +67,24 @@ def require_scores(plan: EvaluationPlan) -> None:
         )
 
 
+def require_labels(plan: EvaluationPlan) -> None:
+    """Refuse a plan for rows that have a label and a score, where labels alone are counted."""
+    if not isinstance(plan.task, LabelTask):
+        raise PlanRefused(
+            "the plan is for rows that have a label and a score, and this site is asked for labels "
+            "apart from scores."
+        )
+
+
+def refuse_unread(site: Site) -> None:
+    """Refuse, where a site wants each evaluation approved, what nobody can read in time."""
+    if site.approvers:
+        raise PlanRefused(
+            "this site requires each evaluation to be approved (approvers), and nobody can "
+            "read and sign while a run waits. Evaluate by files: `fedgauge exchange`."
+        )
+
+
 class Participant:
     """One site's side of any number of sessions.
 
@@ -291,10 +309,7 @@ class Participant:
         if not self._site.approvers:
             return None
         if self._delivery is not None:
-            raise PlanRefused(
-                "this site requires each evaluation to be approved (approvers), and nobody can "
-                "read and sign while a run waits. Evaluate by files: `fedgauge exchange`."
-            )
+            refuse_unread(self._site)
         return require_approval(self._site, invitation.session, invitation.plan)
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, Counted | None]:

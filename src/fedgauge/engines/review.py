@@ -13,6 +13,7 @@ from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import explain
+from fedgauge.plan.task import LabelTask
 from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
 from fedgauge.site.anchor import judge_promise
@@ -101,6 +102,8 @@ def explain_invitation(path: Path) -> str:
         plan = explain(invitation.plan)
     sites = "".join(f"\n  {key_to_text(member)}" for member in invitation.members)
     model = "None travels: each site brings its scores."
+    if isinstance(invitation.plan.task, LabelTask):
+        model = "None travels: the examples were scored when they were given their ranges."
     if invitation.model:
         model = f"It comes with the questions, and its digest is {invitation.model.hex()}."
     return (

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from fedgauge.data.examples import Data
 from fedgauge.engines.contribution import contribution, count_rows
+from fedgauge.engines.participant import NOT_JOINED, require_scores
+from fedgauge.errors import ExchangeError
 from fedgauge.keys import SigningKey
+from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, SummationClient
@@ -26,44 +29,63 @@ class SimulatedParticipant:
     memory
         Where keys and states stay between messages.
     data
-        The node's data.
+        A function that finds the node's data; not needed before they are counted.
+    check
+        Asked before joining: refuses plans that are not for such data.
     """
 
-    def __init__(self, memory: MutableMapping[str, Any], data: Callable[[], Data]) -> None:
+    def __init__(
+        self,
+        memory: MutableMapping[str, Any],
+        data: Callable[[], Data] | None = None,
+        *,
+        check: Callable[[EvaluationPlan], None] = require_scores,
+    ) -> None:
         self._memory = memory
         self._data = data
+        self._check = check
         if _KEY not in memory:
             memory[_KEY] = os.urandom(KEY_BYTES)
-        self._key = SigningKey.from_bytes(memory[_KEY])
+        self.key = SigningKey.from_bytes(memory[_KEY])
 
     def answer(self, request: bytes) -> bytes:
         """The reply to a request; to an empty one, the key that the node made up."""
         if not request:
-            return self._key.public
-        duties = _SimulatedDuties(self._data)
-        envelope = Envelope.from_bytes(request)
-        name = envelope.session.hex()
-        if name in self._memory:
-            client = SummationClient.from_bytes(self._memory[name], self._key, duties)
-        else:
-            client = SummationClient.join(Invitation(request), self._key, duties)
-        duties.invitation = client.invitation
+            return self.key.public
+        session = Envelope.from_bytes(request).session
+        known = session.hex() in self._memory
+        client = self.session(session) if known else self._joined(request)
         reply = client.receive(request)
-        self._memory[name] = client.to_bytes()
+        self._memory[session.hex()] = client.to_bytes()
         return reply
+
+    def session(self, session: bytes) -> SummationClient:
+        """The state of a session that this node joined."""
+        if session.hex() not in self._memory:
+            raise ExchangeError(NOT_JOINED)
+        duties = _SimulatedDuties(self._data)
+        client = SummationClient.from_bytes(self._memory[session.hex()], self.key, duties)
+        duties.invitation = client.invitation
+        return client
+
+    def _joined(self, request: bytes) -> SummationClient:
+        invitation = Invitation(request)
+        self._check(invitation.plan)
+        return SummationClient.join(invitation, self.key, _SimulatedDuties(self._data))
 
 
 class _SimulatedDuties:
     """Counts and noise of a simulated node."""
 
-    def __init__(self, data: Callable[[], Data]) -> None:
+    def __init__(self, data: Callable[[], Data] | None) -> None:
         self._data = data
         self.invitation: Invitation | None = None
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Counts and fresh noise."""
         del sharers
-        assert self.invitation is not None  # noqa: S101  (set before anything is received)
+        # Set when the session is read; who is asked to count has named data.
+        assert self.invitation is not None and self._data is not None  # noqa: S101, PT018
         plan = self.invitation.plan
         return contribution(plan, count_rows(plan, self._data()), Keystream())
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from fedgauge.errors import PlanError
-from fedgauge.plan.rounds import Terms
+from fedgauge.plan.rounds import Terms, alone_in_words
 from fedgauge.plan.summed import BYTES_PER_COUNT
 from fedgauge.privacy import PrivacyModel, flipping
 from fedgauge.privacy.shares import ShareLaw
@@ -80,7 +80,6 @@ class FlipRound(
 
     def in_words(self, terms: Terms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
-        privacy = terms.privacy
         leaves = (
             f"{self.numbers(terms):,} whole numbers: of the rows in each of {terms.axis.bins:,} "
             "ranges, how many are positive once labels were flipped. Each label is flipped or not, "
@@ -92,11 +91,4 @@ class FlipRound(
             "all rows together. How many rows of each site lie in each range is known to whoever "
             "scored them."
         )
-        nobody = "Nobody in particular: the promise does not rest on others."
-        return [
-            ("What leaves each site", leaves),
-            ("What is learned from it", learned),
-            ("What is promised", privacy.promise),
-            ("Who must take part", nobody),
-            ("What is not protected", f"{privacy.unprotected}."),
-        ]
+        return alone_in_words(terms, leaves, learned)

@@ -18,8 +18,9 @@ from fedgauge.binning.histogram import ScoreHistogram, check_tree
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
 from fedgauge.plan.flipped import FlipRound
+from fedgauge.plan.paired import PairName, PairRound
 from fedgauge.plan.reported import ReportRound
-from fedgauge.plan.rounds import NO_COHORT, Round, Terms, why_no_sum
+from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
 from fedgauge.plan.summed import LARGEST, HistogramRound
 from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
@@ -100,7 +101,7 @@ class EvaluationPlan(
     tree: tuple[int, ...]
     privacy: AnyPrivacyModel
     cohort: Cohort | None = None
-    rounds: tuple[HistogramRound | ReportRound | FlipRound, ...] = ()
+    rounds: tuple[HistogramRound | ReportRound | FlipRound | PairRound, ...] = ()
     min_cell: int = 0
     not_after: str | None = None
     calibrator: Calibrator | None = None
@@ -136,6 +137,7 @@ class EvaluationPlan(
             self._check_unit()
         for sent in self.rounds:
             sent.check(self.terms)
+        self._check_apart()
         self._check_min_cell()
         if self.calibrator is not None:
             mapping.check(self.calibrator, self.axis)
@@ -144,11 +146,18 @@ class EvaluationPlan(
 
     def _check_unit(self) -> None:
         """Refuse a promise for labels where more than them is counted, or the other way round."""
-        about_labels = getattr(self.privacy, "unit", None) == "label"
-        if about_labels != isinstance(self.task, LabelTask):
+        if self.privacy.protects_labels != isinstance(self.task, LabelTask):
             raise PlanError(
                 "a promise for labels (unit='label') goes with a task of labels apart from scores, "
                 "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."
+            )
+
+    def _check_apart(self) -> None:
+        """Refuse what needs scores where label parties have none, but bins that they were told."""
+        if isinstance(self.task, LabelTask) and (self.sum_steps or self.calibrator is not None):
+            raise PlanError(
+                "label parties have no scores to sum or to map. Leave out score sums and the map: "
+                "whoever scored the examples maps scores before they are given bins."
             )
 
     def _check_min_cell(self) -> None:
@@ -260,6 +269,29 @@ class EvaluationPlan(
         return cls(task or LabelTask(), axis, tree or (axis.bins,), privacy, None, (sent,))
 
     @classmethod
+    def for_pairs(
+        cls,
+        mechanism: PairName,
+        examples: int,
+        privacy: AnyPrivacyModel,
+        *,
+        task: AnyTask | None = None,
+    ) -> Self:
+        """A plan for two noisy numbers of each label party, which give the AUC alone.
+
+        `examples` is how many there are at all parties.
+
+        Examples
+        --------
+        >>> from fedgauge import DistributedDP
+        >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+        >>> EvaluationPlan.for_pairs("adaptive", 5000, privacy).bytes_per_client
+        32
+        """
+        sent = PairRound(mechanism, examples)
+        return cls(task or LabelTask(), sent.axis(), (1,), privacy, Cohort(1, 0), (sent,))
+
+    @classmethod
     def for_histogram(
         cls,
         axis: Axis,
@@ -308,6 +340,8 @@ class EvaluationPlan(
     @property
     def summed(self) -> HistogramRound:
         """The final round of a plan for a sum; refused where rows are reported or flipped."""
+        if isinstance(self.final, PairRound):
+            raise PlanError(NO_SUM_ALONE)
         if not isinstance(self.final, HistogramRound):
             raise PlanError(why_no_sum(self.privacy))
         return self.final
@@ -329,6 +363,17 @@ class EvaluationPlan(
                 "this plan is not for flipped labels. Make one with EvaluationPlan.for_flips."
             )
         return self.final
+
+    @property
+    def paired(self) -> PairRound | None:
+        """The final round of a plan for pairs, None of any other."""
+        return self.final if isinstance(self.final, PairRound) else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether each label party answers by itself, in private from everybody."""
+        about_labels = isinstance(self.task, LabelTask)
+        return about_labels and (self.privacy.flips_labels or self.terms.is_alone)
 
     @property
     def sum_cohort(self) -> Cohort:

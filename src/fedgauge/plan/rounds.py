@@ -17,7 +17,11 @@ NO_SUM_OF_REPORTS: Final = (
 )
 NO_SUM_OF_FLIPS: Final = (
     "this plan is for labels that are flipped where they are held, which nobody sums securely. "
-    "Evaluate them with fedgauge.evaluate_vertical."
+    "Each party answers alone: `fedgauge vertical answer`."
+)
+NO_SUM_ALONE: Final = (
+    "under this plan each label party answers alone, with all of the noise, and nothing is summed "
+    "securely. Answer with `fedgauge vertical answer`."
 )
 
 
@@ -41,6 +45,11 @@ class Terms(NamedTuple):
         if self.cohort is None:
             raise PlanError(why_no_sum(self.privacy))
         return self.cohort
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a sum may be over one client, so that each adds all of the noise."""
+        return self.cohort is not None and self.cohort.min_survivors == 1
 
 
 def why_no_sum(privacy: PrivacyModel) -> str:
@@ -101,3 +110,14 @@ class Round(Protocol):
 
     def in_words(self, terms: Terms) -> Sequence[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
+
+
+def alone_in_words(terms: Terms, leaves: str, learned: str) -> list[tuple[str, str]]:
+    """Titles and paragraphs of a round in which each label party answers by itself."""
+    return [
+        ("What leaves each site", leaves),
+        ("What is learned from it", learned),
+        ("What is promised", terms.privacy.promise),
+        ("Who must take part", "Nobody in particular: the promise does not rest on others."),
+        ("What is not protected", f"{terms.privacy.unprotected}."),
+    ]

@@ -8,8 +8,8 @@ import msgspec
 
 from fedgauge.binning.histogram import check_sums
 from fedgauge.errors import AxisError, PlanError
-from fedgauge.plan.rounds import Terms, nodes_by_level
-from fedgauge.privacy import Cohort, PrivacyModel
+from fedgauge.plan.rounds import Terms, alone_in_words, nodes_by_level
+from fedgauge.privacy import Cohort, PrivacyModel, apart
 from fedgauge.privacy.models import LevelNoise
 from fedgauge.privacy.shares import ShareLaw, honest_parties
 from fedgauge.typing import Floats
@@ -169,6 +169,8 @@ class HistogramRound(
 
     def in_words(self, terms: Terms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
+        if terms.is_alone and terms.privacy.protects_labels:
+            return self._alone(terms)
         privacy = terms.privacy
         promise = privacy.promise
         if self.sum_steps and not self.is_noisy:
@@ -178,25 +180,29 @@ class HistogramRound(
             )
         return [
             ("What leaves each site", self._leaves(terms)),
-            ("What is learned from it", self._learned()),
+            ("What is learned from it", self._learned(terms)),
             ("What is promised", promise),
             ("Who must take part", self._participants(terms.sum_cohort)),
             ("What is not protected", f"{privacy.unprotected}."),
         ]
 
-    def _leaves(self, terms: Terms) -> str:
-        text = (
-            f"{self.numbers(terms):,} whole numbers, once: how many positive and how many negative "
-            f"examples have a score in each of {terms.axis.bins:,} ranges"
+    def _alone(self, terms: Terms) -> list[tuple[str, str]]:
+        """The same where one label party is enough: it adds all of the noise, for no sum."""
+        told = apart.leaves(self.numbers(terms), terms.axis.bins, larger=len(self.nodes) > 1)
+        leaves = f"{told} {apart.ALL_NOISE.format('every count')}"
+        learned = (
+            "The blurred counts of each site, by whoever scored the examples. From those of all "
+            "sites come the ROC and PR curves, AUC and average precision of all together. "
+            f"{apart.KNOWN}. The result also shows {apart.SHOWN}."
         )
-        if len(self.nodes) > 1:
-            text += ", and in larger ranges made of these"
-        if self.sum_steps:
-            text += (
-                "; and how high within each range the scores of the positive and of the negative "
-                "examples lie, added up, which gives their average"
-            )
-        text += ". No row, score, label, name or identifier leaves."
+        return alone_in_words(terms, leaves, learned)
+
+    def _leaves(self, terms: Terms) -> str:
+        larger = len(self.nodes) > 1
+        if terms.privacy.protects_labels:
+            text = apart.leaves(self.numbers(terms), terms.axis.bins, larger=larger)
+        else:
+            text = self._of_both_classes(terms, larger=larger)
         if self.is_noisy:
             what = "count and every sum" if self.sum_steps else "count"
             text += (
@@ -212,17 +218,34 @@ class HistogramRound(
             "five messages, come on top; the site's log lists all that left."
         )
 
-    def _learned(self) -> str:
+    def _of_both_classes(self, terms: Terms, *, larger: bool) -> str:
+        text = (
+            f"{self.numbers(terms):,} whole numbers, once: how many positive and how many negative "
+            f"examples have a score in each of {terms.axis.bins:,} ranges"
+        )
+        if larger:
+            text += ", and in larger ranges made of these"
+        if self.sum_steps:
+            text += (
+                "; and how high within each range the scores of the positive and of the negative "
+                "examples lie, added up, which gives their average"
+            )
+        return f"{text}. No row, score, label, name or identifier leaves."
+
+    def _learned(self, terms: Terms) -> str:
         what = "the sum over all sites"
         if self.is_noisy:
             what += ", blurred by the random numbers of all of them"
         follows = "the ROC and PR curves, AUC and average precision"
         if self.sum_steps:
             follows += ", and the average scores within the ranges,"
-        return (
+        learned = (
             f"Only {what}. From it come {follows} of all sites together; not the counts of one "
             "site."
         )
+        if terms.privacy.protects_labels:
+            return f"{learned} {apart.KNOWN}. The result also shows {apart.SHOWN}."
+        return learned
 
     def _participants(self, cohort: Cohort) -> str:
         text = f"At least {cohort.min_survivors} sites; with fewer nothing is released."

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal, assert_never, get_args
 import msgspec
 
 from fedgauge.errors import PlanError
-from fedgauge.privacy import accounting
+from fedgauge.privacy import accounting, apart
 from fedgauge.privacy.belief import beliefs, chance, delta_of
 from fedgauge.privacy.cohort import Cohort
 from fedgauge.privacy.laws import TOO_WIDE
@@ -67,13 +67,18 @@ _COUNTED: Final = {
     "client": "the rows of a certain site were counted",
     "label": "a certain row is positive",
 }
+_OF_THREE: Final = {
+    "example": "For a person with 3 rows, there or not",
+    "label": "For what the labels of 3 rows of one person say together",
+}
 _BEYOND: Final = {
     "example": "; a person with many rows, of whom only each row is protected",
     "subject": "; a person with rows at two sites, who is protected at each but not over both",
     "client": "",
     "label": (
-        "; which rows there are and what they score, which whoever assigned the bins knows; a "
-        "person with many rows, of whom only each label is protected"
+        "; which examples there are, what they score and who has their labels, which whoever "
+        "scored them knows; a person with many examples, of whom only each label is protected; "
+        "curves that are wrong because whoever scored put examples into wrong ranges"
     ),
 }
 
@@ -157,6 +162,11 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
                 f"{self.noise} noise needs a delta between 0 and 1, well below 1 over the number "
                 "of examples, e.g. 1e-6."
             )
+
+    @property
+    def protects_labels(self) -> bool:
+        """Whether labels are what is protected."""
+        return self.unit == "label"
 
     @property
     def budget(self) -> Budget:
@@ -341,7 +351,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
         numerical = min(distance * (1.0 + math.exp(min(self.epsilon, 700.0))), 1.0)
-        if claim == "enforced":
+        if claim == "enforced" and cohort.min_survivors > 1:  # alone nobody runs a protocol
             numerical += PROTOCOL_FAILURE
         # A client's participation shows anyway: added or removed, its counts become zero.
         zeroed = self.unit == "client" and self.neighbours == "add-remove"
@@ -366,6 +376,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         )
         if self.delta:
             text += f", but for a chance of {chance(self.delta)} (delta)"
+        if self.protects_labels:
+            text += f". {apart.ANY_RANGES}"
         return (
             f"{text}. The promise is for this one evaluation; each further one adds its own "
             "epsilon."
@@ -382,11 +394,26 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         del min_cell  # noise hides small cells
         least, colluding = cohort.min_survivors, cohort.max_colluding
         allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
+        if least == 1 and self.protects_labels:
+            return apart.learned_alone(allowed)
         colluders = (
             "The same. They can take their own counts and random numbers off the sum; those of "
             f"the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With more "
             "colluding sites nothing is promised."
         )
+        site = (
+            "Then as much as its readers; that it can take its own numbers off is allowed for."
+            if colluding
+            else NO_COLLUDERS
+        )
+        if self.protects_labels:
+            return [
+                (apart.SCORER, apart.scorer_learns(least, allowed)),
+                (together(colluding), colluders if colluding else NO_COLLUDERS),
+                (apart.ANOTHER, apart.party_learns(site)),
+                (READER, apart.reader_learns(allowed)),
+                (ONLOOKER, apart.onlooker_learns(SEEN_OF_A_SUM)),
+            ]
         return [
             (
                 COORDINATOR,
@@ -394,13 +421,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
                 "as shown below. Not the counts of one site.",
             ),
             (together(colluding), colluders if colluding else NO_COLLUDERS),
-            (
-                ANY_SITE,
-                "Nothing until there is a result. Then as much as its readers; that it can take "
-                "its own numbers off is allowed for."
-                if colluding
-                else NO_COLLUDERS,
-            ),
+            (ANY_SITE, f"Nothing until there is a result. {site}" if colluding else NO_COLLUDERS),
             (READER, f"The same blurred sum. {allowed}, whatever else the reader knows."),
             (ONLOOKER, SEEN_OF_A_SUM),
         ]
@@ -420,11 +441,11 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
                 "changes, something taken out and something put in, so "
                 f"{beliefs(2 * self.epsilon)}. "
             )
-        else:
+        elif not self.protects_labels:
             text += "The same holds for what the data say, such as a label. "
-        if self.unit == "example":
+        if self.unit in _OF_THREE:
             steps = 3
-            text += f"For a person with 3 rows, there or not, {beliefs(3 * self.epsilon)}. "
+            text += f"{_OF_THREE[self.unit]}, {beliefs(3 * self.epsilon)}. "
         assert delta is not None  # noqa: S101  (noise states one)
         text += f"The first limit fails with a chance of at most about {chance(delta)} (delta)"
         if steps > 1:

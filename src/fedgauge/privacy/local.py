@@ -115,6 +115,11 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         return self.unit == "label"
 
     @property
+    def protects_labels(self) -> bool:
+        """Whether labels are what is protected."""
+        return self.flips_labels
+
+    @property
     def budget(self) -> Budget:
         """The chances are exact, so nothing escapes epsilon."""
         return Budget(self.epsilon, 0.0)

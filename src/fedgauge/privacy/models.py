@@ -130,6 +130,11 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         return False
 
     @property
+    def protects_labels(self) -> bool:
+        """Whether labels are what is protected, and all else about rows is known."""
+        return False
+
+    @property
     def needs_cohort(self) -> bool:
         """Whether the promise rests on others who take part."""
         return not (self.sends_reports or self.flips_labels)

@@ -47,11 +47,22 @@ def who(result: Evaluation) -> str:
             return f"{told}; noise hides the number of {hidden}"
         return f"{told}, about {result.positives / result.reports:.1%} positive"
     examples = result.negatives + result.positives
-    if hidden is not None:
-        return f"{counted(result)}; noise hides the number of examples"
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
+    if isinstance(result.plan.task, LabelTask):
+        told = f"{_holders(result.clients)}; {examples:,} examples"  # as many as have scores
+        if hidden is not None:
+            return f"{told}, noise hides the number of {hidden}"
+        return f"{told}, {about}{share} positive"
+    if hidden is not None:
+        return f"{counted(result)}; noise hides the number of examples"
     return f"{counted(result)}, {about}{examples:,} examples, {share} positive"
+
+
+def _holders(parties: int) -> str:
+    """Who held what, where labels were apart from scores."""
+    others = "1 other" if parties == 1 else f"{parties:,} others"
+    return f"scores at one party, labels at {others}"
 
 
 def mapping(result: Evaluation) -> str | None:
@@ -76,6 +87,8 @@ def promise(result: Evaluation) -> str | None:
     if stated.epsilon is None:
         return None
     delta = f", delta {stated.delta:.0e}" if stated.delta else ""
+    if stated.unit == "label":
+        return f"label-DP, one label flipped: epsilon {stated.epsilon:g}{delta}"
     return f"epsilon {stated.epsilon:g}{delta} for one {stated.unit}"
 
 
@@ -97,10 +110,14 @@ def _protection(result: Evaluation) -> str:
     }[stated.claim]
     if result.reports is not None and stated.claim == "enforced":
         claim = "each report was randomised before it was sent"
+    if result.plan.is_alone and stated.claim == "enforced":
+        claim = "each answer was private before it was sent"
     promised = promise(result)
     if promised is None:
         return f"privacy            exact sum, no differential privacy; {claim}"
-    return f"privacy            {promised} ({stated.neighbours}); {claim}"
+    if stated.unit != "label":
+        promised += f" ({stated.neighbours})"
+    return f"privacy            {promised}; {claim}"
 
 
 def _measurement(result: Evaluation) -> str:

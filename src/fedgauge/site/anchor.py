@@ -13,7 +13,7 @@ from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.rounds import NO_SUM_OF_FLIPS
+from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
 from fedgauge.plan.task import LabelTask
 from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
@@ -167,8 +167,8 @@ class Site:
                 "the plan is for local reports, which need no sum over sites. Make them with "
                 "`fedgauge encode`."
             )
-        if plan.privacy.flips_labels:
-            raise PlanRefused(NO_SUM_OF_FLIPS)
+        if plan.is_alone:
+            raise PlanRefused(NO_SUM_OF_FLIPS if plan.privacy.flips_labels else NO_SUM_ALONE)
         plan.check_time()
         self._judge_members(members)
         self._judge_cohort(plan, len(members))
@@ -192,11 +192,28 @@ class Site:
         """
         if not plan.privacy.sends_reports:
             raise PlanRefused("the plan is not for local reports but for a sum over sites.")
+        self._judge_alone(plan, "local reports")
+
+    def judge_answer(self, plan: EvaluationPlan) -> None:
+        """Refuse to answer alone for labels, outside the site file; reads no data.
+
+        Like local reports, an answer with all of the noise is private from everybody. That it has
+        all of it is a matter of accounting: noise of a cohort of one is drawn, and judged, as what
+        one party adds.
+        """
+        if not plan.is_alone:
+            raise PlanRefused(
+                "the plan is not for label parties that answer alone. A sum over parties is joined "
+                "with `fedgauge exchange join`."
+            )
+        self._judge_alone(plan, "answers alone")
+
+    def _judge_alone(self, plan: EvaluationPlan, what: str) -> None:
+        """Refuse what no other site has a part in."""
         if self.approvers:
             raise PlanRefused(
                 "this site requires each evaluation to be approved (approvers), and nobody can "
-                "approve of local reports: there is no invitation to sign. Take part in sums "
-                "instead."
+                f"approve of {what}: there is no invitation to sign. Take part in sums instead."
             )
         plan.check_time()
         self._judge_privacy(plan)

@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,20 +14,21 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.data.keyed import NO_BIN, Places, ids_of
-from fedgauge.errors import ExchangeError, InputError, ProtocolError, SiteError
+from fedgauge.errors import InputError, ProtocolError
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.plan.plan import encode_axis
 from fedgauge.plan.task import LabelTask
-from fedgauge.privacy import AnyPrivacyModel
+from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.site import Site
-from fedgauge.storage import durable
 from fedgauge.typing import Floats
-from fedgauge.vertical.binned import Binned, bin_scores
+from fedgauge.vertical.binned import bin_scores
+from fedgauge.vertical.kept import RankTotals, keep, kept
 from fedgauge.vertical.roster import Roster, check_rosters, read_file
 
 FORMAT: Final = "fedgauge-bins/1"
 KEPT_FORMAT: Final = "fedgauge-totals/1"
+MOST_ALONE: Final = 2  # parties: from three on a secure sum takes less noise
 _SALT_BYTES: Final = 32
 _AGAIN: Final = "Ask whoever scores for the bins of this evaluation."
 
@@ -44,11 +45,12 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     party
         Its public key.
     number
-        How many bins there are.
+        How many bins there are; of pairs, how many doubled ranks.
     ids, scores
         Its examples, as on its roster.
     places
-        The bin of each, as little-endian numbers; -1 where it has none.
+        The bin of each, or its doubled midrank among all examples, as little-endian numbers; -1
+        where it has none.
     salt
         Random bytes, without which others could guess bins from a commitment.
     commitments
@@ -100,9 +102,12 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ProtocolError("the bins are for another party.")
         if (party, self.commitment) not in self.commitments:
             raise ProtocolError("the bins were changed since they were assigned.")
+        if len(dict(self.commitments)) < len(self.commitments):
+            # Else one plan would be bound to several bins, and whoever scored could choose late.
+            raise ProtocolError("the plan is bound to two files of bins of the same party.")
         if getattr(plan.task, "assignment", "") != assignment_digest(self.commitments):
             raise ProtocolError(f"the bins are of another evaluation than the plan. {_AGAIN}")
-        if self.number != plan.axis.bins:
+        if self.number != _places(plan):
             raise ProtocolError("the plan has another number of bins than were assigned.")
         if len(self.places) % 4 or len(self.scores) % 8:
             raise ProtocolError("the bins are cut off.")
@@ -120,6 +125,11 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if np.any((places < NO_BIN) | (places >= self.number)):
             raise ProtocolError(f"a bin lies outside 0 to {self.number - 1}.")
         return Places(keys, places)
+
+
+def _places(plan: EvaluationPlan) -> int:
+    """How many bins there are to be in, or ranks to have."""
+    return plan.axis.bins if plan.paired is None else plan.paired.places
 
 
 def assignment_digest(commitments: Commitments) -> str:
@@ -164,33 +174,12 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
-        path = _kept_path(site, self.assignment)
-        try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            durable.replace(path, msgspec.json.encode(self, enc_hook=encode_axis))
-        except OSError as error:
-            raise SiteError(f"cannot keep {path}: {error.strerror}.") from None
-        return path
+        return keep(site, self.assignment, msgspec.json.encode(self, enc_hook=encode_axis))
 
     @classmethod
     def kept(cls, site: Site, plan: EvaluationPlan) -> Self:
         """Those of a plan, as kept by this site."""
-        assignment = getattr(plan.task, "assignment", "")
-        path = _kept_path(site, assignment)
-        try:
-            totals = msgspec.json.decode(path.read_bytes(), type=cls, dec_hook=decode_axis)
-        except FileNotFoundError:
-            raise ExchangeError(
-                f"site {site.name!r} did not assign the bins of this plan. Whoever ran `fedgauge "
-                "vertical assign` starts it, with the same --site."
-            ) from None
-        except OSError as error:
-            raise SiteError(f"cannot read {path}: {error.strerror}.") from None
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            totals = None
-        if totals is None or (totals.format, totals.assignment) != (KEPT_FORMAT, assignment):
-            raise SiteError(f"{path} was damaged or changed. Assign the bins again.")
-        return totals
+        return kept(site, plan, cls, KEPT_FORMAT)
 
 
 def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:
@@ -199,7 +188,10 @@ def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Rele
     return Released(axis, np.array([totals - positives, positives]), released.clients)
 
 
-class Assignment(NamedTuple):
+K = TypeVar("K", Totals, RankTotals)
+
+
+class Assignment(NamedTuple, Generic[K]):
     """What comes of scores and rosters.
 
     `plan` is for all, `bins` for each party by public key, and `totals` for whoever scored.
@@ -209,7 +201,7 @@ class Assignment(NamedTuple):
 
     plan: EvaluationPlan
     bins: dict[bytes, Bins]
-    totals: Totals
+    totals: K
     unscored: dict[bytes, int]
     unlabelled: int
 
@@ -219,7 +211,7 @@ def assign_bins(
     rosters: Mapping[bytes, Roster],
     privacy: AnyPrivacyModel,
     **wanted: Any,
-) -> Assignment:
+) -> Assignment[Totals]:
     """Give each example on the rosters its bin, and make the plan that is bound to these bins.
 
     Parameters
@@ -231,7 +223,8 @@ def assign_bins(
     privacy
         What each label is promised.
     **wanted
-        As for :func:`fedgauge.vertical.binned.bin_scores`.
+        As for :func:`fedgauge.vertical.binned.bin_scores`. One or two parties answer alone, each
+        with all of the noise, unless there is a cohort; so do more with a cohort of one.
 
     Examples
     --------
@@ -245,39 +238,33 @@ def assign_bins(
     >>> len(made.bins[keys[0].public].check(made.plan, keys[0].public).bins)
     1000
     """
-    check_rosters(rosters)
-    known = _scores_of(scores, rosters)
-    pooled = np.concatenate(
-        [_repeated(values[~np.isnan(values)], rosters[party]) for party, values in known.items()]
-    )
-    if not pooled.size:
-        raise InputError(
-            "no id of the rosters is among those of the scores. Check that all use the same ids."
-        )
+    known = scores_of(scores, rosters)
+    pooled = pooled_scores(known, rosters)
+    if privacy.needs_cohort and wanted.get("cohort") is None and len(rosters) <= MOST_ALONE:
+        wanted["cohort"] = Cohort(1, max_colluding=0)
     binned = bin_scores(pooled, len(rosters), privacy, **wanted)
-    told = {party: _told(binned, rosters[party], values) for party, values in known.items()}
-    commitments = tuple(sorted((party, bins.commitment) for party, bins in told.items()))
-    plan = _bound(binned.plan, assignment_digest(commitments))
-    missing = {party: int(np.count_nonzero(np.isnan(values))) for party, values in known.items()}
+    bins, digest = tell(rosters, known, binned.axis.bins, binned.axis.index)
+    plan = binned.plan
     return Assignment(
-        plan,
-        {party: msgspec.structs.replace(b, commitments=commitments) for party, b in told.items()},
+        msgspec.structs.replace(plan, task=LabelTask(plan.task.positive, digest)),
+        bins,
         Totals(
             KEPT_FORMAT,
-            assignment_digest(commitments),
+            digest,
             binned.axis,
-            tuple((party, _totals(bins, rosters[party])) for party, bins in told.items()),
+            tuple((party, _totals(told, rosters[party])) for party, told in bins.items()),
             binned.hints,
         ),
-        missing,
+        unscored(known),
         0 if scores is None else len(scores[1]) - len(pooled),
     )
 
 
-def _scores_of(
+def scores_of(
     scores: tuple[Any, Floats] | None, rosters: Mapping[bytes, Roster]
 ) -> dict[bytes, Floats]:
     """The score of each key on a roster, NaN where there is none."""
+    check_rosters(rosters)
     scored_apart = next(iter(rosters.values())).is_scored
     if scores is None or scored_apart:
         if scores is not None or not scored_apart:
@@ -302,24 +289,47 @@ def _scores_of(
     return found
 
 
+def unscored(known: Mapping[bytes, Floats]) -> dict[bytes, int]:
+    """Of how many of its examples each party there is no score."""
+    return {party: int(np.count_nonzero(np.isnan(values))) for party, values in known.items()}
+
+
+def pooled_scores(known: Mapping[bytes, Floats], rosters: Mapping[bytes, Roster]) -> Floats:
+    """The scores of all examples that have one."""
+    pooled = np.concatenate(
+        [_repeated(values[~np.isnan(values)], rosters[party]) for party, values in known.items()]
+    )
+    if not pooled.size:
+        raise InputError(
+            "no id of the rosters is among those of the scores. Check that all use the same ids."
+        )
+    return pooled
+
+
 def _repeated(values: Floats, roster: Roster) -> Floats:
     """The score of each example, where one stands for all that have it."""
     return np.repeat(values, roster.times) if roster.is_scored else values
 
 
-def _told(binned: Binned, roster: Roster, values: Floats) -> Bins:
-    places = np.full(len(values), NO_BIN, dtype="<i4")
-    known = ~np.isnan(values)
-    places[known] = binned.axis.index(values[known])
-    return Bins(
-        FORMAT,
-        roster.party,
-        binned.axis.bins,
-        roster.ids,
-        roster.scores,
-        places.tobytes(),
-        os.urandom(_SALT_BYTES),
-    )
+def tell(
+    rosters: Mapping[bytes, Roster],
+    known: Mapping[bytes, Floats],
+    number: int,
+    place: Callable[[Floats], NDArray[Any]],
+) -> tuple[dict[bytes, Bins], str]:
+    """What each party is told of its examples, bound together by the digest that is returned."""
+    told = {}
+    for party, values in known.items():
+        roster, places = rosters[party], np.full(len(values), NO_BIN, dtype="<i4")
+        scored = ~np.isnan(values)
+        places[scored] = place(values[scored])
+        salt = os.urandom(_SALT_BYTES)
+        told[party] = Bins(
+            FORMAT, roster.party, number, roster.ids, roster.scores, places.tobytes(), salt
+        )
+    commitments = tuple(sorted((party, bins.commitment) for party, bins in told.items()))
+    bound = {p: msgspec.structs.replace(b, commitments=commitments) for p, b in told.items()}
+    return bound, assignment_digest(commitments)
 
 
 def _totals(bins: Bins, roster: Roster) -> tuple[int, ...]:
@@ -328,12 +338,3 @@ def _totals(bins: Bins, roster: Roster) -> tuple[int, ...]:
     totals = np.zeros(bins.number, dtype=np.int64)
     np.add.at(totals, places[places != NO_BIN], weights[places != NO_BIN])
     return tuple(totals.tolist())
-
-
-def _bound(plan: EvaluationPlan, assignment: str) -> EvaluationPlan:
-    """The plan, held to one assignment of bins."""
-    return msgspec.structs.replace(plan, task=LabelTask(plan.task.positive, assignment))
-
-
-def _kept_path(site: Site, assignment: str) -> Path:
-    return site.folder / "assignments" / f"{assignment[:32]}.json"

@@ -60,7 +60,7 @@ def join(scores: Any, labels: Any) -> Joined:
     >>> joined.party.tolist(), joined.scores.tolist()
     ([0, 0, 1], [0.2, 0.9, 0.4])
     """
-    scored, values = _read("scores", scores, numbers=True)
+    scored, values = read_side("scores", scores, numbers=True)
     sides = _sides(labels)
     parties = tuple(map(str, sides))
     columns = [side.values for side in sides.values()]
@@ -131,13 +131,13 @@ def _sides(labels: Any) -> dict[str, Identified]:
             "column of parties."
         )
     return {
-        str(name): _read(f"labels of party {name!r}", side, numbers=False)
+        str(name): read_side(f"labels of party {name!r}", side, numbers=False)
         for name, side in labels.items()
     }
 
 
-def _read(what: str, side: Any, *, numbers: bool) -> Identified:
-    """Ids and values of one side."""
+def read_side(what: str, side: Any, *, numbers: bool) -> Identified:
+    """Ids and values of one side; `numbers` says whether these are scores."""
     if isinstance(side, IdTable):
         read = side.read(numbers=numbers)
     elif isinstance(side, Mapping):

@@ -19,12 +19,12 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from fedgauge.errors import PlanError
+from fedgauge.plan.paired import PairName as PairName
 from fedgauge.privacy import DistributedDP
 from fedgauge.typing import Floats
 from fedgauge.vertical.exact_noise import DiscreteGaussian, DiscreteLaplace, Law
 from fedgauge.vertical.ranks import PartyRanks, Ranks, balance_rank
-
-PairName = Literal["adaptive", "orthogonal", "laplace-global", "laplace-local", "gaussian"]
 
 WHOLE: Final = 1 << 16  # parts of a budget: whole numbers, so that both parts add up exactly
 _ORDERS: Final = 1.0 + np.exp(np.linspace(-9.0, 12.0, 4000))  # of Renyi divergence
@@ -133,6 +133,8 @@ def rho_of(epsilon: float, delta: float) -> Fraction:
     orders = _ORDERS
     rest = np.log(delta) + np.log(orders - 1) - orders * np.log1p(-1 / orders)
     rho = float(np.max((epsilon + rest / (orders - 1)) / orders))
+    if rho <= 0:
+        raise PlanError("epsilon and delta are too small for Gaussian noise. Raise one of them.")
     return Fraction(rho * (1 - 1e-9))
 
 

@@ -18,6 +18,7 @@ from fedgauge.typing import Floats
 
 FORMAT: Final = "fedgauge-roster/1"
 _SIGNED_AS: Final = b"fedgauge roster\0"
+_MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
 _MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
 
 
@@ -71,6 +72,12 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             missing = int(np.count_nonzero(~np.isfinite(scores)))
             raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
         values, rows = np.unique(scores + 0.0, return_counts=True)  # -0 and 0 are one score
+        if len(values) and np.isin(values, (0.0, 1.0)).all():
+            # A roster is not paid for: of a column of labels it would show how many are positive.
+            raise InputError(
+                "all scores are 0 or 1, as labels are, and a roster would show how many are 1. "
+                "Name the column of scores; if a model gives no others, write 0.25 and 0.75."
+            )
         return cls._signed(
             key, scores=values.astype("<f8").tobytes(), rows=rows.astype("<i8").tobytes()
         )
@@ -113,7 +120,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             raise ProtocolError("the roster does not say how many examples have each score.")
         if self.is_scored:
             rising = np.all(np.diff(self.values) > 0) and np.isfinite(self.values).all()
-            if not rising or np.any(self.times < 1) or np.any(self.times > 1 << 40):
+            # Each within what all may be, so that their sum does not wrap around.
+            if not rising or np.any((self.times < 1) | (self.times > _MOST_EXAMPLES)):
                 raise ProtocolError("the roster's scores are not as they must be: each once.")
         elif any(a >= b for a, b in zip(self.ids, self.ids[1:], strict=False)):
             raise ProtocolError("the roster has an id twice, or out of order.")
@@ -154,10 +162,10 @@ def read_file(path: str | Path) -> bytes:
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path} is larger than {_MOST_BYTES:,} bytes.")
+            raise InputError(f"the file is larger than {_MOST_BYTES:,} bytes.")
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise InputError(f"cannot read the file: {error.strerror}.") from None
 
 
 def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
@@ -169,6 +177,8 @@ def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
             "some rosters have ids and others scores. Either one party scores all examples, or "
             "each its own."
         )
+    if sum(roster.examples for roster in rosters.values()) > _MOST_EXAMPLES:
+        raise InputError(f"the rosters have more than {_MOST_EXAMPLES:,} examples in all.")
     if any(not roster.examples for roster in rosters.values()):
         raise InputError("a roster has no examples. Leave that party out.")
     ids = pa.chunked_array([roster.keys for roster in rosters.values()])

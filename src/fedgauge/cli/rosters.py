@@ -1,0 +1,440 @@
+"""Labels apart from scores, before parties count: `vertical roster` and `vertical assign`."""
+
+from __future__ import annotations
+
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+import fedgauge as fg
+from fedgauge.cli.options import (
+    Decimal,
+    Delta,
+    Dialect,
+    HintRate,
+    Model,
+    NoiseKind,
+    NoiseOption,
+    Quiet,
+    Separator,
+    SiteOption,
+    make_dialect,
+    make_tree,
+    refuse_given,
+)
+from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.data.columns import floats_of
+from fedgauge.data.keyed import ID, ids_in, scores_in
+from fedgauge.errors import located
+from fedgauge.keys import key_to_text
+from fedgauge.site import Site
+from fedgauge.storage import durable
+from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
+from fedgauge.vertical.kept import RankTotals
+from fedgauge.vertical.mismatches import Unscored
+from fedgauge.vertical.ranked import assign_ranks
+from fedgauge.vertical.roster import Roster, check_rosters, read_file
+
+if TYPE_CHECKING:
+    from fedgauge.privacy import AnyPrivacyModel
+    from fedgauge.typing import Floats
+    from fedgauge.vertical.design import Expected
+
+    AnyAssignment = Assignment[Totals] | Assignment[RankTotals]
+
+_HERE = Path("site.toml")
+_ENDING = ".roster"
+_USELESS = 0.02  # error of the AUC, as `fedgauge plan` judges it
+_GUESSED_RATE = 0.2  # as bins are placed where nothing is hinted
+_LEAST_SUM = 3  # parties, below which a sum hides nobody
+_OF_SUMS = {"min_survivors", "max_colluding"}
+
+
+class PairKind(StrEnum):
+    """What each party can send for the AUC alone."""
+
+    ADAPTIVE = "adaptive"
+    ORTHOGONAL = "orthogonal"
+    LAPLACE_GLOBAL = "laplace-global"
+    LAPLACE_LOCAL = "laplace-local"
+    GAUSSIAN = "gaussian"
+
+
+def roster(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
+    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(help="Instead of --id, where this party scored its examples itself."),
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Label party: list the examples it has labels for, by id, and sign the list.
+
+    Labels are not read. With --score, the sorted scores are listed instead, without ids: the
+    flow in which each party scores its own examples.
+
+    Examples:
+
+      fedgauge vertical roster bought.csv --id user --site shop-a/site.toml --output shop-a.roster
+
+      fedgauge vertical roster scored.csv --score p --site shop-a/site.toml --output shop-a.roster
+    """
+    with readable_errors():
+        if (key is None) == (score is None):
+            raise fg.InputError(
+                "name one column: of ids (--id) or, where this party scored its examples itself, "
+                "of scores (--score)."
+            )
+        refuse_to_replace(roster=output)
+        site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
+        if key is not None:
+            ids = ids_in(file, key=key, separator=dialect["separator"])
+            with located(str(file)):
+                made = Roster.of_ids(ids, site.key)
+        else:
+            assert score is not None  # noqa: S101  (one of both is named)
+            scores = scores_in(file, score=score, **dialect)
+            with located(str(file)):
+                made = Roster.of_scores(scores, site.key)
+        _write(output, made.to_bytes())
+    if not quiet:
+        what = f"{made.examples:,} {'scores, sorted' if made.is_scored else 'ids, sorted'}"
+        screen.print(f"Saved {output}: {what}, signed by {site.name}", markup=False)
+        screen.print("No label was read, and none is in it.")
+        then = "gathers scores" if made.is_scored else "scores these examples"
+        screen.print(f"Send it to whoever {then}.")
+
+
+def assign(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SCORES ROSTERS...",
+            help="CSV, TSV (also .gz) or Parquet of scores, then the rosters of all parties.",
+        ),
+    ],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of one label.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A new folder, for the plan and the bins.")
+    ],
+    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
+    score: Annotated[
+        str | None, typer.Option(help="Column of the score; higher is more positive.")
+    ] = None,
+    client_scored: Annotated[
+        bool,
+        typer.Option("--client-scored", help="Rosters hold scores: there is no file of them."),
+    ] = False,
+    model: Annotated[
+        Model,
+        typer.Option(
+            "--privacy",
+            help="ddp: noise on counts. ldp: labels flipped at random, once and for all.",
+        ),
+    ] = Model.DDP,
+    mechanism: Annotated[
+        PairKind | None,
+        typer.Option(help="For the AUC alone: two noisy numbers of each party, without a sum."),
+    ] = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    positive_rate: HintRate = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    tree: Annotated[
+        str | None,
+        typer.Option(help=r"Branchings over the bins, such as 16x16. \[default: planned]"),
+    ] = None,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(help=r"Fewest parties in the sum. \[default: all, so none may drop out]"),
+    ] = None,
+    max_colluding: Annotated[
+        int, typer.Option(help="Parties that may pool what they know with a reader.")
+    ] = 1,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Scorer: give each example on the rosters its bin; a plan for all, and bins for each party.
+
+    Parties are the peers in the site file. Where bins lie, and how many examples each party has in
+    them, is kept beside it, for the result. One or two parties, those whose labels are flipped
+    (--privacy ldp) and those who send the AUC alone (--mechanism) answer without a sum.
+
+    Examples:
+
+      fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --output bins
+
+      fedgauge vertical assign *.roster --client-scored --epsilon 1 --output bins
+
+      fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --mechanism \
+      adaptive --output ranks
+    """
+    with readable_errors():
+        site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
+        scores, rosters = _inputs(files, key, score, dialect, client_scored=client_scored)
+        held = _by_party(rosters, site)
+        privacy = _privacy(ctx, model, mechanism, epsilon, delta, noise)
+        _refuse_folder(output)
+        if len(held) < _LEAST_SUM:
+            refuse_given(
+                ctx,
+                _OF_SUMS,
+                "{} would do nothing with one or two label parties: each adds all of the noise. "
+                "Leave it out.",
+            )
+        known = None if scores is None else _known(scores, held, site)
+
+        def assign_all() -> AnyAssignment:
+            if mechanism is not None:
+                return assign_ranks(known, held, privacy, mechanism.value, positive=positive)
+            cohort = _cohort(len(held), min_survivors, max_colluding)
+            return assign_bins(
+                known,
+                held,
+                privacy,
+                cohort=cohort if privacy.needs_cohort else None,
+                tree=make_tree(tree),
+                positive_rate=positive_rate,
+                positive=positive,
+            )
+
+        assigned = with_progress(quiet, assign_all, "Assigning bins")
+        expected = _expected(assigned, positive_rate)
+        kept = assigned.totals.keep(site)
+        _save(assigned, output, site)
+    useless = expected is not None and expected.roc_auc_error > _USELESS
+    if expected is not None and useless:
+        _warn_of_useless(expected)
+    if quiet:
+        return
+    _say_who(assigned, held, site)
+    if expected is not None and not useless:
+        _say_enough(expected)
+    _say_next(assigned, output, site, kept)
+
+
+def _privacy(
+    ctx: typer.Context,
+    model: Model,
+    mechanism: PairKind | None,
+    epsilon: float,
+    delta: float | None,
+    noise: NoiseKind,
+) -> AnyPrivacyModel:
+    """What each label is promised; options that it has no use for are refused."""
+    if model is Model.SA:
+        raise fg.PlanError(
+            "an exact sum would show a label that is alone in its bin. Use --privacy ddp or ldp."
+        )
+    if model is Model.LDP:
+        idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
+        refuse_given(ctx, idle, "{} would do nothing with flipped labels. Leave it out.")
+        return fg.LocalDP(epsilon, unit="label")
+    if mechanism is not None:
+        idle = {*_OF_SUMS, "noise", "tree", "positive_rate"}
+        why = "{} would do nothing with --mechanism, which has no bins and its own noise."
+        refuse_given(ctx, idle, f"{why} Leave it out.")
+    gaussian = mechanism is PairKind.GAUSSIAN
+    return fg.DistributedDP(
+        epsilon,
+        delta=delta,
+        noise="discrete-gaussian" if gaussian else noise.value,
+        unit="label",
+        neighbours="flip",
+    )
+
+
+def _inputs(
+    files: list[Path], key: str | None, score: str | None, dialect: Dialect, *, client_scored: bool
+) -> tuple[fg.IdTable | None, list[Path]]:
+    """The scores, where there is a file of them, and the rosters."""
+    if client_scored:
+        if key is not None or score is not None:
+            raise fg.InputError(
+                "with --client-scored the scores are in the rosters. Leave out --id and --score."
+            )
+        return None, files
+    first, *rosters = files
+    if first.suffix == _ENDING:
+        raise fg.InputError(
+            f"the first file is that of scores, and {first} is a roster. Name the scores first; "
+            "where parties scored their examples themselves: --client-scored."
+        )
+    if key is None or score is None:
+        raise fg.InputError("name the columns of the scores' file: --id COLUMN --score COLUMN.")
+    if not rosters:
+        raise fg.InputError(
+            "there are no rosters. Each label party makes one with `fedgauge vertical roster`; "
+            "name them after the scores."
+        )
+    return fg.IdTable(first, id=key, value=score, **dialect), rosters
+
+
+def _known(scores: fg.IdTable, held: dict[bytes, Roster], site: Site) -> tuple[pa.Array, Floats]:
+    """Ids and scores, unless they and the rosters cannot belong together."""
+    ids, values = scores.read(numbers=True)
+    check_rosters(held)
+    if not any(each.is_scored for each in held.values()):
+        _tell_mismatch(held, ids, site)
+    return ids, floats_of(values)
+
+
+def _by_party(paths: list[Path], site: Site) -> dict[bytes, Roster]:
+    """Rosters by public key, of parties that this site knows."""
+    held: dict[bytes, Roster] = {}
+    for path in paths:
+        with located(str(path)):
+            read = Roster.from_bytes(read_file(path))
+            if read.party not in site.peers:
+                raise fg.SiteError(
+                    f"unknown party: no peer in {site.path} has the key that signed it. If you "
+                    f"know whose it is: fedgauge site trust NAME {key_to_text(read.party)}"
+                )
+            if read.party in held:
+                raise fg.InputError(f"{site.peers[read.party]} has two rosters. Name one.")
+        held[read.party] = read
+    return held
+
+
+def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.Cohort | None:
+    """Who must take part; None leaves it to what follows from one or two parties."""
+    if parties < _LEAST_SUM:
+        return None
+    least = parties if min_survivors is None else min_survivors
+    if least > parties:
+        raise fg.PlanError(f"min_survivors must be at most the {parties} parties there are.")
+    return fg.Cohort(least, max_colluding)
+
+
+def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> None:
+    """Refuse ids that cannot be right, and say where more would match if written alike."""
+    known = scored.cast(ID)
+    lost = [each.keys.filter(pc.invert(pc.is_in(each.keys, known))) for each in held.values()]
+    told = Unscored(
+        parties=[site.peers[party] for party in held],
+        sizes=np.array([each.examples for each in held.values()]),
+        scored=known,
+        ids=pa.concat_arrays(lost),
+        party=np.repeat(np.arange(len(lost)), [len(ids) for ids in lost]),
+    ).told()
+    if told is not None and "would have" in told:
+        warn(told)
+
+
+def _expected(assigned: AnyAssignment, positive_rate: float | None) -> Expected | None:
+    """What a sum, or answers, of noisy counts will be worth; None of flips and of pairs."""
+    from fedgauge.vertical.design import predicted
+
+    plan = assigned.plan
+    if not isinstance(assigned.totals, Totals) or plan.privacy.flips_labels:
+        return None
+    return predicted(
+        plan.privacy,
+        plan.sum_cohort,
+        plan.tree,
+        parties=len(assigned.bins),
+        examples=sum(sum(totals) for _, totals in assigned.totals.by_party),
+        positive_rate=_GUESSED_RATE if positive_rate is None else positive_rate,
+    )
+
+
+def _refuse_folder(folder: Path) -> None:
+    """Refuse a folder that holds something: bins of two evaluations are easily confused."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise fg.InputError(f"{folder} exists and is no empty folder. Name a new one.")
+    except OSError as error:
+        raise fg.RecordError(f"cannot use {folder}: {error.strerror}.") from None
+
+
+def _save(assigned: AnyAssignment, folder: Path, site: Site) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fg.RecordError(f"cannot make folder {folder}: {error.strerror}.") from None
+    assigned.plan.save(folder / "plan.toml")
+    for party, bins in assigned.bins.items():
+        _write(folder / f"{site.peers[party]}.bins", bins.to_bytes())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write what one other party may read: its owner hands it over."""
+    try:
+        durable.replace(path, data)
+    except OSError as error:
+        raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> None:
+    plan, bins = assigned.plan, assigned.plan.axis.bins
+    shape = f" (tree {'x'.join(map(str, plan.tree))})" if len(plan.tree) > 1 else ""
+    parties = "1 party" if len(held) == 1 else f"{len(held)} parties"
+    places = f"in {bins:,} bins{shape}" if plan.paired is None else "by rank, for the AUC alone"
+    screen.print(f"Labels at {parties}, {places}", markup=False)
+    for party, each in held.items():
+        missing = assigned.unscored[party]
+        told = f", {missing:,} of them without a score: left out" if missing else ""
+        screen.print(f"  {site.peers[party]}: {each.examples:,} examples{told}", markup=False)
+    if assigned.unlabelled:
+        lost = assigned.unlabelled
+        scores = "1 score is" if lost == 1 else f"{lost:,} scores are"
+        screen.print(f"{scores} on no roster: left out", markup=False)
+
+
+def _say_enough(expected: Expected) -> None:
+    noise, sampling = expected.roc_auc_error, expected.roc_auc_sampling
+    enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
+    screen.print(
+        f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
+        f"{sampling:.2g} through so many examples: {enough}.",
+        markup=False,
+    )
+
+
+def _warn_of_useless(expected: Expected) -> None:
+    warn(
+        f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and one in "
+        "twenty times by more than twice as much: such a result is of little use. It takes more "
+        "examples or a larger --epsilon."
+    )
+
+
+def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:
+    names = [site.peers[party] for party in assigned.bins]
+    what = "bins" if assigned.plan.paired is None else "ranks"
+    lines = [
+        f"Kept {kept}: what the result takes besides, of where the examples of each party lie",
+        f"Saved {folder / 'plan.toml'}, for all, and for each party alone its {what}:",
+        *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
+    ]
+    plan, own = shlex.quote(str(folder / "plan.toml")), shlex.quote(str(site.path))
+    column = "--score" if any(bins.scores for bins in assigned.bins.values()) else "--id"
+    if assigned.plan.is_alone:
+        how = "labels flipped once" if assigned.plan.privacy.flips_labels else "all of the noise"
+        lines += [
+            f"Without a secure sum each answers alone, with {how}:",
+            f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
+            "--output ANSWER --site site.toml",
+            "Then, from their answers:",
+            f"  fedgauge vertical result {plan} ANSWERS --site {own}",
+        ]
+    else:
+        lines += ["Then:", f"  fedgauge exchange start {plan} RUN --site {own}"]
+    screen.print("\n".join(lines), markup=False)

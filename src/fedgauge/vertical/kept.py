@@ -1,0 +1,98 @@
+"""What whoever scored keeps of an assignment, in the folder of its site, for the result."""
+
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from fedgauge.errors import ExchangeError, SiteError
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.plan import decode_axis
+from fedgauge.site import Site
+from fedgauge.storage import durable
+from fedgauge.vertical.ranks import PartyRanks
+
+RANKS_FORMAT: Final = "fedgauge-ranks/1"
+T = TypeVar("T")
+
+
+class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What whoever scored keeps of ranks: all that is public of them, by party.
+
+    Attributes
+    ----------
+    format
+        ``"fedgauge-ranks/1"``.
+    assignment
+        The digest of the ranks.
+    examples
+        How many there are in all.
+    by_party
+        Mean, reach and highest rank, as :class:`fedgauge.vertical.ranks.PartyRanks` has them, by
+        public key.
+    hints
+        What was publicly known and used.
+    """
+
+    format: str
+    assignment: str
+    examples: int
+    by_party: tuple[tuple[bytes, tuple[int, int, int]], ...]
+    hints: tuple[str, ...] = ()
+
+    @property
+    def parties(self) -> tuple[bytes, ...]:
+        """Public keys of the label parties."""
+        return tuple(party for party, _ in self.by_party)
+
+    @property
+    def known(self) -> PartyRanks:
+        """What is known of ranks, in the order of the parties."""
+        facts = np.array([facts for _, facts in self.by_party], dtype=np.int64)
+        return PartyRanks(self.examples, *facts.T)
+
+    def keep(self, site: Site) -> Path:
+        """Keep them in the folder of the site that scored, readable by its owner alone."""
+        return keep(site, self.assignment, msgspec.json.encode(self))
+
+    @classmethod
+    def kept(cls, site: Site, plan: EvaluationPlan) -> Self:
+        """Those of a plan, as kept by this site."""
+        return kept(site, plan, cls, RANKS_FORMAT)
+
+
+def keep(site: Site, assignment: str, data: bytes) -> Path:
+    """Keep what goes with an assignment."""
+    path = _path(site, assignment)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        durable.replace(path, data)
+    except OSError as error:
+        raise SiteError(f"cannot keep {path}: {error.strerror}.") from None
+    return path
+
+
+def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
+    """What a site kept of the assignment of a plan."""
+    assignment = getattr(plan.task, "assignment", "")
+    path = _path(site, assignment)
+    found: Any
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=kind, dec_hook=decode_axis)
+    except FileNotFoundError:
+        raise ExchangeError(
+            f"site {site.name!r} did not assign the bins of this plan. Whoever ran `fedgauge "
+            "vertical assign` starts it, with the same --site."
+        ) from None
+    except OSError as error:
+        raise SiteError(f"cannot read {path}: {error.strerror}.") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = None
+    if found is None or (found.format, found.assignment) != (form, assignment):
+        raise SiteError(f"{path} was damaged or changed. Assign the bins again.")
+    return cast("T", found)
+
+
+def _path(site: Site, assignment: str) -> Path:
+    return site.folder / "assignments" / f"{assignment[:32]}.json"

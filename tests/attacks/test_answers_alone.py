@@ -1,0 +1,231 @@
+"""Label parties that answer alone, against whoever scored, other parties, and who carries files."""
+
+import msgspec
+import numpy as np
+import pytest
+from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
+from platform_world import SHOPS
+
+import fedgauge as fg
+from fedgauge.engines.answering import answer_alone
+from fedgauge.engines.exchange import Exchange, join
+from fedgauge.errors import ProtocolError
+from fedgauge.keys import SigningKey
+from fedgauge.vertical.answer import Answer
+from fedgauge.vertical.assigned import assignment_digest
+
+EVERY = {
+    "noise": (NOISE, None),
+    "flips": (FLIPS, None),
+    "adaptive": (NOISE, "adaptive"),
+    "laplace-global": (NOISE, "laplace-global"),
+    "gaussian": (GAUSSIAN, "gaussian"),
+}
+SHOP, OTHER = TWO
+
+
+@pytest.fixture
+def world(tmp_path):
+    return make_alone(tmp_path)
+
+
+def write(world, labels):
+    rows = "".join(f"u{i},{label}\n" for i, label in zip(world.rows_of(SHOP), labels, strict=True))
+    (world.folder / f"{SHOP}.csv").write_text(f"user,bought\n{rows}")
+
+
+def forged(world, made, places):
+    """Bins of a hostile scorer, bound to a plan as those of an honest one are."""
+    bins = made.bins[world.keys[SHOP]]
+    bare = msgspec.structs.replace(bins, places=np.array(places, "<i4").tobytes(), commitments=())
+    told = ((bins.party, bare.commitment),)
+    world.give(SHOP, msgspec.structs.replace(bare, commitments=told))
+    task = msgspec.structs.replace(made.plan.task, assignment=assignment_digest(told))
+    return msgspec.structs.replace(made.plan, task=task)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_files_and_words_are_alike_whatever_the_labels(world, kind, caplog, capsys):
+    """No label, all positive, one flipped: files of one size, and nothing said to others."""
+    rows = len(world.rows_of(SHOP))
+    sizes, kept = set(), set()
+    for number, positives in enumerate((0, 1, rows // 2, rows)):
+        write(world, ["yes"] * positives + ["no"] * (rows - positives))
+        made, path = world.told(*EVERY[kind]), world.folder / f"{number}.answer"
+        world.answers(made.plan, SHOP, path, flips=world.folder / f"{number}.flips")
+        sizes.add(path.stat().st_size)
+        kept.add(len((world.folder / f"{number}.flips").read_bytes()) if kind == "flips" else 0)
+    assert len(sizes) == len(kept) == 1
+    assert not caplog.records
+    assert capsys.readouterr() == ("", "")
+
+
+def test_another_positive_label_is_refused_whatever_the_labels(tmp_path):
+    """Flips of one question, asked another: answered only where labels are alike under both."""
+    told = set()
+    for one in ("no", "refunded"):
+        world = make_alone(tmp_path / one, labels=("yes", "refunded"))
+        write(world, [one] + ["no"] * (len(world.rows_of(SHOP)) - 1))
+        plan = world.told(FLIPS).plan
+        world.answers(plan, SHOP)
+        task = msgspec.structs.replace(plan.task, positive="refunded")
+        with pytest.raises(fg.SiteError) as caught:
+            world.answers(msgspec.structs.replace(plan, task=task), SHOP, tmp_path / f"{one}.2")
+        told.add(str(caught.value).replace(str(world.folder), ""))
+        assert world.spent(SHOP) == FLIPS.epsilon
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", ["adaptive", "laplace-global", "gaussian"])
+def test_ranks_that_nobody_has_are_refused_before_anything_is_spent(world, kind):
+    made = world.told(*EVERY[kind])
+    number = made.bins[world.keys[SHOP]].number
+    honest = np.frombuffer(made.bins[world.keys[SHOP]].places, "<i4")
+    for far in (number, 1 << 30, -2):
+        plan = forged(world, made, [far, *honest[1:]])
+        with pytest.raises(ProtocolError, match="a bin lies outside 0 to"):
+            world.answers(plan, SHOP)
+    for wrong in (honest[1:], [*honest, 0]):
+        plan = forged(world, made, wrong)
+        with pytest.raises(ProtocolError, match="bins for"):
+            world.answers(plan, SHOP)
+    assert world.spent(SHOP) == 0.0
+
+
+def test_a_scorer_that_sets_one_example_apart_learns_no_more(world):
+    """All other ranks are 0, or one bin holds one example: noise is as wide as that takes."""
+    made = world.told(mechanism="laplace-local")
+    number = made.bins[world.keys[SHOP]].number
+    rows = len(world.rows_of(SHOP))
+    answer = world.answers(forged(world, made, [number - 1, *[0] * (rows - 1)]), SHOP)
+    positives, ranks = answer.numbers
+    # Half of epsilon 8 for each: discrete Laplace of scale (number - 1) / 4. That the draw is
+    # beyond 30 scales, or is exactly the noise-free sum, has a chance below one in a thousand.
+    assert ranks not in (0, number - 1)
+    assert abs(ranks) < 9 * number
+    assert abs(positives) < rows + 20
+
+
+def test_sums_answers_ranks_and_flips_of_the_same_labels_are_one_budget(tmp_path):
+    """Whoever scored asks in every way there is, and again: all of it adds up, flips once."""
+    world = make_alone(tmp_path, SHOPS, budget_epsilon=20.0)
+    site, asked = world.site(SHOP), 0
+
+    def ask(privacy, mechanism, **wanted):
+        nonlocal asked
+        asked += 1
+        plan = world.told(privacy, mechanism, **wanted).plan
+        world.answers(plan, SHOP, tmp_path / f"{asked}.answer")
+
+    alone = {"cohort": fg.Cohort(1, 0)}
+    world.start(world.run, world.assign().plan)  # a sum: 8
+    join(Exchange(world.run, site), site, world.labels(SHOP))
+    ask(NOISE, None, **alone)  # 16
+    ask(FLIPS, None)  # 19
+    for privacy, mechanism, wanted in ((NOISE, None, alone), (NOISE, "adaptive", {})):
+        with pytest.raises(fg.BudgetExceeded, match="spent or reserved epsilon 19"):
+            ask(privacy, mechanism, **wanted)
+    ask(FLIPS, None)  # told before
+    (site.folder / "labels.flips").unlink()
+    with pytest.raises(fg.BudgetExceeded, match="spent or reserved epsilon 19"):
+        ask(FLIPS, None)
+
+
+def test_bins_of_another_party_or_evaluation_are_refused(world):
+    made = world.told()
+    world.give(SHOP, made.bins[world.keys[OTHER]])
+    with pytest.raises(ProtocolError, match="for another party"):
+        world.answers(made.plan, SHOP)
+    world.told()
+    with pytest.raises(ProtocolError, match="of another evaluation"):
+        world.answers(made.plan, SHOP)
+    assert world.spent(SHOP) == 0.0
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_an_answer_that_was_edited_is_refused(world, kind):
+    data = world.answers(world.told(*EVERY[kind]).plan, SHOP).to_bytes()
+    for place in range(0, len(data), 7):
+        edited = bytearray(data)
+        edited[place] ^= 1
+        with pytest.raises(fg.InputError):
+            Answer.from_bytes(bytes(edited))
+    for cut in (data[:-1], data + b"\0", b"", b"\xff" * 40):
+        with pytest.raises(fg.InputError):
+            Answer.from_bytes(cut)
+
+
+def test_an_answer_signed_anew_by_somebody_else_is_of_no_party(world):
+    made = world.told()
+    answers = [world.answers(made.plan, name) for name in TWO]
+    stranger = SigningKey.generate()
+    fake = Answer.signed(stranger, made.plan, bytes(32), answers[0].numbers)
+    with pytest.raises(fg.InputError, match="is no party of this plan"):
+        world.conclude(made.plan, [fake, answers[1]])
+    claimed = msgspec.structs.replace(fake, party=answers[0].party)
+    with pytest.raises(fg.InputError, match="changed after its party signed it"):
+        Answer.from_bytes(claimed.to_bytes())
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_answers_to_another_plan_or_twice_are_refused(world, kind):
+    old = world.told(*EVERY[kind])
+    stale = world.answers(old.plan, SHOP)
+    made = world.told(*EVERY[kind])
+    fresh = [world.answers(made.plan, name, world.folder / f"{name}.2") for name in TWO]
+    with pytest.raises(fg.InputError, match="the answer of shop-a is to another plan"):
+        world.conclude(made.plan, [stale, fresh[1]])
+    with pytest.raises(fg.InputError, match="shop-a answered twice"):
+        world.conclude(made.plan, [fresh[0], *fresh])
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_numbers_that_no_labels_have_are_refused(world, kind):
+    made = world.told(*EVERY[kind])
+    key, honest = world.site(SHOP).key, world.answers(made.plan, SHOP).numbers
+    other = world.answers(made.plan, OTHER)
+    for numbers in (honest[1:], [*honest, 0], []):
+        fake = Answer.signed(key, made.plan, bytes(32), numbers)
+        with pytest.raises(fg.InputError, match="another length"):
+            world.conclude(made.plan, [fake, other])
+    if made.plan.paired is None:  # noise of a pair has no end
+        beyond = (1 << 60, -(1 << 60)) if kind == "noise" else (len(SHOP) * 1000, -1)
+        for number in beyond:
+            fake = Answer.signed(key, made.plan, bytes(32), [number, *honest[1:]])
+            with pytest.raises(fg.InputError, match="counts that no labels have"):
+                world.conclude(made.plan, [fake, other])
+
+
+def test_a_kept_answer_that_was_changed_is_not_sent(world):
+    made = world.told()
+    world.answers(made.plan, SHOP)
+    (kept,) = (world.folder / SHOP / "answers").glob("*.answer")
+    data = kept.read_bytes()
+    kept.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(fg.SiteError, match="damaged or changed"):
+        world.answers(made.plan, SHOP, world.folder / "2.answer")
+    assert not (world.folder / "2.answer").exists()
+    other = world.told()
+    path = world.folder / SHOP / "answers" / f"{other.plan.digest[:32]}.answer"
+    path.write_bytes(data)  # whole, and signed, but to another plan
+    with pytest.raises(fg.SiteError, match="damaged or changed"):
+        world.answers(other.plan, SHOP, world.folder / "2.answer")
+
+
+def test_noise_that_cannot_be_accounted_for_is_refused_before_it_is_paid_for(world):
+    tiny = fg.DistributedDP(
+        1e-6, delta=1e-12, noise="discrete-gaussian", unit="label", neighbours="flip"
+    )
+    made = world.told(tiny, "gaussian")
+    with pytest.raises(fg.PlanRefused, match="beyond what can be accounted for"):
+        world.answers(made.plan, SHOP)
+    assert world.spent(SHOP) == 0.0
+
+
+def test_a_promise_that_the_plan_does_not_keep_is_refused(world):
+    made = world.told()
+    (sent,) = made.plan.rounds
+    weak = msgspec.structs.replace(sent, noise=tuple(2 * each for each in sent.noise))
+    plan = msgspec.structs.replace(made.plan, rounds=(weak,))
+    with pytest.raises(fg.PlanRefused, match="costs more"):
+        answer_alone(world.site(SHOP), plan, world.labels(SHOP), world.file(SHOP))

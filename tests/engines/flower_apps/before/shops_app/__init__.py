@@ -1,0 +1,1 @@
+"""A Flower app as many are: a model, a strategy of its own, functions at the nodes."""
