@@ -137,7 +137,7 @@ def test_rosters_go_together_or_are_refused():
     mixed[KEYS[0].public] = Roster.of_scores(SCORES[:5], KEYS[0])
     with pytest.raises(InputError, match="some rosters have ids and others scores"):
         check_rosters(mixed)
-    with pytest.raises(InputError, match="1 ids come twice"):
+    with pytest.raises(InputError, match="1 of 2 ids come again"):
         Roster.of_ids(["a", "a"], KEYS[0])
     with pytest.raises(InputError, match="1 of 2 scores are missing"):
         Roster.of_scores(np.array([0.1, np.nan]), KEYS[0])

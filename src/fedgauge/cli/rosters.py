@@ -110,9 +110,13 @@ def roster(
                 made = Roster.of_scores(scores, site.key)
         _write(output, made.to_bytes())
     if not quiet:
-        what = f"{made.examples:,} {'scores, sorted' if made.is_scored else 'ids, sorted'}"
+        what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
         screen.print(f"Saved {output}: {what}, signed by {site.name}", markup=False)
-        screen.print("No label was read, and none is in it.")
+        screen.print(
+            f"It shows column {key or score!r} to whoever reads it. No other was read, so no label "
+            "is in it.",
+            markup=False,
+        )
         then = "gathers scores" if made.is_scored else "scores these examples"
         screen.print(f"Send it to whoever {then}.")
 
@@ -199,6 +203,8 @@ def assign(
                 "{} would do nothing with one or two label parties: each adds all of the noise. "
                 "Leave it out.",
             )
+        if scores is None:
+            _tell_units(held, site)
         known = None if scores is None else _known(scores, held, site)
 
         def assign_all() -> AnyAssignment:
@@ -244,6 +250,11 @@ def _privacy(
             "an exact sum would show a label that is alone in its bin. Use --privacy ddp or ldp."
         )
     if model is Model.LDP:
+        if ctx.params["client_scored"]:
+            raise fg.PlanError(
+                "flips go by id, and parties that scored their examples themselves name none. Use "
+                "--privacy ddp."
+            )
         idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
         refuse_given(ctx, idle, "{} would do nothing with flipped labels. Leave it out.")
         return fg.LocalDP(epsilon, unit="label")
@@ -320,6 +331,10 @@ def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.C
     least = parties if min_survivors is None else min_survivors
     if least > parties:
         raise fg.PlanError(f"min_survivors must be at most the {parties} parties there are.")
+    if least < _LEAST_SUM:
+        raise fg.PlanError(
+            f"min_survivors must be at least {_LEAST_SUM}: a party takes part in no smaller sum."
+        )
     return fg.Cohort(least, max_colluding)
 
 
@@ -336,6 +351,21 @@ def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> N
     ).told()
     if told is not None and "would have" in told:
         warn(told)
+
+
+def _tell_units(held: dict[bytes, Roster], site: Site) -> None:
+    """Say where some parties send probabilities and others, say, percent: such scores mix badly."""
+    within = {
+        party: bool(each.values[0] >= 0 and each.values[-1] <= 1)
+        for party, each in held.items()
+        if each.is_scored
+    }
+    if len(set(within.values())) > 1:
+        beyond = ", ".join(site.peers[party] for party, fits in within.items() if not fits)
+        warn(
+            f"scores of {beyond} go beyond 0 to 1, and those of the others do not. Results are "
+            "wrong unless all use one model and one unit: ask about percent and logits."
+        )
 
 
 def _expected(assigned: AnyAssignment, positive_rate: float | None) -> Expected | None:
@@ -418,9 +448,11 @@ def _warn_of_useless(expected: Expected) -> None:
 
 def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:
     names = [site.peers[party] for party in assigned.bins]
-    what = "bins" if assigned.plan.paired is None else "ranks"
+    what, within = "bins", "where bins lie, and how many examples each party has in them"
+    if assigned.plan.paired is not None:
+        what, within = "ranks", "how the ranks of each party lie"
     lines = [
-        f"Kept {kept}: what the result takes besides, of where the examples of each party lie",
+        f"Kept {kept}: {within}; the result needs it",
         f"Saved {folder / 'plan.toml'}, for all, and for each party alone its {what}:",
         *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
     ]
@@ -432,6 +464,7 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
             f"Without a secure sum each answers alone, with {how}:",
             f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
             "--output ANSWER --site site.toml",
+            "  (it stands once it is made: `vertical check` says before what would count)",
             "Then, from their answers:",
             f"  fedgauge vertical result {plan} ANSWERS --site {own}",
         ]

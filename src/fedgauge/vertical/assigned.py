@@ -82,7 +82,10 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             bins = msgspec.msgpack.decode(data, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError("these are not a party's bins, or not all of them.") from None
+            raise ProtocolError(
+                "these are not a party's bins, or not all of them. Name the file that whoever "
+                "scored sent."
+            ) from None
         if bins.format != FORMAT or bins.to_bytes() != data:
             raise ProtocolError(f"these are not bins as this fedgauge writes them ({FORMAT}).")
         return bins
@@ -99,7 +102,10 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         its own, is what makes the result right.
         """
         if self.party != party:
-            raise ProtocolError("the bins are for another party.")
+            raise ProtocolError(
+                "the bins are for another party. Name those of this site, or the site file of that "
+                "party (--site)."
+            )
         if (party, self.commitment) not in self.commitments:
             raise ProtocolError("the bins were changed since they were assigned.")
         if len(dict(self.commitments)) < len(self.commitments):

@@ -62,7 +62,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         texts = ids_of("labels", ids)
         repeated = len(texts) - len(texts.unique())
         if repeated:
-            raise InputError(f"{repeated:,} ids come twice. Each example has one.")
+            raise InputError(
+                f"{repeated:,} of {len(texts):,} ids come again. Each example has one: check that "
+                "this is the column of ids."
+            )
         return cls._signed(key, ids=tuple(sorted(texts.to_pylist())))
 
     @classmethod
@@ -103,7 +106,9 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         try:
             roster = msgspec.msgpack.decode(data, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError("this is not a roster, or not all of it.") from None
+            raise ProtocolError(
+                "this is not a roster, or not all of it. `fedgauge vertical roster` makes one."
+            ) from None
         if roster.format != FORMAT or roster.to_bytes() != data:
             raise ProtocolError(f"this is not a roster as this fedgauge writes them ({FORMAT}).")
         if not verify(roster.party, roster._covered, roster.signature):
