@@ -108,6 +108,16 @@ def test_what_would_count_is_told_before_anything_is_charged(world, kind):
     assert "answered the plan before: that answer stands" in check().stdout
 
 
+def test_labels_that_changed_since_they_were_flipped_are_refused_with_the_option(world):
+    save(world, world.told(FLIPS))
+    assert answer().exit_code == 0
+    save(world, world.told(FLIPS, positive_rate=0.4))
+    path = world.folder / f"{SHOP}.csv"
+    path.write_text(path.read_text().replace(",no", ",yes", 1))
+    told = answer(SHOP, "--quiet", output="again.answer")
+    assert "name another file with --flips" in commands.complaint(told)
+
+
 def test_a_plan_that_the_site_refuses_fails_the_check(world):
     save(world, world.told())
     path = world.folder / SHOP / "site.toml"

@@ -248,7 +248,6 @@ def test_those_who_were_given_bins_are_invited_and_told_what_to_type(platform):
     assert " FILE --label COLUMN --id COLUMN --bins FILE --site site.toml" in done.stdout
     told = exchange(platform, "status", SHOP).stdout
     assert "--id COLUMN --bins FILE" in told
-    assert "(--score for --id where a site scored its examples itself)" in told
     invitation = command("explain", platform.run / "invitation.fgx").stdout
     assert "the examples were scored when they were given their ranges" in " ".join(
         invitation.split()
@@ -370,7 +369,7 @@ def test_shops_that_score_their_own_examples(platform):
     assert "rosters of ids go with scores, and rosters of scores without" in complaint(done)
     done = assign(platform, *files, scored=["--client-scored"], more=["--positive-rate", 0.3])
     assert done.exit_code == 0, done.stderr
-    start(platform, "--quiet")
+    assert "FILE --label COLUMN --score COLUMN --bins FILE" in start(platform).stdout
     wrong = labels(platform, SHOP, "--id", "p")
     assert "these bins go by scores" in complaint(exchange(platform, "join", SHOP, *wrong))
     for name in SHOPS:
@@ -379,6 +378,7 @@ def test_shops_that_score_their_own_examples(platform):
     platform.advance(platform.run)
     result = platform.play(platform.run, dict.fromkeys(SHOPS), since=Stage.SHARE)
     assert int(result.released.counts.sum()) == len(SCORES)
+    assert str(result).startswith("scores and labels at 4 parties; 4,000 examples")
     assert result.roc_auc.value == pytest.approx(roc_auc_score(BOUGHT, SCORES), abs=3e-3)
     assert isinstance(result, fg.Evaluation)
 

@@ -130,7 +130,8 @@ def show(
                     f"{path} holds the AUC alone: there are no curves, thresholds or other levels "
                     "to show. Leave out what asks for them."
                 )
-            return _show_auc(fg.LabelAuc.from_json(path), quiet=quiet)
+            _show_auc(fg.LabelAuc.from_json(path), quiet=quiet)
+            return
         result = fg.Evaluation.from_json(path)
         site = None if site_file is None else fg.Site.from_toml(site_file)
         signature = result.signature.by(_known(key, site))

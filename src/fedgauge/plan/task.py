@@ -98,7 +98,8 @@ class LabelTask(Labelled, frozen=True, tag="labels", omit_defaults=True):
     knows how many of them each party has in each bin: the rest are negatives.
 
     `assignment` is the digest of the bins that the examples were given, empty where nobody is
-    held to one (simulation).
+    held to one (simulation). `self_scored` says that label parties scored their own examples, and
+    another one only gave them bins.
 
     Examples
     --------
@@ -107,6 +108,7 @@ class LabelTask(Labelled, frozen=True, tag="labels", omit_defaults=True):
     """
 
     assignment: str = ""
+    self_scored: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -252,7 +252,9 @@ def assign_bins(
     bins, digest = tell(rosters, known, binned.axis.bins, binned.axis.index)
     plan = binned.plan
     return Assignment(
-        msgspec.structs.replace(plan, task=LabelTask(plan.task.positive, digest)),
+        msgspec.structs.replace(
+            plan, task=LabelTask(plan.task.positive, digest, self_scored=scores is None)
+        ),
         bins,
         Totals(
             KEPT_FORMAT,
