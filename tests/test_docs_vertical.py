@@ -35,7 +35,7 @@ def test_its_commands_run(tmp_path, shell):
     assert "simulation" in alone
     rows = [line.split() for line in planned.splitlines()]
     assert [line for line in printed.splitlines() if line.split() not in rows] == []
-    assert "it takes epsilon 0.56 with these examples, or about 17,000 examples" in planned
+    assert "it takes epsilon 0.54 with these examples, or about 17,000 examples" in planned
     assert "Enough to know the AUC within 0.02? no" in for_two
 
 

@@ -127,6 +127,17 @@ def falling(_):
     fg.Calibrator("bbq", Steps([0.5], [0.6, 0.4])).to_json("falls.json")
 
 
+def many(name):
+    """Twenty times the rows, so that no noise of reports hides a class."""
+
+    def before(world):
+        path = world.folder / f"{name}.csv"
+        header, *rows = path.read_text().splitlines(keepends=True)
+        path.write_text(header + "".join(rows * 20))
+
+    return before
+
+
 def encoded(name):
     return f"encode reports.toml {name}.csv {{columns}} -o {name}.fgr"
 
@@ -831,7 +842,7 @@ MISTAKES = [
         f"intake reports.toml {A}.fgr {B}.fgr",
         1,
         (f"{A}.fgr: 1 message refused", "incomplete", "copy it again", "0 reports"),
-        then(encoded(A), encoded(B), cut(f"{A}.fgr")),
+        then(many(B), encoded(A), encoded(B), cut(f"{A}.fgr")),
     ),
     Mistake(
         "intake of reports of another plan",
@@ -839,7 +850,7 @@ MISTAKES = [
         f"intake other.toml {A}.fgr {B}.fgr",
         1,
         (f"{A}.fgr: 1 message refused", "of another plan", "Name the plan"),
-        then(encoded(A), f"encode other.toml {B}.csv {{columns}} -o {B}.fgr"),
+        then(many(B), encoded(A), f"encode other.toml {B}.csv {{columns}} -o {B}.fgr"),
     ),
     Mistake(
         "intake of an empty folder",

@@ -4,9 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
+from platform_world import SHOPS
 
 import fedgauge as fg
 from fedgauge.engines.answering import answer_alone
+from fedgauge.engines.exchange import Exchange, join
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.vertical.answer import Answer
@@ -58,6 +60,22 @@ def test_files_and_words_are_alike_whatever_the_labels(world, kind, caplog, caps
     assert capsys.readouterr() == ("", "")
 
 
+def test_another_positive_label_is_refused_whatever_the_labels(tmp_path):
+    """Flips of one question, asked another: answered only where labels are alike under both."""
+    told = set()
+    for one in ("no", "refunded"):
+        world = make_alone(tmp_path / one, labels=("yes", "refunded"))
+        write(world, [one] + ["no"] * (len(world.rows_of(SHOP)) - 1))
+        plan = world.told(FLIPS).plan
+        world.answers(plan, SHOP)
+        task = msgspec.structs.replace(plan.task, positive="refunded")
+        with pytest.raises(fg.SiteError) as caught:
+            world.answers(msgspec.structs.replace(plan, task=task), SHOP, tmp_path / f"{one}.2")
+        told.add(str(caught.value).replace(str(world.folder), ""))
+        assert world.spent(SHOP) == FLIPS.epsilon
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("kind", ["adaptive", "laplace-global", "gaussian"])
 def test_ranks_that_nobody_has_are_refused_before_anything_is_spent(world, kind):
     made = world.told(*EVERY[kind])
@@ -86,6 +104,31 @@ def test_a_scorer_that_sets_one_example_apart_learns_no_more(world):
     assert ranks not in (0, number - 1)
     assert abs(ranks) < 9 * number
     assert abs(positives) < rows + 20
+
+
+def test_sums_answers_ranks_and_flips_of_the_same_labels_are_one_budget(tmp_path):
+    """Whoever scored asks in every way there is, and again: all of it adds up, flips once."""
+    world = make_alone(tmp_path, SHOPS, budget_epsilon=20.0)
+    site, asked = world.site(SHOP), 0
+
+    def ask(privacy, mechanism, **wanted):
+        nonlocal asked
+        asked += 1
+        plan = world.told(privacy, mechanism, **wanted).plan
+        world.answers(plan, SHOP, tmp_path / f"{asked}.answer")
+
+    alone = {"cohort": fg.Cohort(1, 0)}
+    world.start(world.run, world.assign().plan)  # a sum: 8
+    join(Exchange(world.run, site), site, world.labels(SHOP))
+    ask(NOISE, None, **alone)  # 16
+    ask(FLIPS, None)  # 19
+    for privacy, mechanism, wanted in ((NOISE, None, alone), (NOISE, "adaptive", {})):
+        with pytest.raises(fg.BudgetExceeded, match="spent or reserved epsilon 19"):
+            ask(privacy, mechanism, **wanted)
+    ask(FLIPS, None)  # told before
+    (site.folder / "labels.flips").unlink()
+    with pytest.raises(fg.BudgetExceeded, match="spent or reserved epsilon 19"):
+        ask(FLIPS, None)
 
 
 def test_bins_of_another_party_or_evaluation_are_refused(world):

@@ -399,6 +399,7 @@ def test_an_answer_counts_labels_as_they_are_flipped_in_the_file(world):
         [f"u{i}" for i in rows],
         BOUGHT[rows],
         epsilon=3.0,
+        positive="yes",
     )
     places = made.bins[world.keys[TWO[0]]].check(made.plan, world.keys[TWO[0]])
     bin_of = dict(zip(places.keys.to_pylist(), places.bins.tolist(), strict=True))

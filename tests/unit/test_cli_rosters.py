@@ -108,7 +108,7 @@ def test_a_roster_holds_ids_and_no_label(platform):
     ("rows", "columns", "told"),
     [
         ("user,bought\nu1,yes\nu1,no\n", ["--id", "user"], "1 of 2 ids come again"),
-        ("user,bought\nu1,1\nu2,0\nu3,0\n", ["--score", "bought"], "all 0 or 1, as labels are"),
+        ("user,bought\nu1,1\nu2,0\nu3,0\n", ["--score", "bought"], "are 0 or 1, as labels are"),
         ("user,bought\n,yes\n", ["--id", "user"], "1 id is missing"),
         ("user,bought\nu1,yes\nu2\n", ["--id", "user"], "line 3 has 1 columns"),
         ("user,bought\n", ["--id", "user"], "there are no rows"),

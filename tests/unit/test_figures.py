@@ -144,6 +144,22 @@ def test_nothing_lies_on_anything_else(figures, tmp_path):
         assert boxes[-1].x0 >= 0
 
 
+def test_a_picture_says_who_held_what(figures, tmp_path):
+    """Labels apart from scores: on one line that fits the picture."""
+    scores = np.linspace(0.01, 0.99, 3000)
+    bought = np.arange(3000) % 7 < 7 * scores**2
+    shops = {f"shop {k}": (range(k, 3000, 4), bought[k::4]) for k in range(4)}
+    save_plots(fg.evaluate_vertical((range(3000), scores), shops, tree=(8,), seed=1), tmp_path)
+    for figure in figures:
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        first, second = axes.texts[0].get_text().splitlines()
+        assert first.startswith("scores at one party, labels at 4 others; 3,000 examples, about ")
+        assert second.startswith("label-DP, one label flipped: epsilon 1")
+        box = axes.texts[0].get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+
+
 def test_overlays_are_drawn(result, tmp_path):
     exact = Overlay("exact", "exact", [0.0, 0.0, 1.0], [0.0, 0.5, 1.0])
     roc, pr, *_ = (imread(path) for path in save_plots(result, tmp_path, roc=[exact]))

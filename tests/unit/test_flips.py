@@ -50,6 +50,16 @@ def test_text_and_numbers_are_the_same_ids(path):
     assert np.array_equal(kept(path, [str(i) for i in IDS]).told, first.told)
 
 
+def test_a_positive_label_is_what_it_means(path):
+    first = Flips.kept(path, IDS, LABELS, epsilon=1.0)
+    for positive in (1, True, 1.0, "1", " true"):
+        again = Flips.kept(path, IDS, LABELS, epsilon=1.0, positive=positive)
+        assert again.digest == first.digest
+    for positive in (0, 2, 1.5, "yes", "int 1", "9" * 400, "nan", "inf"):
+        with pytest.raises(fg.SiteError, match="or of another positive label"):
+            Flips.kept(path, IDS, LABELS, epsilon=1.0, positive=positive)
+
+
 def test_a_large_epsilon_flips_nothing(path):
     with pytest.warns(fg.PrivacyWarning):
         flips = kept(path, epsilon=50.0)

@@ -250,7 +250,7 @@ def _flipped(
     """Positives by bin among labels as flipped, once for all evaluations."""
     assert isinstance(plan.privacy, LocalDP)  # noqa: S101  (it flips labels)
     ids, labels, oddities = _read_named(plan, rows)
-    kept = Flips.kept(flips, ids, labels, epsilon=plan.privacy.epsilon)
+    kept = Flips.kept(flips, ids, labels, epsilon=plan.privacy.epsilon, positive=plan.task.positive)
     site.reserve_flips(session, plan, kept.digest)
     site.ledger.commit(session)
     places = rows.places(plan, site)

@@ -95,7 +95,7 @@ def _by_party(
             raise InputError(f"the answer of {name} is to another plan. {_ASK}")
         if answer.party in given:
             raise InputError(f"{name} answered twice. Keep one of both: each has noise of its own.")
-        if len(answer.numbers) != plan.numbers:
+        if len(answer) != plan.numbers:  # before so many are made of some bytes
             raise InputError(f"the answer of {name} has another length than the plan asks for.")
         given[answer.party] = answer.numbers
     return given

@@ -137,6 +137,7 @@ class EvaluationPlan(
             self._check_unit()
         for sent in self.rounds:
             sent.check(self.terms)
+        self._check_apart()
         self._check_min_cell()
         if self.calibrator is not None:
             mapping.check(self.calibrator, self.axis)
@@ -149,6 +150,14 @@ class EvaluationPlan(
             raise PlanError(
                 "a promise for labels (unit='label') goes with a task of labels apart from scores, "
                 "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."
+            )
+
+    def _check_apart(self) -> None:
+        """Refuse what needs scores where label parties have none, but bins that they were told."""
+        if isinstance(self.task, LabelTask) and (self.sum_steps or self.calibrator is not None):
+            raise PlanError(
+                "label parties have no scores to sum or to map. Leave out score sums and the map: "
+                "whoever scored the examples maps scores before they are given bins."
             )
 
     def _check_min_cell(self) -> None:

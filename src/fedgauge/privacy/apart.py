@@ -45,15 +45,17 @@ def scorer_learns(least: int, allowed: str) -> str:
         "Which examples each site has labels for, from the lists. Then the sum over at least "
         f"{least} sites, blurred by their random numbers. {allowed}, as shown below, whatever "
         "ranges it chose: an approved but hostile coordinator that puts an example into a range "
-        "of its own learns no more. Not the counts of one site."
+        "of its own learns no more. The promise is for a label, not for a site: ranges that hold "
+        "the examples of one site alone show how many of these are positive, blurred."
     )
 
 
 def party_learns(told: str) -> str:
     """What a label party learns of the others, and of scores."""
     return (
-        "Of its own examples, the range that each is in, so roughly how they rank; not their "
-        "scores, unless it scored them itself, nor how far ranges reach. Nothing of the others "
+        "Of the examples on its list, whether they were scored, and the range that each is in, so "
+        "roughly how they rank; not their scores, unless it scored them itself, nor how far ranges "
+        "reach. Nobody checks that it has labels for what it lists. Nothing of the others "
         f"until there is a result. {told}"
     )
 
@@ -85,8 +87,8 @@ def learned_alone(allowed: str) -> list[tuple[str, str]]:
         (together(0), "The same of all other sites: the noise of each is its own."),
         (
             ANOTHER,
-            "Of its own examples, the range or place that each has. Of the others what is in the "
-            "result.",
+            "Of the examples on its list, whether they were scored, and the range or place that "
+            "each has. Of the others what is in the result.",
         ),
         (READER, f"What is made of all blurred numbers. {allowed}, whatever else is known."),
         (ONLOOKER, onlooker_learns("As much as the coordinator: all noise is in the numbers.")),

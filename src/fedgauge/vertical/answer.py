@@ -102,6 +102,10 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         with located(str(path)):
             return cls.from_bytes(read_file(path))
 
+    def __len__(self) -> int:
+        """How many numbers there are."""
+        return len(self.values) // BYTES_PER_NUMBER
+
     @property
     def numbers(self) -> list[int]:
         """The numbers."""

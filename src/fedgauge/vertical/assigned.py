@@ -108,6 +108,9 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if (party, self.commitment) not in self.commitments:
             raise ProtocolError("the bins were changed since they were assigned.")
+        if len(dict(self.commitments)) < len(self.commitments):
+            # Else one plan would be bound to several bins, and whoever scored could choose late.
+            raise ProtocolError("the plan is bound to two files of bins of the same party.")
         if getattr(plan.task, "assignment", "") != assignment_digest(self.commitments):
             raise ProtocolError(f"the bins are of another evaluation than the plan. {_AGAIN}")
         if self.number != _places(plan):

@@ -28,9 +28,11 @@ _TREES: Final = (
 FLAT_BINS: Final = 64  # where no tree was chosen
 _LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
 _POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
+_MANY: Final = 1e9  # examples, of which one less is as good
 _FINE: Final = 1024  # bins that average precision loses nothing by
 _MOST_BINNED: Final = 1.1  # times the noise of the AUC that binning may make of it
 _OFF: Final = (0.25, 1.0, 4.0)  # times: how the odds of a positive may compare with what is hinted
+_MOST_APART: Final = 0.75  # deviations that straight pieces may move the AUC by, in the mean
 _MOST_MISSED: Final = 0.065  # of intervals for 95% of average precision
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
 
@@ -68,7 +70,8 @@ def choose_tree(
     Errors are computed to first order in the noise, for plausible scores of all strengths: played
     through, with repair, trees come in the same order. Bins are as many as it takes for intervals
     of average precision to hold it also where the odds of a positive are a quarter of what was
-    hinted, whatever the scores (`studies/label_coverage.py`). For the AUC alone they are as many
+    hinted, whatever the scores, and for those of the AUC to be no longer than need be
+    (`studies/label_coverage.py`). For the AUC alone they are as many
     as keep what binning adds below its noise, also where these odds are four times off
     (`studies/label_choice.py`).
 
@@ -93,13 +96,13 @@ def choose_tree(
     >>> known = {"parties": 10, "positive_rate": 0.2}
     >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
     >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
-    (12,)
+    (16,)
     """
     known = examples, positive_rate
+    worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
 
     def auc_error(tree: tuple[int, ...]) -> tuple[float, float]:
         variances = _variances(privacy, cohort, tree, parties)
-        worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
         noise, binning = zip(
             *(_auc(tree, variances, *known, *each) for each in worlds), strict=True
         )
@@ -110,8 +113,12 @@ def choose_tree(
         variances = _variances(privacy, cohort, tree, parties)
         by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
         missed = max(_missed(tree, variances, *known, each) for each in SHAPES)
+        apart = float(np.mean([_apart(tree, variances, *known, *each) for each in worlds]))
         # Every measure and shape counts the same, whatever the size of its errors.
-        return max(missed, _MOST_MISSED), float(np.log([each[:3] for each in by_shape]).mean())
+        return (
+            max(missed / _MOST_MISSED, apart / _MOST_APART, 1.0),
+            float(np.log([each[:3] for each in by_shape]).mean()),
+        )
 
     return min(_TREES, key=error if only is None else auc_error)
 
@@ -152,10 +159,8 @@ def flipped_deviation(
     0.0214
     """
     world = _world(FLAT_BINS, positive_rate, positive_rate, _binormal(auc))
-    counts = world.shares * examples
-    gradient = areas.auc_gradient(counts)
-    each = flip_variances(counts.sum(axis=0), least_chance(epsilon))
-    return math.sqrt(float(((gradient[1] - gradient[0]) ** 2) @ each))
+    each = flip_variances(world.shares.sum(axis=0), least_chance(epsilon))
+    return math.sqrt(float(world.auc_weights**2 @ each) / examples)
 
 
 def _binormal(auc: float) -> Shape:
@@ -204,8 +209,24 @@ def _auc(
 ) -> tuple[float, float]:
     """What noise adds to the error of the AUC, and what binning does."""
     world = _world(math.prod(tree), hinted, positive_rate, shape)
-    gradient = areas.auc_gradient(world.shares * examples)
-    return float(_deviations(tree, variances, gradient[1] - gradient[0])), world.auc
+    return float(_deviations(tree, variances, world.auc_weights)) / examples, world.auc
+
+
+def _apart(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    positive_rate: float,
+    shape: Shape,
+) -> float:
+    """How far the AUC is from that of straight pieces, in deviations.
+
+    Intervals make room for it on one side: beyond 1.7 deviations they hold more than 97%.
+    """
+    noise, _ = _auc(tree, variances, examples, hinted, positive_rate, shape)
+    world = _world(math.prod(tree), hinted, positive_rate, shape)
+    return world.straight / math.hypot(noise, world.auc_sampling / math.sqrt(examples))
 
 
 def _missed(
@@ -224,13 +245,10 @@ def _missed(
 
     rate = times_odds(hinted, FEWER)
     world = _world(math.prod(tree), hinted, rate, shape)
-    counts = world.shares * examples
-    gradient = areas.average_precision_gradient(counts)
-    noise = float(_deviations(tree, variances, gradient[1] - gradient[0]))
-    fine = _shares(_FINE, rate, rate, shape) * examples
+    noise = float(_deviations(tree, variances, world.precision_weights)) / examples
     told, true = (
-        math.hypot(noise, math.sqrt(float(areas.average_precision_variance(each, tied=False))))
-        for each in (counts, fine)
+        math.hypot(noise, each / math.sqrt(examples))
+        for each in (world.precision_sampling, _fine_precision_sampling(rate, shape))
     )
     reach = critical(LEVEL) * told
     low, high = ((sign * world.average_precision - reach) / true for sign in (-1.0, 1.0))
@@ -244,32 +262,79 @@ def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Fl
 
 
 class _World(NamedTuple):
-    """Shares of all examples by class and bin, and how far binning alone moves each measure."""
+    """Shares of all examples by class and bin, and how far binning alone moves each measure.
+
+    `straight` is how far straight pieces move the AUC that is estimated. Weights are what one more
+    positive does to AUC and average precision, one negative less: they fall with the number of
+    examples, and deviations over samples with its root. Both are given for one example.
+    """
 
     shares: Floats
     roc: float
     pr: float
     auc: float
+    straight: float
     average_precision: float
+    auc_weights: Floats
+    auc_sampling: float
+    precision_weights: Floats
+    precision_sampling: float
+
+
+class _Truth(NamedTuple):
+    """What the scores themselves would show; TPR and precision at fixed abscissas."""
+
+    tpr: Floats
+    precision: Floats
+    auc: float
+    average_precision: float
+
+
+@lru_cache(maxsize=64)
+def _truth(positive_rate: float, shape: Shape) -> _Truth:
+    fpr, tpr = (1.0 - up_to[::-1] for up_to in _cumulative(positive_rate, shape))
+    hits = positive_rate * tpr
+    flagged = hits + (1.0 - positive_rate) * fpr
+    precision = np.divide(hits, flagged, out=np.ones_like(hits), where=flagged > 0)
+    return _Truth(
+        np.interp(AT, fpr, tpr),
+        np.interp(AT, tpr, precision),
+        _area(fpr, tpr),
+        _area(tpr, precision),
+    )
 
 
 @lru_cache(maxsize=512)
 def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _World:
-    negatives, positives = _cumulative(positive_rate, shape)
-    shares = _shares(bins, hinted, positive_rate, shape)
-    true_fpr, true_tpr = 1.0 - negatives[::-1], 1.0 - positives[::-1]
-    hits, wrong = positive_rate * true_tpr, (1.0 - positive_rate) * true_fpr
-    flagged = hits + wrong
-    true_precision = np.divide(hits, flagged, out=np.ones_like(hits), where=flagged > 0)
+    shares, truth = _shares(bins, hinted, positive_rate, shape), _truth(positive_rate, shape)
     estimated = estimate(Axis.uniform(bins), shares, Aligned())
     roc, pr = curves.roc_curve(estimated).path, curves.pr_curve(estimated).path
+    tpr, precision = (np.interp(AT, *path.sample(_POINTS)) for path in (roc, pr))
+    auc = roc.area()
     return _World(
         shares,
-        _distance(roc.sample(_POINTS), (true_fpr, true_tpr)),
-        _distance(pr.sample(_POINTS), (true_tpr, true_precision)),
-        abs(roc.area() - _area(true_fpr, true_tpr)),
-        abs(pr.area() - _area(true_tpr, true_precision)),
+        float(np.abs(tpr - truth.tpr).mean()),
+        float(np.abs(precision - truth.precision).mean()),
+        abs(auc - truth.auc),
+        abs(auc - areas.straight_auc(*shares)),
+        abs(pr.area() - truth.average_precision),
+        _difference(areas.auc_gradient(shares)),
+        math.sqrt(_MANY * areas.auc_sampling_variance(_MANY * shares, tied=False)),
+        _difference(areas.average_precision_gradient(shares)),
+        math.sqrt(float(areas.average_precision_variance(shares, tied=False))),
     )
+
+
+@lru_cache(maxsize=32)
+def _fine_precision_sampling(positive_rate: float, shape: Shape) -> float:
+    shares = _shares(_FINE, positive_rate, positive_rate, shape)
+    return math.sqrt(float(areas.average_precision_variance(shares, tied=False)))
+
+
+def _difference(gradient: Floats) -> Floats:
+    negatives, positives = gradient
+    difference: Floats = positives - negatives
+    return difference
 
 
 @lru_cache(maxsize=512)
@@ -294,11 +359,6 @@ def _edges(bins: int, hinted: float) -> Floats:
 
 def _area(x: Floats, y: Floats) -> float:
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1]))) / 2.0
-
-
-def _distance(path: tuple[Floats, Floats], truth: tuple[Floats, Floats]) -> float:
-    """Mean vertical distance of two curves."""
-    return float(np.abs(np.interp(AT, *path) - np.interp(AT, *truth)).mean())
 
 
 def _roc_moves(counts: Floats) -> tuple[Floats, Floats]:

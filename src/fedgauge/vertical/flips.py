@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import InputError, SiteError
 from fedgauge.privacy import LocalDP
 from fedgauge.privacy.flipping import Flags, flip
@@ -60,7 +61,15 @@ class Flips:
     digest: str
 
     @classmethod
-    def kept(cls, path: str | Path, ids: Any, labels: Any, *, epsilon: float) -> Self:
+    def kept(
+        cls,
+        path: str | Path,
+        ids: Any,
+        labels: Any,
+        *,
+        epsilon: float,
+        positive: Label | None = None,
+    ) -> Self:
         """The flipped labels that a file keeps; without the file, they are made and kept there.
 
         Flip all labels of a party at once, and pick rows of what is told: each further file costs
@@ -76,14 +85,18 @@ class Flips:
             Whether each is positive.
         epsilon
             The privacy budget of each label.
+        positive
+            What is called positive, as a plan says it; None where labels are bool or 0/1.
 
         Raises
         ------
         SiteError
-            If the file keeps flips of other ids, of labels that have changed since, or of another
-            epsilon; if it was changed; or if others than its owner can read it.
+            If the file keeps flips of other ids, of another positive label, of labels that have
+            changed since, or of another epsilon; if it was changed; or if others than its owner can
+            read it.
         """
-        privacy, path, rows = LocalDP(epsilon, unit="label"), Path(path), _Rows.of(ids, labels)
+        privacy, path = LocalDP(epsilon, unit="label"), Path(path)
+        rows = _Rows.of(ids, labels, positive)
         try:
             # Who else asks at the same time gets the same flips.
             with durable.locked(path.with_name(f".{path.name}.lock")):
@@ -105,14 +118,19 @@ def count_by_bin(told: Flags, bins: NDArray[np.integer[Any]], number: int) -> ND
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Ids in an order that does not depend on how they came, and the labels in it."""
+    """What is asked for: ids in an order that does not depend on how they came, and labels in it.
+
+    `asked` is of the ids and of what is called positive, and of no label. Whether flips are refused
+    for another question must not depend on labels: whoever chooses the positive label would learn
+    of them by the silence.
+    """
 
     order: NDArray[np.int64]
-    ids: bytes
+    asked: bytes
     labels: Flags
 
     @classmethod
-    def of(cls, ids: Any, labels: Any) -> Self:
+    def of(cls, ids: Any, labels: Any, positive: Label | None) -> Self:
         """Check rows, and bring them into order."""
         try:
             array = pa.array(ids, from_pandas=True).cast(pa.large_string())
@@ -132,7 +150,15 @@ class _Rows:
         ordered = array.take(pa.array(order))
         sizes = pc.binary_length(ordered).to_numpy().astype("<i8").tobytes()
         text = b"".join(ordered.cast(pa.large_binary()).to_pylist())
-        return cls(order, sizes + text, flags[order])
+        return cls(order, _meaning_of(positive) + b"\n" + sizes + text, flags[order])
+
+
+def _meaning_of(positive: Label | None) -> bytes:
+    """The same for 1, True, 1.0 and "1", which labels are alike by."""
+    told = meaning(1 if positive is None else positive)
+    if isinstance(told, bool) or (isinstance(told, float) and told.is_integer()):
+        told = int(told)
+    return f"{type(told).__name__} {told!r}".encode()
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,7 +197,10 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Refuse flips of other rows, or of another epsilon."""
         ids, labels = _digests(self.key, rows)
         if not hmac.compare_digest(self.ids, ids):
-            raise SiteError(f"{path} keeps flips of other ids than these. {_AGAIN}")
+            raise SiteError(
+                f"{path} keeps flips of other ids than these, or of another positive label. "
+                f"{_AGAIN}"
+            )
         if not hmac.compare_digest(self.labels, labels):
             # Told beside the old ones, labels changed under the same flips would stand out exactly.
             raise SiteError(
@@ -212,7 +241,7 @@ def _read(path: Path) -> _Kept:
 
 def _digests(key: bytes, rows: _Rows) -> tuple[bytes, bytes]:
     return (
-        _digest(key, b"ids", rows.ids),
+        _digest(key, b"ids", rows.asked),
         _digest(key, b"labels", np.packbits(rows.labels).tobytes()),
     )
 

@@ -151,7 +151,7 @@ def plan_vertical(
     --------
     >>> outlook = plan_vertical(parties=4, examples=20_000, positive_rate=0.1)
     >>> outlook.tree, list(outlook.alike)[0], list(outlook.apart)[0]
-    ((16,), 'histogram', 'histogram')
+    ((20,), 'histogram', 'histogram')
     >>> round(outlook.over_sampling(outlook.alike["histogram"]), 2)
     1.03
     """

@@ -75,12 +75,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             missing = int(np.count_nonzero(~np.isfinite(scores)))
             raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
         values, rows = np.unique(scores + 0.0, return_counts=True)  # -0 and 0 are one score
-        if np.isin(values, (0.0, 1.0)).all():
-            # Sent as scores, labels would show how many are positive, exactly.
+        if len(values) and np.isin(values, (0.0, 1.0)).all():
+            # A roster is not paid for: of a column of labels it would show how many are positive.
             raise InputError(
-                "these scores are all 0 or 1, as labels are, and a roster shows how many there are "
-                "of each. Name the column of scores. Decisions of a model have to be two other "
-                "numbers."
+                "all scores are 0 or 1, as labels are, and a roster would show how many are 1. "
+                "Name the column of scores; if a model gives no others, write 0.25 and 0.75."
             )
         return cls._signed(
             key, scores=values.astype("<f8").tobytes(), rows=rows.astype("<i8").tobytes()
@@ -126,7 +125,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             raise ProtocolError("the roster does not say how many examples have each score.")
         if self.is_scored:
             rising = np.all(np.diff(self.values) > 0) and np.isfinite(self.values).all()
-            if not rising or np.any(self.times < 1) or np.any(self.times > 1 << 40):
+            # Each within what all may be, so that their sum does not wrap around.
+            if not rising or np.any((self.times < 1) | (self.times > _MOST_EXAMPLES)):
                 raise ProtocolError("the roster's scores are not as they must be: each once.")
         elif any(a >= b for a, b in zip(self.ids, self.ids[1:], strict=False)):
             raise ProtocolError("the roster has an id twice, or out of order.")
