@@ -39,8 +39,9 @@ from fedgauge.storage import durable
 from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
 from fedgauge.vertical.kept import RankTotals
 from fedgauge.vertical.mismatches import Unscored
+from fedgauge.vertical.party_file import read_file
 from fedgauge.vertical.ranked import assign_ranks
-from fedgauge.vertical.roster import Roster, check_rosters, read_file
+from fedgauge.vertical.roster import Roster, check_rosters
 
 if TYPE_CHECKING:
     from fedgauge.privacy import AnyPrivacyModel

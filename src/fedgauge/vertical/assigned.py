@@ -24,7 +24,8 @@ from fedgauge.site import Site
 from fedgauge.typing import Floats
 from fedgauge.vertical.binned import bin_scores
 from fedgauge.vertical.kept import RankTotals, keep, kept
-from fedgauge.vertical.roster import Roster, check_rosters, read_file
+from fedgauge.vertical.party_file import decoded, read_file
+from fedgauge.vertical.roster import Roster, check_rosters
 
 FORMAT: Final = "fedgauge-bins/1"
 KEPT_FORMAT: Final = "fedgauge-totals/1"
@@ -79,15 +80,12 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read bins; whether they are those of an evaluation is for :meth:`check`."""
-        try:
-            bins = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        bins = decoded(cls, data, FORMAT)
+        if bins is None:
             raise ProtocolError(
-                "these are not a party's bins, or not all of them. Name the file that whoever "
-                "scored sent."
-            ) from None
-        if bins.format != FORMAT or bins.to_bytes() != data:
-            raise ProtocolError(f"these are not bins as this fedgauge writes them ({FORMAT}).")
+                f"these are not a party's bins as this fedgauge writes them ({FORMAT}), or not all "
+                "of them. Name the file that whoever scored sent."
+            )
         return bins
 
     @classmethod
