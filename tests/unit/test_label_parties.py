@@ -373,3 +373,17 @@ def test_a_column_of_lists_is_no_id(tmp_path):
     pq.write_table(pa.table({"id": [7, 8], "y": [0, 1]}), path)
     ((keys, _),) = KeyedFile(path, key="id", label="y").leniently(None)
     assert keys.to_pylist() == ["7", "8"]
+
+
+# One form
+
+
+def test_a_file_in_another_form_is_refused(assigned):
+    """Fields in another order say the same, and would have another digest."""
+    roster = Roster.of_ids(["a", "b"], KEYS[0])
+    for file in (roster, assigned.bins[KEYS[0].public]):
+        fields = msgspec.msgpack.decode(file.to_bytes())
+        other = msgspec.msgpack.encode(dict(reversed(fields.items())))
+        assert msgspec.msgpack.decode(other, type=type(file)) == file
+        with pytest.raises(ProtocolError, match="as this fedgauge writes them"):
+            type(file).from_bytes(other)
