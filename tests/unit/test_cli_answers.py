@@ -1,5 +1,7 @@
 """`fedgauge vertical answer` and `result`: what they show, and what a mistake is told."""
 
+import re
+
 import commands
 import pytest
 from alone_world import FLIPS, NOISE, TWO, make_alone
@@ -39,6 +41,12 @@ def result(*answers, more=()):
 def test_answers_and_a_result(world, kind):
     mechanism = "adaptive" if kind == "adaptive" else None
     save(world, world.told(FLIPS if kind == "flips" else NOISE, mechanism))
+    explained = commands.run("explain", "plan.toml", columns=400)
+    assert (explained.exit_code, explained.stderr) == (0, "")
+    assert ("never fail (delta is 0)" in explained.stdout) is (kind != "noise")
+    site = ("--site", f"{COORDINATOR}/site.toml")
+    started = commands.complaint(commands.run("exchange", "start", "plan.toml", "run", *site))
+    assert "`fedgauge vertical answer`" in started
     for shop in TWO:
         done = answer(shop)
         assert (done.exit_code, done.stderr) == (0, "")
@@ -66,6 +74,58 @@ def test_quiet_says_nothing_and_a_second_time_is_told(world):
     answer(OTHER)
     done = result("shop-a.answer", "shop-b.answer", more=("--quiet",))
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+
+
+def check(shop=SHOP, *more):
+    files = ("plan.toml", f"{shop}.bins", f"{shop}.csv", "--label", "bought", "--id", "user")
+    site = ("--site", f"{shop}/site.toml")
+    return commands.run("vertical", "check", *files, *site, *more, columns=400)
+
+
+@pytest.mark.parametrize("kind", ["noise", "adaptive", "flips"])
+def test_what_would_count_is_told_before_anything_is_charged(world, kind):
+    mechanism = "adaptive" if kind == "adaptive" else None
+    save(world, world.told(FLIPS if kind == "flips" else NOISE, mechanism))
+    before = sorted(path for path in (world.folder / SHOP).rglob("*"))
+    done = check()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "The site file allows it, at a cost of epsilon " in done.stdout
+    assert done.stdout.endswith("This site can answer.\n")
+    path = world.folder / f"{SHOP}.csv"
+    text = path.read_text()
+    path.write_text(text.replace("\nu", "\nU"))
+    done = check()
+    assert "no row is of an example that has a bin: 1,000 would be if upper" in done.stderr
+    path.write_text(text.replace("yes", "Yes"))
+    done = check()
+    assert "This site can answer, and what is warned of then stands.\n" in done.stdout
+    assert "none of 1,000 rows are positive" in done.stderr
+    path.write_text(text)
+    assert (check(SHOP, "--quiet").stdout, world.spent(SHOP)) == ("", 0)
+    assert sorted(path for path in (world.folder / SHOP).rglob("*")) == before
+    counted = [each for each in answer().stdout.splitlines() if each.startswith("Counted")]
+    assert f"would count as {counted[0].removeprefix('Counted ')}\n" in check().stdout
+    assert "answered the plan before: that answer stands" in check().stdout
+
+
+def test_labels_that_changed_since_they_were_flipped_are_refused_with_the_option(world):
+    save(world, world.told(FLIPS))
+    assert answer().exit_code == 0
+    save(world, world.told(FLIPS, positive_rate=0.4))
+    path = world.folder / f"{SHOP}.csv"
+    path.write_text(path.read_text().replace(",no", ",yes", 1))
+    told = answer(SHOP, "--quiet", output="again.answer")
+    assert "name another file with --flips" in commands.complaint(told)
+
+
+def test_a_plan_that_the_site_refuses_fails_the_check(world):
+    save(world, world.told())
+    path = world.folder / SHOP / "site.toml"
+    path.write_text(re.sub("max_epsilon = .*", "max_epsilon = 0.5", path.read_text()))
+    done = check()
+    assert done.exit_code == 1
+    assert "Refuses it: " in done.stdout
+    assert "can answer" not in done.stdout
 
 
 def test_odd_rows_are_told_without_naming_one(world):
@@ -169,7 +229,11 @@ def rosters(world):
 @pytest.mark.usefixtures("rosters")
 def test_assigning_says_that_parties_answer_alone(options, kind):
     done = assign(*options)
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.exit_code == 0
+    costly = "--privacy" in options or "--delta" in options
+    worth = "move the AUC by" if costly else "The AUC is expected to be off by"
+    assert worth in (done.stderr if costly else done.stdout)
+    assert (done.stderr == "") is not costly
     how = "labels flipped once" if kind == "flips" else "all of the noise"
     assert f"each answers alone, with {how}:\n" in done.stdout
     assert "fedgauge vertical result made/plan.toml" in done.stdout

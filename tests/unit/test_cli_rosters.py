@@ -94,7 +94,7 @@ def test_a_roster_holds_ids_and_no_label(platform):
     path = platform.folder / f"{SHOP}.roster"
     assert done.stdout.splitlines() == [
         f"Saved {path}: 1,000 ids, sorted, signed by {SHOP}",
-        "No label was read, and none is in it.",
+        "It shows column 'user' to whoever reads it. No other was read, so no label is in it.",
         "Send it to whoever scores these examples.",
     ]
     made = Roster.from_bytes(path.read_bytes())
@@ -107,7 +107,8 @@ def test_a_roster_holds_ids_and_no_label(platform):
 @pytest.mark.parametrize(
     ("rows", "columns", "told"),
     [
-        ("user,bought\nu1,yes\nu1,no\n", ["--id", "user"], "1 ids come twice"),
+        ("user,bought\nu1,yes\nu1,no\n", ["--id", "user"], "1 of 2 ids come again"),
+        ("user,bought\nu1,1\nu2,0\nu3,0\n", ["--score", "bought"], "are 0 or 1, as labels are"),
         ("user,bought\n,yes\n", ["--id", "user"], "1 id is missing"),
         ("user,bought\nu1,yes\nu2\n", ["--id", "user"], "line 3 has 1 columns"),
         ("user,bought\n", ["--id", "user"], "there are no rows"),
@@ -177,6 +178,8 @@ def test_two_parties_answer_alone(platform):
         ("rosters", ["--client-scored"], [], "rosters of ids go with scores"),
         ("twice", ["--id", "user", "--score", "p"], [], "has two rosters"),
         ("both", ["--id", "user", "--score", "p"], ["--min-survivors", "5"], "--min-survivors"),
+        ("both", ["--id", "user", "--score", "p"], ["--min-survivors", "2"], "at least 3"),
+        ("rosters", ["--client-scored"], ["--privacy", "ldp"], "flips go by id"),
         ("both", ["--id", "user", "--score", "p"], ["--tree", "x"], "a tree is written like"),
     ],
 )
@@ -245,7 +248,6 @@ def test_those_who_were_given_bins_are_invited_and_told_what_to_type(platform):
     assert " FILE --label COLUMN --id COLUMN --bins FILE --site site.toml" in done.stdout
     told = exchange(platform, "status", SHOP).stdout
     assert "--id COLUMN --bins FILE" in told
-    assert "(--score for --id where a site scored its examples itself)" in told
     invitation = command("explain", platform.run / "invitation.fgx").stdout
     assert "the examples were scored when they were given their ranges" in " ".join(
         invitation.split()
@@ -262,7 +264,15 @@ def test_labels_that_fit_no_bin_or_no_class_are_told_before_joining(platform):
     assert "a plan made with `fedgauge vertical assign --positive LABEL`" in done.stderr
     path.write_text(text.replace("\nu", "\nU"))
     done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
-    assert "no row is of an example that has a bin. Check the column 'user'" in done.stderr
+    told = "no row is of an example that has a bin: 1,000 would be if upper and lower case were one"
+    assert f"{told}. Check the column 'user'" in done.stderr
+    assert "This site can join, and what is warned of then stands" in done.stdout
+    path.write_text(text.replace("\nu", "\nU", 900))
+    done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
+    assert "few rows are of an example that has a bin: 900 more would be if upper" in done.stderr
+    path.write_text(text.replace("\nu", "\nU", 100))
+    done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
+    assert "would be" not in done.stderr  # a few are no reason
     assert "U1" not in done.stderr
 
 
@@ -359,7 +369,7 @@ def test_shops_that_score_their_own_examples(platform):
     assert "rosters of ids go with scores, and rosters of scores without" in complaint(done)
     done = assign(platform, *files, scored=["--client-scored"], more=["--positive-rate", 0.3])
     assert done.exit_code == 0, done.stderr
-    start(platform, "--quiet")
+    assert "FILE --label COLUMN --score COLUMN --bins FILE" in start(platform).stdout
     wrong = labels(platform, SHOP, "--id", "p")
     assert "these bins go by scores" in complaint(exchange(platform, "join", SHOP, *wrong))
     for name in SHOPS:
@@ -368,5 +378,16 @@ def test_shops_that_score_their_own_examples(platform):
     platform.advance(platform.run)
     result = platform.play(platform.run, dict.fromkeys(SHOPS), since=Stage.SHARE)
     assert int(result.released.counts.sum()) == len(SCORES)
+    assert str(result).startswith("scores and labels at 4 parties; 4,000 examples")
     assert result.roc_auc.value == pytest.approx(roc_auc_score(BOUGHT, SCORES), abs=3e-3)
     assert isinstance(result, fg.Evaluation)
+
+
+def test_scores_in_another_unit_at_one_party_are_warned_of(platform):
+    for name, unit in zip(SHOPS, (1, 1, 100, 1), strict=True):
+        text = "".join(f"{SCORES[i] * unit}\n" for i in platform.rows_of(name))
+        (platform.folder / f"{name}.csv").write_text(f"p\n{text}")
+    files = rosters(platform, columns=("--score", "p"))
+    done = assign(platform, *files, scored=["--client-scored"])
+    assert done.exit_code == 0
+    assert f"scores of {SHOPS[2]} go beyond 0 to 1, and those of the others do not" in done.stderr

@@ -258,3 +258,17 @@ def test_plan_is_quiet_when_asked():
 )
 def test_mistakes_of_a_plan(arguments, told):
     assert told in complaint(run("vertical", "plan", *arguments.split()))
+
+
+def test_an_auc_alone_is_shown_again_and_not_verified(folder):
+    said = (*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "--only", "roc_auc")
+    first = run(*said, "--json", "auc.json", "--seed", 1).stdout.splitlines()
+    shown = run("show", "auc.json")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == [*first[:-1], "signature:  unsigned: simulated"]
+    assert run("show", "auc.json", "--quiet").stdout == ""
+    assert "holds the AUC alone" in complaint(run("show", "auc.json", "--at", 0.5))
+    assert "auc.json is simulated" in complaint(run("verify", "auc.json"), 1)
+    path = folder / "auc.json"
+    path.write_text(path.read_text().replace('"simulated"', '"enforced"'))
+    assert "auc.json is not signed" in complaint(run("verify", "auc.json"), 1)

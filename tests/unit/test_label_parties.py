@@ -137,7 +137,7 @@ def test_rosters_go_together_or_are_refused():
     mixed[KEYS[0].public] = Roster.of_scores(SCORES[:5], KEYS[0])
     with pytest.raises(InputError, match="some rosters have ids and others scores"):
         check_rosters(mixed)
-    with pytest.raises(InputError, match="1 ids come twice"):
+    with pytest.raises(InputError, match="1 of 2 ids come again"):
         Roster.of_ids(["a", "a"], KEYS[0])
     with pytest.raises(InputError, match="1 of 2 scores are missing"):
         Roster.of_scores(np.array([0.1, np.nan]), KEYS[0])
@@ -373,3 +373,17 @@ def test_a_column_of_lists_is_no_id(tmp_path):
     pq.write_table(pa.table({"id": [7, 8], "y": [0, 1]}), path)
     ((keys, _),) = KeyedFile(path, key="id", label="y").leniently(None)
     assert keys.to_pylist() == ["7", "8"]
+
+
+# One form
+
+
+def test_a_file_in_another_form_is_refused(assigned):
+    """Fields in another order say the same, and would have another digest."""
+    roster = Roster.of_ids(["a", "b"], KEYS[0])
+    for file in (roster, assigned.bins[KEYS[0].public]):
+        fields = msgspec.msgpack.decode(file.to_bytes())
+        other = msgspec.msgpack.encode(dict(reversed(fields.items())))
+        assert msgspec.msgpack.decode(other, type=type(file)) == file
+        with pytest.raises(ProtocolError, match="as this fedgauge writes them"):
+            type(file).from_bytes(other)

@@ -195,6 +195,7 @@ def test_an_impossible_auc_is_brought_back():
     [
         ({"mechanism": "adaptive"}, "adaptive gives the AUC and nothing else"),
         ({"only": "roc_auc", "mechanism": "magic"}, "mechanism must be one of auto, histogram"),
+        ({"privacy": fg.DistributedDP(1.0)}, "Say LocalDP.epsilon, unit='label'. or Distributed"),
         ({"only": "f1"}, "only must be 'roc_auc' or None"),
         ({"only": "roc_auc", "mechanism": "gaussian"}, "needs DistributedDP with noise='discrete"),
         (

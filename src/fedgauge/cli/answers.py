@@ -10,6 +10,7 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.options import Decimal, Quiet, Separator, SiteOption, make_dialect
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.progress import price
 from fedgauge.cli.terminal import (
     fail,
     print_result,
@@ -20,7 +21,7 @@ from fedgauge.cli.terminal import (
     with_progress,
 )
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.answering import answer_alone
+from fedgauge.engines.answering import Preview, answer_alone, preview
 from fedgauge.engines.answers import conclude_alone
 from fedgauge.engines.named import NamedLabels
 from fedgauge.plan.explain import brief
@@ -29,27 +30,85 @@ from fedgauge.vertical.answer import Answer
 
 _HERE = Path("site.toml")
 PlanFile = Annotated[Path, typer.Argument(help="The plan, as whoever scored sent it.")]
+BinsFile = Annotated[Path, typer.Argument(help="The bins or ranks that this party was sent.")]
+LabelsFile = Annotated[
+    Path, typer.Argument(metavar="LABELS", help="CSV, TSV (also .gz) or Parquet of labels.")
+]
+LabelColumn = Annotated[str, typer.Option(help="Column of the true label.")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the id.")]
+ScoreColumn = Annotated[
+    str | None,
+    typer.Option(help="Instead of --id, where this party scored its examples itself."),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to those for labels apart from scores."""
+    app.command()(check)
     app.command()(answer)
     app.command()(result)
 
 
+def check(
+    plan: PlanFile,
+    bins: BinsFile,
+    file: LabelsFile,
+    label: LabelColumn,
+    key: IdColumn = None,
+    score: ScoreColumn = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Label party, before it answers: what the site file says to the plan, and what would count.
+
+    An answer stands, whatever was wrong with the file. Here nothing is charged, sent or stored.
+    What it prints is about rows: it stays at this site. It ends with 1 where the site would not
+    answer.
+
+    Example:
+
+      fedgauge vertical check plan.toml a.bins bought.csv --label y --id user
+    """
+    with readable_errors(by_plan=True), _as_input():
+        named = _named(file, bins, label, key, score, separator, decimal)
+        site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
+        seen = preview(site, loaded, named)
+    if not quiet:
+        _say_preview(seen, site, loaded, file)
+    for sentence in seen.warnings:
+        warn(sentence)
+    if seen.refusal is not None:
+        raise typer.Exit(1)
+
+
+def _say_preview(seen: Preview, site: Site, plan: fg.EvaluationPlan, file: Path) -> None:
+    allowed = "The site file allows it" if seen.refusal is None else f"Refuses it: {seen.refusal}"
+    lines = [
+        allowed if seen.refusal else f"{allowed}, at a cost of {price(site.cost(plan))}.",
+        f"{file} would count as {seen.counted.in_words}",
+        "Nothing was charged or stored. This is about rows: it stays at this site.",
+    ]
+    if seen.stood:
+        lines.append("This site answered the plan before: that answer stands, whatever this is.")
+    elif seen.refusal is None:
+        lines.append(
+            "This site can answer, and what is warned of then stands."
+            if seen.warnings
+            else "This site can answer."
+        )
+    screen.print("\n".join(lines), markup=False)
+
+
 def answer(
     plan: PlanFile,
-    bins: Annotated[Path, typer.Argument(help="The bins or ranks that this party was sent.")],
-    file: Annotated[
-        Path, typer.Argument(metavar="LABELS", help="CSV, TSV (also .gz) or Parquet of labels.")
-    ],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    bins: BinsFile,
+    file: LabelsFile,
+    label: LabelColumn,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the answer goes.")],
-    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(help="Instead of --id, where this party scored its examples itself."),
-    ] = None,
+    key: IdColumn = None,
+    score: ScoreColumn = None,
     flips: Annotated[
         Path | None,
         typer.Option(
@@ -65,7 +124,8 @@ def answer(
 
     It shows what will leave, charges the ledger, and only then reads labels. On this screen only it
     says how many rows there were, how many of them positive or odd. The site keeps its answer:
-    run again, it gives the same one, and nothing is charged.
+    run again, it gives the same one, and nothing is charged. `vertical check` says before what
+    would count.
 
     Example:
 
@@ -125,10 +185,10 @@ def result(
             lambda: conclude_alone(site, loaded, given, without_missing=without_missing),
             "Measuring",
         )
+        if json is not None:  # the budget is spent: kept, whatever it shows
+            made.to_json(json)
         if isinstance(made, fg.Evaluation):
             made.roc_curve()  # a result without curves is an error here
-        if json is not None:
-            made.to_json(json)
     if isinstance(made, fg.Evaluation):
         print_result(made, quiet=quiet)
     elif not quiet:

@@ -365,8 +365,11 @@ def _say_rehearsal(seen: Rehearsal, site: Site, rows: Rows) -> None:
     if seen.refusal is not None:
         lines.append(f"These rows would be refused: {as_planned(seen.refusal)}")
     lines.append("Nothing was sent or set aside. This is about rows: it stays at this site.")
-    if refused is None:
-        lines.append("This site can join." if asked.joined is None else became(asked.joined))
+    if refused is None and asked.joined is None:
+        stands = " and what is warned of then stands, once it is submitted" if seen.warnings else ""
+        lines.append(f"This site can join{',' if stands else ''}{stands}.")
+    elif refused is None and asked.joined is not None:
+        lines.append(became(asked.joined))
     screen.print("\n".join(lines), markup=False)
 
 

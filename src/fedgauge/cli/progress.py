@@ -46,8 +46,6 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
         screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
         command = _command(progress.verb, run, progress, site, mine=mine)
         screen.print(f"  {command}", markup=False)
-        if "--bins" in command:
-            screen.print("  (--score for --id where a site scored its examples itself)")
         if progress.stage > Stage.MASK:
             screen.print(
                 "All of them have paid: wait. To start again would charge everybody once more.",
@@ -75,7 +73,7 @@ def _columns(invitation: Invitation, site: Site) -> str:
         return "--score COLUMN"
     plan = invitation.plan
     if isinstance(plan.task, LabelTask):
-        return "--id COLUMN --bins FILE"
+        return f"{'--score' if plan.task.self_scored else '--id'} COLUMN --bins FILE"
     cap = plan.privacy.unit_cap
     of_subjects = cap is not None and cap.unit == "subject"
     return "--score COLUMN --subject COLUMN" if of_subjects else "--score COLUMN"

@@ -29,6 +29,7 @@ from fedgauge.measures.intervals import show as show_number
 from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
 from fedgauge.results.verdict import mapping
+from fedgauge.vertical.auc import is_auc
 
 Keys = Annotated[
     list[str] | None,
@@ -123,6 +124,14 @@ def show(
     """
     with readable_errors():
         refuse_to_replace(plots=plots)
+        if is_auc(path):
+            if any((at, at_fpr, at_recall, at_precision, level, calibrator, plots, calibration)):
+                raise fg.InputError(
+                    f"{path} holds the AUC alone: there are no curves, thresholds or other levels "
+                    "to show. Leave out what asks for them."
+                )
+            _show_auc(fg.LabelAuc.from_json(path), quiet=quiet)
+            return
         result = fg.Evaluation.from_json(path)
         site = None if site_file is None else fg.Site.from_toml(site_file)
         signature = result.signature.by(_known(key, site))
@@ -160,6 +169,12 @@ def show(
         fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
 
 
+def _show_auc(result: fg.LabelAuc, *, quiet: bool) -> None:
+    """Print the AUC alone, which nobody signs."""
+    if not quiet:
+        screen.print(f"{result}\nsignature:  {result.signature.in_words}", markup=False)
+
+
 def _measured(
     result: fg.Evaluation, wanted: Wanted, calibration: bool
 ) -> tuple[str, list[Table | str]]:
@@ -190,6 +205,8 @@ def verify(
     with readable_errors():
         site = None if site_file is None else fg.Site.from_toml(site_file)
         known = _known(key, site)
+        if is_auc(path):
+            fail(f"{path} {_unverified(fg.LabelAuc.from_json(path).signature)}", 1)
         result = fg.Evaluation.from_json(path)
         signature = result.signature.by(known)
     if signature.state != "verified":
@@ -250,7 +267,8 @@ def _unverified(signature: fg.Signature) -> str:
     if signature.state == "unsigned":
         return (
             "is not signed: anybody can have made or edited it. Results between sites are signed; "
-            "get the file from its coordinator. Those of local reports are not."
+            "get the file from its coordinator. Those of local reports, and of label parties that "
+            "answered alone, are not."
         )
     if signature.compared:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,13 +39,13 @@ from fedgauge.storage import durable
 from fedgauge.vertical.assigned import Assignment, Totals, assign_bins
 from fedgauge.vertical.kept import RankTotals
 from fedgauge.vertical.mismatches import Unscored
+from fedgauge.vertical.party_file import read_file
 from fedgauge.vertical.ranked import assign_ranks
-from fedgauge.vertical.roster import Roster, check_rosters, read_file
+from fedgauge.vertical.roster import Roster, check_rosters
 
 if TYPE_CHECKING:
     from fedgauge.privacy import AnyPrivacyModel
     from fedgauge.typing import Floats
-    from fedgauge.vertical.design import Expected
 
     AnyAssignment = Assignment[Totals] | Assignment[RankTotals]
 
@@ -110,9 +110,13 @@ def roster(
                 made = Roster.of_scores(scores, site.key)
         _write(output, made.to_bytes())
     if not quiet:
-        what = f"{made.examples:,} {'scores, sorted' if made.is_scored else 'ids, sorted'}"
+        what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
         screen.print(f"Saved {output}: {what}, signed by {site.name}", markup=False)
-        screen.print("No label was read, and none is in it.")
+        screen.print(
+            f"It shows column {key or score!r} to whoever reads it. No other was read, so no label "
+            "is in it.",
+            markup=False,
+        )
         then = "gathers scores" if made.is_scored else "scores these examples"
         screen.print(f"Send it to whoever {then}.")
 
@@ -199,6 +203,8 @@ def assign(
                 "{} would do nothing with one or two label parties: each adds all of the noise. "
                 "Leave it out.",
             )
+        if scores is None:
+            _tell_units(held, site)
         known = None if scores is None else _known(scores, held, site)
 
         def assign_all() -> AnyAssignment:
@@ -219,13 +225,13 @@ def assign(
         expected = _expected(assigned, positive_rate)
         kept = assigned.totals.keep(site)
         _save(assigned, output, site)
-    useless = expected is not None and expected.roc_auc_error > _USELESS
-    if expected is not None and useless:
+    useless = expected.noise > _USELESS
+    if useless:
         _warn_of_useless(expected)
     if quiet:
         return
     _say_who(assigned, held, site)
-    if expected is not None and not useless:
+    if not useless:
         _say_enough(expected)
     _say_next(assigned, output, site, kept)
 
@@ -244,6 +250,11 @@ def _privacy(
             "an exact sum would show a label that is alone in its bin. Use --privacy ddp or ldp."
         )
     if model is Model.LDP:
+        if ctx.params["client_scored"]:
+            raise fg.PlanError(
+                "flips go by id, and parties that scored their examples themselves name none. Use "
+                "--privacy ddp."
+            )
         idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
         refuse_given(ctx, idle, "{} would do nothing with flipped labels. Leave it out.")
         return fg.LocalDP(epsilon, unit="label")
@@ -320,6 +331,10 @@ def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.C
     least = parties if min_survivors is None else min_survivors
     if least > parties:
         raise fg.PlanError(f"min_survivors must be at most the {parties} parties there are.")
+    if least < _LEAST_SUM:
+        raise fg.PlanError(
+            f"min_survivors must be at least {_LEAST_SUM}: a party takes part in no smaller sum."
+        )
     return fg.Cohort(least, max_colluding)
 
 
@@ -338,21 +353,59 @@ def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> N
         warn(told)
 
 
-def _expected(assigned: AnyAssignment, positive_rate: float | None) -> Expected | None:
-    """What a sum, or answers, of noisy counts will be worth; None of flips and of pairs."""
+def _tell_units(held: dict[bytes, Roster], site: Site) -> None:
+    """Say where some parties send probabilities and others, say, percent: such scores mix badly."""
+    within = {
+        party: bool(each.values[0] >= 0 and each.values[-1] <= 1)
+        for party, each in held.items()
+        if each.is_scored
+    }
+    if len(set(within.values())) > 1:
+        beyond = ", ".join(site.peers[party] for party, fits in within.items() if not fits)
+        warn(
+            f"scores of {beyond} go beyond 0 to 1, and those of the others do not. Results are "
+            "wrong unless all use one model and one unit: ask about percent and logits."
+        )
+
+
+class _Errors(NamedTuple):
+    """Of the AUC: what noise and bins add, and what comes of which examples there are."""
+
+    noise: float
+    sampling: float
+
+
+def _expected(assigned: AnyAssignment, positive_rate: float | None) -> _Errors:
+    """What the result will be worth, from what is public."""
     from fedgauge.vertical.design import predicted
 
-    plan = assigned.plan
-    if not isinstance(assigned.totals, Totals) or plan.privacy.flips_labels:
-        return None
-    return predicted(
-        plan.privacy,
-        plan.sum_cohort,
-        plan.tree,
-        parties=len(assigned.bins),
-        examples=sum(sum(totals) for _, totals in assigned.totals.by_party),
-        positive_rate=_GUESSED_RATE if positive_rate is None else positive_rate,
+    plan, totals, parties = assigned.plan, assigned.totals, len(assigned.bins)
+    rate = _GUESSED_RATE if positive_rate is None else positive_rate
+    if isinstance(totals, Totals):
+        examples = sum(sum(by_bin) for _, by_bin in totals.by_party)
+        if not plan.privacy.flips_labels:
+            there = predicted(
+                *(plan.privacy, plan.sum_cohort, plan.tree),
+                parties=parties,
+                examples=examples,
+                positive_rate=rate,
+            )
+            return _Errors(there.roc_auc_error, there.roc_auc_sampling)
+    else:
+        examples = totals.examples
+    privacy = plan.privacy
+    if isinstance(privacy, fg.LocalDP):
+        privacy = fg.DistributedDP(privacy.epsilon, unit="label", neighbours="flip")
+    assert isinstance(privacy, fg.DistributedDP)  # noqa: S101  (no exact sums are assigned)
+    outlook = fg.plan_vertical(
+        parties=parties,
+        examples=max(examples, parties, 2),
+        privacy=privacy,
+        positive_rate=rate,
     )
+    paired = plan.paired
+    added = outlook.flipped if paired is None else outlook.alike[paired.mechanism]
+    return _Errors(added, outlook.sampling)
 
 
 def _refuse_folder(folder: Path) -> None:
@@ -398,8 +451,8 @@ def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> 
         screen.print(f"{scores} on no roster: left out", markup=False)
 
 
-def _say_enough(expected: Expected) -> None:
-    noise, sampling = expected.roc_auc_error, expected.roc_auc_sampling
+def _say_enough(expected: _Errors) -> None:
+    noise, sampling = expected
     enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
     screen.print(
         f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
@@ -408,9 +461,9 @@ def _say_enough(expected: Expected) -> None:
     )
 
 
-def _warn_of_useless(expected: Expected) -> None:
+def _warn_of_useless(expected: _Errors) -> None:
     warn(
-        f"noise and bins are expected to move the AUC by {expected.roc_auc_error:.2g}, and one in "
+        f"noise and bins are expected to move the AUC by {expected.noise:.2g}, and one in "
         "twenty times by more than twice as much: such a result is of little use. It takes more "
         "examples or a larger --epsilon."
     )
@@ -418,9 +471,11 @@ def _warn_of_useless(expected: Expected) -> None:
 
 def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:
     names = [site.peers[party] for party in assigned.bins]
-    what = "bins" if assigned.plan.paired is None else "ranks"
+    what, within = "bins", "where bins lie, and how many examples each party has in them"
+    if assigned.plan.paired is not None:
+        what, within = "ranks", "how the ranks of each party lie"
     lines = [
-        f"Kept {kept}: what the result takes besides, of where the examples of each party lie",
+        f"Kept {kept}: {within}; the result needs it",
         f"Saved {folder / 'plan.toml'}, for all, and for each party alone its {what}:",
         *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
     ]
@@ -432,6 +487,7 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
             f"Without a secure sum each answers alone, with {how}:",
             f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
             "--output ANSWER --site site.toml",
+            "  (it stands once it is made: `vertical check` says before what would count)",
             "Then, from their answers:",
             f"  fedgauge vertical result {plan} ANSWERS --site {own}",
         ]

@@ -59,7 +59,7 @@ app = typer.Typer(
     help="Scores at one party, labels at others, with privacy for labels.\n\n"
     "In one process: plan, evaluate. Between parties: each with labels, roster; whoever scores, "
     "assign; then `fedgauge exchange`, as between sites. One or two with labels, and those that "
-    "trust no sum: answer; whoever scored: result.",
+    "trust no sum: check, answer; whoever scored: result.",
     no_args_is_help=True,
 )
 

@@ -85,6 +85,11 @@ class KeyedFile:
         for batch in self._open(self._types, skip).batches:
             yield lenient_ids(batch[self._key]), batch[self._label]
 
+    def keys(self) -> Iterator[pa.Array]:
+        """The ids alone, batch after batch; no label is read."""
+        for batch in self._open({self._key: pa.string()}, lambda: None).batches:
+            yield lenient_ids(batch[self._key])
+
     def check(self) -> None:
         """Refuse columns whose type is not that of an id or a label; reads no row."""
         with located(str(self)):

@@ -97,7 +97,7 @@ def answer_alone(
     site.judge_answer(plan)
     _check_rows(plan, rows, site)
     ready()
-    kept = site.folder / _FOLDER / f"{plan.digest[:32]}.answer"
+    kept = _kept_path(site, plan)
     with _kept_in(kept.parent):
         stood = kept.exists()
         made = None
@@ -114,6 +114,48 @@ def answer_alone(
         for sentence in rows.warnings(made, plan):
             tell(sentence)
     return Answered(target, stood)
+
+
+class Preview(NamedTuple):
+    """What answering with a file would come to, for the party's operator.
+
+    `refusal` says why the site would not answer, `stood` whether it has answered before.
+    """
+
+    counted: Counted
+    warnings: tuple[str, ...]
+    refusal: str | None
+    stood: bool
+
+
+def preview(site: Site, plan: EvaluationPlan, rows: NamedLabels) -> Preview:
+    """What would become of these rows, were this party to answer with them.
+
+    Rows are read here, and nothing of them leaves: no noise is drawn, and neither an answer nor an
+    entry in the ledger is made. Whoever decides by it whether to answer tells by that what no
+    engine would.
+    """
+    refusal = _refusal(site, plan)
+    _check_rows(plan, rows, site)
+    labels, _, oddities = _read_placed(plan, PlacedRows(rows.source(), rows.places(plan, site)))
+    counted = Counted(int(np.count_nonzero(labels)), oddities)
+    stood = _kept_path(site, plan).exists()
+    return Preview(counted, tuple(rows.warnings(counted, plan)), refusal, stood)
+
+
+def _refusal(site: Site, plan: EvaluationPlan) -> str | None:
+    """Why the site file or the ledger says no; of flips the ledger is asked when they are made."""
+    try:
+        site.judge_answer(plan)
+        if not plan.privacy.flips_labels:
+            site.reserve(os.urandom(SESSION_BYTES), plan, check_only=True)
+    except FedgaugeError as error:
+        return str(error)
+    return None
+
+
+def _kept_path(site: Site, plan: EvaluationPlan) -> Path:
+    return site.folder / _FOLDER / f"{plan.digest[:32]}.answer"
 
 
 def _check_target(target: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, listed
 from fedgauge.engines.network import conclude
-from fedgauge.errors import ExchangeError, FedgaugeError, SiteError
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
@@ -20,6 +21,8 @@ from fedgauge.vertical.assigned import Totals
 
 def totals_for(site: Site, plan: EvaluationPlan) -> Totals | None:
     """What this site keeps of the bins it assigned, where labels are apart from scores."""
+    if plan.is_alone:
+        raise PlanError(NO_SUM_OF_FLIPS if plan.privacy.flips_labels else NO_SUM_ALONE)
     return Totals.kept(site, plan) if isinstance(plan.task, LabelTask) else None
 
 

@@ -1,16 +1,21 @@
 """Which rows a site's operator named, in an evaluation by files."""
 
+from contextlib import suppress
+
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
-from fedgauge.data.keyed import KeyedFile, PlacedRows, Places, ScoredFile
+from fedgauge.data.keyed import ID, KeyedFile, PlacedRows, Places, ScoredFile, ids_of
 from fedgauge.data.oddities import Counted
 from fedgauge.errors import ExchangeError, InputError, located
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.site import Site
 from fedgauge.vertical.assigned import Bins
+from fedgauge.vertical.mismatches import written_otherwise
 
 
 class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,6 +114,9 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
                     decimal=self.decimal,
                 )
             )
+        return self._by_id()
+
+    def _by_id(self) -> KeyedFile:
         return KeyedFile(
             self.path,
             key=self.key,
@@ -147,12 +155,29 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         """What is wrong with the rows, as far as they were counted; each names the file."""
         told = counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
         told = [each.replace("`fedgauge plan", "`fedgauge vertical assign") for each in told]
-        if counted.oddities.unlisted and not counted.oddities.rows:
-            told.append(
-                f"no row is of an example that has a bin. Check the column {self.key!r}, and that "
-                "it is written as on the roster."
-            )
+        if counted.oddities.unlisted and (mismatch := self._mismatch(counted.oddities.rows)):
+            told.append(mismatch)
         return [f"{self.path}: {sentence}" for sentence in told]
+
+    def _mismatch(self, rows: int) -> str | None:
+        """Whether other examples are meant than were asked about, of which so many have rows.
+
+        It is said and never refused: which examples have rows may tell of labels, as where buyers
+        alone are exported, and silence would tell it to whoever chose the examples.
+        """
+        more, way = 0, ""
+        if not self.scored:
+            with suppress(Exception):  # what cannot be read was told by who counted it
+                own = pa.chunked_array(list(self._by_id().keys()), ID).combine_chunks()
+                listed = ids_of("bins", list(Bins.load(self.bins).ids))
+                other = own.filter(pc.invert(pc.is_in(own, value_set=listed))).drop_null()
+                more, way = written_otherwise(other, listed)
+        if rows and more <= rows:
+            return None
+        told = "few rows are" if rows else "no row is"
+        told += " of an example that has a bin"
+        told += f": {more:,} {'more ' if rows else ''}would be {way}" if more else ""
+        return f"{told}. Check the column {self.key!r}, and that it is written as on the roster."
 
 
 Rows = NamedRows | NamedLabels

@@ -184,6 +184,7 @@ def evaluate_joined(
         positive_rate=positive_rate,
         positive=positive,
         only=only,
+        self_scored=joined.self_scored,
     )
     source = source_of(seed)
     if only is None:
@@ -211,6 +212,11 @@ def check_wanted(mechanism: str, only: str | None, privacy: AnyPrivacyModel) -> 
     choices = ("auto", "histogram", *MECHANISMS)
     if mechanism not in choices:
         raise PlanError(f"mechanism must be one of {', '.join(choices)}, got {mechanism!r}.")
+    if privacy.adds_noise and not privacy.protects_labels:
+        raise PlanError(
+            "where labels are apart from scores, labels are protected. Say LocalDP(epsilon, "
+            "unit='label') or DistributedDP(epsilon, unit='label', neighbours='flip')."
+        )
     row = MECHANISMS.get(mechanism)
     if row is None:
         return

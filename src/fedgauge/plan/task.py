@@ -494,7 +494,8 @@ class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
     knows how many of them each party has in each bin: the rest are negatives.
 
     `assignment` is the digest of the bins that the examples were given, empty where nobody is
-    held to one (simulation).
+    held to one (simulation). `self_scored` says that label parties scored their own examples, and
+    another one only gave them bins.
 
     Examples
     --------
@@ -504,6 +505,7 @@ class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
 
     positive: Label | None = None
     assignment: str = ""
+    self_scored: bool = False
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "positive", _positive(self.positive))

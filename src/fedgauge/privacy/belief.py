@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 _PRIORS: Final = (0.1, 0.5)
+_COUNTABLE: Final = 1e-15  # below, nobody reads the digits, and a float does not hold them
 
 
 def strongest_belief(prior: float, epsilon: float) -> float:
@@ -52,7 +53,11 @@ def chance(delta: float) -> str:
     '1 in 1,000,000'
     >>> chance(2.0**-40)
     '1 in 1,100,000,000,000'
+    >>> chance(8e-35)
+    '1 in 10^34'
     """
+    if delta < _COUNTABLE:
+        return f"1 in 10^{math.floor(-math.log10(delta))}"  # no less than it is
     return f"1 in {int(float(f'{1 / delta:.1e}')):,}"
 
 

@@ -447,9 +447,12 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             steps = 3
             text += f"{_OF_THREE[self.unit]}, {beliefs(3 * self.epsilon)}. "
         assert delta is not None  # noqa: S101  (noise states one)
+        title = f"What epsilon {self.epsilon:g} means"
+        if not delta:  # as of two noisy numbers, whose noise is drawn exactly
+            return title, f"{text}These limits never fail (delta is 0)."
         text += f"The first limit fails with a chance of at most about {chance(delta)} (delta)"
         if steps > 1:
             all_of_them = chance(delta_of(steps, self.epsilon, delta))
             text += f", the others with at most about {all_of_them}"
         text += "."
-        return f"What epsilon {self.epsilon:g} means", text
+        return title, text

@@ -81,7 +81,8 @@ def who(result: Evaluation) -> str:
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
     if isinstance(result.plan.task, LabelTask):
-        told = f"{_holders(result.clients)}; {examples:,} examples"  # as many as have scores
+        holders = _holders(result.plan.task, result.clients)
+        told = f"{holders}; {examples:,} examples"  # as many as have scores
         if hidden is not None:
             return f"{told}, noise hides the number of {hidden}"
         return f"{told}, {about}{share} positive"
@@ -90,8 +91,10 @@ def who(result: Evaluation) -> str:
     return f"{counted(result)}, {about}{examples:,} examples, {share} positive"
 
 
-def _holders(parties: int) -> str:
+def _holders(task: LabelTask, parties: int) -> str:
     """Who held what, where labels were apart from scores."""
+    if task.self_scored:
+        return f"scores and labels at {'1 party' if parties == 1 else f'{parties:,} parties'}"
     others = "1 other" if parties == 1 else f"{parties:,} others"
     return f"scores at one party, labels at {others}"
 

@@ -10,7 +10,7 @@ from fedgauge.errors import InputError, located
 from fedgauge.keys import SigningKey, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.paired import BYTES_PER_NUMBER
-from fedgauge.vertical.roster import read_file
+from fedgauge.vertical.party_file import covered, decoded, read_file
 
 FORMAT: Final = "fedgauge-answer/1"
 _SIGNED_AS: Final = b"fedgauge answer\0"
@@ -67,12 +67,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             number.to_bytes(BYTES_PER_NUMBER, "little", signed=True) for number in cut
         )
         unsigned = cls(FORMAT, key.public, plan.digest, session, values, b"")
-        return msgspec.structs.replace(unsigned, signature=key.sign(unsigned._covered))
-
-    @property
-    def _covered(self) -> bytes:
-        bare = msgspec.structs.replace(self, signature=b"")
-        return _SIGNED_AS + msgspec.msgpack.encode(bare)
+        return msgspec.structs.replace(unsigned, signature=key.sign(covered(unsigned, _SIGNED_AS)))
 
     def to_bytes(self) -> bytes:
         """The answer as a file."""
@@ -81,13 +76,12 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read an answer; refused unless it is whole, in its one form, and its party signed it."""
-        try:
-            answer = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise InputError("this is not an answer, or not all of it.") from None
-        if answer.format != FORMAT or answer.to_bytes() != data:
-            raise InputError(f"this is not an answer as this fedgauge writes them ({FORMAT}).")
-        if not verify(answer.party, answer._covered, answer.signature):
+        answer = decoded(cls, data, FORMAT)
+        if answer is None:
+            raise InputError(
+                f"this is not an answer as this fedgauge writes them ({FORMAT}), or not all of it."
+            )
+        if not verify(answer.party, covered(answer, _SIGNED_AS), answer.signature):
             raise InputError(
                 "the answer was changed after its party signed it, or another one signed it. Ask "
                 "the party to send it again."

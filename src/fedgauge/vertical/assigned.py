@@ -24,7 +24,8 @@ from fedgauge.site import Site
 from fedgauge.typing import Floats
 from fedgauge.vertical.binned import bin_scores
 from fedgauge.vertical.kept import RankTotals, keep, kept
-from fedgauge.vertical.roster import Roster, check_rosters, read_file
+from fedgauge.vertical.party_file import decoded, read_file
+from fedgauge.vertical.roster import Roster, check_rosters
 
 FORMAT: Final = "fedgauge-bins/1"
 KEPT_FORMAT: Final = "fedgauge-totals/1"
@@ -79,12 +80,12 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read bins; whether they are those of an evaluation is for :meth:`check`."""
-        try:
-            bins = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError("these are not a party's bins, or not all of them.") from None
-        if bins.format != FORMAT or bins.to_bytes() != data:
-            raise ProtocolError(f"these are not bins as this fedgauge writes them ({FORMAT}).")
+        bins = decoded(cls, data, FORMAT)
+        if bins is None:
+            raise ProtocolError(
+                f"these are not a party's bins as this fedgauge writes them ({FORMAT}), or not all "
+                "of them. Name the file that whoever scored sent."
+            )
         return bins
 
     @classmethod
@@ -99,7 +100,10 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         its own, is what makes the result right.
         """
         if self.party != party:
-            raise ProtocolError("the bins are for another party.")
+            raise ProtocolError(
+                "the bins are for another party. Name those of this site, or the site file of that "
+                "party (--site)."
+            )
         if (party, self.commitment) not in self.commitments:
             raise ProtocolError("the bins were changed since they were assigned.")
         if len(dict(self.commitments)) < len(self.commitments):
@@ -246,7 +250,9 @@ def assign_bins(
     bins, digest = tell(rosters, known, binned.axis.bins, binned.axis.index)
     plan = binned.plan
     return Assignment(
-        msgspec.structs.replace(plan, task=LabelTask(plan.task.positive, digest)),
+        msgspec.structs.replace(
+            plan, task=LabelTask(plan.task.positive, digest, self_scored=scores is None)
+        ),
         bins,
         Totals(
             KEPT_FORMAT,

@@ -12,6 +12,7 @@ from fedgauge import notebook
 from fedgauge.errors import RecordError, located
 from fedgauge.measures.intervals import Estimate
 from fedgauge.privacy import PrivacyStatement
+from fedgauge.results.proof import Signature
 from fedgauge.results.record import MetricRecord
 from fedgauge.storage.whole import read_whole, write_whole
 
@@ -85,6 +86,11 @@ class LabelAuc:
         ]
 
     @property
+    def signature(self) -> Signature:
+        """That nobody signed it."""
+        return Signature("unsigned", simulated=self.privacy.claim == "simulated")
+
+    @property
     def record(self) -> "AucRecord":
         """The result as plain data."""
         return AucRecord(
@@ -109,6 +115,14 @@ class LabelAuc:
             return _read(data)
 
 
+def is_auc(path: str | Path) -> bool:
+    """Whether a file holds an AUC alone, and not a whole result."""
+    try:
+        return msgspec.json.decode(read_whole(path), type=_Header).format == FORMAT
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
 def _read(data: bytes) -> LabelAuc:
     try:
         record = msgspec.json.decode(data, type=AucRecord)
@@ -120,6 +134,10 @@ def _read(data: bytes) -> LabelAuc:
     auc = Estimate(m.value, m.bounds, m.low, m.high, m.level, m.parts, m.caution)
     r = record
     return LabelAuc(auc, r.privacy, r.mechanism, r.parties, r.examples, r.predicted)
+
+
+class _Header(msgspec.Struct):
+    format: str
 
 
 class AucRecord(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ def bin_scores(
     positive_rate: float | None = None,
     positive: Label | None = None,
     only: Literal["roc_auc"] | None = None,
+    self_scored: bool = False,
 ) -> Binned:
     """Bins for scores, and a plan to count so many parties' labels by, from what is public.
 
@@ -67,7 +68,7 @@ def bin_scores(
         privacy,
         Axis.from_values(list(range(axis.bins)), outside="clip"),
         cohort=cohort,
-        task=LabelTask(positive),
+        task=LabelTask(positive, self_scored=self_scored),
         tree=branchings,
     )
     hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)

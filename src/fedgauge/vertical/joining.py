@@ -37,6 +37,8 @@ class Joined:
         Scores that no label goes with.
     left_out
         What to know of labels that no score goes with, in words; None where there are none.
+    self_scored
+        Whether the parties scored their own examples.
     """
 
     parties: tuple[str, ...]
@@ -46,6 +48,7 @@ class Joined:
     unscored: tuple[int, ...]
     unlabelled: int
     left_out: str | None = None
+    self_scored: bool = False
 
 
 def join(scores: Any, labels: Any) -> Joined:
@@ -118,6 +121,7 @@ def scored_by_parties(labels: Any) -> Joined:
         np.concatenate([batch.y_score for batches in held.values() for batch in batches]),
         (0,) * len(sizes),
         0,
+        self_scored=True,
     )
 
 

@@ -82,8 +82,8 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
         found = msgspec.json.decode(path.read_bytes(), type=kind, dec_hook=decode_axis)
     except FileNotFoundError:
         raise ExchangeError(
-            f"site {site.name!r} did not assign the bins of this plan. Whoever ran `fedgauge "
-            "vertical assign` starts it, with the same --site."
+            f"site {site.name!r} did not assign the bins of this plan. It is for whoever ran "
+            "`fedgauge vertical assign`, with the same --site."
         ) from None
     except OSError as error:
         raise SiteError(f"cannot read {path}: {error.strerror}.") from None

@@ -121,6 +121,19 @@ class Unscored:
         return _Way(words, np.bincount(self.party[found], minlength=len(self.sizes)))
 
 
+def written_otherwise(ids: pa.Array, wanted: pa.Array) -> tuple[int, str]:
+    """How many of these ids would be among those wanted, and written in which way.
+
+    Examples
+    --------
+    >>> written_otherwise(pa.array(["007", "x"]), pa.array(["7", "8"]))
+    (1, 'without leading zeros')
+    """
+    party = np.zeros(len(ids), dtype=np.intp)
+    way = Unscored([""], np.array([len(ids)]), wanted, ids, party)._best_way()
+    return int(way.matches[0]), way.words
+
+
 def _kind(ids: pa.Array) -> str:
     """What ids look like."""
     if pa.types.is_integer(ids.type):

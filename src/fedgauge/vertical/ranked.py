@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,7 +56,8 @@ def assign_ranks(
     """
     known = scores_of(scores, rosters)
     ordered = np.sort(pooled_scores(known, rosters))
-    plan = EvaluationPlan.for_pairs(mechanism, len(ordered), privacy, task=LabelTask(positive))
+    task = LabelTask(positive, self_scored=scores is None)
+    plan = EvaluationPlan.for_pairs(mechanism, len(ordered), privacy, task=task)
 
     def ranks(values: Floats) -> NDArray[np.int64]:
         # Twice those below, and once those tied with, less the example itself.
@@ -66,9 +68,7 @@ def assign_ranks(
     told, digest = tell(rosters, known, plan.paired.places, ranks)
     facts = {party: _facts(bins, len(ordered)) for party, bins in told.items()}
     return Assignment(
-        EvaluationPlan.for_pairs(
-            mechanism, len(ordered), privacy, task=LabelTask(positive, digest)
-        ),
+        msgspec.structs.replace(plan, task=msgspec.structs.replace(task, assignment=digest)),
         told,
         RankTotals(RANKS_FORMAT, digest, len(ordered), tuple(facts.items())),
         unscored(known),

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
@@ -15,11 +14,11 @@ from fedgauge.data.keyed import ids_of
 from fedgauge.errors import InputError, ProtocolError
 from fedgauge.keys import SigningKey, verify
 from fedgauge.typing import Floats
+from fedgauge.vertical.party_file import covered, decoded
 
 FORMAT: Final = "fedgauge-roster/1"
 _SIGNED_AS: Final = b"fedgauge roster\0"
 _MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
-_MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
 
 
 class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -62,7 +61,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         texts = ids_of("labels", ids)
         repeated = len(texts) - len(texts.unique())
         if repeated:
-            raise InputError(f"{repeated:,} ids come twice. Each example has one.")
+            raise InputError(
+                f"{repeated:,} of {len(texts):,} ids come again. Each example has one: check that "
+                "this is the column of ids."
+            )
         return cls._signed(key, ids=tuple(sorted(texts.to_pylist())))
 
     @classmethod
@@ -86,12 +88,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     def _signed(cls, key: SigningKey, **examples: Any) -> Self:
         fields: dict[str, Any] = {"ids": (), "scores": b"", "rows": b"", **examples}
         unsigned = cls(FORMAT, key.public, **fields, signature=b"")
-        return msgspec.structs.replace(unsigned, signature=key.sign(unsigned._covered))
-
-    @property
-    def _covered(self) -> bytes:
-        bare = msgspec.structs.replace(self, signature=b"")
-        return _SIGNED_AS + msgspec.msgpack.encode(bare)
+        return msgspec.structs.replace(unsigned, signature=key.sign(covered(unsigned, _SIGNED_AS)))
 
     def to_bytes(self) -> bytes:
         """The roster as a file."""
@@ -100,13 +97,13 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read a roster; refused unless it is whole, in its one form, and its party signed it."""
-        try:
-            roster = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError("this is not a roster, or not all of it.") from None
-        if roster.format != FORMAT or roster.to_bytes() != data:
-            raise ProtocolError(f"this is not a roster as this fedgauge writes them ({FORMAT}).")
-        if not verify(roster.party, roster._covered, roster.signature):
+        roster = decoded(cls, data, FORMAT)
+        if roster is None:
+            raise ProtocolError(
+                f"this is not a roster as this fedgauge writes them ({FORMAT}), or not all of it. "
+                "`fedgauge vertical roster` makes one."
+            )
+        if not verify(roster.party, covered(roster, _SIGNED_AS), roster.signature):
             raise ProtocolError("the roster is not signed by the party it names.")
         roster._check()
         return roster
@@ -154,18 +151,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the roster."""
-        return hashlib.sha256(self._covered).digest()
-
-
-def read_file(path: str | Path) -> bytes:
-    """A file that another party sent, unless it is too large to be one."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"the file is larger than {_MOST_BYTES:,} bytes.")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}.") from None
+        return hashlib.sha256(covered(self, _SIGNED_AS)).digest()
 
 
 def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
