@@ -11,7 +11,7 @@ import fedgauge as fg
 from fedgauge import planner
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.thresholds import AtThreshold
-from fedgauge.plan.plan import Prediction
+from fedgauge.plan.prediction import Prediction
 from fedgauge.planner import enough
 
 CLIENTS = 10

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 
 import fedgauge as fg
 from fedgauge import planner
-from fedgauge.plan.plan import Prediction
+from fedgauge.plan.prediction import Prediction
 from fedgauge.planner import search, worlds
 
 CLIENTS = 10

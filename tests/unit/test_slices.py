@@ -7,7 +7,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
 from fedgauge.binning.channels import Layout
-from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, MultilabelTask, Slice
+from fedgauge.plan.slices import Slice
+from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, MultilabelTask
 
 RNG = np.random.default_rng(11)
 N = 3000

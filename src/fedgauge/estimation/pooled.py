@@ -14,7 +14,7 @@ from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.task import Contrast
+from fedgauge.plan.slices import Contrast
 from fedgauge.privacy.response import settle
 from fedgauge.typing import Floats
 

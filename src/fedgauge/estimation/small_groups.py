@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fedgauge.estimation.cells import is_large, kept_edges, merge_at, merge_small
 from fedgauge.estimation.released import Released
-from fedgauge.plan.task import AnyTask, Sliced
+from fedgauge.plan.slices import Sliced
+from fedgauge.plan.task import AnyTask
 from fedgauge.typing import Indices
 
 

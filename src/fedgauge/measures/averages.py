@@ -20,7 +20,7 @@ from fedgauge.measures import areas
 from fedgauge.measures.intervals import Estimate, Interval, critical, holding, within
 from fedgauge.measures.outcomes import Formula, ThresholdOutcomes
 from fedgauge.measures.reading import Reading
-from fedgauge.plan.task import Contrast
+from fedgauge.plan.slices import Contrast
 from fedgauge.typing import Floats
 
 UNIT: Final = Interval(0.0, 1.0)

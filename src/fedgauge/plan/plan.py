@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
 from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.paired import PairName, PairRound
+from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
 from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
@@ -52,38 +53,6 @@ _SMALL_GROUPS: Final = (
     "total less the others."
 )
 _BEFORE: Final = " Whoever takes the sum sees it before that."
-
-
-class Errors(NamedTuple):
-    """Errors that a planner expects of one class by its score, for the pooled data."""
-
-    roc_area_error: float
-    pr_area_error: float
-    roc_auc_error: float
-
-
-class Prediction(Errors):
-    """Those errors over all rows, and what else a planner says: not part of a plan's bytes.
-
-    Attributes
-    ----------
-    groups
-        The errors of one group, by what rows are grouped by, as if all groups were as large.
-    advice
-        What would have less noise; None where nothing is known to.
-    """
-
-    groups: tuple[tuple[str, Errors], ...] = ()
-    advice: str | None = None
-
-    @classmethod
-    def of(
-        cls, errors: Errors, groups: Sequence[tuple[str, Errors]] = (), advice: str | None = None
-    ) -> Self:
-        """Errors, those of groups, and advice."""
-        made = cls(*errors)
-        made.groups, made.advice = tuple(groups), advice
-        return made
 
 
 class EvaluationPlan(

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import PLAIN, Layout
 from fedgauge.errors import PlanError
-from fedgauge.plan.task import TWO_CLASSES
+from fedgauge.plan.slices import TWO_CLASSES
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats

@@ -18,8 +18,10 @@ from fedgauge.estimation.pooled import redraw
 from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import NO_SMALL_CELLS, Errors, Prediction
-from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, Slice
+from fedgauge.plan.plan import NO_SMALL_CELLS
+from fedgauge.plan.prediction import Errors, Prediction
+from fedgauge.plan.slices import Slice
+from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask
 from fedgauge.planner.noise import less_noise, usual_delta
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort

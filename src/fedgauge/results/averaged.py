@@ -24,7 +24,8 @@ from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.task import CLASS_TABLES, Contrast, MulticlassTask
+from fedgauge.plan.slices import Contrast
+from fedgauge.plan.task import CLASS_TABLES, MulticlassTask
 from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.typing import Floats
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.measures.metric import metrics_of
-from fedgauge.plan.task import Slice
+from fedgauge.plan.slices import Slice
 
 if TYPE_CHECKING:  # a result makes its frame
     from fedgauge.measures.intervals import Estimate

@@ -18,7 +18,7 @@ from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import Contrast, Group, Slice, Sliced
+from fedgauge.plan.slices import Contrast, Group, Slice, Sliced
 from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.results.frame import Backend, frame_of
 

@@ -20,7 +20,8 @@ from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.plan import decode_axis, encode_axis
 from fedgauge.plan.sizes import peek_plain
-from fedgauge.plan.task import Contrast, LabelTask, Sliced
+from fedgauge.plan.slices import Contrast, Sliced
+from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import LocalDP, PrivacyStatement
 from fedgauge.privacy.models import tag_of
 from fedgauge.typing import Floats

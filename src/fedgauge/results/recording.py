@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedgauge.errors import UndefinedMetric
 from fedgauge.measures.metric import metrics_of
-from fedgauge.plan.task import Contrast
+from fedgauge.plan.slices import Contrast
 from fedgauge.results.record import (
     FORMAT,
     CurvesRecord,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fedgauge.errors import NoSignal, UndefinedMetric
-from fedgauge.plan.task import LabelTask, Slice
+from fedgauge.plan.slices import Slice
+from fedgauge.plan.task import LabelTask
 
 if TYPE_CHECKING:  # a result prints its verdict
     from fedgauge.results.evaluation import Evaluation

@@ -1,0 +1,84 @@
+"""Names in plans: of classes, groups and models, checked at the door."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from fedgauge.data.labels import Label, meaning
+from fedgauge.errors import PlanError
+
+MOST_NAMES: Final = 1000  # of classes, groups or models: more are ids
+_LONGEST: Final = 200  # characters of a name
+_MOST_TOLD: Final = 20  # names in a sentence
+_NO_PAIRS: Final = 'pairs must be a list of two of the models each, such as [("new", "old")].'
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names in a sentence."""
+    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+    return ", ".join(map(str, names[:_MOST_TOLD])) + more
+
+
+def check_positive(label: Any) -> Label | None:
+    """The label of a class; None where none is named."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    if not isinstance(label, bool | int | float | str | None):
+        raise PlanError(f"positive must be one label, got {type(label).__name__}.")
+    if isinstance(label, float) and not math.isfinite(label):
+        raise PlanError("positive must be a finite number, a truth value or text.")
+    return label
+
+
+def check_pairs(pairs: Any, models: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of the task's models, none of them twice."""
+    if isinstance(pairs, str) or not isinstance(pairs, Sequence):
+        raise PlanError(_NO_PAIRS)
+    read = []
+    for pair in pairs:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise PlanError(_NO_PAIRS)
+        first, second = pair
+        if first == second or first not in models or second not in models:
+            raise PlanError(_NO_PAIRS)
+        read.append((first, second))
+    if len({frozenset(pair) for pair in read}) < len(read):
+        raise PlanError("a pair of models is named twice. Name each once.")
+    return tuple(read)
+
+
+def check_labels(labels: Any) -> tuple[Label, ...]:
+    """Labels of classes, no two of which mean the same."""
+    if isinstance(labels, str) or not isinstance(labels, Sequence | np.ndarray):
+        raise PlanError('labels must be a list of classes, such as ["cat", "dog", "owl"].')
+    read = tuple(check_positive(label) for label in labels)
+    if any(label is None for label in read) or not 2 <= len(read) <= MOST_NAMES:
+        raise PlanError(f"a task of several classes has 2 to {MOST_NAMES:,} labels.")
+    if len({meaning(label) for label in read}) < len(read):
+        raise PlanError("two of the labels mean the same class. Name each once.")
+    return read  # type: ignore[return-value]
+
+
+def check_names(what: str, names: Any) -> tuple[str, ...]:
+    """Several names, none of them twice."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise PlanError(f"{what} must be a list of names.")
+    read = tuple(check_name(what, name) for name in names)
+    if not read or len(read) > MOST_NAMES:
+        raise PlanError(f"{what} must be 1 to {MOST_NAMES:,} names.")
+    if len(set(read)) < len(read):
+        raise PlanError(f"{what} has a name twice. Name each once.")
+    return read
+
+
+def check_name(what: str, name: Any) -> str:
+    """A name that can be printed and told from others."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise PlanError(f"{what} needs names that are text.")
+    if len(name) > _LONGEST or name != name.strip():
+        raise PlanError(
+            f"{what} needs names of at most {_LONGEST} characters, without blanks around them."
+        )
+    return name
