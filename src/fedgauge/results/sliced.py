@@ -86,7 +86,8 @@ class SlicedResult(Averaged):
     def has_average(self) -> bool:
         """Whether it is of all classes or labels of one model, which :meth:`macro` averages."""
         first = self._parts[0]
-        return self._several and first.label is not None and first.model == self._slice.model
+        of_one_model = first.label is not None and first.model == self._slice.model
+        return self._several and of_one_model and self._calibrator is None
 
     def _require_one(self) -> None:
         """Refuse to take the first class, or the first model, for all."""
