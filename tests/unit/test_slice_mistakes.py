@@ -86,3 +86,25 @@ def test_classes_read_through_a_map_print():
     assert "macro average" in str(result)
     assert "macro average" not in str(after)
     assert "label owl" in after._repr_html_()
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        ({"a": ["b c"], "a b": ["c"]}, "called the same"),
+        ({"sex": ["women", "rest"]}, "'rest' is what"),
+    ],
+)
+def test_names_of_groups_that_stand_for_two_things_are_refused(groups, told):
+    with pytest.raises(fg.PlanError, match=told):
+        fg.BinaryTask(groups=groups)
+
+
+def test_crossed_groups_are_called_differently():
+    same = {"a": ["x, b y", "x"], "b": ["y, b y", "y"]}
+    with pytest.raises(fg.PlanError, match="called the same"):
+        fg.BinaryTask(groups=same, crossed=True)
+    assert len(fg.BinaryTask(groups=same).slices) == 7

@@ -18,7 +18,7 @@ from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.slices import Contrast, Group, Slice, Sliced
+from fedgauge.plan.slices import REST, Contrast, Group, Slice, Sliced
 from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.results.frame import Backend, frame_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # a result gives its gaps
     from fedgauge.results.sliced import SlicedResult
 
 XAUC: Final = "xauc"
-REST: Final = "rest"
 _ALSO: Final = {"selection_rate": "flagged"}  # what those who compare groups call it
 JOINED: Final = (
     "it, or a group that it is counted with, has fewer than {0} examples of a class (min_cell), so "
