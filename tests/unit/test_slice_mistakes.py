@@ -108,3 +108,73 @@ def test_crossed_groups_are_called_differently():
     with pytest.raises(fg.PlanError, match="called the same"):
         fg.BinaryTask(groups=same, crossed=True)
     assert len(fg.BinaryTask(groups=same).slices) == 7
+
+
+@pytest.mark.parametrize("groups", [[0, 1], [True, False]])
+def test_groups_that_are_no_text_are_told_how_to_be(groups):
+    with pytest.raises(fg.PlanError, match='write "1" for 1'):
+        by_group(groups, group=np.arange(N) % 2)
+
+
+def test_groups_of_numbers_are_selected_by_number():
+    result = by_group(["0", "1"], group=np.arange(N) % 2, axis=COARSE)
+    assert result.select(group=1).roc_auc == result.select(group="1").roc_auc
+
+
+def test_names_come_in_arrays_too():
+    assert by_group(np.array(["women", "men"]), axis=COARSE).plan == by_group(axis=COARSE).plan
+    rows = {"a": fg.Examples(Y, {"new": S, "old": OLD})}
+    names = np.array(["new", "old"])
+    assert fg.evaluate(rows, models=names, axis=COARSE).plan == of_models(axis=COARSE).plan
+
+
+@pytest.mark.parametrize("make", [fg.BinaryTask, lambda **of: fg.MulticlassTask(NAMES, **of)])
+@pytest.mark.parametrize("groups", [["women", "men"], "sex", {"women", "men"}])
+def test_groups_of_a_task_need_the_name_of_a_grouping(make, groups):
+    with pytest.raises(fg.PlanError, match="groups must map groupings to their values"):
+        make(groups=groups)
+
+
+@pytest.mark.parametrize("models", [5, "new"])
+def test_models_that_are_no_list_are_refused(models):
+    with pytest.raises(fg.PlanError, match="models must be a list of names"):
+        fg.evaluate({"a": fg.Examples(Y, {"new": S, "old": OLD})}, models=models)
+
+
+# Questions
+
+
+def test_thresholds_and_margins_that_are_no_numbers_are_told():
+    grouped, models = by_group(axis=COARSE), of_models(axis=COARSE)
+    assert grouped.gaps("recall", at="0.5").metric == "recall at 0.5"
+    for ask in (
+        lambda: grouped.gaps("recall", at="half"),
+        lambda: grouped.at_threshold("half"),
+        lambda: models.compare("new", "old").at_threshold(None),
+        lambda: of_classes(axis=COARSE).macro("recall", at="half"),
+    ):
+        with pytest.raises(fg.InputError, match="a threshold must be a number"):
+            ask()
+    with pytest.raises(fg.InputError, match="margin must lie between 0 and 1"):
+        models.compare("new", "old", margin="0.01")
+
+
+def test_a_comparison_is_short_in_a_list():
+    assert repr(of_models(axis=COARSE).compare("new", "old")).startswith(
+        "<Comparison of new less old: ROC AUC "
+    )
+
+
+def test_top_k_takes_numbers_of_arrays():
+    task = fg.MulticlassTask(labels=NAMES, also=["ranks"])
+    result = of_classes(task=task, axis=COARSE)
+    assert result.top_k_accuracy(np.int64(2)) == result.top_k_accuracy(2)
+
+
+def test_several_models_of_classes_say_which():
+    rows = fg.Examples(np.array(NAMES)[KIND], {"new": P3, "old": P3[:, ::-1]})
+    task = fg.MulticlassTask(labels=NAMES, models=("new", "old"), also=["confusion"])
+    result = fg.evaluate({"a": rows}, task=task, axis=COARSE)
+    for ask in (result.confusion_matrix, lambda: result.macro("roc_auc")):
+        with pytest.raises(fg.InputError, match=r"several models. Say which"):
+            ask()

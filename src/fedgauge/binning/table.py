@@ -69,8 +69,8 @@ class Table(
     hides_small: ClassVar[bool] = False  # whether small cells can be merged (see `merged`)
 
     def __post_init__(self) -> None:
-        # Defaults are left out by identity. Another 0, from JSON or a pickle, would be written: then
-        # one plan would have two forms, and two digests.
+        # Defaults are left out by identity. Another 0, from JSON or a pickle, would be written, and
+        # one plan have two forms, and two digests.
         if not self.noise:
             msgspec.structs.force_setattr(self, "noise", _WITHOUT)
 

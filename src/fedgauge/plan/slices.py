@@ -127,9 +127,13 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
     crossed: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.groups, Mapping):
+            raise PlanError(
+                'groups must map groupings to their values, such as {"sex": ["women", "men"]}.'
+            )
         groups = {
             check_name("a grouping", name): check_names(f"groups of {name!r}", values)
-            for name, values in dict(self.groups).items()
+            for name, values in self.groups.items()
         }
         if any(OTHER in values for values in groups.values()):
             raise PlanError(f"{OTHER!r} is what rows of no listed group are in. Leave it out.")
@@ -138,7 +142,8 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
         if self.crossed and len(groups) < 2:
             raise PlanError("only two or more groupings can be crossed. Leave crossed out.")
         msgspec.structs.force_setattr(self, "groups", groups)
-        models = check_names("models", self.models) if self.models else ()
+        none = isinstance(self.models, Sequence) and not self.models
+        models = () if none else check_names("models", self.models)
         msgspec.structs.force_setattr(self, "models", models)
         cells = math.prod(len(values) + 1 for values in groups.values()) if self.crossed else 1
         if max(cells, len(models)) > MOST_NAMES:

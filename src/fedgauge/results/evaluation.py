@@ -301,8 +301,8 @@ class Evaluation(SlicedResult):
         """The result as plain data."""
         if self._chosen is not None:
             raise InputError(
-                "this is a part of a result, and files hold whole ones. Save the result that it was "
-                "selected from; a loaded one can be asked for the same part."
+                "this is a part of a result, and files hold whole ones. Save the result that it is "
+                "a part of; a loaded one can be asked for the same part."
             )
         return record_of(self)
 

@@ -16,7 +16,7 @@ from fedgauge.measures.gaps import gap, level_of_each
 from fedgauge.measures.intervals import Estimate, Interval, show
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold
+from fedgauge.measures.thresholds import AtThreshold, check_threshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import REST, Contrast, Group, Slice, Sliced
 from fedgauge.results.calibrated import Calibrated, Contrasted
@@ -190,7 +190,7 @@ class _Reader:
 
     def __init__(self, result: SlicedResult, metric: str, at: float | None) -> None:
         self._result = result
-        self._read, self.title = _metric(metric, at)
+        self._read, self.title = _metric(metric, None if at is None else check_threshold(at))
         self._known: dict[tuple[Contrast, float], Estimate | UndefinedMetric] = {}
 
     def __call__(self, contrast: Contrast, level: float) -> Estimate:

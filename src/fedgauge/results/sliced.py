@@ -115,9 +115,7 @@ class SlicedResult(Averaged):
             return (self,)
         return tuple(self._of(each) for each in self._parts)
 
-    def select(
-        self, *, model: str | None = None, group: str | None = None, label: Any = None
-    ) -> Self:
+    def select(self, *, model: str | None = None, group: Any = None, label: Any = None) -> Self:
         """The result of one slice: a model, a group, a class, or several of these.
 
         What is left open is all: of a group alone, all its classes, which :meth:`macro` averages.
@@ -130,7 +128,8 @@ class SlicedResult(Averaged):
         >>> result.select(group="a").roc_auc.value, result.select(group="b").roc_auc.value
         (1.0, 0.0)
         """
-        mine, given = self._slice, (model, group, None if label is None else str(label))
+        mine = self._slice
+        given = [None if each is None else str(each) for each in (model, group, label)]
         pairs = zip((mine.model, mine.group, mine.label), given, strict=True)
         wanted = Slice(*(old if new is None else new for old, new in pairs))
         if not _agreeing(self._plan.task.slices, wanted):
