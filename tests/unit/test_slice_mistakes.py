@@ -178,3 +178,25 @@ def test_several_models_of_classes_say_which():
     for ask in (result.confusion_matrix, lambda: result.macro("roc_auc")):
         with pytest.raises(fg.InputError, match=r"several models. Say which"):
             ask()
+
+
+def test_scores_of_any_model_in_another_unit_are_a_caution():
+    rows = {name: fg.Examples(Y, {"new": S, "old": 100 * OLD}) for name in "abc"}
+    axis = fg.Axis.uniform(32, outside="clip")
+    result = fg.evaluate(rows, models=["new", "old"], axis=axis)
+    assert str(result.caution).startswith("model old: the last bin of the axis")
+    assert result.select(model="new").caution is None
+    assert str(result.select(model="old").caution).startswith("the last bin of the axis")
+    scores = np.column_stack([P3[:, :2], 100 * P3[:, 2]])
+    classes = of_classes(scores, axis=axis)
+    assert str(classes.caution).startswith("label owl: the last bin of the axis")
+
+
+def test_scores_near_0_are_no_crowd_of_many_classes():
+    many = fg.MulticlassTask(labels=range(20))
+    kind = RNG.integers(0, 20, 4000)
+    odds = np.exp(3 * RNG.normal(size=(4000, 20)) + (kind[:, np.newaxis] == np.arange(20)))
+    scores = odds / odds.sum(axis=1, keepdims=True)
+    axis = fg.Axis.uniform(64, outside="clip")
+    result = fg.evaluate({"a": fg.Examples(kind, scores)}, task=many, axis=axis)
+    assert result.caution is None

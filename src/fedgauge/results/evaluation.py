@@ -93,7 +93,7 @@ class Evaluation(SlicedResult):
         """
         told = (
             impossible.caution(self._plan, self._released),
-            crowded.caution(self._plan, self._released, self._counts),
+            crowded.caution_of(self._plan, self._released, self._scored),
         )
         return " ".join(each for each in told if each) or None
 

@@ -78,6 +78,11 @@ class SlicedResult(Averaged):
         return (self._slice,) if not self._several else _agreeing(slices, self._slice)
 
     @property
+    def _scored(self) -> tuple[Slice, ...]:
+        """Its slices without those of groups in it: one for each score of a row."""
+        return tuple(each for each in self._parts if each.group == self._slice.group)
+
+    @property
     def is_several(self) -> bool:
         """Whether it is of several classes or models, of which metrics must say which."""
         return self._several
