@@ -5,6 +5,9 @@ import pickle
 
 import msgspec
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import fedgauge as fg
@@ -200,3 +203,62 @@ def test_scores_near_0_are_no_crowd_of_many_classes():
     axis = fg.Axis.uniform(64, outside="clip")
     result = fg.evaluate({"a": fg.Examples(kind, scores)}, task=many, axis=axis)
     assert result.caution is None
+
+
+# Forms of data
+
+FORMS = {
+    "lists": lambda table: table.tolist(),
+    "pandas": lambda table: pd.DataFrame(table, columns=NAMES),
+    "unnamed": pd.DataFrame,
+    "polars": lambda table: pl.DataFrame(table, schema=NAMES),
+    "arrow": lambda table: pa.table(dict(zip(NAMES, table.T, strict=True))),
+    "in another order": lambda table: pd.DataFrame(table, columns=NAMES)[NAMES[::-1]],
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@every_form
+def test_scores_of_classes_come_in_tables_of_any_kind(form):
+    result = of_classes(form(P3), axis=COARSE)
+    assert np.array_equal(result.released.counts, of_classes(axis=COARSE).released.counts)
+    parts = fg.Examples(np.array(NAMES)[KIND], form(P3)).split(100)
+    in_parts = fg.evaluate({"a": lambda: parts}, task=CLASSES, axis=COARSE)
+    assert np.array_equal(in_parts.released.counts, result.released.counts)
+
+
+@every_form
+def test_labels_and_scores_of_several_labels_come_in_tables_of_any_kind(form):
+    labels, scores = np.column_stack([Y, ~Y, KIND == 1]).astype(int), P3
+    task = fg.MultilabelTask(labels=NAMES)
+    results = [
+        fg.evaluate({"a": fg.Examples(*rows)}, task=task, axis=COARSE).released.counts
+        for rows in (
+            (labels, scores),
+            (form(labels), scores),
+            (labels, form(scores)),
+            (form(labels), form(scores)),
+        )
+    ]
+    assert all(np.array_equal(results[0], each) for each in results)
+
+
+def test_columns_of_numbered_classes_go_by_their_names():
+    task = fg.MulticlassTask(labels=[3, 1, 2])
+    frame = pd.DataFrame(P3, columns=[1, 2, 3])
+    by_name = of_classes(frame, y_true=KIND + 1, task=task, axis=COARSE)
+    by_place = of_classes(P3[:, [2, 0, 1]], y_true=KIND + 1, task=task, axis=COARSE)
+    assert np.array_equal(by_name.released.counts, by_place.released.counts)
+
+
+def test_tables_that_do_not_fit_are_told():
+    frame = pd.DataFrame(P3, columns=["cat", "dog", "p"])
+    with pytest.raises(fg.InputError, match="called like some of the classes"):
+        of_classes(frame)
+    with pytest.raises(fg.InputError, match=r"maps names to columns, which is for models"):
+        of_classes(dict(zip(NAMES, P3.T, strict=True)))
+    with pytest.raises(fg.InputError, match=r"one label a row. Pass one column"):
+        of_classes(y_true=np.eye(3)[KIND])
+    labels = np.where(P3 > 0.5, 1, -1)
+    with pytest.raises(fg.LabelError, match=r"neither bool nor 0/1. Recode them"):
+        of_classes(y_true=labels, task=fg.MultilabelTask(labels=NAMES))
