@@ -262,3 +262,34 @@ def test_tables_that_do_not_fit_are_told():
     labels = np.where(P3 > 0.5, 1, -1)
     with pytest.raises(fg.LabelError, match=r"neither bool nor 0/1. Recode them"):
         of_classes(y_true=labels, task=fg.MultilabelTask(labels=NAMES))
+
+
+@pytest.mark.parametrize("group", [SEX, {"gender": SEX}])
+def test_a_grouping_of_another_name_is_told_how_to_be_named(group):
+    with pytest.raises(fg.InputError, match=r"group=\{'sex': ...\}"):
+        by_group({"sex": ["women"], "age": ["old"]}, group=group)
+    with pytest.raises(fg.InputError, match=r"the examples none: Examples\(y_true"):
+        by_group({"sex": ["women"], "age": ["old"]}, group=None)
+
+
+def test_groups_that_are_no_column_are_told_so():
+    with pytest.raises(fg.InputError, match=r"group has 0 dimensions. Pass one value for each"):
+        fg.Examples(Y, S, group="women")
+    with pytest.raises(fg.InputError, match="map their names to columns"):
+        fg.Examples(Y, S, group=pd.DataFrame({"sex": SEX, "age": SEX}))
+
+
+def test_text_that_spells_nan_is_a_missing_class():
+    with pytest.raises(fg.PlanError, match="called like a missing value"):
+        fg.MulticlassTask(labels=["cat", "nan"])
+    labels = np.array(NAMES)[KIND].astype(object)
+    labels[:2] = "NaN"
+    with pytest.raises(fg.InputError, match=r"2 of 900 labels are missing"):
+        of_classes(y_true=labels)
+
+
+@pytest.mark.parametrize("label", ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201])
+@pytest.mark.parametrize("task", [fg.MulticlassTask, fg.MultilabelTask])
+def test_no_label_can_pass_for_another_part_of_what_officers_read(task, label):
+    with pytest.raises(fg.PlanError, match="labels needs names"):
+        task(labels=["dog", label])

@@ -226,10 +226,7 @@ class ChannelReader:
                 if column is None and len(self._layout.groups) == 1:
                     column = batch.groups.get(None)
                 if column is None:
-                    raise InputError(
-                        f"the task has groups by {name!r}, and the examples none: "
-                        "Examples(y_true, y_score, group=...)."
-                    )
+                    raise InputError(_no_grouping(name, batch.groups))
                 cells = cells * (len(values) + 1) + group_codes(column, values)
         return cells
 
@@ -258,7 +255,8 @@ class ClassReader:
         if label is None or label != label:
             return -2
         try:
-            return self._numbers.get(meaning(label), -1)
+            read = meaning(label)
+            return -2 if read != read else self._numbers.get(read, -1)
         except Exception:
             if self._leniently:  # an object can raise anything
                 return -1
@@ -286,6 +284,18 @@ def _spelled(value: Any) -> str | None:
         return None if value is None else str(value).strip()
     except Exception:  # an object can raise anything
         return None
+
+
+def _no_grouping(name: str, groups: Mapping[str | None, Any]) -> str:
+    if not groups:
+        return (
+            f"the task has groups by {name!r}, and the examples none: "
+            "Examples(y_true, y_score, group=...)."
+        )
+    return (
+        f"the task has groups by {name!r}, and the examples have groups of no or another name: "
+        f"Examples(y_true, y_score, group={{{name!r}: ...}})."
+    )
 
 
 def _many_labels(columns: int, several: int) -> str:

@@ -134,6 +134,8 @@ def _flat(name: str, values: Any) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):
         raise InputError(f"{name} is not a flat list of values.") from None
+    if array.ndim != 1 and name not in ("y_true", "y_score"):
+        raise InputError(f"{name} has {array.ndim} dimensions. Pass one value for each example.")
     if array.ndim != 1:
         raise InputError(
             f"{name} has {array.ndim} dimensions; this binary evaluation takes one label "
@@ -229,7 +231,8 @@ def _from_frame(name: str, values: Any, *, leniently: bool = False) -> Any:
 
     native = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame | nw.LazyFrame):
-        raise InputError(f"{name} is a table; pass one column of it.")
+        several = " Of several groupings map their names to columns." if name == "group" else ""
+        raise InputError(f"{name} is a table; pass one column of it.{several}")
     if not isinstance(native, nw.Series):
         return values
     if leniently and native.dtype.is_integer() and native.null_count():
