@@ -293,3 +293,29 @@ def test_text_that_spells_nan_is_a_missing_class():
 def test_no_label_can_pass_for_another_part_of_what_officers_read(task, label):
     with pytest.raises(fg.PlanError, match="labels needs names"):
         task(labels=["dog", label])
+
+
+# Groups of nobody
+
+
+def test_a_misspelt_group_is_told_as_such():
+    result = by_group(["Women", "men"], axis=COARSE)
+    told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
+    with pytest.raises(fg.UndefinedMetric, match=told):
+        result.select(group="Women").roc_auc  # noqa: B018
+    assert "group Women        no examples" in str(result)
+    for metric, at in (("recall", 0.5), ("xauc", None)):
+        assert told in result.gaps(metric, at=at).withheld["Women"]
+    for frame in (result.to_frame(), result.to_frame(thresholds=[0.5])):
+        (row,) = frame[frame["group"] == "Women"].to_dict("records")
+        assert row["metric"] == "undefined"
+        assert told in row["caution"]
+
+
+def test_a_group_that_noise_hides_is_not_one_of_nobody():
+    rows = {name: fg.Examples(Y, S, group=SEX) for name in "abc"}
+    private = fg.evaluate(rows, groups=["men", "Women"], privacy=fg.DistributedDP(1.0), seed=2)
+    assert repr(private.select(group="Women")) == (
+        "<Evaluation at 3 clients: group Women is withheld>"
+    )
+    assert "group Women        withheld" in str(private)
