@@ -319,3 +319,24 @@ def test_a_group_that_noise_hides_is_not_one_of_nobody():
         "<Evaluation at 3 clients: group Women is withheld>"
     )
     assert "group Women        withheld" in str(private)
+
+
+# Maps
+
+
+def test_a_map_is_judged_in_sample_on_its_own_part_alone():
+    both = {"sex": ["women", "men"], "age": ["young", "old"]}
+    age = np.where(np.arange(N) % 2, "young", "old")
+    result = by_group(both, group={"sex": SEX, "age": age}, axis=COARSE)
+    women = result.select(group="sex women").calibrator("platt")
+    after = result.with_calibrator(women)
+    told = {str(each.slice): each.in_sample for each in after.slices}
+    assert not told.pop("group sex men")
+    assert not told.pop("group sex other")
+    assert all(told.values())  # some of their rows are women's
+    assert after.in_sample
+    whole = result.calibrator("platt")
+    assert all(each.in_sample for each in result.with_calibrator(whole).slices)
+    models = of_models(axis=COARSE)
+    new = models.with_calibrator(models.select(model="new").calibrator("platt"))
+    assert [each.in_sample for each in new.slices] == [True, False]
