@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
 import fedgauge as fg
 from fedgauge.binning.tables import JointScores
@@ -340,3 +341,24 @@ def test_a_map_is_judged_in_sample_on_its_own_part_alone():
     models = of_models(axis=COARSE)
     new = models.with_calibrator(models.select(model="new").calibrator("platt"))
     assert [each.in_sample for each in new.slices] == [True, False]
+
+
+def test_the_only_model_of_classes_need_not_be_named():
+    rows = fg.Examples(np.array(NAMES)[KIND], {"new": P3})
+    task = fg.MulticlassTask(labels=NAMES, models=("new",), also=["confusion"])
+    result, plain = fg.evaluate({"a": rows}, task=task, axis=COARSE), of_classes(axis=COARSE)
+    assert result.macro("roc_auc") == plain.macro("roc_auc")
+    assert result.select(label="dog").roc_auc == plain.select(label="dog").roc_auc
+    assert np.array_equal(result.confusion_matrix().counts, plain.confusion_matrix().counts)
+    assert "macro average" in str(result)
+
+
+def test_other_arrays_are_taken_or_told():
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(P3)
+    assert of_classes(matrix, axis=COARSE).macro("roc_auc").value > 0.5
+    labels = scipy.sparse.csr_matrix(P3 > 0.5)
+    with pytest.raises(fg.InputError, match=r"y_true is a sparse array. Pass all its values"):
+        fg.Examples(labels, P3)
+    with pytest.raises(fg.InputError, match="y_score has two columns of one name"):
+        of_classes(pd.DataFrame(P3, columns=["cat", "cat", "owl"]))

@@ -87,14 +87,14 @@ class Examples:
         read: Callable[[str, Any], Column],
         numbers: Callable[[Column], Floats],
     ) -> None:
-        y_true, named = read_table(y_true)
+        y_true, named = read_table("y_true", y_true)
         names: dict[str | None, tuple[str, ...]] = {Y_TRUE: named}
         labels = _table(y_true)
         if labels is None:
             labels = read("y_true", y_true)
         scores: dict[str | None, Floats] = {}
         for name, given in _named("y_score", y_score).items():
-            values, names[name] = read_table(given)
+            values, names[name] = read_table("y_score", given)
             table = _table(values)
             scores[name] = numbers(read("y_score", values)) if table is None else numbers_of(table)
         groups = {

@@ -300,8 +300,11 @@ class SlicedResult(Averaged):
 
 def _whole(slices: tuple[Slice, ...]) -> Slice:
     """What a result is about of which nothing was selected: all, or the only model there is."""
-    scored = {(each.model, each.label) for each in slices}
-    return slices[0] if len(scored) == 1 else Slice()
+    models, labels = {each.model for each in slices}, {each.label for each in slices}
+    return Slice(
+        model=models.pop() if len(models) == 1 else None,
+        label=labels.pop() if len(labels) == 1 else None,
+    )
 
 
 def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:
