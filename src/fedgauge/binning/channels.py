@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedgauge.data.columns import Column, distinct
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label, LabelReader, LenientLabelReader, meaning
+from fedgauge.data.oddities import RowShape
 from fedgauge.errors import InputError, LabelError
 from fedgauge.typing import Floats
 
@@ -74,6 +75,11 @@ class Layout:
     def scores(self) -> int:
         """Scores that each model gives a row."""
         return len(self.classes) or self.labels
+
+    @property
+    def shape(self) -> RowShape:
+        """What each row has."""
+        return RowShape(self.scores * max(len(self.models), 1), self.labels, len(self.classes))
 
     @cached_property
     def groupings(self) -> tuple[tuple[str, ...], ...]:

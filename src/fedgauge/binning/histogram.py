@@ -144,8 +144,8 @@ class ScoreHistogram:
         return tuple(map(_read_only, self._counted))
 
     def sum(self) -> int:
-        """Number of examples counted."""
-        return int(self._counts.sum())
+        """Number of examples counted, each once whatever counts it adds to."""
+        return int(self._counts.sum()) // self._layout.per_row
 
     def update(self, y_true: Any, y_score: Any, *, positive: Label | None = None) -> None:
         """Count more examples. Either all rows are counted or, on an error, none."""
@@ -328,10 +328,12 @@ class _Tally:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
             rows = TableRows(self._layout, self._axis)
+            first = self._layout.groupings[0]  # by others the same scores are counted once more
             for block, (raw, channels) in zip(
                 self._layout.blocks, self._reader(batch), strict=True
             ):
-                placed = self._place(mapped(raw, self._calibrator))
+                scores = mapped(raw, self._calibrator)
+                placed = self._place(scores, noted=block.grouping == first)
                 if placed is not None:
                     if self._tables:
                         rows.add(block, channels, *placed)
@@ -356,11 +358,13 @@ class _Tally:
             sums = np.bincount(index, places, minlength=counts.size).reshape(counts.shape)
             self._sums[rows] += sums.astype(np.int64)
 
-    def _place(self, scores: Floats) -> tuple[Indices, Floats] | None:
-        """Bin of each score, and the scores; None if one has none, and that is noted."""
+    def _place(self, scores: Floats, *, noted: bool) -> tuple[Indices, Floats] | None:
+        """Bin of each score, and the scores; None if one has none, which may be `noted`."""
         index = self._axis.place(scores)
         if index is not None:
             return index, scores
+        if not noted:
+            return None
         self._infinite += int(np.count_nonzero(~np.isfinite(scores)))
         self._refused += self._axis.count_refused(scores)
         return None
@@ -390,8 +394,8 @@ class _Tally:
 
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
-        rows, reader = self._rows, self._reader
-        scores = rows * self._layout.per_row
+        rows, reader, shape = self._rows, self._reader, self._layout.shape
+        scores, labels = rows * shape.scores, rows * shape.labels
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
         if self._infinite:
@@ -406,9 +410,11 @@ class _Tally:
                 "(float32 rounding can lift a probability just above 1)."
             )
         if reader.missing:
-            raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
+            raise InputError(
+                f"{reader.missing:,} of {labels:,} labels are missing. Drop those rows."
+            )
         if reader.unusable:
-            raise LabelError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+            raise LabelError(f"{reader.unusable:,} of {labels:,} labels {reader.complaint()}.")
         return self._result
 
 
@@ -417,10 +423,11 @@ class _LenientTally(_Tally):
 
     _lenient = True
 
-    def _place(self, scores: Floats) -> tuple[Indices, Floats]:
+    def _place(self, scores: Floats, *, noted: bool) -> tuple[Indices, Floats]:
         placed = self._axis.place_any(scores)
-        self._infinite += placed.not_finite
-        self._refused += placed.clipped
+        if noted:
+            self._infinite += placed.not_finite
+            self._refused += placed.clipped
         return placed.bins, placed.scores
 
     def noted(self) -> tuple[_Counted, Oddities]:
@@ -431,6 +438,7 @@ class _LenientTally(_Tally):
             clipped=self._refused,
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
+            shape=self._layout.shape,
         )
         return self._result, oddities
 
