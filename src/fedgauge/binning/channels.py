@@ -242,9 +242,9 @@ class ClassReader:
         return np.maximum(read, 0, out=read)
 
     def _number(self, label: Any) -> int:
-        if label is None or label != label:
-            return -2
         try:
+            if label is None or label != label:
+                return -2
             return self._numbers.get(meaning(label), -1)
         except Exception:
             if self._leniently:  # an object can raise anything

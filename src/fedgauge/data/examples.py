@@ -82,13 +82,12 @@ class Examples:
         read: Callable[[str, Any], Column],
         numbers: Callable[[Column], Floats],
     ) -> None:
-        labels = _table(y_true)
-        if labels is None:
-            labels = read("y_true", y_true)
-        scores: dict[str | None, Floats] = {}
-        for name, values in _named("y_score", y_score).items():
-            table = _table(values)
-            scores[name] = numbers(read("y_score", values)) if table is None else numbers_of(table)
+        table = _table(y_true)
+        labels = read("y_true", y_true) if table is None else _stacked("y_true", table, read)
+        scores = {
+            name: _numbers(values, read, numbers)
+            for name, values in _named("y_score", y_score).items()
+        }
         groups = {
             name: read("group", values)
             for name, values in ({} if group is None else _named("group", group)).items()
@@ -174,6 +173,25 @@ def _table(values: Any) -> NDArray[Any] | None:
         values = values.to_numpy()
     two = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
     return values if two else None
+
+
+def _stacked(name: str, table: NDArray[Any], read: Callable[[str, Any], Column]) -> NDArray[Any]:
+    """A table of labels; of masked ones each column is read as a column by itself is."""
+    if not isinstance(table, np.ma.MaskedArray):
+        return table
+    return np.column_stack([to_numpy(read(name, column)) for column in table.T])
+
+
+def _numbers(
+    values: Any, read: Callable[[str, Any], Column], numbers: Callable[[Column], Floats]
+) -> Floats:
+    """The scores of one model: a column, or a table with one for each class."""
+    table = _table(values)
+    if table is None:
+        return numbers(read("y_score", values))
+    if table.dtype.kind in "fiub" and not isinstance(table, np.ma.MaskedArray):
+        return numbers_of(table)  # without a copy where that is possible
+    return np.column_stack([numbers(read("y_score", column)) for column in table.T])
 
 
 Pair = tuple[Any, Any]
