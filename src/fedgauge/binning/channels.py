@@ -102,13 +102,17 @@ class Layout:
     @property
     def channels(self) -> int:
         """How many rows of counts there are."""
-        last = self.blocks[-1]
-        return last.first + self.cells(last.grouping) * self.by_block
+        return self.by_row * self.by_block * sum(map(self.cells, self.groupings))
 
     @property
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to: so many times is it sensitive."""
-        return len(self.blocks)
+        return self.by_row * len(self.groupings)
+
+    @property
+    def by_row(self) -> int:
+        """How many scores a row has, those of all models together."""
+        return max(len(self.models), 1) * self.scores
 
     def channel(self, block: Block, cell: int, of_class: int) -> int:
         """The channel of one class in one group of a block."""
@@ -240,9 +244,9 @@ class ClassReader:
         return np.maximum(read, 0, out=read)
 
     def _number(self, label: Any) -> int:
-        if label is None or label != label:
-            return -2
         try:
+            if label is None or label != label:
+                return -2
             return self._numbers.get(meaning(label), -1)
         except Exception:
             if self._leniently:  # an object can raise anything
