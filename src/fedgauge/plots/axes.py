@@ -22,6 +22,8 @@ Corner = Literal["lower left", "lower right", "upper left", "upper right", "belo
 Role = Literal["curve", "band", "chance", "range", "strip", "absent"]
 
 _TIGHT: Final = {"fontsize": "x-small", "handlelength": 1.2, "borderpad": 0.3, "labelspacing": 0.3}
+_LINES_AN_INCH: Final = 2.5  # of a legend inside axes, by their side
+_OUTSIDE: Final = ("below", "beside")
 _PLACES: Final = 200  # looked at along a curve
 STRIP: Final = 0.16  # of the height of axes, for what stands in a strip below the curves
 SMALL: Final = 2.2  # inches: on axes up to this size, text is smaller and ticks are few
@@ -168,11 +170,17 @@ def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
             labels,
             **_place(ax, corner),
             borderaxespad=pad,
-            **({"fontsize": "small"} if side(ax) > SMALL else _TIGHT),
+            **(_TIGHT if _is_tight(ax, corner, labels) else {"fontsize": "small"}),
             facecolor=ax.get_facecolor(),
             labelcolor=ax.xaxis.label.get_color(),
             handler_map={tuple: HandlerTuple(ndivide=None)},
         )
+
+
+def _is_tight(ax: Axes, corner: Corner, labels: Sequence[str]) -> bool:
+    """Whether axes are small, or would be half full of the legend in them."""
+    lines = sum(1 + label.count("\n") for label in labels)
+    return side(ax) <= SMALL or (corner not in _OUTSIDE and lines > _LINES_AN_INCH * side(ax))
 
 
 def clear_curves(ax: Axes) -> None:
