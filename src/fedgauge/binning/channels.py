@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fedgauge.data.columns import Column, distinct
 from fedgauge.data.examples import Examples
 from fedgauge.data.labels import Label, LabelReader, LenientLabelReader, meaning
-from fedgauge.data.oddities import RowShape
 from fedgauge.errors import InputError, LabelError
 from fedgauge.typing import Floats
 
@@ -76,11 +75,6 @@ class Layout:
         """Scores that each model gives a row."""
         return len(self.classes) or self.labels
 
-    @property
-    def shape(self) -> RowShape:
-        """What each row has."""
-        return RowShape(self.scores * max(len(self.models), 1), self.labels, len(self.classes))
-
     @cached_property
     def groupings(self) -> tuple[tuple[str, ...], ...]:
         """The ways in which rows are grouped, each by some groupings together."""
@@ -108,13 +102,17 @@ class Layout:
     @property
     def channels(self) -> int:
         """How many rows of counts there are."""
-        last = self.blocks[-1]
-        return last.first + self.cells(last.grouping) * self.by_block
+        return self.by_row * self.by_block * sum(map(self.cells, self.groupings))
 
     @property
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to: so many times is it sensitive."""
-        return len(self.blocks)
+        return self.by_row * len(self.groupings)
+
+    @property
+    def by_row(self) -> int:
+        """How many scores a row has, those of all models together."""
+        return max(len(self.models), 1) * self.scores
 
     def channel(self, block: Block, cell: int, of_class: int) -> int:
         """The channel of one class in one group of a block."""
@@ -246,9 +244,9 @@ class ClassReader:
         return np.maximum(read, 0, out=read)
 
     def _number(self, label: Any) -> int:
-        if label is None or label != label:
-            return -2
         try:
+            if label is None or label != label:
+                return -2
             return self._numbers.get(meaning(label), -1)
         except Exception:
             if self._leniently:  # an object can raise anything

@@ -173,7 +173,8 @@ class ScoreHistogram:
     ) -> Oddities:
         """Count every row of one client, whatever it holds, and say what was odd.
 
-        Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
+        Each row adds to one bin of each of its scores, and once to each table. Only that row
+        decides where: see :class:`Oddities`.
         """
         tally = self._tally(_LenientTally, positive)
         for examples in batches:
@@ -328,12 +329,10 @@ class _Tally:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
             rows = TableRows(self._layout, self._axis)
-            first = self._layout.groupings[0]  # by others the same scores are counted once more
             for block, (raw, channels) in zip(
                 self._layout.blocks, self._reader(batch), strict=True
             ):
-                scores = mapped(raw, self._calibrator)
-                placed = self._place(scores, noted=block.grouping == first)
+                placed = self._place(mapped(raw, self._calibrator))
                 if placed is not None:
                     if self._tables:
                         rows.add(block, channels, *placed)
@@ -358,13 +357,11 @@ class _Tally:
             sums = np.bincount(index, places, minlength=counts.size).reshape(counts.shape)
             self._sums[rows] += sums.astype(np.int64)
 
-    def _place(self, scores: Floats, *, noted: bool) -> tuple[Indices, Floats] | None:
-        """Bin of each score, and the scores; None if one has none, which may be `noted`."""
+    def _place(self, scores: Floats) -> tuple[Indices, Floats] | None:
+        """Bin of each score, and the scores; None if one has none, and that is noted."""
         index = self._axis.place(scores)
         if index is not None:
             return index, scores
-        if not noted:
-            return None
         self._infinite += int(np.count_nonzero(~np.isfinite(scores)))
         self._refused += self._axis.count_refused(scores)
         return None
@@ -392,20 +389,27 @@ class _Tally:
     def _result(self) -> _Counted:
         return self._counts, self._sums, self._counted
 
+    @property
+    def _odd_scores(self) -> tuple[int, int]:
+        """Scores that are not finite, and others beyond the axis."""
+        times = len(self._layout.groupings)  # that each score was looked at
+        return self._infinite // times, self._refused // times
+
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
-        rows, reader, shape = self._rows, self._reader, self._layout.shape
-        scores, labels = rows * shape.scores, rows * shape.labels
+        rows, reader = self._rows, self._reader
+        scores, labels = rows * self._layout.by_row, rows * self._layout.labels
+        infinite, refused = self._odd_scores
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
-        if self._infinite:
+        if infinite:
             raise InputError(
-                f"{self._infinite:,} of {scores:,} scores are missing, NaN or infinite. "
+                f"{infinite:,} of {scores:,} scores are missing, NaN or infinite. "
                 "Drop those rows or score them again."
             )
-        if self._refused:
+        if refused:
             raise InputError(
-                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
+                f"{refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
                 "an axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1)."
             )
@@ -423,22 +427,24 @@ class _LenientTally(_Tally):
 
     _lenient = True
 
-    def _place(self, scores: Floats, *, noted: bool) -> tuple[Indices, Floats]:
+    def _place(self, scores: Floats) -> tuple[Indices, Floats]:
         placed = self._axis.place_any(scores)
-        if noted:
-            self._infinite += placed.not_finite
-            self._refused += placed.clipped
+        self._infinite += placed.not_finite
+        self._refused += placed.clipped
         return placed.bins, placed.scores
 
     def noted(self) -> tuple[_Counted, Oddities]:
         """What the rows come to, and what was odd about them."""
+        layout, (not_finite, clipped) = self._layout, self._odd_scores
         oddities = Oddities(
             rows=self._rows,
-            not_finite=self._infinite,
-            clipped=self._refused,
+            not_finite=not_finite,
+            clipped=clipped,
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
-            shape=self._layout.shape,
+            by_row=layout.by_row,
+            labels_by_row=layout.labels,
+            of_classes=bool(layout.classes),
         )
         return self._result, oddities
 

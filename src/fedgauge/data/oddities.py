@@ -10,7 +10,8 @@ from fedgauge.errors import FedgaugeError
 _BEYOND: Final = "lie beyond the axis"
 _IN_AN_END: Final = "counted in an end bin"
 _NEGATIVE: Final = "counted as negative"
-_FIRST: Final = "counted as of the first class"
+_FIRST: Final = "counted as the first class"
+_NEITHER: Final = "neither the positive label nor one other"
 _REFUSED: Final = (
     "an exact sum stops at them, at `submit`, and the attempt counts. Mend the file before that; "
     "where this site has joined, abandon it, and ask for a new invitation"
@@ -19,14 +20,6 @@ _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another sca
 _MANY_UNLISTED: Final = 0.5  # of the rows: then the groups that were asked for are hardly there
 _SOME_UNLISTED: Final = 0.1  # the same where a listed group has no row at all
 _MOST_TOLD: Final = 10  # classes or groups in a sentence
-
-
-class RowShape(NamedTuple):
-    """What each row has: scores, labels, and how many classes its label tells apart; 0 is two."""
-
-    scores: int = 1
-    labels: int = 1
-    classes: int = 0
 
 
 class LeftOut(TypedDict, total=False):
@@ -45,18 +38,20 @@ class Oddities:
     Under noise a row that cannot be counted as it is must not silence a client, for silence would
     tell of the row. Such a row has a stated place: a score that is missing or no number in the
     first bin, one beyond the axis in the bin at that end, a label that is missing or not the
-    positive one among the negatives or, of several classes, in the first. Rows without the id of a
-    subject, where a plan protects subjects, are left out: nobody could say whose they are.
+    positive one among the negatives, of several classes in the first one, a group that is missing
+    or not listed in "other". Rows without the id of a subject, where a plan protects subjects, are
+    left out: nobody could say whose they are.
 
     Parameters
     ----------
     rows
         Rows counted.
     not_finite, clipped
-        Of these, scores that are missing, NaN, infinite or no numbers; others beyond the axis.
+        Of their scores, those that are missing, NaN, infinite or no numbers; others beyond the
+        axis.
     missing_labels, other_labels
-        Labels that are missing; labels that are neither positive nor the one other value, or none
-        of the classes.
+        Labels that are missing; labels that are neither positive nor the one other value, or of no
+        class.
     no_subject
         Rows without the id of a subject, where the plan protects subjects.
     malformed
@@ -67,10 +62,12 @@ class Oddities:
         Of labels apart from scores: rows of examples that have no bin; further rows of an example.
     unlabelled
         Examples that have a bin and no row.
+    by_row, labels_by_row
+        Scores, and labels, that each row has.
+    of_classes
+        Whether labels tell several classes apart.
     failure
         Why no row could be counted; empty if they could.
-    shape
-        How many scores and labels each row has.
 
     Examples
     --------
@@ -90,7 +87,9 @@ class Oddities:
     repeated: int = 0
     unlabelled: int = 0
     failure: str = ""
-    shape: RowShape = RowShape()
+    by_row: int = 1
+    labels_by_row: int = 1
+    of_classes: bool = False
 
     @property
     def in_words(self) -> list[str]:
@@ -108,16 +107,15 @@ class Oddities:
 
     def _found(self) -> list[tuple[str, str]]:
         """What is odd, and where it counts under noise."""
-        scores = f"of {self.rows * self.shape.scores:,} scores"
-        labels = f"of {self.rows * self.shape.labels:,} labels"
-        negative, other = _NEGATIVE, "are neither the positive label nor one other"
-        if self.shape.classes:
-            negative, other = _FIRST, "are none of the plan's classes"
+        scores = f"of {self.rows * self.by_row:,} scores"
+        labels = f"of {self.rows * self.labels_by_row:,} labels"
+        known = "none of the plan's classes" if self.of_classes else _NEITHER
+        place = _FIRST if self.of_classes else _NEGATIVE
         found = [
             (self.not_finite, f"{scores} are missing, infinite or no numbers", _IN_AN_END),
             (self.clipped, f"{scores} {_BEYOND}", "counted in its end bins"),
-            (self.missing_labels, f"{labels} are missing", negative),
-            (self.other_labels, f"{labels} {other}", negative),
+            (self.missing_labels, f"{labels} are missing", place),
+            (self.other_labels, f"{labels} are {known}", place),
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
@@ -154,8 +152,7 @@ class Counted:
     Parameters
     ----------
     positives
-        Rows that count as positive, of `oddities.rows`; of the first class or label, where there
-        are several.
+        Rows that count as positive, of `oddities.rows`; None where that is not one number.
     oddities
         How many rows there are, and how many of them are odd.
     labels
@@ -171,7 +168,7 @@ class Counted:
     '1,200 rows: 300 positive, 2 clipped into the end bins, 3 odd'
     """
 
-    positives: int
+    positives: int | None
     oddities: Oddities
     labels: Parts | None = None
     groups: tuple[Parts, ...] = ()
@@ -182,12 +179,12 @@ class Counted:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
         left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
-        classes = f"{self.positives:,} positive"
+        classes = "" if self.positives is None else f"{self.positives:,} positive, "
         if self.labels is not None:
-            classes = f"{self.labels.name} {self.labels.in_words}"
-        scores = " scores" if odd.shape.scores > 1 else ""
+            classes = f"{self.labels.name} {self.labels.in_words}, "
+        scores = " scores" if odd.by_row > 1 else ""
         told = (
-            f"{odd.rows:,} rows: {classes}, {odd.clipped:,}{scores} clipped into the end bins, "
+            f"{odd.rows:,} rows: {classes}{odd.clipped:,}{scores} clipped into the end bins, "
             f"{odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
         )
         told += "".join(f"; by {parts.name}: {parts.in_words}" for parts in self.groups)
@@ -209,7 +206,7 @@ class Counted:
         """
         rows, odd = self.oddities.rows, self.oddities
         told = odd.as_refused(clips=clips) if exact else odd.in_words
-        if odd.clipped > _MANY_CLIPPED * rows:
+        if odd.clipped > _MANY_CLIPPED * rows * odd.by_row:
             scale = (
                 f"It goes from {low:g} to {high:g}, and percent, logits or points do not fit: "
                 "convert the scores, or ask for a plan with an axis for them."
@@ -232,13 +229,13 @@ class Counted:
         rows = self.oddities.rows
         if self.labels is None:
             if self.positives not in (0, rows):
-                return []
+                return []  # or where that is not one number
             return [
                 f"{'all' if self.positives else 'none'} of {rows:,} rows are positive, which in "
                 f"the plan is {1 if positive is None else positive!r}. Check the label column; "
                 f"{RELABEL}"
             ]
-        if self.oddities.shape.classes:
+        if self.oddities.of_classes:
             full = [name for name, count in self.labels.rows.items() if count == rows]
             told = [f"all of {rows:,} rows are of the class {name}" for name in full]
             return [f"{each}. Check the label column." for each in told]

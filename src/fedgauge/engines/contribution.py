@@ -52,17 +52,25 @@ def count_exactly(
     Rows that cannot be counted, or are more than the plan has room for, are refused.
     """
     clipped = 0
+    layout = plan.task.layout
 
     def watched() -> Iterator[Examples]:
         nonlocal clipped
         for batch in batches:
-            for scores in batch.scores.values():
-                clipped += plan.axis.count_beyond(mapped(scores, plan.calibrator))
+            for model in {*(layout.models or (None,))} & {*batch.scores}:
+                scores = batch.scores[model]
+                clipped += plan.axis.count_beyond(mapped(scores.ravel(), plan.calibrator))
             yield batch
 
     histogram = count_rows(plan, watched)
     check_size(histogram.counts, plan.summed.largest)
-    odd = Oddities(histogram.sum(), clipped=clipped, shape=plan.task.layout.shape)
+    odd = Oddities(
+        histogram.sum(),
+        clipped=clipped,
+        by_row=layout.by_row,
+        labels_by_row=layout.labels,
+        of_classes=bool(layout.classes),
+    )
     return histogram, summarise(plan, histogram, odd)
 
 

@@ -28,15 +28,12 @@ def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Odditie
     '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: 1 women, 1 men, 1 other'
     """
     task, counts = plan.task, histogram.counts
-    (whole, *_) = task.slices  # of all rows, by the first score
-    positives = int(counts[list(task.contrast(whole).positives)].sum())
-    return Counted(
-        positives,
-        oddities,
-        _labels(task, counts),
-        tuple(_groups(task, counts)),
-        _swapped(task, counts),
-    )
+    labels, positives = _labels(task, counts), None
+    if labels is None:
+        (whole, *_) = task.slices  # of all rows, by the first score
+        positives = int(counts[list(task.contrast(whole).positives)].sum())
+    groups = tuple(_groups(task, counts))
+    return Counted(positives, oddities, labels, groups, _swapped(task, counts))
 
 
 def _labels(task: AnyTask, counts: NDArray[Any]) -> Parts | None:
