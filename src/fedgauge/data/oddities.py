@@ -142,7 +142,7 @@ class Parts(NamedTuple):
         if len(self.rows) > _MOST_TOLD:
             held = sum(1 for rows in self.rows.values() if rows)
             return f"{held:,} of {len(self.rows):,} have rows"
-        return ", ".join(f"{rows:,} {value}" for value, rows in self.rows.items())
+        return ", ".join(f"{value} ({rows:,})" for value, rows in self.rows.items())
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Odditie
     >>> histogram = plan.histogram()
     >>> rows = fg.Examples([0, 1, 1], [0.1, 0.9, 0.4], group=["men", "women", "none"])
     >>> summarise(plan, histogram, histogram.update_leniently([rows])).in_words
-    '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: 1 women, 1 men, 1 other'
+    '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: women (1), men (1), other (1)'
     """
     task, counts = plan.task, histogram.counts
     labels, positives = _labels(task, counts), None
