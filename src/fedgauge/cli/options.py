@@ -279,6 +279,11 @@ def make_clients(
     return clients
 
 
+def load_map(path: Path | None) -> fg.Calibrator | None:
+    """The map in a file, if one is named."""
+    return None if path is None else fg.Calibrator.from_json(path)
+
+
 @contextmanager
 def naming_labels(files: list[Path], column: str, separator: str | None = None) -> Iterator[None]:
     """Say which labels a column has where they do not fit: the data are the caller's own here."""
