@@ -23,6 +23,7 @@ from fedgauge.cli.terminal import (
     screen,
     span,
     warn,
+    with_interval,
     with_progress,
 )
 from fedgauge.measures.intervals import show as show_number
@@ -361,7 +362,7 @@ def threshold_tables(
         estimates = [at.as_dict() for _, at in part]
         for row in metrics_of(fg.AtThreshold):
             if row.listed:
-                table.add_row(row.title, *(_with_interval(each[row.name]) for each in estimates))
+                table.add_row(row.title, *(with_interval(each[row.name]) for each in estimates))
         table.add_row()
         exactly = all(at.on_edge for _, at in part)
         table.add_row(Text(_counted(result, exactly=exactly), "bold"))
@@ -382,13 +383,6 @@ _OUTCOMES = {
     "fn": "false negatives",
     "tn": "true negatives",
 }
-
-
-def _with_interval(estimate: fg.Estimate | None) -> str:
-    if estimate is None:
-        return "undefined"
-    mark = "*" if estimate.caution else ""
-    return f"{show_number(estimate.value)}  {span((estimate.low, estimate.high))}{mark}"
 
 
 def _count(count: fg.Estimate) -> str:

@@ -215,6 +215,17 @@ def span(ends: tuple[float | None, float | None]) -> str:
     return f"{show(low)} to {show(high)}"
 
 
+def with_interval(estimate: fg.Estimate | None, *, below: bool = False) -> str:
+    """A number with its interval, next to it or below; a star marks one that is rough."""
+    from fedgauge.measures.intervals import show
+
+    if estimate is None:
+        return "undefined"
+    mark = "*" if estimate.caution else ""
+    between = "\n" if below else "  "
+    return f"{show(estimate.value)}{between}{span((estimate.low, estimate.high))}{mark}"
+
+
 def print_whole(table: Table) -> None:
     """Print a table whose lines may be longer than the screen is wide: nothing is cut off."""
     options = screen.options.update(max_width=_WIDEST)
