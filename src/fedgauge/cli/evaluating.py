@@ -54,12 +54,29 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.results import read_out
+from fedgauge.cli.slicing import (
+    Also,
+    ClassScores,
+    Crossed,
+    GroupValues,
+    Margin,
+    ModelScore,
+    Named,
+    PairedBrier,
+    PairOption,
+    ScoreOption,
+    Told,
+    check_groups,
+    columns_of,
+    task_and_columns,
+)
 from fedgauge.cli.terminal import (
     note,
     print_result,
     readable_errors,
     screen,
     stderr,
+    warn,
     with_progress,
 )
 
@@ -87,6 +104,10 @@ _IN_PLANS = {
     "score_sums",
     "calibrator",
     "positive",
+    "crossed",
+    "also",
+    "pair",
+    "paired_brier",
 }
 
 
@@ -96,8 +117,19 @@ def evaluate(
         list[Path],
         typer.Argument(help="CSV, TSV (also .gz) or Parquet files of labels and scores."),
     ],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
-    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
+    label: Annotated[
+        str,
+        typer.Option(help="Column of the true label; of several labels a row fever=y1,cough=y2."),
+    ],
+    score: ScoreOption = None,
+    class_scores: ClassScores = None,
+    model_score: ModelScore = None,
+    group: GroupValues = None,
+    crossed: Crossed = False,
+    also: Also = None,
+    pair: PairOption = None,
+    paired_brier: PairedBrier = False,
+    margin: Margin = None,
     client: Annotated[
         str | None,
         typer.Option(help="Column that names the client. Without it each file is one client."),
@@ -177,54 +209,72 @@ def evaluate(
       fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
 
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
+
+      fedgauge evaluate clinic-*.csv --label y --score new --group sex=women,men --at 0.5
+
+      fedgauge evaluate clinic-*.csv --label y --model-score new=new --model-score old=old
+
+      fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
     with readable_errors(), naming_labels(files, label, separator):
         refuse_to_replace(json=json, plots=plots)
         asked = AxisOptions(axis, bins, range_, values)
+        named = Named(label, score, class_scores, model_score or (), group or ())
         design: dict[str, Any]
         if plan_file is not None:
             refuse_given(ctx, _IN_PLANS, f"{plan_file} says it: leave out {{}}, or --plan.")
             design = {"plan": fg.EvaluationPlan.load(plan_file)}
+            task, columns = design["plan"].task, columns_of(design["plan"].task, named)
             cap = design["plan"].privacy.unit_cap
         else:
             model = make_privacy(
                 ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
             )
             _refuse_idle_hints(ctx, model, asked)
+            told = Told(positive, crossed, also, pair or (), paired_brier)
+            task, columns = task_and_columns(named, told, files)
             design = {
                 "privacy": model,
                 "axis": make_axis(asked, clip=clip, noisy=model.adds_noise),
                 "tree": make_tree(tree),
                 "examples": examples,
                 "positive_rate": positive_rate,
-                "positive": positive,
+                "task": task,
                 "score_sums": score_sums,
                 "calibrator": load_map(calibrator),
             }
             cap = model.unit_cap
+        if not getattr(task, "models", ()):
+            refuse_given(ctx, {"margin"}, "{} is for two models (--model-score). Leave it out.")
         if cap is None or cap.unit != "subject":
             refuse_given(ctx, {"subject"}, "{} needs --privacy ddp --unit subject. Leave it out.")
         dialect = make_dialect(separator, decimal)
-        clients = make_clients(files, client, label, score, subject, dialect)
+        clients = make_clients(
+            files, client, columns.label, columns.score, subject, dialect, columns.group
+        )
         result = with_progress(
             quiet,
             lambda: fg.evaluate(
                 clients, **design, estimator=make_estimator(estimator, quantiles), seed=seed
             ),
         )
+        for warning in check_groups(result, columns, files, dialect["separator"]):
+            warn(warning)
         if level is not None:
             result = result.at_level(level)
         rates = (at, at_fpr, at_recall, at_precision)
-        told, tables = with_progress(
-            quiet, lambda: read_out(result, json, plots, score, rates), "Measuring"
+        words, tables = with_progress(
+            quiet,
+            lambda: read_out(result, json, plots, columns.name, rates, margin),
+            "Measuring",
         )
     out = stderr if json == STDOUT else screen
-    print_result(result, told, quiet=quiet, to=out)
+    print_result(result, words, quiet=quiet, to=out)
     if quiet:
         return
     for table in tables:
         out.print()
-        out.print(table)
+        out.print(table, markup=False)
     better = asked.exact_values(result.plan.axis)
     if better is not None and hold_whole_numbers(clients):
         note(f"the scores are whole numbers: {better}")

@@ -201,8 +201,9 @@ def _verdict(comparison: fg.Comparison) -> str:
 
 def comparison_table(comparison: fg.Comparison, thresholds: Sequence[float]) -> Table:
     """Two models' differences, and what they show."""
+    level = f"{comparison.pair.readings[0].level * 100:g}%"
     names = f"{fitting(comparison.first)} less {fitting(comparison.second)}"
-    table, notes = slice_table(names, ["difference"]), Notes()
+    table, notes = slice_table(names, [f"difference, {level}"]), Notes()
     rows = {
         getattr(fg.Evaluation, name).title: reads(comparison, name)
         for name in ("roc_auc", "average_precision", "brier_score")
