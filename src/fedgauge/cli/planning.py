@@ -37,6 +37,16 @@ from fedgauge.cli.options import (
     planned_axis,
 )
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.pricing import (
+    Classes,
+    Labels,
+    Models,
+    PlannedGroups,
+    costs_of_slices,
+    planned_task,
+    whose_errors,
+)
+from fedgauge.cli.slicing import Also, Crossed, PairedBrier, PairOption, Told
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.cli.wants import answer, read_want, warn_of_useless
 
@@ -68,6 +78,14 @@ def plan(
     positive: Annotated[
         str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
     ] = None,
+    group: PlannedGroups = None,
+    crossed: Crossed = False,
+    classes: Classes = None,
+    labels: Labels = None,
+    also: Also = None,
+    models: Models = None,
+    pair: PairOption = None,
+    paired_brier: PairedBrier = False,
     score_sums: ScoreSums = False,
     calibrator: CalibratorFile = None,
     min_cell: Annotated[
@@ -114,6 +132,12 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
+
+      fedgauge plan --clients 40 --epsilon 1 --group sex=women,men --group age=young,old --crossed
+
+      fedgauge plan --clients 40 --epsilon 1 --classes flu,cold,well --also confusion
+
+      fedgauge plan --clients 40 --epsilon 1 --models new,old
     """
     with readable_errors():
         refuse_to_replace(plan=out)
@@ -130,12 +154,19 @@ def plan(
             "score_sums": score_sums,
             "axis": planned_axis(asked, noisy=model.adds_noise),
         }
+        told = Told(positive, crossed, also, pair or (), paired_brier)
+        task = planned_task(told, group or (), classes, labels, models)
         wanted = None if want is None else read_want(want)
+        if wanted is not None and len(task.slices) > 1:
+            raise fg.PlanError(
+                "--want is for one score and all rows. Leave it out: what is to be expected of "
+                "each part is printed."
+            )
         chosen = with_progress(
             quiet,
             lambda: fg.planner.propose(
                 privacy=model,
-                positive=positive,
+                task=task,
                 min_cell=min_cell,
                 at=None if wanted is None else wanted.at,
                 **known,
@@ -143,7 +174,7 @@ def plan(
             "Planning",
         )
         chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
-        told = None
+        enough = None
         if wanted is not None:
             needed = with_progress(
                 quiet,
@@ -157,16 +188,17 @@ def plan(
                 ),
                 "Planning",
             )
-            told = answer(wanted, needed, noisy=model.adds_noise)
+            enough = answer(wanted, needed, noisy=model.adds_noise)
         if out is not None:
             chosen.save(out)
         warn_of_useless(chosen, known, quiet)
         _warn_of_steep_map(chosen)
     if quiet:
         return
-    screen.print(_plan_table(chosen, *fg.planner.check_hints(examples, positive_rate)))
-    if told is not None:
-        screen.print(told, markup=False)
+    hints = fg.planner.check_hints(examples, positive_rate, task)
+    screen.print(_plan_table(chosen, *hints), markup=False)
+    if enough is not None:
+        screen.print(enough, markup=False)
     better = asked.exact_values(chosen.axis)
     if better is not None and chosen.axis.low >= 0:  # others are hardly points
         screen.print(f"If scores are whole numbers: {better}", markup=False)
@@ -216,17 +248,23 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         "values": f"known values on {ends}, each a bin of its own",
     }
     tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
-    table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them positive")
+    kind = "of each class" if isinstance(chosen.task, fg.MulticlassTask) else "positive"
+    table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them {kind}")
     table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
     table.add_row("Tree", tree)
     if chosen.calibrator is not None:
         table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
     if chosen.min_cell:
         table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
+    for title, names in chosen.task.told:
+        table.add_row(title.capitalize(), names)
     if predicted is not None:
-        table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected")
-        table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected")
-        table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected")
+        whose = whose_errors(chosen.task)
+        table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected{whose}")
+        table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected{whose}")
+        table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected{whose}")
+    for title, words in costs_of_slices(chosen):
+        table.add_row(title, words)
     sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
     table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
     if chosen.not_after is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.columns import read_columns, read_lists, read_pairs
+from fedgauge.cli.columns import read_columns, read_lists, read_names, read_pairs
 
 if TYPE_CHECKING:
     from fedgauge.data.named_columns import GroupColumns, LabelColumns, ScoreColumns
@@ -134,12 +134,12 @@ def task_of(
             return fg.MultilabelTask(
                 labels=labels, groups=groups, models=models, crossed=told.crossed
             )
-        also = () if told.also is None else tuple(each.strip() for each in told.also.split(","))
+        also = () if told.also is None else read_names("--also", told.also)
         return fg.MulticlassTask(
             labels=classes, also=also, groups=groups, models=models, crossed=told.crossed
         )
     _refuse(told.also, "--also is for several classes. Name them, or leave it out.")
-    pairs = [tuple(each.strip() for each in pair.split(",")) for pair in told.pair]
+    pairs = [read_names("--pair", pair) for pair in told.pair]
     if len(models) == 2 and not groups and not pairs:  # as of models= in evaluate
         pairs = [tuple(models)]
     return fg.BinaryTask(
@@ -147,7 +147,7 @@ def task_of(
         groups=groups,
         models=models,
         crossed=told.crossed,
-        pairs=pairs,  # type: ignore[arg-type]  # what is no pair is refused there
+        pairs=cast("Any", pairs),  # what is no pair is refused there
         paired_brier=told.paired_brier,
     )
 
@@ -184,7 +184,7 @@ def task_and_columns(named: Named, told: Told, files: Sequence[Path]) -> tuple[A
         task = task_of(told, groups=groups, labels=list(labels))
         return task, Columns(list(labels.values()), [scores[name] for name in labels], group)
     if named.model_score:
-        models = read_columns("--model-score", named.model_score)
+        models = _one_each(read_lists("--model-score", named.model_score))
         if len(models) < 2:
             raise fg.InputError(
                 "--model-score names one model. Name another one, or use --score COLUMN."
@@ -210,7 +210,8 @@ def columns_of(task: AnyTask, named: Named) -> Columns:
         _require_one(named, "--model-score", f"models ({', '.join(models)})")
         lists = read_lists("--model-score", named.model_score)
         _require_same("--model-score", lists, models, "the plan")
-        score = {name: lists[name] if labels else lists[name][0] for name in models}
+        one_each = {} if labels else _one_each(lists)
+        score = {name: lists[name] if labels else one_each[name] for name in models}
     elif labels:
         _require_one(named, "--class-scores", "several classes")
         pairs = read_pairs("--class-scores", str(named.class_scores))
@@ -222,11 +223,22 @@ def columns_of(task: AnyTask, named: Named) -> Columns:
     return Columns(label, score, group or None)
 
 
+def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The one column of each model that tells two classes apart."""
+    for name, columns in models.items():
+        if len(columns) > 1:
+            raise fg.InputError(
+                f"--model-score {name}= names {len(columns)} columns, and a model of two classes "
+                "has one score. Name each model by itself."
+            )
+    return {name: columns[0] for name, columns in models.items()}
+
+
 def _of_plan(option: str, texts: Sequence[str], names: Collection[str]) -> dict[str, str]:
     read = read_columns(option, texts)
     strange = [name for name in read if name not in names]
     if strange:
-        has = f"by {', '.join(names)}" if names else "no groups"
+        has = f"groups by {', '.join(names)}" if names else "no groups"
         raise fg.InputError(f"{option} names {strange[0]!r}, and the plan has {has}.")
     return read
 
