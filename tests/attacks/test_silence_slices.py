@@ -15,8 +15,8 @@ from odd import Raises
 from silent import messages
 
 import fedgauge as fg
+from fedgauge.engines.contribution import count_leniently
 from fedgauge.secagg import Stage
-from noise import without_noise
 
 ROWS, ODD = 40, 3
 GROUPS = fg.BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old"))
@@ -67,15 +67,15 @@ class Columns:
         return fg.Examples.leniently(self.labels, scores, group=self.groups or None)
 
 
-def changed(columns, part, value, key=None):
-    """The first rows of a column hold something else."""
-    column = getattr(columns, part)
-    if key is not None:
+def changed(columns, part, value, key, place):
+    """Some rows of a column hold something else."""
+    column, rows = getattr(columns, part), slice(ODD * place, ODD * place + ODD)
+    if key:
         target = column[key[0]].astype(object)
-        target[(slice(ODD), *key[1:])] = value
+        target[(rows, *key[1:])] = value
         column[key[0]] = target
     else:
-        column[:ODD] = value
+        column[rows] = value
 
 
 def without(part, key):
@@ -94,17 +94,12 @@ def flat(columns):
     columns.scores[None] = columns.scores[None][:, 0]
 
 
-def masked(columns):
-    scores = columns.scores[None]
-    columns.scores[None] = np.ma.MaskedArray(scores, np.tile(np.arange(ROWS) < ODD, (3, 1)).T)
-
-
 def one_label(columns):
     columns.labels = columns.labels[:, 0]
 
 
 def cell(part, value, *key):
-    return lambda columns: changed(columns, part, value, key or None)
+    return lambda columns, place=0: changed(columns, part, value, key, place)
 
 
 # What is odd, and where such a row counts: the same change with what it counts as.
@@ -125,7 +120,6 @@ ROW_BY_ROW = {
         cell("scores", np.inf, None, 1),
         cell("scores", 1, None, 1),
     ),
-    "masked scores": (CLASSES, masked, cell("scores", 0, None, slice(None))),
     "one of two labels": (LABELS, cell("labels", [1, None]), cell("labels", [1, 0])),
     "a third value": (LABELS, cell("labels", ["x", 1]), cell("labels", [0, 1])),
     "NaN of one model": (PAIR, cell("scores", np.nan, "old"), cell("scores", 0, "old")),
@@ -141,41 +135,66 @@ ALL_AT_ONCE = {
 }
 
 
-def others_of(task):
-    return {f"site-{i}": Columns(task, seed=i).rows() for i in range(4)}
+def assert_alike(one, other):
+    """All counts, and those in tables."""
+    np.testing.assert_array_equal(one.counts, other.counts)
+    assert len(one.tables) == len(other.tables)
+    for ours, theirs in zip(one.tables, other.tables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", ROW_BY_ROW)
-def test_an_odd_row_counts_in_a_stated_place_and_in_the_same_messages(engine, kind, monkeypatch):
+def test_an_odd_row_counts_in_a_stated_place(kind):
+    """Which it decides by itself: the rows beside it stay where they are."""
     task, spoil, mend = ROW_BY_ROW[kind]
-    without_noise(monkeypatch)
     spoiled, placed = Columns(task, 50), Columns(task, 50)
     spoil(spoiled)
     mend(placed)
-    plan, others = plan_of(task), others_of(task)
-    results = []
-    engine_run = engine.run
-    monkeypatch.setattr(
-        engine, "run", lambda *args, **kwargs: results.append(engine_run(*args, **kwargs))
+    (one, odd), (other, _) = (
+        count_leniently(plan_of(task), each.rows) for each in (spoiled, placed)
     )
-    expected = messages(engine, plan, placed.rows(), others)
-    assert len(expected[0]) == len(Stage)
-    assert messages(engine, plan, spoiled.rows(), others) == expected
-    one, other = (result.released for result in results)
-    np.testing.assert_array_equal(one.counts, other.counts)
-    for ours, theirs in zip(one.tables, other.tables, strict=True):
-        np.testing.assert_array_equal(ours.values, theirs.values)
+    assert odd.failure == ""
+    assert odd.rows == ROWS
+    assert_alike(one, other)
+
+
+def test_masked_scores_count_in_the_first_bin():
+    masked, placed = Columns(CLASSES, 50), Columns(CLASSES, 50)
+    scores = masked.scores[None]
+    masked.scores[None] = np.ma.MaskedArray(scores, np.tile(np.arange(ROWS) < ODD, (3, 1)).T)
+    changed(placed, "scores", 0, (None, slice(None)), 0)
+    (one, odd), (other, _) = (count_leniently(plan_of(CLASSES), c.rows) for c in (masked, placed))
+    assert odd.not_finite == 3 * ODD
+    assert_alike(one, other)
 
 
 @pytest.mark.parametrize("kind", ALL_AT_ONCE)
-def test_columns_that_do_not_fit_do_not_change_a_sites_messages(engine, kind):
-    """They count as no rows: nothing that one row holds decides that."""
+def test_columns_that_do_not_fit_count_as_no_rows(kind):
+    """Nothing that one row holds decides that."""
     task, spoil = ALL_AT_ONCE[kind]
-    columns, plan, others = Columns(task, 50), plan_of(task), others_of(task)
-    expected = messages(engine, plan, columns.rows(), others)
-    assert len(expected[0]) == len(Stage)
+    columns, plan = Columns(task, 50), plan_of(task)
     spoil(columns)
-    assert messages(engine, plan, columns.rows(), others) == expected
+    counted, odd = count_leniently(plan, columns.rows)
+    assert odd.failure
+    assert_alike(counted, plan.histogram())
+
+
+TASKS = {"groups": GROUPS, "classes": CLASSES, "labels": LABELS, "pair": PAIR}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
+def test_rows_of_slices_do_not_change_a_sites_messages(engine, task):
+    """Clean ones; all kinds of odd ones, some of each; columns that do not fit."""
+    plan, others = plan_of(task), {f"site-{i}": Columns(task, seed=i).rows() for i in range(4)}
+    clean, odd, unfit = (Columns(task, 50) for _ in range(3))
+    kinds = [spoil for of, spoil, _ in ROW_BY_ROW.values() if of is task]
+    for place, spoil in enumerate(kinds):
+        spoil(odd, place)
+    next(spoil for of, spoil in ALL_AT_ONCE.values() if of is task)(unfit)
+    expected = messages(engine, plan, clean.rows(), others)
+    assert len(expected[0]) == len(Stage)
+    for each in (odd, unfit):
+        assert messages(engine, plan, each.rows(), others) == expected
 
 
 @pytest.mark.parametrize("kind", ["a label of no class", "NaN in one of three"])
@@ -184,8 +203,9 @@ def test_an_exact_sum_stops_at_rows_of_no_class_or_score(folder, kind):
     task, spoil, _ = ROW_BY_ROW[kind]
     task, columns = fg.MulticlassTask(labels=task.labels), Columns(task, 50)
     spoil(columns)
+    others = {f"site-{i}": Columns(task, seed=i).rows() for i in range(4)}
     policy = exact_policy(labels=("cat", "dog", "owl"), exact_scores=3, min_cell=0)
-    attack = Attacker(folder, {VICTIM: columns.rows(), **others_of(task)}, policy=policy)
+    attack = Attacker(folder, {VICTIM: columns.rows(), **others}, policy=policy)
     plan = fg.EvaluationPlan.for_histogram(
         fg.Axis.uniform(4, outside="clip"), fg.Cohort(5, 1), task=task
     )

@@ -14,15 +14,14 @@ pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 
 KINDS = np.array(["cat", "dog", "owl"])
 PAIR = {"models": ("new", "old"), "pairs": [("new", "old")]}
+BY = {"sex": ["women", "men"], "age": ["old"]}
 TASKS = {
-    "groupings": fg.BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}),
-    "crossed": fg.BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, crossed=True),
-    "classes": fg.MulticlassTask(labels=KINDS.tolist()),
-    "tables": fg.MulticlassTask(labels=KINDS.tolist(), also=["confusion", "ranks", "top"]),
-    "labels": fg.MultilabelTask(labels=["fever", "cough"], groups={"sex": ["women"]}),
+    "crossed": fg.BinaryTask(groups=BY, crossed=True),
+    "labels": fg.MultilabelTask(labels=["fever", "cough"], groups=BY),
+    "classes": fg.MulticlassTask(labels=KINDS.tolist(), also=["confusion", "ranks", "top"]),
+    "models": fg.MulticlassTask(labels=KINDS.tolist(), models=("new", "old"), also=["confusion"]),
     "pair": fg.BinaryTask(**PAIR),
     "losses": fg.BinaryTask(**PAIR, paired_brier=True, groups={"sex": ["women", "men"]}),
-    "models": fg.MulticlassTask(labels=KINDS.tolist(), models=("new", "old"), also=["confusion"]),
 }
 
 
@@ -86,7 +85,7 @@ def test_slices_under_noise_are_those_of_a_simulation(engine, kind, tmp_path, mo
     assert signed.state == ("unsigned" if engine.claim == "simulated" else "verified")
 
 
-@pytest.mark.parametrize("kind", ["tables", "pair"])
+@pytest.mark.parametrize("kind", ["classes", "pair"])
 def test_what_a_client_sends_is_as_large_as_the_plan_says(engine, kind):
     """Whatever its rows."""
     plan, sizes = noisy_plan(task=TASKS[kind], bins=8), set()
