@@ -238,6 +238,9 @@ def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | 
         if name not in withheld:
             own = _crossed(rows[name], rest[name]) if metric == XAUC else rows[name]
             try:
+                part = PooledCounts.between(result.plan, result.released, rows[name])
+                if not part.noisy:
+                    require_examples(part, listed_group(result.plan, name))
                 groups[name] = read(own, result.level)
             except UndefinedMetric as error:
                 hidden = isinstance(error, NoSignal)
@@ -253,6 +256,13 @@ def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | 
             with suppress(UndefinedMetric):
                 found.append(_gap(read, (one, other or REST), sides, (result.level, each)))
     return Gaps(read.title, result.level, groups, withheld, tuple(found), len(pairs))
+
+
+def listed_group(plan: EvaluationPlan, name: str | None) -> str | None:
+    """The name of a group, if the plan lists all its values."""
+    task = plan.task
+    listed = isinstance(task, Sliced) and name is not None and task.groups_told[name].listed
+    return name if listed else None
 
 
 def why_joined(plan: EvaluationPlan, name: str) -> str:
