@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -89,14 +89,11 @@ class Examples:
     ) -> None:
         y_true, named = read_table("y_true", y_true)
         names: dict[str | None, tuple[str, ...]] = {Y_TRUE: named}
-        labels = _table(y_true)
-        if labels is None:
-            labels = read("y_true", y_true)
+        labels = _by_columns(y_true, lambda values: read("y_true", values))
         scores: dict[str | None, Floats] = {}
         for name, given in _named("y_score", y_score).items():
             values, names[name] = read_table("y_score", given)
-            table = _table(values)
-            scores[name] = numbers(read("y_score", values)) if table is None else numbers_of(table)
+            scores[name] = _by_columns(values, lambda each: numbers(read("y_score", each)))
         groups = {
             name: read("group", values)
             for name, values in ({} if group is None else _named("group", group)).items()
@@ -185,10 +182,12 @@ def _named(what: str, values: Any) -> Mapping[str | None, Any]:
     return values
 
 
-def _table(values: Any) -> NDArray[Any] | None:
-    """An array with a column for each class; None where the values are one column."""
-    two = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
-    return values if two else None
+def _by_columns(values: Any, read: Callable[[Any], Any]) -> Any:
+    """The values as they are read; a table, with a column for each class or label, stays one."""
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] < 2:
+        return read(values)
+    order: Literal["F", "C"] = "F" if values.flags.f_contiguous else "C"  # neither is copied
+    return to_numpy(read(values.ravel(order))).reshape(values.shape, order=order)
 
 
 Pair = tuple[Any, Any]

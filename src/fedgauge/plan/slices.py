@@ -106,6 +106,11 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         return slice(0, self.rows)
 
     @property
+    def rows_sent(self) -> int:
+        """How many these are."""
+        return len(range(self.rows)[self.sent])
+
+    @property
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to."""
         return self.layout.per_row

@@ -140,13 +140,13 @@ class Gaps:
         rows = self._rows()
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {words}" for name, words in rows]
-        return "\n".join([f"{self.metric}, by group", *lines, self._verdict])
+        return "\n".join([f"{self.metric}, by group", *lines, self.verdict])
 
     def __repr__(self) -> str:
         return f"<Gaps of {self.metric}: {len(self.groups)} groups, {len(self.pairs)} gaps>"
 
     def _repr_html_(self) -> str:
-        rows = [*self._rows(), ("", self._verdict)]
+        rows = [*self._rows(), ("", self.verdict)]
         return notebook.table(rows, caption=f"{self.metric}, by group")
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -157,7 +157,8 @@ class Gaps:
         return [*told, *((f"{g.group} - {g.against}", str(g.difference)) for g in self.pairs)]
 
     @property
-    def _verdict(self) -> str:
+    def verdict(self) -> str:
+        """What the largest gap shows, in words."""
         if not self.pairs:
             return "No two groups can be compared."
         widest = self.largest
