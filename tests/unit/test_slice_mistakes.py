@@ -362,3 +362,16 @@ def test_other_arrays_are_taken_or_told():
         fg.Examples(labels, P3)
     with pytest.raises(fg.InputError, match="y_score has two columns of one name"):
         of_classes(pd.DataFrame(P3, columns=["cat", "cat", "owl"]))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        fg.Examples([0, 1], {"new": [0.1, 0.9]}),
+        fg.Examples([0, 1], np.ones((2, 3))),
+        fg.Examples(np.ones((2, 3)), [0.1, 0.9]),
+    ],
+)
+def test_whose_rows_do_not_fit_is_told_of_small_clients_too(rows):
+    with pytest.raises(fg.InputError, match=r"^client 'b': "):
+        fg.evaluate({"a": ([0, 1], [0.2, 0.7]), "b": rows})
