@@ -144,8 +144,8 @@ class ScoreHistogram:
         return tuple(map(_read_only, self._counted))
 
     def sum(self) -> int:
-        """Number of examples counted."""
-        return int(self._counts.sum())
+        """Number of examples counted, each once whatever counts it adds to."""
+        return int(self._counts.sum()) // self._layout.per_row
 
     def update(self, y_true: Any, y_score: Any, *, positive: Label | None = None) -> None:
         """Count more examples. Either all rows are counted or, on an error, none."""
@@ -173,7 +173,8 @@ class ScoreHistogram:
     ) -> Oddities:
         """Count every row of one client, whatever it holds, and say what was odd.
 
-        Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
+        Each row adds to one bin of each of its scores, and once to each table. Only that row
+        decides where: see :class:`Oddities`.
         """
         tally = self._tally(_LenientTally, positive)
         for examples in batches:
@@ -388,27 +389,36 @@ class _Tally:
     def _result(self) -> _Counted:
         return self._counts, self._sums, self._counted
 
+    @property
+    def _odd_scores(self) -> tuple[int, int]:
+        """Scores that are not finite, and others beyond the axis."""
+        times = len(self._layout.groupings)  # that each score was looked at
+        return self._infinite // times, self._refused // times
+
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
         rows, reader = self._rows, self._reader
-        scores = rows * self._layout.per_row
+        scores, labels = rows * self._layout.by_row, rows * self._layout.labels
+        infinite, refused = self._odd_scores
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
-        if self._infinite:
+        if infinite:
             raise InputError(
-                f"{self._infinite:,} of {scores:,} scores are missing, NaN or infinite. "
+                f"{infinite:,} of {scores:,} scores are missing, NaN or infinite. "
                 "Drop those rows or score them again."
             )
-        if self._refused:
+        if refused:
             raise InputError(
-                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
+                f"{refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
                 "an axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1)."
             )
         if reader.missing:
-            raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
+            raise InputError(
+                f"{reader.missing:,} of {labels:,} labels are missing. Drop those rows."
+            )
         if reader.unusable:
-            raise LabelError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+            raise LabelError(f"{reader.unusable:,} of {labels:,} labels {reader.complaint()}.")
         return self._result
 
 
@@ -425,12 +435,16 @@ class _LenientTally(_Tally):
 
     def noted(self) -> tuple[_Counted, Oddities]:
         """What the rows come to, and what was odd about them."""
+        layout, (not_finite, clipped) = self._layout, self._odd_scores
         oddities = Oddities(
             rows=self._rows,
-            not_finite=self._infinite,
-            clipped=self._refused,
+            not_finite=not_finite,
+            clipped=clipped,
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
+            by_row=layout.by_row,
+            labels_by_row=layout.labels,
+            of_classes=bool(layout.classes),
         )
         return self._result, oddities
 

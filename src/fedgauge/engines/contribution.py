@@ -12,6 +12,7 @@ from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
@@ -51,23 +52,26 @@ def count_exactly(
     Rows that cannot be counted, or are more than the plan has room for, are refused.
     """
     clipped = 0
+    layout = plan.task.layout
 
     def watched() -> Iterator[Examples]:
         nonlocal clipped
         for batch in batches:
-            clipped += plan.axis.count_beyond(mapped(batch.y_score, plan.calibrator))
+            for model in {*(layout.models or (None,))} & {*batch.scores}:
+                scores = batch.scores[model]
+                clipped += plan.axis.count_beyond(mapped(scores.ravel(), plan.calibrator))
             yield batch
 
     histogram = count_rows(plan, watched)
     check_size(histogram.counts, plan.summed.largest)
-    return histogram, summarise(plan, histogram, Oddities(histogram.sum(), clipped=clipped))
-
-
-def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
-    """What a client's rows came to, for its operator."""
-    (whole, *_) = plan.task.slices  # of all rows, by the first score
-    positives = histogram.counts[list(plan.task.contrast(whole).positives)]
-    return Counted(int(positives.sum()), oddities)
+    odd = Oddities(
+        histogram.sum(),
+        clipped=clipped,
+        by_row=layout.by_row,
+        labels_by_row=layout.labels,
+        of_classes=bool(layout.classes),
+    )
+    return histogram, summarise(plan, histogram, odd)
 
 
 def count_leniently(

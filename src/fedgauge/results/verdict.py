@@ -177,7 +177,7 @@ def _in_brief(result: Evaluation) -> str:
     except NoSignal:
         return "withheld"
     except UndefinedMetric:
-        return "ROC AUC undefined"
+        return "ROC AUC undefined" if result.pooled.counts.any() else "no examples"
 
 
 def _protection(result: Evaluation) -> str:
