@@ -97,11 +97,20 @@ class Layout:
                     first += self.cells(grouping) * self.by_block
         return tuple(blocks)
 
+    def rows(self, block: Block) -> slice:
+        """The channels of a block, which are next to each other."""
+        return slice(block.first, block.first + self.cells(block.grouping) * self.by_block)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many channels each block has."""
+        rows = map(self.rows, self.blocks)
+        return tuple(each.stop - each.start for each in rows)
+
     @property
     def channels(self) -> int:
         """How many rows of counts there are."""
-        last = self.blocks[-1]
-        return last.first + self.cells(last.grouping) * self.by_block
+        return int(self.rows(self.blocks[-1]).stop)
 
     @property
     def per_row(self) -> int:
@@ -123,9 +132,9 @@ class Layout:
         strata = np.empty(self.channels, dtype=np.intp)
         apart = self.by_block if self.labels > 1 else 1
         for number, block in enumerate(self.blocks):
-            size = self.cells(block.grouping) * self.by_block
-            blocks[block.first : block.first + size] = number
-            strata[block.first : block.first + size] = np.arange(size) // apart
+            rows = self.rows(block)
+            blocks[rows] = number
+            strata[rows] = np.arange(rows.stop - rows.start) // apart
         return blocks, strata
 
 
