@@ -59,11 +59,8 @@ def hadamard_law(cells, blank, blocks):
 def worst(laws):
     """Largest ratio of a report's probabilities over all pairs of cells."""
     assert all(sum(law.values()) == 1 for law in laws)
-    return max(
-        one[report] / other[report]
-        for one, other in itertools.product(laws, repeat=2)
-        for report in one
-    )
+    every = ([law[report] for law in laws] for report in laws[0])
+    return max(max(chances) / min(chances) for chances in every)
 
 
 def law_of(oracle):

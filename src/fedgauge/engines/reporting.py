@@ -179,7 +179,7 @@ def simulate_reports(
     by_block, layout = plan.oracles_by_block, plan.task.layout
     tallies, by_level = [], []
     for oracles, block in zip(by_block, layout.blocks, strict=True):
-        found = _simulate_block(oracles, pooled.counts[layout.rows(block)], source)
+        found = simulate_block(oracles, pooled.counts[layout.rows(block)], source)
         tallies += found[0]
         by_level += found[1]
     reports = sum(by_level)
@@ -188,7 +188,7 @@ def simulate_reports(
     return release_reports(plan, levels, variances, clients=clients, reports=reports)
 
 
-def _simulate_block(
+def simulate_block(
     oracles: Sequence[Oracle], counts: NDArray[np.int64], source: WordSource
 ) -> tuple[list[Tallies], list[int]]:
     """Sums, and numbers, of the reports about each level of one block."""
