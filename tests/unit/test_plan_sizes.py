@@ -88,9 +88,9 @@ def test_bytes_are_counted_before_they_are_read():
 
 @pytest.mark.usefixtures("_nothing_is_built")
 def test_a_site_sees_the_sizes_without_the_axis():
-    assert sizes.peek(PLAN.to_bytes()) == (64, 1)
+    assert sizes.peek(PLAN.to_bytes()) == (64, 1, 128)
     tree = plan_for(DistributedDP(1.0), (4, 8))
-    assert sizes.peek(tree.to_bytes()) == sizes.PlanSizes(bins=32, levels=2)
+    assert sizes.peek(tree.to_bytes()) == sizes.PlanSizes(bins=32, levels=2, counts=64)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"axis":{"bins":1e99}}'])

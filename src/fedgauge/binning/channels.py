@@ -1,6 +1,7 @@
 """Which counts a row adds to: its scores, times its groups, times the classes its labels tell."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from fedgauge.data.labels import Label, LabelReader, LenientLabelReader, meaning
 from fedgauge.errors import InputError, LabelError
 from fedgauge.typing import Floats
 
+_DECIMAL_ZERO: Final = re.compile(r"(?<=\d)\.0+\Z")
 TWO: Final[tuple[Label, ...]] = ()  # classes that one label tells apart from all others
 
 
@@ -104,18 +106,23 @@ class Layout:
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many channels each block has."""
-        rows = map(self.rows, self.blocks)
-        return tuple(each.stop - each.start for each in rows)
+        of_score = tuple(self.cells(grouping) * self.by_block for grouping in self.groupings)
+        return of_score * self.by_row
 
     @property
     def channels(self) -> int:
         """How many rows of counts there are."""
-        return int(self.rows(self.blocks[-1]).stop)
+        return self.by_row * self.by_block * sum(map(self.cells, self.groupings))
 
     @property
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to: so many times is it sensitive."""
-        return len(self.blocks)
+        return self.by_row * len(self.groupings)
+
+    @property
+    def by_row(self) -> int:
+        """How many scores a row has, those of all models together."""
+        return max(len(self.models), 1) * self.scores
 
     def channel(self, block: Block, cell: int, of_class: int) -> int:
         """The channel of one class in one group of a block."""
@@ -247,9 +254,9 @@ class ClassReader:
         return np.maximum(read, 0, out=read)
 
     def _number(self, label: Any) -> int:
-        if label is None or label != label:
-            return -2
         try:
+            if label is None or label != label:
+                return -2
             return self._numbers.get(meaning(label), -1)
         except Exception:
             if self._leniently:  # an object can raise anything
@@ -264,20 +271,23 @@ class ClassReader:
 def group_codes(column: Column, values: tuple[str, ...]) -> NDArray[Any]:
     """The number of each row's group; those of no listed value have the last."""
     codes, found = distinct(column)
-    numbers: dict[str | None, int] = {value: number for number, value in enumerate(values)}
-    by_code = [*(numbers.get(_spelled(value), len(values)) for value in found), len(values)]
+    numbers = {value: number for number, value in enumerate(values)}
+    by_code = [*(_group(value, numbers) for value in found), len(values)]
     chosen: NDArray[Any] = np.array(by_code, dtype=np.intp).take(codes)
     return chosen
 
 
-def _spelled(value: Any) -> str | None:
-    """A group's value as text: 7, 7.0 and "7" are one."""
+def _group(value: Any, numbers: Mapping[str, int]) -> int:
+    """The number of a value's group, as text: 7, 7.0, "7" and "7.0" are one unless listed apart.
+
+    Whole numbers become decimals in a column of which some are missing, and so they are exported.
+    """
     try:
-        if isinstance(value, float | np.floating) and float(value).is_integer():
-            value = int(value)
-        return None if value is None else str(value).strip()
+        word = str(value).strip()
     except Exception:  # an object can raise anything
-        return None
+        return len(numbers)
+    whole = _DECIMAL_ZERO.sub("", word)
+    return numbers.get(word, numbers.get(whole, len(numbers)))
 
 
 def _no_model(model: str | None, scores: Mapping[str | None, Any]) -> str:

@@ -179,7 +179,8 @@ class ScoreHistogram:
     ) -> Oddities:
         """Count every row of one client, whatever it holds, and say what was odd.
 
-        Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
+        Each row adds to one bin of each of its scores, and once to each table. Only that row
+        decides where: see :class:`Oddities`.
         """
         tally = self._tally(_LenientTally, positive)
         for examples in batches:
@@ -397,20 +398,27 @@ class _Tally:
     def _result(self) -> _Counted:
         return self._counts, self._sums, self._counted
 
+    @property
+    def _odd_scores(self) -> tuple[int, int]:
+        """Scores that are not finite, and others beyond the axis."""
+        times = len(self._layout.groupings)  # that each score was looked at
+        return self._infinite // times, self._refused // times
+
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
         rows, reader = self._rows, self._reader
-        scores = rows * self._layout.per_row
+        scores = rows * self._layout.by_row
+        infinite, refused = self._odd_scores
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
-        if self._infinite:
+        if infinite:
             raise InputError(
-                f"{self._infinite:,} of {scores:,} scores are missing, NaN or infinite. "
+                f"{infinite:,} of {scores:,} scores are missing, NaN or infinite. "
                 "Drop those rows or score them again."
             )
-        if self._refused:
+        if refused:
             raise InputError(
-                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
+                f"{refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
                 "an axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1)."
             )
@@ -434,12 +442,15 @@ class _LenientTally(_Tally):
 
     def noted(self) -> tuple[_Counted, Oddities]:
         """What the rows come to, and what was odd about them."""
+        layout, (not_finite, clipped) = self._layout, self._odd_scores
         oddities = Oddities(
             rows=self._rows,
-            not_finite=self._infinite,
-            clipped=self._refused,
+            not_finite=not_finite,
+            clipped=clipped,
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
+            by_row=layout.by_row,
+            of_classes=bool(layout.classes),
         )
         return self._result, oddities
 

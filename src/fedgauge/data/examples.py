@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -82,13 +82,11 @@ class Examples:
         read: Callable[[str, Any], Column],
         numbers: Callable[[Column], Floats],
     ) -> None:
-        labels = _table(y_true)
-        if labels is None:
-            labels = read("y_true", y_true)
-        scores: dict[str | None, Floats] = {}
-        for name, values in _named("y_score", y_score).items():
-            table = _table(values)
-            scores[name] = numbers(read("y_score", values)) if table is None else numbers_of(table)
+        labels = _by_columns(y_true, lambda values: read("y_true", values))
+        scores = {
+            name: _by_columns(each, lambda values: numbers(read("y_score", values)))
+            for name, each in _named("y_score", y_score).items()
+        }
         groups = {
             name: read("group", values)
             for name, values in ({} if group is None else _named("group", group)).items()
@@ -168,12 +166,14 @@ def _named(what: str, values: Any) -> Mapping[str | None, Any]:
     return values
 
 
-def _table(values: Any) -> NDArray[Any] | None:
-    """An array with a column for each class; None where the values are one column."""
+def _by_columns(values: Any, read: Callable[[Any], Any]) -> Any:
+    """The values as they are read; a table, with a column for each class or label, stays one."""
     if hasattr(values, "to_numpy") and getattr(values, "ndim", 1) == 2:
         values = values.to_numpy()
-    two = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
-    return values if two else None
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] < 2:
+        return read(values)
+    order: Literal["F", "C"] = "F" if values.flags.f_contiguous else "C"  # neither is copied
+    return to_numpy(read(values.ravel(order))).reshape(values.shape, order=order)
 
 
 Pair = tuple[Any, Any]

@@ -9,6 +9,8 @@ from fedgauge.errors import FedgaugeError
 _BEYOND: Final = "lie beyond the axis"
 _IN_AN_END: Final = "counted in an end bin"
 _NEGATIVE: Final = "counted as negative"
+_FIRST: Final = "counted as the first class"
+_NEITHER: Final = "neither the positive label nor one other"
 _REFUSED: Final = (
     "an exact sum stops at them, at `submit`, and the attempt counts. Mend the file before that; "
     "where this site has joined, abandon it, and ask for a new invitation"
@@ -32,7 +34,8 @@ class Oddities:
     Under noise a row that cannot be counted as it is must not silence a client, for silence would
     tell of the row. Such a row has a stated place: a score that is missing or no number in the
     first bin, one beyond the axis in the bin at that end, a label that is missing or not the
-    positive one among the negatives. Rows without the id of a subject, where a plan
+    positive one among the negatives, of several classes in the first one, a group that is missing
+    or not listed in "other". Rows without the id of a subject, where a plan
     protects subjects, are left out: nobody could say whose they are.
 
     Parameters
@@ -40,9 +43,11 @@ class Oddities:
     rows
         Rows counted.
     not_finite, clipped
-        Of these, scores that are missing, NaN, infinite or no numbers; others beyond the axis.
+        Of their scores, those that are missing, NaN, infinite or no numbers; others beyond the
+        axis.
     missing_labels, other_labels
-        Labels that are missing; labels that are neither positive nor the one other value.
+        Labels that are missing; labels that are neither positive nor the one other value, or of no
+        class.
     no_subject
         Rows without the id of a subject, where the plan protects subjects.
     malformed
@@ -53,6 +58,10 @@ class Oddities:
         Of labels apart from scores: rows of examples that have no bin; further rows of an example.
     unlabelled
         Examples that have a bin and no row.
+    by_row
+        Scores that each row has.
+    of_classes
+        Whether labels tell several classes apart.
     failure
         Why no row could be counted; empty if they could.
 
@@ -74,6 +83,8 @@ class Oddities:
     repeated: int = 0
     unlabelled: int = 0
     failure: str = ""
+    by_row: int = 1
+    of_classes: bool = False
 
     @property
     def in_words(self) -> list[str]:
@@ -91,16 +102,18 @@ class Oddities:
 
     def _found(self) -> list[tuple[str, str]]:
         """What is odd, and where it counts under noise."""
-        of = f"of {self.rows:,}"
+        of, of_scores = f"of {self.rows:,}", f"of {self.rows * self.by_row:,}"
+        known = "none of the plan's classes" if self.of_classes else _NEITHER
+        place = _FIRST if self.of_classes else _NEGATIVE
         found = [
-            (self.not_finite, f"{of} scores are missing, infinite or no numbers", _IN_AN_END),
-            (self.clipped, f"{of} scores {_BEYOND}", "counted in its end bins"),
-            (self.missing_labels, f"{of} labels are missing", _NEGATIVE),
             (
-                self.other_labels,
-                f"{of} labels are neither the positive label nor one other",
-                _NEGATIVE,
+                self.not_finite,
+                f"{of_scores} scores are missing, infinite or no numbers",
+                _IN_AN_END,
             ),
+            (self.clipped, f"{of_scores} scores {_BEYOND}", "counted in its end bins"),
+            (self.missing_labels, f"{of} labels are missing", place),
+            (self.other_labels, f"{of} labels are {known}", place),
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
@@ -118,7 +131,7 @@ class Counted:
     Parameters
     ----------
     positives
-        Rows that count as positive, of `oddities.rows`.
+        Rows that count as positive, of `oddities.rows`; None where that is not one number.
     oddities
         How many rows there are, and how many of them are odd.
 
@@ -128,7 +141,7 @@ class Counted:
     '1,200 rows: 300 positive, 2 clipped into the end bins, 3 odd'
     """
 
-    positives: int
+    positives: int | None
     oddities: Oddities
 
     @property
@@ -136,8 +149,9 @@ class Counted:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
         left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
+        positive = "" if self.positives is None else f"{self.positives:,} positive, "
         told = (
-            f"{odd.rows:,} rows: {self.positives:,} positive, {odd.clipped:,} clipped into the end "
+            f"{odd.rows:,} rows: {positive}{odd.clipped:,} clipped into the end "
             f"bins, {odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
         )
         return f"{told}; {left_out:,} left out" if left_out else told
@@ -158,7 +172,7 @@ class Counted:
         """
         rows, odd = self.oddities.rows, self.oddities
         told = odd.as_refused(clips=clips) if exact else odd.in_words
-        if odd.clipped > _MANY_CLIPPED * rows:
+        if odd.clipped > _MANY_CLIPPED * rows * odd.by_row:
             scale = (
                 f"It goes from {low:g} to {high:g}, and percent, logits or points do not fit: "
                 "convert the scores, or ask for a plan with an axis for them."

@@ -57,20 +57,28 @@ def count_exactly(
     Rows that cannot be counted, or are more than the plan has room for, are refused.
     """
     clipped = 0
+    layout = plan.task.layout
 
     def watched() -> Iterator[Examples]:
         nonlocal clipped
         for batch in batches:
-            clipped += plan.axis.count_beyond(mapped(batch.y_score, plan.calibrator))
+            for model in {*(layout.models or (None,))} & {*batch.scores}:
+                scores = batch.scores[model]
+                clipped += plan.axis.count_beyond(mapped(scores.ravel(), plan.calibrator))
             yield batch
 
     histogram = count_rows(plan, watched)
     check_size(histogram.counts, plan.summed.largest)
-    return histogram, summarise(plan, histogram, Oddities(histogram.sum(), clipped=clipped))
+    rows = histogram.sum() // layout.per_row
+    return histogram, summarise(
+        plan, histogram, Oddities(rows, clipped=clipped, by_row=layout.by_row)
+    )
 
 
 def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
     """What a client's rows came to, for its operator."""
+    if plan.task.layout.classes or plan.task.layout.labels > 1:
+        return Counted(None, oddities)
     (whole, *_) = plan.task.slices  # of all rows, by the first score
     positives = histogram.counts[list(plan.task.contrast(whole).positives)]
     return Counted(int(positives.sum()), oddities)

@@ -59,7 +59,8 @@ def judge_origin(site: Site, invitation: Invitation) -> None:
             "site file of one that was invited, with --site."
         )
     judge_coordinator(site, invitation.coordinator)
-    site.judge_bins(peek(invitation.plan_bytes).bins)
+    sizes = peek(invitation.plan_bytes)
+    site.judge_sizes(sizes.bins, sizes.counts)
 
 
 def judge_coordinator(site: Site, coordinator: bytes) -> None:

@@ -63,6 +63,8 @@ def check_labels(labels: Any) -> tuple[Label, ...]:
 
 def check_names(what: str, names: Any) -> tuple[str, ...]:
     """Several names, none of them twice."""
+    if isinstance(names, np.ndarray):
+        names = names.tolist()
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise PlanError(f"{what} must be a list of names.")
     read = tuple(check_name(what, name) for name in names)
@@ -76,7 +78,7 @@ def check_names(what: str, names: Any) -> tuple[str, ...]:
 def check_name(what: str, name: Any) -> str:
     """A name that can be printed and told from others."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise PlanError(f"{what} needs names that are text.")
+        raise PlanError(f'{what} needs names that are text: write "1" for 1.')
     if len(name) > _LONGEST or name != name.strip():
         raise PlanError(
             f"{what} needs names of at most {_LONGEST} characters, without blanks around them."

@@ -24,7 +24,14 @@ from fedgauge.plan.paired import PairName, PairRound
 from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
-from fedgauge.plan.sizes import check_bytes, check_levels, peek, peek_plain, plan_errors
+from fedgauge.plan.sizes import (
+    check_bytes,
+    check_counts,
+    check_levels,
+    peek,
+    peek_plain,
+    plan_errors,
+)
 from fedgauge.plan.summed import LARGEST, HistogramRound, are_alone
 from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
 from fedgauge.privacy import (
@@ -110,6 +117,7 @@ class EvaluationPlan(
         if self.not_after is not None:
             msgspec.structs.force_setattr(self, "not_after", expiry.written(self.not_after))
         check_levels(self.tree)
+        check_counts(self.task.per_row, self.task.rows * self.axis.bins)
         try:
             check_tree(self.tree, self.axis.bins)
         except AxisError as error:
@@ -333,7 +341,7 @@ class EvaluationPlan(
             raise PlanError(_FLIPS)
         task = task or BinaryTask()
         tables = task.tables(axis, noisy=privacy.adds_noise)
-        terms = Terms(privacy, cohort, axis, tree, len(task.channels), task.per_row, task.layout)
+        terms = Terms(privacy, cohort, axis, tree, task.rows_sent, task.per_row, task.layout)
         sent = HistogramRound.calibrated(
             privacy,
             cohort,
@@ -589,7 +597,7 @@ class EvaluationPlan(
     @property
     def channels(self) -> int:
         """How many rows a histogram has: slices times classes."""
-        return len(self.task.channels)
+        return self.task.rows_sent
 
     @property
     def sum_steps(self) -> int:

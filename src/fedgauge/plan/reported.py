@@ -145,15 +145,15 @@ def _told(terms: Terms) -> str:
 
 def _cells(nodes: Sequence[int], layout: Layout) -> list[int]:
     """Cells at each level of each block: its channels times nodes."""
-    channels = layout.sizes
-    if not nodes or any(count < 1 for count in nodes) or max(nodes) * max(channels) > MOST_CELLS:
-        raise PlanError(
-            f"a local report tells at most {MOST_CELLS:,} cells apart, groups times classes times "
-            "bins. Use fewer bins: 64 are plenty."
-        )
-    if sum(channels) * sum(nodes) > _MOST_IN_ALL:
+    if layout.channels * sum(nodes) > _MOST_IN_ALL:
         raise PlanError(
             f"local reports tell at most {_MOST_IN_ALL:,} cells apart, of all models, labels and "
             "groups. Use fewer of them, or fewer bins."
         )
-    return [count * own for own in channels for count in nodes]
+    sizes = layout.sizes
+    if not nodes or any(count < 1 for count in nodes) or max(nodes) * max(sizes) > MOST_CELLS:
+        raise PlanError(
+            f"a local report tells at most {MOST_CELLS:,} cells apart, groups times classes times "
+            "bins. Use fewer bins: 64 are plenty."
+        )
+    return [count * own for own in sizes for count in nodes]

@@ -236,10 +236,10 @@ class _LeafCells:
     def __init__(self, plan: EvaluationPlan, data: Data, source: WordSource) -> None:
         self._axis = plan.axis
         self._calibrator = plan.calibrator
-        self._blocks = plan.task.layout.blocks
+        self._layout = plan.task.layout
         self._source = source
         self._rows = LenientRows(data)
-        self._channels = ChannelReader(plan.task.layout, leniently=True)
+        self._channels = ChannelReader(self._layout, leniently=True)
         (whole, *_) = plan.task.slices  # of all rows, by the first score
         self._positive = plan.task.contrast(whole).positives
         self._rows_read = self._positives = self._not_finite = self._clipped = 0
@@ -265,16 +265,19 @@ class _LeafCells:
 
     def _cells(self, batch: Examples) -> Cells:
         # Drawn before anything of the rows is known, and so whatever they hold.
-        drawn = draw_topics(self._source, len(batch), len(self._blocks))
+        blocks, (grouping, *_) = self._layout.blocks, self._layout.groupings
+        drawn = draw_topics(self._source, len(batch), len(blocks))
         cells: Cells = np.empty(len(batch), dtype=np.intp)
         for number, (scores, channels) in enumerate(self._channels(batch)):
+            block = blocks[number]
             placed = self._axis.place_any(mapped(scores, self._calibrator))
-            self._not_finite += placed.not_finite
-            self._clipped += placed.clipped
-            if not number:
-                self._positives += int(np.count_nonzero(np.isin(channels, self._positive)))
-            row = channels - np.intp(self._blocks[number].first)
+            row = channels - np.intp(block.first)
             np.copyto(cells, placed.bins + row * self._axis.bins, where=drawn == number)
+            if block.grouping == grouping:  # each score once
+                self._not_finite += placed.not_finite
+                self._clipped += placed.clipped
+            if block == blocks[0]:
+                self._positives += int(np.count_nonzero(np.isin(channels, self._positive)))
         self._rows_read += len(batch)
         return np.stack([drawn, cells])
 
@@ -287,9 +290,12 @@ class _LeafCells:
             clipped=self._clipped,
             missing_labels=self._channels.missing,
             other_labels=self._channels.unusable,
+            by_row=self._layout.by_row,
+            of_classes=bool(self._layout.classes),
             **self._rows.left_out,
         )
-        return Counted(self._positives, odd)
+        one = not self._layout.classes and self._layout.labels == 1
+        return Counted(self._positives if one else None, odd)
 
 
 def _new_ids(count: int) -> NDArray[np.uint8]:

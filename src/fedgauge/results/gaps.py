@@ -16,9 +16,9 @@ from fedgauge.measures.gaps import gap, level_of_each
 from fedgauge.measures.intervals import Estimate, Interval, show
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold
+from fedgauge.measures.thresholds import AtThreshold, check_threshold
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.slices import Contrast, Group, Slice, Sliced
+from fedgauge.plan.slices import REST, Contrast, Group, Slice, Sliced
 from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.results.frame import Backend, frame_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # a result gives its gaps
     from fedgauge.results.sliced import SlicedResult
 
 XAUC: Final = "xauc"
-REST: Final = "rest"
 _ALSO: Final = {"selection_rate": "flagged"}  # what those who compare groups call it
 JOINED: Final = (
     "it, or a group that it is counted with, has fewer than {0} examples of a class (min_cell), so "
@@ -191,7 +190,7 @@ class _Reader:
 
     def __init__(self, result: SlicedResult, metric: str, at: float | None) -> None:
         self._result = result
-        self._read, self.title = _metric(metric, at)
+        self._read, self.title = _metric(metric, None if at is None else check_threshold(at))
         self._known: dict[tuple[Contrast, float], Estimate | UndefinedMetric] = {}
 
     def __call__(self, contrast: Contrast, level: float) -> Estimate:
