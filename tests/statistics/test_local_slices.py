@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 import fedgauge as fg
 from fedgauge.engines.simulation import run
-from fedgauge.estimation.drawn import every_block, likely
+from fedgauge.estimation.drawn import every_block
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.measures import areas
@@ -95,7 +95,7 @@ def test_channels_stray_as_their_sides_do(runs):
     expanded = np.zeros((plan.channels, plan.axis.bins))
     for side, rows in enumerate(TASK.contrast(TASK.slices[0])):
         expanded[list(rows)] = weights[side]
-    blocks = every_block(plan, likely(plan, exact))
+    blocks = every_block(plan, exact)
     parts = np.split(expanded, np.cumsum([len(each.sides) for each in blocks])[:-1])
     by_channel = sum(
         float(each.covariance(plan.tree, pooled.variances, part, part))

@@ -28,8 +28,8 @@ class DrawnBlock:
 
     Attributes
     ----------
-    counts
-        Likely counts by channel and bin, none negative.
+    released
+        Unbiased counts by channel and bin.
     sides
         What each channel adds to: 0, 1 and so on. The last one may be what nobody asks for, and
         counts nevertheless: the total is known.
@@ -39,15 +39,23 @@ class DrawnBlock:
         How many blocks a report is about one of.
     """
 
-    counts: Floats
+    released: Floats
     sides: NDArray[np.intp]
     node_variances: Callable[[Floats], list[Floats]]
     blocks: int
 
     @cached_property
+    def counts(self) -> Floats:
+        """Likely counts by channel and bin, none negative."""
+        counts, total = repair.monotone(self.released), self.released.sum()
+        # Of many channels noise leaves more above zero than below: the total is known. Where there
+        # are two and one is cut off, the result is withheld.
+        return counts * (total / counts.sum()) if len(counts) > _TWO and total > 0 else counts
+
+    @cached_property
     def terms(self) -> Floats:
         """How many channels add to each side."""
-        return np.bincount(self.sides).astype(np.float64)
+        return np.bincount(self.sides, minlength=2).astype(np.float64)
 
     @cached_property
     def by_side(self) -> Floats:
@@ -138,40 +146,28 @@ class DrawnBlock:
 
 
 def drawn_blocks(
-    plan: EvaluationPlan, counts: Floats, contrast: Contrast
+    plan: EvaluationPlan, released: Floats, contrast: Contrast
 ) -> tuple[DrawnBlock, ...]:
     """The blocks that negatives and positives of local reports are in: sides 0 and 1.
 
-    `counts` are those of all channels, none negative.
+    `released` has unbiased counts of all channels.
     """
-    found = []
-    for number, rows in enumerate(_rows(plan)):
-        sides = np.full(plan.channels, len(contrast), dtype=np.intp)
-        for side, channels in enumerate(contrast):
-            sides[list(channels)] = side
-        if np.any(sides[rows] < len(contrast)):
-            found.append(_block(plan, number, counts[rows], sides[rows]))
-    return tuple(found)
-
-
-def every_block(plan: EvaluationPlan, counts: Floats) -> tuple[DrawnBlock, ...]:
-    """All blocks of local reports, with a side for each channel."""
+    sides = np.full(plan.channels, len(contrast), dtype=np.intp)
+    for side, channels in enumerate(contrast):
+        sides[list(channels)] = side
     return tuple(
-        _block(plan, number, counts[rows], np.arange(rows.stop - rows.start))
+        _block(plan, number, released[rows], sides[rows])
         for number, rows in enumerate(_rows(plan))
+        if np.any(sides[rows] < len(contrast))
     )
 
 
-def likely(plan: EvaluationPlan, released: Floats) -> Floats:
-    """Counts of all channels of local reports made non-negative."""
-    counts = repair.monotone(released)
-    for rows in _rows(plan):
-        # Of many channels noise leaves more above zero than below: the total is known. Where there
-        # are two and one is cut off, the result is withheld.
-        total = released[rows].sum()
-        if rows.stop - rows.start > _TWO and total > 0:
-            counts[rows] *= total / counts[rows].sum()
-    return counts
+def every_block(plan: EvaluationPlan, released: Floats) -> tuple[DrawnBlock, ...]:
+    """All blocks of local reports, with a side for each channel."""
+    return tuple(
+        _block(plan, number, released[rows], np.arange(rows.stop - rows.start))
+        for number, rows in enumerate(_rows(plan))
+    )
 
 
 def _rows(plan: EvaluationPlan) -> list[slice]:
@@ -180,10 +176,10 @@ def _rows(plan: EvaluationPlan) -> list[slice]:
 
 
 def _block(
-    plan: EvaluationPlan, number: int, counts: Floats, sides: NDArray[np.intp]
+    plan: EvaluationPlan, number: int, released: Floats, sides: NDArray[np.intp]
 ) -> DrawnBlock:
     noise = partial(plan.block_variances, number)
-    return DrawnBlock(counts, sides, noise, len(plan.task.layout.blocks))
+    return DrawnBlock(released, sides, noise, len(plan.task.layout.blocks))
 
 
 def redraw(

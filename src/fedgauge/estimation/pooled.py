@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
-from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, likely, redraw
+from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.slices import Contrast
@@ -62,7 +62,7 @@ class PooledCounts:
         """What a release says of any negatives and positives."""
         drawn: tuple[DrawnBlock, ...] = ()
         if plan.final.sends_reports:
-            drawn = drawn_blocks(plan, likely(plan, released.counts), contrast)
+            drawn = drawn_blocks(plan, released.counts, contrast)
         return cls(
             released.axis,
             np.stack([released.counts[list(rows)].sum(axis=0) for rows in contrast]),

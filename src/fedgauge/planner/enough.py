@@ -17,7 +17,7 @@ import numpy as np
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError, PrivacyWarning, ResultWithheld, UndefinedMetric
 from fedgauge.estimation.distribution import Aligned
-from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, likely, redraw
+from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.calibration import calibration_error
 from fedgauge.measures.forecasts import Forecasts
@@ -301,7 +301,7 @@ def _played(
         counts = redraw(world.counts, plan.tree, variances, rng, node_variances=by_node)
         drawn: tuple[DrawnBlock, ...] = ()
         if plan.final.sends_reports:
-            drawn = drawn_blocks(plan, likely(plan, counts), plan.task.contrast(Slice()))
+            drawn = drawn_blocks(plan, counts, plan.task.contrast(Slice()))
         yield PooledCounts(plan.axis, counts, plan.tree, variances, drawn=drawn)
 
 

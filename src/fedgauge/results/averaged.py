@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.distribution import Estimator, ScoreDistribution
-from fedgauge.estimation.drawn import every_block, likely
+from fedgauge.estimation.drawn import every_block
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.measures import averages, averaging
@@ -276,7 +276,7 @@ class Averaged(Calibrated):
             *plan.task.layout.strata,
             plan.tree if noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
-            every_block(plan, likely(plan, counts)) if reported else (),
+            every_block(plan, counts) if reported else (),
         )
 
     def _asked(self, average: Average, against: Against) -> list[_Asked]:
