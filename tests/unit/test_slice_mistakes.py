@@ -5,6 +5,9 @@ import pickle
 
 import msgspec
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import fedgauge as fg
@@ -200,3 +203,119 @@ def test_scores_near_0_are_no_crowd_of_many_classes():
     axis = fg.Axis.uniform(64, outside="clip")
     result = fg.evaluate({"a": fg.Examples(kind, scores)}, task=many, axis=axis)
     assert result.caution is None
+
+
+# Forms of data
+
+FORMS = {
+    "lists": lambda table: table.tolist(),
+    "pandas": lambda table: pd.DataFrame(table, columns=NAMES),
+    "unnamed": pd.DataFrame,
+    "polars": lambda table: pl.DataFrame(table, schema=NAMES),
+    "arrow": lambda table: pa.table(dict(zip(NAMES, table.T, strict=True))),
+    "in another order": lambda table: pd.DataFrame(table, columns=NAMES)[NAMES[::-1]],
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@every_form
+def test_scores_of_classes_come_in_tables_of_any_kind(form):
+    result = of_classes(form(P3), axis=COARSE)
+    assert np.array_equal(result.released.counts, of_classes(axis=COARSE).released.counts)
+    parts = fg.Examples(np.array(NAMES)[KIND], form(P3)).split(100)
+    in_parts = fg.evaluate({"a": lambda: parts}, task=CLASSES, axis=COARSE)
+    assert np.array_equal(in_parts.released.counts, result.released.counts)
+
+
+@every_form
+def test_labels_and_scores_of_several_labels_come_in_tables_of_any_kind(form):
+    labels, scores = np.column_stack([Y, ~Y, KIND == 1]).astype(int), P3
+    task = fg.MultilabelTask(labels=NAMES)
+    results = [
+        fg.evaluate({"a": fg.Examples(*rows)}, task=task, axis=COARSE).released.counts
+        for rows in (
+            (labels, scores),
+            (form(labels), scores),
+            (labels, form(scores)),
+            (form(labels), form(scores)),
+        )
+    ]
+    assert all(np.array_equal(results[0], each) for each in results)
+
+
+def test_columns_of_numbered_classes_go_by_their_names():
+    task = fg.MulticlassTask(labels=[3, 1, 2])
+    frame = pd.DataFrame(P3, columns=[1, 2, 3])
+    by_name = of_classes(frame, y_true=KIND + 1, task=task, axis=COARSE)
+    by_place = of_classes(P3[:, [2, 0, 1]], y_true=KIND + 1, task=task, axis=COARSE)
+    assert np.array_equal(by_name.released.counts, by_place.released.counts)
+
+
+def test_tables_that_do_not_fit_are_told():
+    frame = pd.DataFrame(P3, columns=["cat", "dog", "p"])
+    with pytest.raises(fg.InputError, match="called like some of the classes"):
+        of_classes(frame)
+    with pytest.raises(fg.InputError, match=r"maps names to columns, which is for models"):
+        of_classes(dict(zip(NAMES, P3.T, strict=True)))
+    with pytest.raises(fg.InputError, match=r"one label a row. Pass one column"):
+        of_classes(y_true=np.eye(3)[KIND])
+    labels = np.where(P3 > 0.5, 1, -1)
+    with pytest.raises(fg.LabelError, match=r"neither bool nor 0/1. Recode them"):
+        of_classes(y_true=labels, task=fg.MultilabelTask(labels=NAMES))
+
+
+@pytest.mark.parametrize("group", [SEX, {"gender": SEX}])
+def test_a_grouping_of_another_name_is_told_how_to_be_named(group):
+    with pytest.raises(fg.InputError, match=r"group=\{'sex': ...\}"):
+        by_group({"sex": ["women"], "age": ["old"]}, group=group)
+    with pytest.raises(fg.InputError, match=r"the examples none: Examples\(y_true"):
+        by_group({"sex": ["women"], "age": ["old"]}, group=None)
+
+
+def test_groups_that_are_no_column_are_told_so():
+    with pytest.raises(fg.InputError, match=r"group has 0 dimensions. Pass one value for each"):
+        fg.Examples(Y, S, group="women")
+    with pytest.raises(fg.InputError, match="map their names to columns"):
+        fg.Examples(Y, S, group=pd.DataFrame({"sex": SEX, "age": SEX}))
+
+
+def test_text_that_spells_nan_is_a_missing_class():
+    with pytest.raises(fg.PlanError, match="called like a missing value"):
+        fg.MulticlassTask(labels=["cat", "nan"])
+    labels = np.array(NAMES)[KIND].astype(object)
+    labels[:2] = "NaN"
+    with pytest.raises(fg.InputError, match=r"2 of 900 labels are missing"):
+        of_classes(y_true=labels)
+
+
+@pytest.mark.parametrize("label", ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201])
+@pytest.mark.parametrize("task", [fg.MulticlassTask, fg.MultilabelTask])
+def test_no_label_can_pass_for_another_part_of_what_officers_read(task, label):
+    with pytest.raises(fg.PlanError, match="labels needs names"):
+        task(labels=["dog", label])
+
+
+# Groups of nobody
+
+
+def test_a_misspelt_group_is_told_as_such():
+    result = by_group(["Women", "men"], axis=COARSE)
+    told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
+    with pytest.raises(fg.UndefinedMetric, match=told):
+        result.select(group="Women").roc_auc  # noqa: B018
+    assert "group Women        no examples" in str(result)
+    for metric, at in (("recall", 0.5), ("xauc", None)):
+        assert told in result.gaps(metric, at=at).withheld["Women"]
+    for frame in (result.to_frame(), result.to_frame(thresholds=[0.5])):
+        (row,) = frame[frame["group"] == "Women"].to_dict("records")
+        assert row["metric"] == "undefined"
+        assert told in row["caution"]
+
+
+def test_a_group_that_noise_hides_is_not_one_of_nobody():
+    rows = {name: fg.Examples(Y, S, group=SEX) for name in "abc"}
+    private = fg.evaluate(rows, groups=["men", "Women"], privacy=fg.DistributedDP(1.0), seed=2)
+    assert repr(private.select(group="Women")) == (
+        "<Evaluation at 3 clients: group Women is withheld>"
+    )
+    assert "group Women        withheld" in str(private)

@@ -53,6 +53,20 @@ def read_lists(option: str, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return read
 
 
+def read_names(option: str, text: str) -> tuple[str, ...]:
+    """Several names.
+
+    Examples
+    --------
+    >>> read_names("--models", "new, old")
+    ('new', 'old')
+    """
+    names = tuple(_parts(text))
+    if not (names and all(names)):
+        raise InputError(f"{option} takes names, such as new,old; got {text!r}.")
+    return names
+
+
 def read_columns(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Names and the one column of each: one name each time the option is given.
 

@@ -91,13 +91,23 @@ def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Open
     check_distinct(columns)
     with located(str(path)):
         opener = _opener(path, dialect)
-        try:
-            # Rows may be malformed; whether that matters is for who reads them to say.
-            present = opener({}, lambda: None).schema.names
-        except UnicodeDecodeError:
-            raise InputError(_UNREADABLE) from None
-        check_columns(columns, present)
+        check_columns(columns, _names_in(opener))
     return opener
+
+
+def column_names(path: Path, *, separator: str | None, decimal: str) -> list[str]:
+    """The names of all columns of a file."""
+    with located(str(path)):
+        return _names_in(_opener(path, Dialect(separator, decimal)))
+
+
+def _names_in(opener: Opener) -> list[str]:
+    try:
+        # Rows may be malformed; whether that matters is for who reads them to say.
+        names: list[str] = opener({}, lambda: None).schema.names
+    except UnicodeDecodeError:
+        raise InputError(_UNREADABLE) from None
+    return names
 
 
 def _opener(path: Path, dialect: Dialect) -> Opener:
@@ -331,12 +341,13 @@ def check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
     seen = Counter(present)
     for name in wanted:
         if not seen[name]:
-            raise InputError(f"there is no column {name!r}. {_list_columns(present)}")
+            raise InputError(f"there is no column {name!r}. {list_columns(present)}")
         if seen[name] > 1:
             raise InputError(f"{seen[name]} columns are named {name!r}. Rename all but one.")
 
 
-def _list_columns(names: Sequence[str]) -> str:
+def list_columns(names: Sequence[str]) -> str:
+    """Which columns there are, in a sentence; not where these may be values of a row."""
     # Without a header the first row, a person's label and score, stands in its place.
     other = next((sign for sign in _OTHER_DELIMITERS if len(names) == 1 and sign in names[0]), None)
     if any(_is_number(part) for name in names for part in (name.split(other) if other else [name])):

@@ -118,11 +118,16 @@ def is_dark(ax: Axes) -> bool:
     return sum(to_rgb(ax.xaxis.label.get_color())) > 1.5
 
 
+def lay_out(ax: Axes) -> None:
+    """Let the layout engine of the figure, if it has one, set the size of the axes."""
+    root = ax.figure.figure  # of a part of a figure, the whole of it
+    if root.get_layout_engine() is not None:
+        root.draw_without_rendering()
+
+
 def clearest(ax: Axes, corners: Sequence[Corner], pad: float) -> Corner:
     """The corner in which the legend lies on least of the curves; of equal ones the first."""
-    root = ax.figure.figure  # of a part of a figure, the whole of it
-    if root.get_layout_engine() is not None:  # which sets the size of the axes when it draws
-        root.draw_without_rendering()
+    lay_out(ax)
 
     def hidden(corner: Corner) -> int:
         draw_legend(ax, corner, pad)

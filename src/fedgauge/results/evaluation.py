@@ -340,7 +340,7 @@ class Evaluation(SlicedResult):
         return verdict(self)
 
     def __repr__(self) -> str:
-        if self._is_joined:
+        if self._slice.group is not None and self.withheld is not None:
             return f"<Evaluation at {counted(self)}: group {self._slice.group} is withheld>"
         whose = f"{self.examples:,} examples at {counted(self)}"
         if self._several:

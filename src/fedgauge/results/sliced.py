@@ -13,7 +13,7 @@ from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.results.averaged import Averaged
 from fedgauge.results.compared import Comparison, compare
-from fedgauge.results.gaps import Gaps, gaps_of, why_joined
+from fedgauge.results.gaps import Gaps, gaps_of, listed_group, why_joined
 
 
 class SlicedResult(Averaged):
@@ -276,7 +276,7 @@ class SlicedResult(Averaged):
         withheld = self.withheld
         if withheld is not None:
             raise NoSignal(withheld)
-        require_examples(self._pooled)
+        require_examples(self._pooled, listed_group(self._plan, self._slice.group))
         return self._pooled
 
 
