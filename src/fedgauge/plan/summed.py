@@ -143,6 +143,8 @@ class HistogramRound(
             )
         if not 1 <= self.largest <= LARGEST:
             raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
+        if len({*self._table_noise}) > 1:  # each strength takes a law of its own, made at length
+            raise PlanError("the tables of a plan have noise of one strength.")
         if alone and len(terms.tree) > 1:
             raise PlanError("counts that are sums of a table's cells have a flat tree.")
         noise = self._level_noise
