@@ -144,8 +144,8 @@ class ScoreHistogram:
         return tuple(map(_read_only, self._counted))
 
     def sum(self) -> int:
-        """Number of examples counted."""
-        return int(self._counts.sum())
+        """Number of examples counted, each once whatever counts it adds to."""
+        return int(self._counts.sum()) // self._layout.per_row
 
     def update(self, y_true: Any, y_score: Any, *, positive: Label | None = None) -> None:
         """Count more examples. Either all rows are counted or, on an error, none."""
@@ -398,7 +398,7 @@ class _Tally:
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
         rows, reader = self._rows, self._reader
-        scores = rows * self._layout.by_row
+        scores, labels = rows * self._layout.by_row, rows * self._layout.labels
         infinite, refused = self._odd_scores
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
@@ -414,9 +414,11 @@ class _Tally:
                 "(float32 rounding can lift a probability just above 1)."
             )
         if reader.missing:
-            raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
+            raise InputError(
+                f"{reader.missing:,} of {labels:,} labels are missing. Drop those rows."
+            )
         if reader.unusable:
-            raise LabelError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+            raise LabelError(f"{reader.unusable:,} of {labels:,} labels {reader.complaint()}.")
         return self._result
 
 
@@ -441,6 +443,7 @@ class _LenientTally(_Tally):
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
             by_row=layout.by_row,
+            labels_by_row=layout.labels,
             of_classes=bool(layout.classes),
         )
         return self._result, oddities

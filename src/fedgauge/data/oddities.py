@@ -1,7 +1,8 @@
 """What a client's rows came to, and what was odd about them: for its operator alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from fedgauge.data.labels import Label
 from fedgauge.errors import FedgaugeError
@@ -16,6 +17,9 @@ _REFUSED: Final = (
     "where this site has joined, abandon it, and ask for a new invitation"
 )
 _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
+_MANY_UNLISTED: Final = 0.5  # of the rows: then the groups that were asked for are hardly there
+_SOME_UNLISTED: Final = 0.1  # the same where a listed group has no row at all
+_MOST_TOLD: Final = 10  # classes or groups in a sentence
 
 
 class LeftOut(TypedDict, total=False):
@@ -35,8 +39,8 @@ class Oddities:
     tell of the row. Such a row has a stated place: a score that is missing or no number in the
     first bin, one beyond the axis in the bin at that end, a label that is missing or not the
     positive one among the negatives, of several classes in the first one, a group that is missing
-    or not listed in "other". Rows without the id of a subject, where a plan
-    protects subjects, are left out: nobody could say whose they are.
+    or not listed in "other". Rows without the id of a subject, where a plan protects subjects, are
+    left out: nobody could say whose they are.
 
     Parameters
     ----------
@@ -58,8 +62,8 @@ class Oddities:
         Of labels apart from scores: rows of examples that have no bin; further rows of an example.
     unlabelled
         Examples that have a bin and no row.
-    by_row
-        Scores that each row has.
+    by_row, labels_by_row
+        Scores, and labels, that each row has.
     of_classes
         Whether labels tell several classes apart.
     failure
@@ -84,6 +88,7 @@ class Oddities:
     unlabelled: int = 0
     failure: str = ""
     by_row: int = 1
+    labels_by_row: int = 1
     of_classes: bool = False
 
     @property
@@ -102,18 +107,15 @@ class Oddities:
 
     def _found(self) -> list[tuple[str, str]]:
         """What is odd, and where it counts under noise."""
-        of, of_scores = f"of {self.rows:,}", f"of {self.rows * self.by_row:,}"
+        scores = f"of {self.rows * self.by_row:,} scores"
+        labels = f"of {self.rows * self.labels_by_row:,} labels"
         known = "none of the plan's classes" if self.of_classes else _NEITHER
         place = _FIRST if self.of_classes else _NEGATIVE
         found = [
-            (
-                self.not_finite,
-                f"{of_scores} scores are missing, infinite or no numbers",
-                _IN_AN_END,
-            ),
-            (self.clipped, f"{of_scores} scores {_BEYOND}", "counted in its end bins"),
-            (self.missing_labels, f"{of} labels are missing", place),
-            (self.other_labels, f"{of} labels are {known}", place),
+            (self.not_finite, f"{scores} are missing, infinite or no numbers", _IN_AN_END),
+            (self.clipped, f"{scores} {_BEYOND}", "counted in its end bins"),
+            (self.missing_labels, f"{labels} are missing", place),
+            (self.other_labels, f"{labels} are {known}", place),
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
@@ -122,6 +124,25 @@ class Oddities:
             (self.unlabelled, "examples with a bin have no row", _NEGATIVE),
         ]
         return [(f"{count:,} {what}", place) for count, what, place in found if count]
+
+
+class Parts(NamedTuple):
+    """How the rows are spread over what a plan lists: classes, labels or groups.
+
+    `name` is that of a grouping, `rows` those of each value. Of groups the last are the rows of
+    none that is listed.
+    """
+
+    name: str
+    rows: dict[str, int]
+
+    @property
+    def in_words(self) -> str:
+        """Rows of each value, or how many values have some where there are many."""
+        if len(self.rows) > _MOST_TOLD:
+            held = sum(1 for rows in self.rows.values() if rows)
+            return f"{held:,} of {len(self.rows):,} have rows"
+        return ", ".join(f"{value} ({rows:,})" for value, rows in self.rows.items())
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,12 @@ class Counted:
         Rows that count as positive, of `oddities.rows`; None where that is not one number.
     oddities
         How many rows there are, and how many of them are odd.
+    labels
+        Of several classes the rows of each, of several labels the positives of each.
+    groups
+        Rows of each group, by grouping.
+    swapped
+        Classes whose scores look as if they were those of another one.
 
     Examples
     --------
@@ -143,17 +170,24 @@ class Counted:
 
     positives: int | None
     oddities: Oddities
+    labels: Parts | None = None
+    groups: tuple[Parts, ...] = ()
+    swapped: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
         left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
-        positive = "" if self.positives is None else f"{self.positives:,} positive, "
+        classes = "" if self.positives is None else f"{self.positives:,} positive, "
+        if self.labels is not None:
+            classes = f"{self.labels.name} {self.labels.in_words}, "
+        scores = " scores" if odd.by_row > 1 else ""
         told = (
-            f"{odd.rows:,} rows: {positive}{odd.clipped:,} clipped into the end "
-            f"bins, {odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
+            f"{odd.rows:,} rows: {classes}{odd.clipped:,}{scores} clipped into the end bins, "
+            f"{odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
         )
+        told += "".join(f"; by {parts.name}: {parts.in_words}" for parts in self.groups)
         return f"{told}; {left_out:,} left out" if left_out else told
 
     def warnings(
@@ -182,13 +216,54 @@ class Counted:
             return told
         if not rows:
             return [*told, "there are no rows that count. Check the export."]
-        if self.positives in (0, rows):
-            share = "all" if self.positives else "none"
+        told += self._one_sided(positive)
+        if self.swapped:
             told.append(
-                f"{share} of {rows:,} rows are positive, which in the plan is "
-                f"{1 if positive is None else positive!r}. Check the label column; {RELABEL}"
+                f"by the score of {_listed(self.swapped)} another class scores highest, and the "
+                "other way round. Check which column is of which class."
             )
-        return told
+        return told + [sentence for parts in self.groups for sentence in _unlisted(parts, rows)]
+
+    def _one_sided(self, positive: Label | None) -> list[str]:
+        """That one class has all rows, or none."""
+        rows = self.oddities.rows
+        if self.labels is None:
+            if self.positives not in (0, rows):
+                return []  # or where that is not one number
+            return [
+                f"{'all' if self.positives else 'none'} of {rows:,} rows are positive, which in "
+                f"the plan is {1 if positive is None else positive!r}. Check the label column; "
+                f"{RELABEL}"
+            ]
+        if self.oddities.of_classes:
+            full = [name for name, count in self.labels.rows.items() if count == rows]
+            told = [f"all of {rows:,} rows are of the class {name}" for name in full]
+            return [f"{each}. Check the label column." for each in told]
+        sides = {name: count for name, count in self.labels.rows.items() if count in (0, rows)}
+        return [
+            f"{'all' if count else 'none'} of {rows:,} rows have the label {name}, which is 1 in "
+            "its column. Check that column."
+            for name, count in sides.items()
+        ]
+
+
+def _unlisted(parts: Parts, rows: int) -> list[str]:
+    """That the groups of a plan are hardly those of the file."""
+    *listed, (_, other) = parts.rows.items()
+    empty = [name for name, count in listed if not count]
+    if other <= (_SOME_UNLISTED if empty else _MANY_UNLISTED) * rows:
+        return []
+    told = f"{other:,} of {rows:,} rows are of no listed group of {parts.name}"
+    told += f", and none are of {_listed(empty)}" if empty else ""
+    return [
+        f"{told}: they count in its last group. Check the column, and whether it spells groups "
+        "as the plan does."
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+    return ", ".join(names[:_MOST_TOLD]) + more
 
 
 # A label is the plan's to say, and a site's file may forbid it: no option of a site's commands.

@@ -12,6 +12,7 @@ from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
@@ -63,19 +64,14 @@ def count_exactly(
 
     histogram = count_rows(plan, watched)
     check_size(histogram.counts, plan.summed.largest)
-    rows = histogram.sum() // layout.per_row
-    return histogram, summarise(
-        plan, histogram, Oddities(rows, clipped=clipped, by_row=layout.by_row)
+    odd = Oddities(
+        histogram.sum(),
+        clipped=clipped,
+        by_row=layout.by_row,
+        labels_by_row=layout.labels,
+        of_classes=bool(layout.classes),
     )
-
-
-def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
-    """What a client's rows came to, for its operator."""
-    if plan.task.layout.classes or plan.task.layout.labels > 1:
-        return Counted(None, oddities)
-    (whole, *_) = plan.task.slices  # of all rows, by the first score
-    positives = histogram.counts[list(plan.task.contrast(whole).positives)]
-    return Counted(int(positives.sum()), oddities)
+    return histogram, summarise(plan, histogram, odd)
 
 
 def count_leniently(

@@ -14,12 +14,8 @@ from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprinter
 from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import (
-    contribution,
-    count_exactly,
-    count_leniently,
-    summarise,
-)
+from fedgauge.engines.contribution import contribution, count_exactly, count_leniently
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,

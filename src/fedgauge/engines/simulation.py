@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
@@ -45,6 +46,7 @@ _REPORT_BINS: Final = (16, 32)  # below and from the epsilon of a report where m
 _WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
 _GROUP: Final = "group"  # what a grouping without a name is called
+_PAIR: Final = 2  # models that are compared
 _FEWEST: Final = 2  # clients that noise can come from, when one of them may collude
 
 
@@ -396,8 +398,10 @@ def _task(
         return task
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
-    pairs = ((models[0], models[1]),) if models and len(models) == 2 and not groups else ()
-    return BinaryTask(positive, groups=groups or {}, models=models or (), pairs=pairs)
+    told = BinaryTask(positive, groups=groups or {}, models=() if models is None else models)
+    if len(told.models) != _PAIR or told.groups:
+        return told
+    return structs.replace(told, pairs=(tuple(told.models),))
 
 
 def _check_kinds(

@@ -14,7 +14,7 @@ from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.slices import Contrast
+from fedgauge.plan.slices import OTHER, Contrast
 from fedgauge.privacy.response import settle
 from fedgauge.typing import Floats
 
@@ -227,10 +227,19 @@ class PooledCounts:
         return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(drawn.shape)
 
 
-def require_examples(pooled: PooledCounts) -> None:
-    """Refuse counts of nobody, which a group may have: they define nothing."""
-    if not pooled.counts.any():
+def require_examples(pooled: PooledCounts, group: str | None = None) -> None:
+    """Refuse counts of nobody, which a group may have: they define nothing.
+
+    `group` is the name of one that the plan lists, which may be spelled otherwise in the data.
+    """
+    if pooled.counts.any():
+        return
+    if group is None:
         raise UndefinedMetric("there is no example, so nothing is defined.")
+    raise UndefinedMetric(
+        f"there is no example of {group}, so nothing is defined. Rows of no listed group are in "
+        f"{OTHER!r}: if there should be some, compare how both are spelled."
+    )
 
 
 def redraw(

@@ -221,9 +221,9 @@ class DifferencesAt(ThresholdMetrics):
     """Differences of two models' metrics when scores from a threshold up are flagged."""
 
     def __init__(self, pair: Pair, threshold: float) -> None:
-        self.threshold = float(threshold)
         self._pair = pair
         self._ends = [AtThreshold(each.pooled, threshold, each.level) for each in pair.readings]
+        self.threshold = self._ends[0].threshold
 
     def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
         ends = [each._estimate(name, formula, undefined) for each in self._ends]

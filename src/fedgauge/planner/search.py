@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.tables import NOISY_RANGES
 from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError, ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
@@ -142,7 +143,7 @@ def propose(
         privacy, less = less, None
     candidates = [
         _candidate(*design, cohort, task, privacy, score_sums=score_sums)
-        for design in _designs(axis, rate, at)
+        for design in _designs(axis, rate, at, task)
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
@@ -165,9 +166,13 @@ def _cells(task: AnyTask) -> dict[str, int]:
 
 
 def _designs(
-    axis: Axis | MakesAxis | None, positive_rate: float, at: float | None
+    axis: Axis | MakesAxis | None, positive_rate: float, at: float | None, task: AnyTask
 ) -> list[tuple[Axis, tuple[int, ...]]]:
     """Axes and trees to choose from."""
+    if axis is None and isinstance(task, BinaryTask) and task.pairs:
+        # As fine as scores of two models together can be under noise: errors of each alone, by
+        # which designs are chosen, say nothing about their difference.
+        return [(_with_edge(reference_axis(NOISY_RANGES, positive_rate), at), (NOISY_RANGES,))]
     if isinstance(axis, Axis):
         bins = axis.bins
         split = [(first, bins // first) for first in _FIRST_BRANCHINGS if bins % first == 0]

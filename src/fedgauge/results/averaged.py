@@ -225,7 +225,7 @@ class Averaged(Calibrated):
         """
         ranks = self._class_table("ranks")
         classes = len(ranks.labels)
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= classes:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= classes:
             raise InputError(f"k must be a whole number from 1 to {classes}, got {k!r}.")
         return ranks.share_of(np.broadcast_to(np.arange(classes) < k, (classes, classes)))
 
@@ -360,7 +360,9 @@ class Averaged(Calibrated):
                 "this result is of one label, and an average over all: ask it of the whole result."
             )
         if wanted.model is None and first.model is not None:
-            raise InputError("this result has several models: result.select(model=...).macro(...).")
+            raise InputError(
+                "this result is of several models. Say which: result.select(model=...)."
+            )
         if self.mapped_by is not None:
             raise InputError(
                 "averages are of scores as they were counted: with_calibrator(None).macro(...)."

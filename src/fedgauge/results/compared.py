@@ -111,6 +111,9 @@ class Comparison:
             f"{self.margin:g}: ROC AUC differs by {auc}."
         )
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.first} less {self.second}: ROC AUC {self.roc_auc}>"
+
     def __str__(self) -> str:
         rows = self._rows()
         width = max(len(title) for title, _ in rows)
@@ -137,7 +140,8 @@ def compare(
     one: "SlicedResult", other: "SlicedResult", models: tuple[str, str], margin: float | None
 ) -> Comparison:
     """The comparison of two models' results on the same rows."""
-    if margin is not None and not 0.0 < margin < 1.0:
+    is_number = isinstance(margin, int | float | np.number)
+    if margin is not None and not (is_number and 0.0 < margin < 1.0):
         raise InputError(f"margin must lie between 0 and 1, such as 0.01, got {margin!r}.")
     pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models))
     return Comparison(*models, pair, margin)

@@ -93,7 +93,7 @@ class Evaluation(SlicedResult):
         """
         told = (
             impossible.caution(self._plan, self._released),
-            crowded.caution(self._plan, self._released, self._counts),
+            crowded.caution_of(self._plan, self._released, self._scored),
         )
         return " ".join(each for each in told if each) or None
 
@@ -299,6 +299,11 @@ class Evaluation(SlicedResult):
     @cached_property
     def record(self) -> Record:
         """The result as plain data."""
+        if self._chosen is not None:
+            raise InputError(
+                "this is a part of a result, and files hold whole ones. Save the result that it is "
+                "a part of; a loaded one can be asked for the same part."
+            )
         return record_of(self)
 
     def to_json(self, path: str | Path) -> None:
@@ -335,7 +340,7 @@ class Evaluation(SlicedResult):
         return verdict(self)
 
     def __repr__(self) -> str:
-        if self._is_joined:
+        if self._slice.group is not None and self.withheld is not None:
             return f"<Evaluation at {counted(self)}: group {self._slice.group} is withheld>"
         whose = f"{self.examples:,} examples at {counted(self)}"
         if self._several:
