@@ -76,6 +76,8 @@ if TYPE_CHECKING:
         PrGainDisplay,
         RocCurveDisplay,
     )
+    from fedgauge.plots.forest import ComparisonDisplay, GapDisplay
+    from fedgauge.plots.matrix import ConfusionMatrixDisplay
     from fedgauge.privacy import (
         Cohort,
         DistributedDP,
@@ -113,7 +115,9 @@ __all__ = [
     "Cohort",
     "CohortTooSmall",
     "Comparison",
+    "ComparisonDisplay",
     "ConfusionMatrix",
+    "ConfusionMatrixDisplay",
     "CountOverflow",
     "DecisionCurve",
     "DecisionCurveDisplay",
@@ -129,6 +133,7 @@ __all__ = [
     "GainCurve",
     "GainDisplay",
     "Gap",
+    "GapDisplay",
     "Gaps",
     "HistogramRound",
     "IdTable",
@@ -228,6 +233,8 @@ _HOMES: Final = {
         "PrGainDisplay",
         "RocCurveDisplay",
     ],
+    "plots.forest": ["ComparisonDisplay", "GapDisplay"],
+    "plots.matrix": ["ConfusionMatrixDisplay"],
     "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],

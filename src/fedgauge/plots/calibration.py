@@ -13,6 +13,7 @@ from fedgauge.measures.groups import GROUPS, Strategy
 from fedgauge.measures.intervals import Interval
 from fedgauge.plots.axes import STRIP, Corner, clearest, drawn_lines, entry, mark, strip_of
 from fedgauge.plots.drawn import Drawn, Limits
+from fedgauge.plots.overlaid import By, read_slices
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.typing import Floats
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # matplotlib takes half a second to load: only who draws wait
 
 _LEAST: Final = 1e-9
 _NOTHING: Final = 0.95  # width of an interval that says nothing; of one example it is 0.79
+_UNSURE: Final = 0.5  # width of an interval without which a point would mislead
 _BARS: Final = 50  # of the score histogram
 _ROOM: Final = 1.1  # beyond the farthest point
 _HALF: Final = 0.5  # where points reach farther, the axes go to 1
@@ -108,8 +110,9 @@ class ReliabilityDisplay(_Zoomed):
         strategy: Strategy = "uniform",
         histogram: bool = True,
         log: bool = False,
+        by: By | None = "auto",
     ) -> Self:
-        """The reliability diagram of a result.
+        """The reliability diagram of a result, or of each of its slices.
 
         Parameters
         ----------
@@ -124,18 +127,47 @@ class ReliabilityDisplay(_Zoomed):
         log
             Whether both axes are logarithmic. Where positives are rare, this and
             ``strategy="quantile"`` show what else is a dot in the corner.
+        by
+            What tells slices apart, as for :class:`RocCurveDisplay`. More than three have neither
+            intervals nor a histogram, and of points only those with an interval below a half.
         """
+        display = read_slices(
+            result,
+            by,
+            lambda part, plain: cls._read(
+                part, bins, strategy, plain=plain, histogram=histogram, log=log
+            ),
+            averages=False,
+        )
+        display.name = name
+        return display
+
+    @classmethod
+    def _read(
+        cls,
+        result: Evaluation,
+        bins: int | Sequence[float],
+        strategy: Strategy,
+        *,
+        plain: bool,
+        histogram: bool,
+        log: bool,
+    ) -> Self:
         curve = result.calibration_curve(bins, strategy=strategy)
+        sure = curve.high - curve.low < _UNSURE
+        kept = sure if plain and sure.any() else slice(None)
+        x, y, low, high = (
+            each[kept] for each in (curve.predicted, curve.observed, curve.low, curve.high)
+        )
         display = cls(
-            curve.predicted,
-            curve.observed,
-            Band(curve.predicted, curve.low, curve.high, curve.level, "pointwise"),
+            x,
+            y,
+            Band(x, low, high, curve.level, "pointwise"),
             result.calibration_error("expected", bins=bins, strategy=strategy),
-            name,
             rule=curve.rule,
             log=log,
         )
-        if histogram:
+        if histogram and not plain:
             display.scores = _spread(result, display._bars())
         return display
 
@@ -221,9 +253,9 @@ class ReliabilityDisplay(_Zoomed):
         mark(self.ax_, drawn, "band")
         return drawn
 
-    def _draw_more(self) -> None:
+    def _draw_more(self, plain: bool) -> None:
         self.strip_ = strip_of(self.ax_)
-        if self.scores is None:
+        if plain or self.scores is None:
             return
         if self.strip_ is None:
             self.strip_ = self._new_strip()
@@ -304,8 +336,9 @@ class DecisionCurveDisplay(_Zoomed):
         *,
         name: str | None = None,
         thresholds: Iterable[SupportsFloat] | None = None,
+        by: By | None = "auto",
     ) -> Self:
-        """The decision curve of a result.
+        """The decision curve of a result, or of each of its slices.
 
         Parameters
         ----------
@@ -315,7 +348,17 @@ class DecisionCurveDisplay(_Zoomed):
             For the legend.
         thresholds
             As for :meth:`Evaluation.decision_curve`.
+        by
+            What tells slices apart, as for :class:`RocCurveDisplay`. More than three have neither
+            bands nor bars, and what treating all is worth is that of all rows.
         """
+        at = None if thresholds is None else list(thresholds)
+        display = read_slices(result, by, lambda part, _: cls._read(part, at), averages=False)
+        display.name = name
+        return display
+
+    @classmethod
+    def _read(cls, result: Evaluation, thresholds: list[SupportsFloat] | None) -> Self:
         curve = result.decision_curve(thresholds)
         pooled = result.pooled
         return cls(
@@ -323,7 +366,6 @@ class DecisionCurveDisplay(_Zoomed):
             curve.net_benefit,
             Band(curve.thresholds, curve.low, curve.high, curve.level, "pointwise"),
             None,
-            name,
             positive_rate=pooled.positives / (pooled.positives + pooled.negatives),
             useful=curve.useful,
             caution=curve.caution,
@@ -340,9 +382,12 @@ class DecisionCurveDisplay(_Zoomed):
     def _area_name(self) -> str | None:
         return None
 
-    def _label(self, name: str | None) -> Callable[[int], str | None]:
+    def _label(self, name: str | None, brief: bool) -> Callable[[int], str | None]:
         ax, spans = self.ax_, self.useful
-        shown = ", ".join(f"{low:.2g} to {high:.2g}" for low, high in spans) or "nowhere"
+        if brief:
+            return lambda _: entry(ax, name, None)
+        ends = [(f"{low:.2g}", f"{high:.2g}") for low, high in spans]
+        shown = ", ".join(" to ".join(dict.fromkeys(each)) for each in ends) or "nowhere"
         if len(spans) > 2:
             shown = f"{spans[0].low:.2g} to {spans[-1].high:.2g}, with gaps"
         rough = ", rough" if self.rough else ""
@@ -362,7 +407,7 @@ class DecisionCurveDisplay(_Zoomed):
         odds = _RISKS / (1.0 - _RISKS)
         return _RISKS, self.positive_rate - odds * (1.0 - self.positive_rate)
 
-    def _draw_more(self) -> None:
+    def _draw_more(self, plain: bool) -> None:
         from matplotlib.lines import Line2D
 
         ax, many = self.ax_, len(drawn_lines(self.ax_, "curve"))
@@ -371,7 +416,7 @@ class DecisionCurveDisplay(_Zoomed):
             (line,) = ax.plot(_RISKS, 0.0 * _RISKS, "-", color=colour, linewidth=1.0, zorder=1.5)
             line.set(alpha=0.7, label="treat none")
             mark(ax, line, "chance")
-        for span in self.useful:
+        for span in () if plain else self.useful:
             bar = Line2D(
                 span,
                 [0.02 * many - 0.005] * 2,

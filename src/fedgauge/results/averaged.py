@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.distribution import Estimator, ScoreDistribution
+from fedgauge.estimation.drawn import every_block
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.measures import averages, averaging
@@ -225,7 +226,7 @@ class Averaged(Calibrated):
         """
         ranks = self._class_table("ranks")
         classes = len(ranks.labels)
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= classes:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= classes:
             raise InputError(f"k must be a whole number from 1 to {classes}, got {k!r}.")
         return ranks.share_of(np.broadcast_to(np.arange(classes) < k, (classes, classes)))
 
@@ -269,11 +270,13 @@ class Averaged(Calibrated):
         plan, released = self.plan, self.released
         noisy = plan.is_noisy
         counts = np.asarray(released.counts, dtype=np.float64)
+        reported = plan.final.sends_reports
         return Shared(
             repair.monotone(counts) if noisy else counts,
             *plan.task.layout.strata,
             plan.tree if noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
+            every_block(plan, counts) if reported else (),
         )
 
     def _asked(self, average: Average, against: Against) -> list[_Asked]:
@@ -360,7 +363,9 @@ class Averaged(Calibrated):
                 "this result is of one label, and an average over all: ask it of the whole result."
             )
         if wanted.model is None and first.model is not None:
-            raise InputError("this result has several models: result.select(model=...).macro(...).")
+            raise InputError(
+                "this result is of several models. Say which: result.select(model=...)."
+            )
         if self.mapped_by is not None:
             raise InputError(
                 "averages are of scores as they were counted: with_calibrator(None).macro(...)."
