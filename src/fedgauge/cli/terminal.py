@@ -79,6 +79,10 @@ _AS_OPTIONS = {
     "leave out at, or": "leave it out, or",
     "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
     "Use more bins, or ask for": "Use more --bins, or --want",
+    "the plan has a table whose small cells cannot be merged (min_cell)": (
+        "small cells of what --also counts cannot be merged. Leave it out, use noise (--privacy "
+        "ddp), or --min-cell 0, which sites may refuse"
+    ),
     "Leave crossed out": "Leave out --crossed",
     "also must name each once": "--also names each once",
     'pairs must be a list of two of the models each, such as [("new", "old")]': (

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.keyed import ID, KeyedFile, PlacedRows, Places, ScoredFile, ids_of
+from fedgauge.data.named_columns import LabelColumns, ScoreColumns
 from fedgauge.data.oddities import Counted
 from fedgauge.data.openers import column_names, list_columns
 from fedgauge.errors import ExchangeError, InputError, located
@@ -48,16 +49,20 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def file(self, plan: EvaluationPlan) -> ScoreFile:
         """The file, if it and the columns that a plan asks for are there."""
-        task = plan.task
+        label, score, group = self.by_task(plan.task)
         return ScoreFile(
             self.path,
-            label=self._labels(task),
-            score=self._scores(task),
-            group=self._groups(task),
+            label=label,
+            score=score,
+            group=group,
             subject=self.subject,
             separator=self.separator,
             decimal=self.decimal,
         )
+
+    def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
+        """The columns of labels, scores and groups, in the order of a task."""
+        return self._labels(task), self._scores(task), self._groups(task)
 
     def check(self, plan: EvaluationPlan, site: Site) -> None:
         """Refuse, before anything is spent, a file that cannot be counted under a plan."""

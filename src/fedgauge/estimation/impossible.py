@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ProtocolError
 from fedgauge.estimation.labelled import counts_of
+from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import node_variances
 from fedgauge.plan import EvaluationPlan
@@ -161,12 +162,18 @@ def _are_below(plan: EvaluationPlan, released: Released) -> bool:
     of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958). So is
     how many labels of a bin without positives are flipped; of negatives it is the same.
     """
-    (slice_, *_) = plan.task.slices  # each report is in all of them that it is about
-    pooled = counts_of(plan, released, slice_)
-    if not pooled.counts.any():
+    slices = plan.task.slices
+    whole = counts_of(plan, released, slices[0])
+    if not whole.counts.any():
         return True
     levels = nodes_by_level(plan.tree)
-    chance = FALSE_ALARM / (len(pooled.unbiased) * sum(levels))
+    chance = FALSE_ALARM / (len(slices) * len(whole.unbiased) * sum(levels))
+    return _is_below(whole, levels, chance) or any(
+        _is_below(counts_of(plan, released, slice_), levels, chance) for slice_ in slices[1:]
+    )
+
+
+def _is_below(pooled: PooledCounts, levels: Sequence[int], chance: float) -> bool:
     for nodes in levels:
         by_node = pooled.unbiased.reshape(len(pooled.unbiased), nodes, -1)
         counts = by_node.sum(axis=2)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedgauge import notebook
 from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
 from fedgauge.binning.calibrator import Calibrator
-from fedgauge.binning.histogram import ScoreHistogram, check_tree
+from fedgauge.binning.histogram import Draw, ScoreHistogram, check_tree
 from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
@@ -146,6 +146,7 @@ class EvaluationPlan(
         for sent in self.rounds:
             sent.check(self.terms)
         self._check_apart()
+        self._check_reported()
         self._check_min_cell()
         if self.calibrator is not None:
             mapping.check(self.calibrator, self.axis)
@@ -166,6 +167,14 @@ class EvaluationPlan(
             raise PlanError(
                 "label parties have no scores to sum or to map. Leave out score sums and the map: "
                 "whoever scored the examples maps scores before they are given bins."
+            )
+
+    def _check_reported(self) -> None:
+        """Refuse tables in local reports, whose noise differs from cell to cell."""
+        if self.privacy.sends_reports and self.task.tables(self.axis, noisy=True):
+            raise PlanError(
+                "local reports are about one score at a time, and not about scores of a row "
+                "together. Leave out pairs, paired_brier and also, or use DistributedDP."
             )
 
     def _check_min_cell(self) -> None:
@@ -253,7 +262,7 @@ class EvaluationPlan(
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
         task, tree = task or BinaryTask(), tree or (axis.bins,)
-        sent = ReportRound.calibrated(privacy, tree, task.rows_sent)
+        sent = ReportRound.calibrated(privacy, tree, task.layout)
         return cls(task, axis, tree, privacy, None, (sent,))
 
     @classmethod
@@ -413,8 +422,16 @@ class EvaluationPlan(
 
     @property
     def oracles(self) -> tuple[Oracle, ...]:
-        """What randomises a report about each level; refused unless rows are reported."""
+        """What randomises a report about each level; refused unless rows are reported.
+
+        Of several blocks, those of the first, then of the second and so on.
+        """
         return self.reported.oracles(self.terms)
+
+    @property
+    def oracles_by_block(self) -> tuple[tuple[Oracle, ...], ...]:
+        """The same, of each block."""
+        return self.reported.by_block(self.terms)
 
     def check_promise(self) -> None:
         """Refuse a plan whose noise costs more than it promises."""
@@ -490,9 +507,14 @@ class EvaluationPlan(
     def node_variances(self, leaves: Floats) -> list[Floats]:
         """Variance of every node at each level, where it depends on the counts of the bins.
 
-        Under local DP. Empty elsewhere: all nodes of a level have the same noise.
+        Under local DP, of the first block. Empty elsewhere: all nodes of a level have the same
+        noise.
         """
         return self.final.node_variances(self.terms, leaves)
+
+    def block_variances(self, block: int, leaves: Floats) -> list[Floats]:
+        """The same of any block of local reports."""
+        return self.reported.node_variances(self.terms, leaves, block)
 
     def in_words(self) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of the plan."""
@@ -587,14 +609,15 @@ class EvaluationPlan(
         """Whether the counts of the result are noisy."""
         return self.final.is_noisy
 
-    def histogram(self) -> ScoreHistogram:
-        """An empty histogram of what one client counts."""
+    def histogram(self, draw: Draw | None = None) -> ScoreHistogram:
+        """An empty histogram of what one client counts; of each row in one block, with `draw`."""
         return ScoreHistogram(
             self.axis,
             layout=self.task.layout,
             sum_steps=self.sum_steps,
             calibrator=self.calibrator,
             tables=self.tables,
+            draw=draw,
         )
 
     @property
