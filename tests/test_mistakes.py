@@ -165,7 +165,125 @@ def clinic(_):
 
 bought = [f"{number},{number % 2}" for number in range(100, 140)]
 
+
+def sliced(task, row=lambda number: (number % 2, 0.25, 0.75, "men")):
+    """Another exchange, whose plan has slices, and a file with columns for them."""
+
+    def before(world):
+        rows = "".join(",".join(map(str, row(number))) + "\n" for number in range(200))
+        (world.folder / "rows.csv").write_text(f"y,p,q,gender\n{rows}")
+        plan = fg.EvaluationPlan.for_histogram(
+            fg.Axis.uniform(8, outside="clip"),
+            fg.Cohort(3, 1),
+            privacy=fg.DistributedDP(1.0),
+            task=task,
+        )
+        world.start(world.folder / "sliced", plan)
+
+    return before
+
+
+by_sex = fg.BinaryTask(groups={"sex": ["women", "men"]})
+of_pets = fg.MulticlassTask(labels=["cat", "dog"])
+of_models = fg.BinaryTask(models=["new", "old"])
+of_signs = fg.MultilabelTask(labels=["fever", "cough"])
+
 MISTAKES = [
+    # Columns of groups, classes, models and labels
+    *(
+        Mistake(
+            what, "reports", f"exchange check sliced rows.csv {options} {{a}}", code, told, before
+        )
+        for what, options, code, told, before in (
+            (
+                "a column of groups that nobody named",
+                "--label y --score p",
+                2,
+                ("rows.csv", "groups by sex", "no column of that name", "--group sex=COLUMN"),
+                sliced(by_sex),
+            ),
+            (
+                "groups in the place of their column",
+                "--label y --score p --group sex=women,men",
+                2,
+                ("--group sex= takes one column, got 2", "The plan says which values"),
+                sliced(by_sex),
+            ),
+            (
+                "groups that are written otherwise",
+                "--label y --score p --group sex=gender",
+                0,
+                ("rows.csv: 200 of 200 rows", "no listed group of sex", "spells groups as the"),
+                sliced(by_sex, lambda number: (number % 2, 0.25, 0.75, LABELS[number % 2])),
+            ),
+            (
+                "one group that is written otherwise",
+                "--label y --score p --group sex=gender",
+                0,
+                ("100 of 200 rows are of no listed group of sex, and none are of women",),
+                sliced(by_sex, lambda number: (number % 2, 0.25, 0.75, ("men", "F")[number % 2])),
+            ),
+            (
+                "one score for two classes",
+                "--label gender --score p",
+                2,
+                ("the plan has cat, dog", "--class-scores cat=COLUMN,dog=COLUMN"),
+                sliced(of_pets),
+            ),
+            (
+                "one column for two classes",
+                "--label gender --class-scores cat=p,dog=p",
+                2,
+                ("one column cannot be two things, and 'p' is named more than once",),
+                sliced(of_pets),
+            ),
+            (
+                "classes that the plan does not list",
+                "--label gender --class-scores cat=p,dog=q",
+                1,
+                ("Refuses it", "100 of 200 labels are none of the plan's classes", "first class"),
+                sliced(of_pets, lambda number: (0, 0.25, 0.75, ("cat", "emu")[number % 2])),
+            ),
+            (
+                "class scores that are swapped",
+                "--label gender --class-scores cat=p,dog=q",
+                1,
+                ("by the score of cat, dog another class scores highest", "which column is of"),
+                sliced(
+                    of_pets,
+                    lambda number: (0, *((0.2, 0.8, "cat") if number % 2 else (0.9, 0.1, "dog"))),
+                ),
+            ),
+            (
+                "scores of one class in percent",
+                "--label fever=y,cough=gender --class-scores fever=p,cough=q",
+                0,
+                ("200 of 400 scores lie beyond the axis", "from 0 to 1, and percent"),
+                sliced(of_signs, lambda number: (number % 2, 0.25, 75, number % 2)),
+            ),
+            (
+                "a label that nobody named",
+                "--label y --class-scores fever=p,cough=q",
+                2,
+                ("several labels a row", "--label fever=COLUMN,cough=COLUMN"),
+                sliced(of_signs),
+            ),
+            (
+                "a model that nobody named",
+                "--label y --model-score new=p",
+                2,
+                ("--model-score lacks old", "--model-score new=COLUMN --model-score old=COLUMN"),
+                sliced(of_models),
+            ),
+            (
+                "a column without its name",
+                "--label y --model-score p",
+                2,
+                ("--model-score takes a name and what belongs to it", "got 'p'"),
+                sliced(of_models),
+            ),
+        )
+    ),
     # Labels and scores apart
     *(
         Mistake(

@@ -291,8 +291,6 @@ def test_a_row_in_several_channels_is_paid_for_in_each(noise):
 
 def test_what_slices_do_not_go_with_is_refused():
     axis = fg.Axis.uniform(16, outside="clip")
-    with pytest.raises(fg.PlanError, match="local reports are of one score"):
-        fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0), task=MulticlassTask(labels=CLASSES))
     with pytest.raises(fg.PlanError, match="score sums are for one score"):
         fg.EvaluationPlan.for_histogram(
             axis, fg.Cohort(3), task=BinaryTask(models=("new", "old")), score_sums=True

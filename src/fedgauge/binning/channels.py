@@ -102,6 +102,16 @@ class Layout:
                     first += self.cells(grouping) * self.by_block
         return tuple(blocks)
 
+    def rows(self, block: Block) -> slice:
+        """The channels of a block, which are next to each other."""
+        return slice(block.first, block.first + self.cells(block.grouping) * self.by_block)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many channels each block has."""
+        of_score = tuple(self.cells(grouping) * self.by_block for grouping in self.groupings)
+        return of_score * self.by_row
+
     @property
     def channels(self) -> int:
         """How many rows of counts there are."""
@@ -132,9 +142,9 @@ class Layout:
         strata = np.empty(self.channels, dtype=np.intp)
         apart = self.by_block if self.labels > 1 else 1
         for number, block in enumerate(self.blocks):
-            size = self.cells(block.grouping) * self.by_block
-            blocks[block.first : block.first + size] = number
-            strata[block.first : block.first + size] = np.arange(size) // apart
+            rows = self.rows(block)
+            blocks[rows] = number
+            strata[rows] = np.arange(rows.stop - rows.start) // apart
         return blocks, strata
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeVar
@@ -23,6 +23,7 @@ from fedgauge.typing import Floats, Indices
 
 Counts = NDArray[np.int64]
 T = TypeVar("T", bound="_Tally")
+Draw = Callable[[int], NDArray[np.integer[Any]]]  # a block's number for each of so many rows
 _Counted = tuple[Counts, Counts | None, list[Counts]]  # by channel and bin; score sums; tables
 
 _BATCH_ROWS: Final = 131_072  # large enough to share threads fairly, small enough for the cache
@@ -51,6 +52,8 @@ class ScoreHistogram:
         What scores go through before they are binned.
     tables
         What else of the rows is counted (:attr:`tables`).
+    draw
+        Where each row is counted in one block only: which one, for so many rows.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class ScoreHistogram:
         "_calibrator",
         "_counted",
         "_counts",
+        "_draw",
         "_layout",
         "_sum_steps",
         "_sums",
@@ -82,6 +86,7 @@ class ScoreHistogram:
         sum_steps: int = 0,
         calibrator: Calibrator | None = None,
         tables: tuple[AnyTable, ...] = (),
+        draw: Draw | None = None,
     ) -> None:
         if sum_steps:
             check_sums(axis, sum_steps)
@@ -92,6 +97,7 @@ class ScoreHistogram:
         self._counts: Counts = np.zeros((layout.channels, axis.bins), dtype=np.int64)
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
         self._tables = tables
+        self._draw = draw
         self._counted = _no_rows(tables, layout, axis)
 
     @classmethod
@@ -186,7 +192,7 @@ class ScoreHistogram:
     def _tally(self, kind: type[T], positive: Label | None) -> T:
         """What rows are counted in first; a positive label that is named here counts."""
         layout = self._layout if positive is None else replace(self._layout, positive=positive)
-        return kind(self._axis, layout, self._sum_steps, self._calibrator, self._tables)
+        return kind(self._axis, layout, self._sum_steps, self._calibrator, self._tables, self._draw)
 
     def _add(self, counts: Counts, sums: Counts | None, tables: Sequence[Counts] = ()) -> None:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
@@ -295,6 +301,7 @@ class _Tally:
         sum_steps: int,
         calibrator: Calibrator | None,
         tables: tuple[AnyTable, ...],
+        draw: Draw | None = None,
     ) -> None:
         self._axis = axis
         self._layout = layout
@@ -304,6 +311,7 @@ class _Tally:
         self._sum_steps = sum_steps
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
         self._tables = tables
+        self._draw = draw
         self._counted = _no_rows(tables, layout, axis)
         self._rows = self._infinite = self._refused = 0
 
@@ -329,14 +337,16 @@ class _Tally:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
             rows = TableRows(self._layout, self._axis)
-            for block, (raw, channels) in zip(
-                self._layout.blocks, self._reader(batch), strict=True
-            ):
+            drawn = None if self._draw is None else self._draw(len(batch))
+            for number, (raw, channels) in enumerate(self._reader(batch)):
+                block = self._layout.blocks[number]
                 placed = self._place(mapped(raw, self._calibrator))
                 if placed is not None:
                     if self._tables:
                         rows.add(block, channels, *placed)
-                    self._count_block(block, channels, *placed)
+                    mine = slice(None) if drawn is None else drawn == number
+                    index, scores = placed
+                    self._count_block(block, channels[mine], index[mine], scores[mine])
             if self._tables and rows.is_whole:
                 for table, counted in zip(self._tables, self._counted, strict=True):
                     counted += table.count(rows)
@@ -346,8 +356,7 @@ class _Tally:
     ) -> None:
         """Count one score of each row, in the channel that it is in."""
         # Of many classes all channels are far more than those of one block.
-        size = self._layout.cells(block.grouping) * self._layout.by_block
-        rows = slice(block.first, block.first + size)
+        rows = self._layout.rows(block)
         counts = self._counts[rows]
         places = None if self._sums is None else self._places(scores, index)
         index += np.multiply(channels - block.first, self._axis.bins, dtype=np.intp)

@@ -122,7 +122,7 @@ def intake(
             for told in broken:
                 warn(told)
             result = with_progress(quiet, lambda: result_of(server), "Measuring")
-        result.roc_curve()  # a result without curves is an error here
+        result.slices[0].roc_curve()  # a result without curves is an error here
         if json is not None:
             result.to_json(json)
     print_result(result, quiet=quiet)

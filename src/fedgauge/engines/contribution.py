@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
-from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.histogram import Draw, ScoreHistogram
 from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
@@ -26,20 +26,26 @@ from fedgauge.secagg.words import check_size
 Numbers = NDArray[np.int64]
 
 
-def count_rows(plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True) -> ScoreHistogram:
+def count_rows(
+    plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True, draw: Draw | None = None
+) -> ScoreHistogram:
     """One client's histogram, each unit's rows capped as the plan says.
 
     A client without rows counts like any other, since its silence would tell that it has none.
     """
     rows = limit_rows(read_batches(data), plan.privacy.unit_cap)
-    return count_batches(plan, rows, may_be_empty=may_be_empty)
+    return count_batches(plan, rows, may_be_empty=may_be_empty, draw=draw)
 
 
 def count_batches(
-    plan: EvaluationPlan, batches: Iterable[Examples], *, may_be_empty: bool = False
+    plan: EvaluationPlan,
+    batches: Iterable[Examples],
+    *,
+    may_be_empty: bool = False,
+    draw: Draw | None = None,
 ) -> ScoreHistogram:
     """The histogram of rows that are within the plan's caps."""
-    histogram = plan.histogram()
+    histogram = plan.histogram(draw)
     histogram.update_batches(batches, may_be_empty=may_be_empty)
     return histogram
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.distribution import Estimator, ScoreDistribution
+from fedgauge.estimation.drawn import every_block
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.measures import averages, averaging
@@ -269,11 +270,13 @@ class Averaged(Calibrated):
         plan, released = self.plan, self.released
         noisy = plan.is_noisy
         counts = np.asarray(released.counts, dtype=np.float64)
+        reported = plan.final.sends_reports
         return Shared(
             repair.monotone(counts) if noisy else counts,
             *plan.task.layout.strata,
             plan.tree if noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
+            every_block(plan, counts) if reported else (),
         )
 
     def _asked(self, average: Average, against: Against) -> list[_Asked]:

@@ -20,6 +20,7 @@ _MARGINS: Final = (
     "from the counts of each model alone, which do not say how far their errors go together: "
     "intervals are as wide as can be"
 )
+_APART: Final = "from reports about each model, which are of different rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class Comparison:
     @property
     def basis(self) -> str:
         """What the intervals rest on, in words."""
+        if self.pair.apart:
+            return _APART
         return _JOINT if self.is_paired else _MARGINS
 
     @cached_property
@@ -143,7 +146,8 @@ def compare(
     is_number = isinstance(margin, int | float | np.number)
     if margin is not None and not (is_number and 0.0 < margin < 1.0):
         raise InputError(f"margin must lie between 0 and 1, such as 0.01, got {margin!r}.")
-    pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models))
+    apart = one.plan.final.sends_reports
+    pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models), apart)
     return Comparison(*models, pair, margin)
 
 

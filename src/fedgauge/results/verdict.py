@@ -82,6 +82,9 @@ def who(result: Evaluation) -> str:
             told += f", {result.reports:,} {'report' if result.reports == 1 else 'reports'}"
         if hidden is not None:
             return f"{told}; noise hides the number of {hidden}"
+        if result.slice.group is not None:
+            part = result.positives / max(result.examples, 1)
+            return f"{told}, about {result.examples:,} examples, {part:.1%} positive"
         return f"{told}, about {result.positives / result.reports:.1%} positive"
     examples = result.examples
     about = "about " if result.pooled.noisy else ""
