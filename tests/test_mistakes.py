@@ -447,6 +447,11 @@ MISTAKES = [
                 ("--also is for several classes", "leave it out"),
             ),
             (
+                "local reports of scores together",
+                "y --model-score a=new --model-score b=old --pair a,b --privacy ldp --epsilon 5",
+                ("about one score at a time", "Leave out --pair", "use --privacy ddp"),
+            ),
+            (
                 "score sums by group",
                 "y --score new --group sex=women,men --score-sums",
                 ("score sums are for one score", "Leave out --score-sums"),

@@ -285,6 +285,8 @@ def test_plans_say_what_slices_cost():
     text = run(*PLAN, "--epsilon", 1, "--models", "new,old", "--paired-brier").stdout
     assert "shared by 2: 1 for pairs of models together, 1 for differences of losses" in text
     assert "16 bins" in text
+    alone = run(*PLAN, "--bins", 8, "--epsilon", 5, "--privacy", "ldp", "--models", "new,old")
+    assert "Models             new, old" in alone.stdout  # of which no row is counted in both
     text = run(*noisy, "--labels", "fever,cough").stdout
     assert "expected of each label" in text
     many = run(*noisy, "--classes", ",".join("abcdefghijkl")).stdout
