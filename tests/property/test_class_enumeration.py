@@ -27,6 +27,7 @@ TASKS = [
     fg.MulticlassTask(labels=["cat", "dog", "owl"], also=["confusion"]),
     fg.MulticlassTask(labels=["cat", "dog"], also=TABLES),
     fg.MulticlassTask(labels=["cat", "dog"], models=("new", "old"), also=["confusion"]),
+    fg.MulticlassTask(labels=["cat", "dog"], groups={"sex": ["w"]}, also=TABLES),
     fg.MultilabelTask(labels=["fever", "cough", "rash"]),
 ]
 
@@ -44,10 +45,14 @@ def rows_of(task):
     labels = itertools.product((0, 1), repeat=width) if several else task.labels
     scores = list(itertools.product((0.2, 0.8), repeat=width))
     models = task.models or (None,)
-    for label, each in itertools.product(labels, itertools.product(scores, repeat=len(models))):
+    groups = ["w", "m"] if task.groups else [None]
+    each_model = itertools.product(scores, repeat=len(models))
+    for label, each, group in itertools.product(labels, each_model, groups):
         given = {model: np.array([row]) for model, row in zip(models, each, strict=True)}
         yield fg.Examples(
-            np.array([label]) if several else [label], given if task.models else given[None]
+            np.array([label]) if several else [label],
+            given if task.models else given[None],
+            group=None if group is None else [group],
         )
 
 

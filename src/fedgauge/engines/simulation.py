@@ -396,7 +396,7 @@ def _task(
         return task
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
-    pairs = ((models[0], models[1]),) if models and len(models) == 2 and not groups else ()
+    pairs = ((models[0], models[1]),) if models and len(models) == 2 else ()
     return BinaryTask(positive, groups=groups or {}, models=models or (), pairs=pairs)
 
 

@@ -27,6 +27,7 @@ from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.slices import Contrast
 from fedgauge.plan.task import CLASS_TABLES, MulticlassTask
 from fedgauge.results.calibrated import Calibrated, Contrasted
+from fedgauge.results.tabled import tables_of
 from fedgauge.typing import Floats
 
 Average = Literal["macro", "weighted", "micro"]
@@ -256,13 +257,11 @@ class Averaged(Calibrated):
                 f'the plan does not count this: MulticlassTask(labels, also=["{name}"]).'
             )
         self._labelled()  # of all classes, and one model
-        if self.slice.group is not None:
-            raise InputError("this was counted of all rows, not by group.")
-        variances = self.plan.table_variances(self.released.clients)
-        for (table, values), variance in zip(self.released.tables, variances, strict=True):
-            if isinstance(table, CLASS_TABLES[name]) and table.model == self.slice.model:
+        told = tables_of(self.plan, self.released, self.slice.group, CLASS_TABLES[name])
+        for table, values, variance in told:
+            if table.model == self.slice.model:
                 return values, variance
-        raise AssertionError  # a task's plans have its tables
+        raise InputError("this was counted of all rows, not by group.")
 
     @cached_property
     def _shared(self) -> Shared:
