@@ -28,6 +28,7 @@ from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.slices import Contrast
 from fedgauge.plan.task import CLASS_TABLES, MulticlassTask
 from fedgauge.results.calibrated import Calibrated, Contrasted
+from fedgauge.results.tabled import tables_of
 from fedgauge.typing import Floats
 
 Average = Literal["macro", "weighted", "micro"]
@@ -256,12 +257,12 @@ class Averaged(Calibrated):
         if not isinstance(task, MulticlassTask) or name not in task.also:
             raise InputError(_NOT_COUNTED.format(name))
         self._labelled()  # of all classes, and one model
+        told = tables_of(self.plan, self.released, self.slice.group, CLASS_TABLES[name])
+        for table, values, variance in told:
+            if table.model == self.slice.model:
+                return values, variance
         if self.slice.group is not None:
             raise InputError("this was counted of all rows, not by group.")
-        variances = self.plan.table_variances(self.released.clients)
-        for (table, values), variance in zip(self.released.tables, variances, strict=True):
-            if isinstance(table, CLASS_TABLES[name]) and table.model == self.slice.model:
-                return values, variance
         raise InputError(_NOT_COUNTED.format(name))  # a plan by hand may lack the task's tables
 
     @cached_property
