@@ -18,8 +18,9 @@ from fedgauge.data.keyed import ID, NO_BIN, PlacedRows
 from fedgauge.data.labels import LenientLabelReader
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
-from fedgauge.engines.contribution import contribution, count_leniently, summarise
+from fedgauge.engines.contribution import contribution, count_leniently
 from fedgauge.engines.named import NamedLabels
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import FedgaugeError, InputError, PlanRefused, RecordError, SiteError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import LocalDP

@@ -14,12 +14,8 @@ from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprinter
 from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import (
-    contribution,
-    count_exactly,
-    count_leniently,
-    summarise,
-)
+from fedgauge.engines.contribution import contribution, count_exactly, count_leniently
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -59,7 +55,8 @@ def judge_origin(site: Site, invitation: Invitation) -> None:
             "site file of one that was invited, with --site."
         )
     judge_coordinator(site, invitation.coordinator)
-    site.judge_bins(peek(invitation.plan_bytes).bins)
+    sizes = peek(invitation.plan_bytes)
+    site.judge_sizes(sizes.bins, sizes.counts)
 
 
 def judge_coordinator(site: Site, coordinator: bytes) -> None:

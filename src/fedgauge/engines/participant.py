@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import summarise
 from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, naming, say
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,

@@ -4,12 +4,13 @@ from typing import NamedTuple
 
 from fedgauge.data.examples import read_batches
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import count_exactly, count_leniently, summarise
+from fedgauge.engines.contribution import count_exactly, count_leniently
 from fedgauge.engines.duties import naming
 from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import fingerprint_rows
 from fedgauge.engines.review import Review, check_ledger, review
+from fedgauge.engines.summary import summarise
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.secagg import Invitation

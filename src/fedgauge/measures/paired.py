@@ -76,6 +76,7 @@ class Pair:
     second: Reading
     joint: Joint | None
     losses: Losses | None = None
+    apart: bool = False  # whether each is of rows of its own, as local reports are
 
     @property
     def readings(self) -> tuple[Reading, Reading]:
@@ -188,11 +189,13 @@ class Pair:
         """An interval from those of both models (Zou & Donner 2008, MOVER for dependent values).
 
         The distances to their ends are joined by the correlation of their errors. Where nothing
-        is known of it, it is -1 at worst: then the distances add up, which is conservative.
+        is known of it, it is -1 at worst: then the distances add up, which is conservative. It is
+        0 where each model is reported of other rows.
         """
-        correlation, parts = -1.0, {}
+        correlation, parts = 0.0 if self.apart else -1.0, {}
         for kind in ("sampling", "noise"):
-            parts[kind] = sum(end.parts.get(kind, 0.0) for end in ends)
+            both = [end.parts.get(kind, 0.0) for end in ends]
+            parts[kind] = math.hypot(*both) if self.apart else sum(both)
         if self.joint is not None:
             both = [math.hypot(*(e.parts.get(k, 0.0) for k in ("sampling", "noise"))) for e in ends]
             sampling, noise = self._deviations(ends, gradients, self.joint)
@@ -223,9 +226,9 @@ class DifferencesAt(ThresholdMetrics):
     """Differences of two models' metrics when scores from a threshold up are flagged."""
 
     def __init__(self, pair: Pair, threshold: float) -> None:
-        self.threshold = float(threshold)
         self._pair = pair
         self._ends = [AtThreshold(each.pooled, threshold, each.level) for each in pair.readings]
+        self.threshold = self._ends[0].threshold
 
     def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
         ends = [each._estimate(name, formula, undefined) for each in self._ends]

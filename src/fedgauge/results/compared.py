@@ -11,6 +11,7 @@ from fedgauge.binning.tables import JointScores, LossDifferences
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.paired import DifferencesAt, Joint, Losses, Pair
+from fedgauge.results.tabled import tables_of
 
 if TYPE_CHECKING:  # a result is compared, and makes the comparison
     from fedgauge.results.sliced import SlicedResult
@@ -20,6 +21,7 @@ _MARGINS: Final = (
     "from the counts of each model alone, which do not say how far their errors go together: "
     "intervals are as wide as can be"
 )
+_APART: Final = "from reports about each model, which are of different rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,8 @@ class Comparison:
     @property
     def basis(self) -> str:
         """What the intervals rest on, in words."""
+        if self.pair.apart:
+            return _APART
         return _JOINT if self.is_paired else _MARGINS
 
     @cached_property
@@ -111,6 +115,9 @@ class Comparison:
             f"{self.margin:g}: ROC AUC differs by {auc}."
         )
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.first} less {self.second}: ROC AUC {self.roc_auc}>"
+
     def __str__(self) -> str:
         rows = self._rows()
         width = max(len(title) for title, _ in rows)
@@ -137,21 +144,20 @@ def compare(
     one: "SlicedResult", other: "SlicedResult", models: tuple[str, str], margin: float | None
 ) -> Comparison:
     """The comparison of two models' results on the same rows."""
-    if margin is not None and not 0.0 < margin < 1.0:
+    is_number = isinstance(margin, int | float | np.number)
+    if margin is not None and not (is_number and 0.0 < margin < 1.0):
         raise InputError(f"margin must lie between 0 and 1, such as 0.01, got {margin!r}.")
-    pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models))
+    apart = one.plan.final.sends_reports
+    pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models), apart)
     return Comparison(*models, pair, margin)
 
 
 def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
     """Both scores together, if they were counted of these rows."""
     plan, released = result.plan, result.released
-    variances = plan.table_variances(released.clients)
-    for (table, values), variance in zip(released.tables, variances, strict=True):
-        if not isinstance(table, JointScores) or {*table.models} != {*models}:
+    for table, values, variance in tables_of(plan, released, result.slice.group, JointScores):
+        if {*table.models} != {*models}:
             continue
-        if result.slice.group is not None:
-            return None
         counts = np.asarray(values, dtype=np.float64).reshape(-1, *table.ranges(released.axis))
         starts = table.starts
         if table.models != models:
@@ -162,12 +168,9 @@ def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
 
 def _losses(result: "SlicedResult", models: tuple[str, str]) -> Losses | None:
     """The differences of losses, if they were counted of these rows."""
-    plan, released = result.plan, result.released
-    variances = plan.table_variances(released.clients)
-    for (table, values), variance in zip(released.tables, variances, strict=True):
-        if isinstance(table, LossDifferences) and {*table.models} == {*models}:
-            if result.slice.group is not None:
-                return None
+    group = result.slice.group
+    for table, values, variance in tables_of(result.plan, result.released, group, LossDifferences):
+        if {*table.models} == {*models}:
             losses = Losses.of(table, values, variance)
             return losses if table.models == models else losses.turned()
     return None
