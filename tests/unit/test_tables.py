@@ -137,6 +137,8 @@ def test_under_noise_the_joint_histogram_is_all_that_is_sent():
 
 def noisy_losses():
     return plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+
+
 @pytest.mark.parametrize("crossed", [False, True])
 def test_so_it_is_by_group(crossed):
     """By each way of grouping one, of which all counts are sums."""
