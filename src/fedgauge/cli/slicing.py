@@ -103,13 +103,17 @@ class Named(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is told apart beyond the columns, as it was written."""
+    """What is told apart beyond the columns, as it was written.
+
+    Of rows that are `reported` one by one none has its scores counted together.
+    """
 
     positive: str | None = None
     crossed: bool = False
     also: str | None = None
     pair: Sequence[str] = ()
     paired_brier: bool = False
+    reported: bool = False
 
 
 def task_of(
@@ -140,7 +144,7 @@ def task_of(
         )
     _refuse(told.also, "--also is for several classes. Name them, or leave it out.")
     pairs = [read_names("--pair", pair) for pair in told.pair]
-    if len(models) == 2 and not pairs:  # as of models= in evaluate
+    if len(models) == 2 and not pairs and not told.reported:  # as of models= in evaluate
         pairs = [tuple(models)]
     return fg.BinaryTask(
         told.positive,
