@@ -21,6 +21,15 @@ from fedgauge.cli.options import (
     naming_labels,
 )
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.results import require_curves
+from fedgauge.cli.slicing import (
+    ClassScores,
+    GroupColumn,
+    ModelScore,
+    Named,
+    ScoreOption,
+    columns_of,
+)
 from fedgauge.cli.terminal import (
     print_result,
     readable_errors,
@@ -51,9 +60,15 @@ Score = Annotated[str, typer.Option(help="Column of the score; higher is more po
 def encode(
     plan: PlanFile,
     file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
-    label: Label,
-    score: Score,
+    label: Annotated[
+        str,
+        typer.Option(help="Column of the true label; of several labels a row fever=y1,cough=y2."),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
+    score: ScoreOption = None,
+    class_scores: ClassScores = None,
+    model_score: ModelScore = None,
+    group: GroupColumn = None,
     site: Annotated[
         Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
     ] = None,
@@ -66,15 +81,21 @@ def encode(
     It says, on this screen only, how many rows there were, how many of them positive, clipped or
     odd.
 
-    Example:
+    Examples:
 
       fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
+
+      fedgauge encode plan.toml rows.csv --label y --score p --group sex=gender -o site-a.fgr
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         loaded = fg.EvaluationPlan.load(plan)
         dialect = make_dialect(separator, decimal)
-        rows = fg.ScoreFile(file, label=label, score=score, **dialect)
+        named = Named(label, score, class_scores, model_score or (), group or ())
+        columns = columns_of(loaded.task, named)
+        rows = fg.ScoreFile(
+            file, label=columns.label, score=columns.score, group=columns.group, **dialect
+        )
         trusted = None if site is None else fg.Site.from_toml(site)
         with_progress(
             quiet,
@@ -122,7 +143,7 @@ def intake(
             for told in broken:
                 warn(told)
             result = with_progress(quiet, lambda: result_of(server), "Measuring")
-        result.slices[0].roc_curve()  # a result without curves is an error here
+        require_curves(result)
         if json is not None:
             result.to_json(json)
     print_result(result, quiet=quiet)
