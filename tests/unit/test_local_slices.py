@@ -239,11 +239,11 @@ def test_rows_without_what_the_plan_asks_are_refused_before_anything_is_written(
 
 def test_the_officer_reads_what_a_report_is_about():
     words = explain(plan_of("models by group", fg.LocalDP(1.0)))
-    assert "whether the row is positive, of which group it is and in which of 16 ranges" in words
-    assert "for one of 2 scores, which is drawn at random whatever the row holds" in words
+    assert "row, about one of 2 scores, drawn at random whatever the row holds" in words
+    assert "whether the row is positive, of which group and in which of 16 ranges that" in words
     assert "sex (women, men, other)" in words
     words = explain(plan_of("each", fg.LocalDP(1.0)))
-    assert "for one of 2 ways to group rows, which is drawn at random" in words
+    assert "row, about one of 2 ways to group rows, drawn at random" in words
     assert "drawn at random" not in explain(plan_of("groups", fg.LocalDP(1.0)))
 
 
