@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
 import fedgauge as fg
 from fedgauge.binning.tables import JointScores
@@ -319,3 +320,67 @@ def test_a_group_that_noise_hides_is_not_one_of_nobody():
         "<Evaluation at 3 clients: group Women is withheld>"
     )
     assert "group Women        withheld" in str(private)
+
+
+# Maps
+
+
+def test_a_map_is_judged_in_sample_on_its_own_part_alone():
+    both = {"sex": ["women", "men"], "age": ["young", "old"]}
+    age = np.where(np.arange(N) % 2, "young", "old")
+    result = by_group(both, group={"sex": SEX, "age": age}, axis=COARSE)
+    women = result.select(group="sex women").calibrator("platt")
+    after = result.with_calibrator(women)
+    told = {str(each.slice): each.in_sample for each in after.slices}
+    assert not told.pop("group sex men")
+    assert not told.pop("group sex other")
+    assert all(told.values())  # some of their rows are women's
+    assert after.in_sample
+    whole = result.calibrator("platt")
+    assert all(each.in_sample for each in result.with_calibrator(whole).slices)
+    models = of_models(axis=COARSE)
+    new = models.with_calibrator(models.select(model="new").calibrator("platt"))
+    assert [each.in_sample for each in new.slices] == [True, False]
+
+
+def test_the_only_model_of_classes_need_not_be_named():
+    rows = fg.Examples(np.array(NAMES)[KIND], {"new": P3})
+    task = fg.MulticlassTask(labels=NAMES, models=("new",), also=["confusion"])
+    result, plain = fg.evaluate({"a": rows}, task=task, axis=COARSE), of_classes(axis=COARSE)
+    assert result.macro("roc_auc") == plain.macro("roc_auc")
+    assert result.select(label="dog").roc_auc == plain.select(label="dog").roc_auc
+    assert np.array_equal(result.confusion_matrix().counts, plain.confusion_matrix().counts)
+    assert "macro average" in str(result)
+
+
+def test_other_arrays_are_taken_or_told():
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(P3)
+    assert of_classes(matrix, axis=COARSE).macro("roc_auc").value > 0.5
+    labels = scipy.sparse.csr_matrix(P3 > 0.5)
+    with pytest.raises(fg.InputError, match=r"y_true is a sparse array. Pass all its values"):
+        fg.Examples(labels, P3)
+    with pytest.raises(fg.InputError, match="y_score has two columns of one name"):
+        of_classes(pd.DataFrame(P3, columns=["cat", "cat", "owl"]))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        fg.Examples([0, 1], {"new": [0.1, 0.9]}),
+        fg.Examples([0, 1], np.ones((2, 3))),
+        fg.Examples(np.ones((2, 3)), [0.1, 0.9]),
+    ],
+)
+def test_whose_rows_do_not_fit_is_told_of_small_clients_too(rows):
+    with pytest.raises(fg.InputError, match=r"^client 'b': "):
+        fg.evaluate({"a": ([0, 1], [0.2, 0.7]), "b": rows})
+
+
+def test_a_plan_by_hand_may_lack_what_its_task_counts():
+    plan = of_classes(axis=COARSE).plan
+    (sent,) = plan.rounds
+    bare = msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, tables=()),))
+    rows = {"a": fg.Examples(np.array(NAMES)[KIND], P3)}
+    with pytest.raises(fg.InputError, match="the plan does not count this"):
+        fg.evaluate(rows, bare).confusion_matrix()

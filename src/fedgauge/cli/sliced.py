@@ -142,7 +142,7 @@ def _largest(gaps: fg.Gaps, notes: Notes) -> tuple[str, str, str]:
     try:
         widest = gaps.largest
     except fg.NoSignal:
-        return "withheld", "", _NO_GAP
+        return "none", "", _NO_GAP
     low, high = widest.joint
     told = notes.number(gaps.metric, lambda: replace(widest.difference, low=low, high=high))
     among = f", {len(gaps.standing_out)} of {gaps.compared}" if gaps.compared > 1 else ""

@@ -48,7 +48,7 @@ PairOption = Annotated[
     typer.Option(
         "--pair",
         help="Models to count together, so that they compare well: new,old; may be repeated. "
-        r"\[default: the only two, without groups]",
+        r"\[default: the only two]",
     ),
 ]
 PairedBrier = Annotated[
@@ -103,13 +103,17 @@ class Named(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is told apart beyond the columns, as it was written."""
+    """What is told apart beyond the columns, as it was written.
+
+    Of rows that are `reported` one by one none has its scores counted together.
+    """
 
     positive: str | None = None
     crossed: bool = False
     also: str | None = None
     pair: Sequence[str] = ()
     paired_brier: bool = False
+    reported: bool = False
 
 
 def task_of(
@@ -140,7 +144,7 @@ def task_of(
         )
     _refuse(told.also, "--also is for several classes. Name them, or leave it out.")
     pairs = [read_names("--pair", pair) for pair in told.pair]
-    if len(models) == 2 and not groups and not pairs:  # as of models= in evaluate
+    if len(models) == 2 and not pairs and not told.reported:  # as of models= in evaluate
         pairs = [tuple(models)]
     return fg.BinaryTask(
         told.positive,
@@ -197,30 +201,19 @@ def task_and_columns(named: Named, told: Told, files: Sequence[Path]) -> tuple[A
 
 def columns_of(task: AnyTask, named: Named) -> Columns:
     """The columns that a plan's task is counted in, where the plan says all else."""
-    labels = [str(each) for each in getattr(task, "labels", ())]
-    models, groups = list(getattr(task, "models", ())), list(getattr(task, "groups", ()))
-    group = {name: name for name in groups} | _of_plan("--group", named.group, groups)
-    label: LabelColumns = named.label
-    if isinstance(task, fg.MultilabelTask):
-        found = read_pairs("--label", named.label)
-        _require_same("--label", found, labels, "the plan")
-        label = [found[name] for name in labels]
-    score: ScoreColumns
-    if models:
-        _require_one(named, "--model-score", f"models ({', '.join(models)})")
-        lists = read_lists("--model-score", named.model_score)
-        _require_same("--model-score", lists, models, "the plan")
-        one_each = {} if labels else _one_each(lists)
-        score = {name: lists[name] if labels else one_each[name] for name in models}
-    elif labels:
-        _require_one(named, "--class-scores", "several classes")
-        pairs = read_pairs("--class-scores", str(named.class_scores))
-        _require_same("--class-scores", pairs, labels, "the plan")
-        score = [pairs[name] for name in labels]
-    else:
-        _require_one(named, "--score", "one score")
-        score = str(named.score)
-    return Columns(label, score, group or None)
+    from fedgauge.engines.named import NamedRows
+
+    named.check()
+    label, classes = named.label, named.class_scores
+    rows = NamedRows(
+        "",
+        read_pairs("--label", label) if "=" in label else label,
+        named.score or "",
+        classes={} if classes is None else read_pairs("--class-scores", classes),
+        models=read_lists("--model-score", named.model_score),
+        groups=read_columns("--group", named.group),
+    )
+    return Columns(*rows.by_task(task))
 
 
 def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -232,27 +225,6 @@ def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
                 "has one score. Name each model by itself."
             )
     return {name: columns[0] for name, columns in models.items()}
-
-
-def _of_plan(option: str, texts: Sequence[str], names: Collection[str]) -> dict[str, str]:
-    read = read_columns(option, texts)
-    strange = [name for name in read if name not in names]
-    if strange:
-        has = f"groups by {', '.join(names)}" if names else "no groups"
-        raise fg.InputError(f"{option} names {strange[0]!r}, and the plan has {has}.")
-    return read
-
-
-def _require_one(named: Named, option: str, what: str) -> None:
-    """Refuse scores that are named in another way than the plan's task has them."""
-    named.check()
-    values = {
-        "--score": named.score,
-        "--class-scores": named.class_scores,
-        "--model-score": named.model_score or None,
-    }
-    if values[option] is None:
-        raise fg.InputError(f"the plan has {what}. Name the columns with {option}.")
 
 
 def _require_same(option: str, given: Collection[str], wanted: Collection[str], where: str) -> None:

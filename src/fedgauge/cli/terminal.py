@@ -79,12 +79,19 @@ _AS_OPTIONS = {
     "leave out at, or": "leave it out, or",
     "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
     "Use more bins, or ask for": "Use more --bins, or --want",
+    "the plan has a table whose small cells cannot be merged (min_cell)": (
+        "small cells of what --also counts cannot be merged. Leave it out, use noise (--privacy "
+        "ddp), or --min-cell 0, which sites may refuse"
+    ),
     "Leave crossed out": "Leave out --crossed",
     "also must name each once": "--also names each once",
     'pairs must be a list of two of the models each, such as [("new", "old")]': (
         "--pair names two of the models, such as new,old"
     ),
     "(pairs=)": "(--pair)",
+    "Leave out pairs, paired_brier and also, or use DistributedDP": (
+        "Leave out --pair, --paired-brier and --also, or use --privacy ddp"
+    ),
     "paired_brier is for": "--paired-brier is for",
     "(paired_brier)": "(--paired-brier)",
     "without groups. Leave them out": "without groups. Leave out --score-sums",

@@ -69,14 +69,18 @@ def read_only_column(name: str, values: Any) -> Column:
     return read_column(name, values)
 
 
-def read_table(values: Any) -> tuple[Any, tuple[str, ...]]:
+def read_table(name: str, values: Any) -> tuple[Any, tuple[str, ...]]:
     """An array of a table's columns, and their names; whatever is no table comes back as it is.
 
     Tables are frames, and lists of equally long lists. Numbers that a frame gave its columns for
     want of names are no names.
     """
+    if isinstance(values, np.matrix):
+        return np.asarray(values), ()
     if isinstance(values, np.ndarray):
         return values, ()
+    if hasattr(type(values), "toarray"):
+        raise InputError(f"{name} is a sparse array. Pass all its values: array.toarray().")
     if isinstance(values, list | tuple):
         rows = bool(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values)
         is_table = rows and len({len(row) for row in values}) == 1
@@ -85,7 +89,10 @@ def read_table(values: Any) -> tuple[Any, tuple[str, ...]]:
         return values, ()
     import narwhals as nw  # here, for arrays and files do without
 
-    frame = nw.from_native(values, eager_only=True, pass_through=True)
+    try:
+        frame = nw.from_native(values, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise InputError(f"{name} has two columns of one name. Name each otherwise.") from None
     if not isinstance(frame, nw.DataFrame) or len(frame.columns) == 1:
         return values, ()
     names = [*frame.columns]

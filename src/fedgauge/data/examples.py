@@ -87,12 +87,12 @@ class Examples:
         read: Callable[[str, Any], Column],
         numbers: Callable[[Column], Floats],
     ) -> None:
-        y_true, named = read_table(y_true)
+        y_true, named = read_table("y_true", y_true)
         names: dict[str | None, tuple[str, ...]] = {Y_TRUE: named}
         labels = _by_columns(y_true, lambda values: read("y_true", values))
         scores: dict[str | None, Floats] = {}
         for name, given in _named("y_score", y_score).items():
-            values, names[name] = read_table(given)
+            values, names[name] = read_table("y_score", given)
             scores[name] = _by_columns(values, lambda each: numbers(read("y_score", each)))
         groups = {
             name: read("group", values)

@@ -87,11 +87,11 @@ class _Crowd:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
-        kinds = {examples.y_true.dtype for _, examples in waiting}
+        kinds = {(each.y_true.dtype, each.y_true.ndim) for _, each in waiting}
         if self._alike and len(kinds) == 1:  # labels of one kind join without being changed
-            labels = np.concatenate([examples.y_true for _, examples in waiting])
-            scores = np.concatenate([examples.y_score for _, examples in waiting])
             with suppress(InputError):
+                labels = np.concatenate([examples.y_true for _, examples in waiting])
+                scores = np.concatenate([examples.y_score for _, examples in waiting])
                 self._take(count_rows(self._plan, (labels, scores)))
                 return
         for name, examples in waiting:

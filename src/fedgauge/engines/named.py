@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.keyed import ID, KeyedFile, PlacedRows, Places, ScoredFile, ids_of
+from fedgauge.data.named_columns import LabelColumns, ScoreColumns
 from fedgauge.data.oddities import Counted
 from fedgauge.data.openers import column_names, list_columns
 from fedgauge.errors import ExchangeError, InputError, located
@@ -48,33 +49,43 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def file(self, plan: EvaluationPlan) -> ScoreFile:
         """The file, if it and the columns that a plan asks for are there."""
-        task = plan.task
+        label, score, group = self.by_task(plan.task)
         return ScoreFile(
             self.path,
-            label=self._labels(task),
-            score=self._scores(task),
-            group=self._groups(task),
+            label=label,
+            score=score,
+            group=group,
             subject=self.subject,
             separator=self.separator,
             decimal=self.decimal,
         )
 
+    def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
+        """The columns of labels, scores and groups, in the order of a task."""
+        return self._labels(task), self._scores(task), self._groups(task)
+
     def check(self, plan: EvaluationPlan, site: Site) -> None:
         """Refuse, before anything is spent, a file that cannot be counted under a plan."""
         del site  # any site's
+        self.checked(plan)
+
+    def checked(self, plan: EvaluationPlan) -> ScoreFile:
+        """The file, unless it cannot be counted under a plan; reads its first rows."""
         if isinstance(plan.task, LabelTask):
             raise InputError(
                 "the plan is for labels apart from scores. Name the column of ids, and the bins "
                 "that this site was sent: --id COLUMN --bins FILE."
             )
         self._check_groups(plan.task)
-        self.file(plan).check()
+        file = self.file(plan)
+        file.check()
         cap = plan.privacy.unit_cap
         if cap is not None and cap.unit == "subject" and self.subject is None:
             raise InputError(
                 "the plan protects subjects, so each row needs the id of its subject. Name its "
                 "column with --subject."
             )
+        return file
 
     def _check_groups(self, task: AnyTask) -> None:
         """Refuse a file without a column that nobody named but the plan."""

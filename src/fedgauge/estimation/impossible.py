@@ -57,8 +57,9 @@ def check_exact(
     Raises
     ------
     ProtocolError
-        If a count is negative or above what all clients may have, or a score sum is negative or
-        above what the rows in its bin can add up to, or a table is not of as many rows.
+        If a count is negative or above what all clients may have, or scores of the same rows are
+        not of as many of each group and class, or a score sum is negative or above what the rows in
+        its bin can add up to, or a table is not of as many rows.
     """
     _refuse(bool(counts.min() < 0), "a count of the sum is negative")
     # In Python's integers: a plain sum may be over more clients than words have room for.
@@ -66,6 +67,7 @@ def check_exact(
         int(counts.max()) > clients * plan.summed.largest,
         "a count of the sum is above the plan's largest for all its sites together",
     )
+    _refuse(_disagree(plan, counts), "scores of the same rows are of other numbers of them")
     if plan.sum_steps:
         _refuse(bool(sums.min() < 0), "a score sum is negative")
         # Rounded up, and so without a product that could overflow.
@@ -77,6 +79,26 @@ def check_exact(
         _refuse(bool(cells.min() < 0), "a cell of a table is negative")
         rows = int(counts.sum()) // plan.task.per_row
         _refuse(int(cells.sum()) != rows * table.weight, "a table is of other rows than the counts")
+
+
+def _disagree(plan: EvaluationPlan, counts: NDArray[np.int64]) -> bool:
+    """Whether a row would be of one group or class by one of its scores, and not by another."""
+    layout, totals = plan.task.layout, counts.sum(axis=1)
+    if layout.per_row == 1:
+        return False
+    seen: dict[object, NDArray[np.int64]] = {}
+    for block in layout.blocks:
+        cells = layout.cells(block.grouping)
+        rows = totals[block.first :][: cells * layout.by_block].reshape(cells, -1)
+        label = block.column if layout.labels > 1 else 0
+        for told_by, told in (
+            ((block.grouping, label), rows),
+            (block.grouping, rows.sum(axis=1)),
+            (label, rows.sum(axis=0)),
+        ):
+            if not np.array_equal(seen.setdefault(told_by, told), told):
+                return True
+    return False
 
 
 def _refuse(impossible: bool, what: str) -> None:

@@ -18,6 +18,7 @@ from fedgauge.typing import Floats
 
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
 FAINT: Final = 6.0  # below which it is a weak base
+_SHARED: Final = 10  # rows in bins with others from which that is no chance, if none are near
 _REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
 
 
@@ -109,6 +110,21 @@ class PooledCounts:
             if total < SIGNAL * self.deviations_of_totals[row]:
                 return name
         return None
+
+    @cached_property
+    def apart(self) -> bool:
+        """Whether scores are on points so far apart that those in a bin are equal.
+
+        As rounded scores are, or shares of votes: rows share bins, and no two bins side by side
+        have rows. Of two smooth scores in the same bin or in adjoining ones, a third are in the
+        same: that ten are, and none in an adjoining one, has a chance below 1e-4. Not told under
+        noise, which leaves no bin empty, nor where end bins hold all that is beyond them.
+        """
+        if self.noisy or self.divided or self.axis.outside == "clip":
+            return False
+        rows = self.counts.sum(axis=0)
+        shared = float(np.maximum(rows - 1.0, 0.0).sum())
+        return shared >= _SHARED and not np.any((rows[1:] > 0) & (rows[:-1] > 0))
 
     @cached_property
     def deviations_of_totals(self) -> tuple[float, float]:

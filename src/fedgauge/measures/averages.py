@@ -10,7 +10,7 @@ scores are of different rows: there all are independent.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -126,17 +126,29 @@ class Shared:
 
     def errors(self, parts: Sequence[Part], moves: Sequence[Move] = ()) -> Errors:
         """How the errors of parts, and of their weights, go together."""
+        asked = [*(side for part in parts for side in part.contrast), *(m.rows for m in moves)]
+        used = np.unique(np.concatenate([np.array(rows, dtype=np.intp) for rows in asked]))
+        of_used = replace(
+            self, counts=self.counts[used], blocks=self.blocks[used], strata=self.strata[used]
+        )
+        return of_used._errors(parts, moves, used)
+
+    def _errors(
+        self, parts: Sequence[Part], moves: Sequence[Move], used: NDArray[np.intp]
+    ) -> Errors:
+        """The same, where these channels are those `used` of all."""
         gradient, runs = np.zeros_like(self.counts), np.zeros_like(self.counts)
         for rows, amount in moves:
-            gradient[list(rows)] += amount
+            gradient[np.searchsorted(used, rows)] += amount
         alone = 0.0
         for part in parts:
             if part.influence is None:
                 return self._apart(parts, gradient)
             mine, across, _ = part.influence
             for side, rows in enumerate(part.contrast):
-                gradient[list(rows)] += part.weight * mine[side]
-                runs[list(rows)] += part.weight * across[side]
+                places = np.searchsorted(used, rows)
+                gradient[places] += part.weight * mine[side]
+                runs[places] += part.weight * across[side]
             squares = part.reading.pooled.counts * (mine**2 + across**2 / 12.0)
             alone += part.weight * math.sqrt(float(squares.sum()))
         together = self._sampling(gradient**2 + runs**2 / 12.0)

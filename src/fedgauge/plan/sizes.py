@@ -125,8 +125,10 @@ def _judged(outline: _Outline) -> PlanSizes:
         len(sent.nodes) > MOST_LEVELS for sent in outline.rounds
     ):
         raise PlanError(f"the rounds of a plan have at most {MOST_LEVELS} levels each.")
-    counts = outline.task.channels * axis.bins
-    check_counts(outline.task.per_row, counts)
+    task = outline.task
+    check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
+    counts = task.channels * axis.bins
+    check_counts(task.per_row, counts)
     return PlanSizes(axis.bins, len(tree), counts)
 
 

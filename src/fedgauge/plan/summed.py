@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from fedgauge.binning.histogram import check_sums
-from fedgauge.binning.tables import AnyTable, check_tables
+from fedgauge.binning.tables import AnyTable, are_all, check_tables
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.rounds import Terms, alone_in_words, nodes_by_level
 from fedgauge.privacy import Cohort, PrivacyModel, apart
@@ -143,6 +143,8 @@ class HistogramRound(
             )
         if not 1 <= self.largest <= LARGEST:
             raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
+        if len({*self._table_noise}) > 1:  # each strength takes a law of its own, made at length
+            raise PlanError("the tables of a plan have noise of one strength.")
         if alone and len(terms.tree) > 1:
             raise PlanError("counts that are sums of a table's cells have a flat tree.")
         noise = self._level_noise
@@ -209,7 +211,7 @@ class HistogramRound(
                 variance * table.margin_terms(terms.layout, terms.axis)
                 for table, variance in by_table
             )
-            return (next(filter(None, summed)),)
+            return (max(summed),)
         return variances
 
     def table_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
@@ -256,6 +258,8 @@ class HistogramRound(
                 " Where only one example of all sites is in a range, the sum shows its score, to "
                 f"1/{2 * self.sum_steps} of the range."
             )
+        if not self.is_noisy:
+            promise += self._exact_slices(terms)
         return [
             ("What leaves each site", self._leaves(terms)),
             ("What is learned from it", self._learned(terms)),
@@ -263,6 +267,18 @@ class HistogramRound(
             ("Who must take part", self._participants(terms.sum_cohort)),
             ("What is not protected", f"{privacy.unprotected}."),
         ]
+
+    def _exact_slices(self, terms: Terms) -> str:
+        """What an exact sum shows of slices besides."""
+        told = ""
+        if terms.layout.groups:
+            told += " Where a group is one person, it shows that person's label and score ranges."
+        if any(table.hides_small for table in self.tables):
+            told += (
+                " Few examples have two scores in the same ranges: many are alone there, and "
+                "whoever knows both scores of one learns its label."
+            )
+        return told
 
     def _alone(self, terms: Terms) -> list[tuple[str, str]]:
         """The same where one label party is enough: it adds all of the noise, for no sum."""
@@ -372,8 +388,7 @@ def are_alone(tables: Sequence[AnyTable], terms: Terms) -> bool:
     Under noise, where its counts are sums of cells: they would cost a part of the budget for
     nothing new. Without noise they are finer.
     """
-    layout, axis = terms.layout, terms.axis
-    return terms.privacy.adds_noise and any(table.margin_terms(layout, axis) for table in tables)
+    return terms.privacy.adds_noise and are_all(tables, terms.layout, terms.axis)
 
 
 def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:

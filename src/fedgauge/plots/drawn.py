@@ -96,7 +96,8 @@ class Drawn:
             `chance_level_`, which may be None.
         """
         own = ax is None
-        self._draw(new_axes() if ax is None else ax, name, plot_chance_level, line_kwargs, own)
+        where = new_axes() if ax is None else ax
+        self._draw(where, name, line_kwargs, chance=plot_chance_level, spacious=own)
         draw_legend(self.ax_, self._corner(), self._legend_pad)
         if own and self.overlaid is not None:
             clear_curves(self.ax_)
@@ -109,7 +110,13 @@ class Drawn:
         return [self.line_, *(each.line_ for each in others)]
 
     def _draw(
-        self, ax: Axes, name: str | None, chance: bool, line_kwargs: dict[str, Any], spacious: bool
+        self,
+        ax: Axes,
+        name: str | None,
+        line_kwargs: dict[str, Any],
+        *,
+        chance: bool,
+        spacious: bool,
     ) -> None:
         """All but the legend, whose entries are brief unless there is much room for them."""
         name = name or self.name

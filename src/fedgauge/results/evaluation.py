@@ -70,12 +70,12 @@ class Evaluation(SlicedResult):
 
     @property
     def in_sample(self) -> bool:
-        """Whether the map it is read through was fitted on these very counts.
+        """Whether the map it is read through was fitted on these very counts, or some of them.
 
         Its numbers then flatter it: what it learned by chance counts as right.
         """
         fitted = None if self._calibrator is None else self._calibrator.fitted
-        return fitted is not None and fitted.source == self._released.digest
+        return fitted is not None and fitted.source in self._sources
 
     @property
     def level(self) -> float:
@@ -260,7 +260,7 @@ class Evaluation(SlicedResult):
             self._privacy.epsilon,
             self._privacy.delta,
             self._plan.digest,
-            self._released.digest,
+            self._source(self._slice),
             calibrators.caution(self._forecasts) or own,
         )
         return Calibrator(method, form, fitted)

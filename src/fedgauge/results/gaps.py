@@ -265,6 +265,14 @@ def listed_group(plan: EvaluationPlan, name: str | None) -> str | None:
     return name if listed else None
 
 
+def share_rows(plan: EvaluationPlan, one: str | None, other: str | None) -> bool:
+    """Whether a row may be in both groups; None is of all rows."""
+    task = plan.task
+    if one is None or other is None or one == other or not isinstance(task, Sliced):
+        return True
+    return task.groups_told[one].grouping != task.groups_told[other].grouping
+
+
 def why_joined(plan: EvaluationPlan, name: str) -> str:
     """Why a group is not shown by itself."""
     task = plan.task

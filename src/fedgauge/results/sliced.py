@@ -1,5 +1,6 @@
 """Which part of a release a result is about: its counts, its slices, and how parts differ."""
 
+import hashlib
 from abc import abstractmethod
 from functools import cached_property
 from typing import Any, Self
@@ -13,7 +14,7 @@ from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.results.averaged import Averaged
 from fedgauge.results.compared import Comparison, compare
-from fedgauge.results.gaps import Gaps, gaps_of, listed_group, why_joined
+from fedgauge.results.gaps import Gaps, gaps_of, listed_group, share_rows, why_joined
 
 
 class SlicedResult(Averaged):
@@ -81,6 +82,23 @@ class SlicedResult(Averaged):
     def _scored(self) -> tuple[Slice, ...]:
         """Its slices without those of groups in it: one for each score of a row."""
         return tuple(each for each in self._parts if each.group == self._slice.group)
+
+    def _source(self, slice_: Slice) -> str:
+        """The digest of what a map to a slice is fitted on: of all counts, and which part."""
+        digest = self._released.digest
+        if slice_ == Slice():
+            return digest
+        return hashlib.sha256(f"{digest} {slice_}".encode()).hexdigest()
+
+    @property
+    def _sources(self) -> set[str]:
+        """The digests of all slices of the release that have a score of the same rows as it."""
+        scored, group = {(each.model, each.label) for each in self._scored}, self._slice.group
+        return {
+            self._source(each)
+            for each in self._plan.task.slices
+            if (each.model, each.label) in scored and share_rows(self._plan, group, each.group)
+        }
 
     @property
     def is_several(self) -> bool:
@@ -282,8 +300,11 @@ class SlicedResult(Averaged):
 
 def _whole(slices: tuple[Slice, ...]) -> Slice:
     """What a result is about of which nothing was selected: all, or the only model there is."""
-    scored = {(each.model, each.label) for each in slices}
-    return slices[0] if len(scored) == 1 else Slice()
+    models, labels = {each.model for each in slices}, {each.label for each in slices}
+    return Slice(
+        model=models.pop() if len(models) == 1 else None,
+        label=labels.pop() if len(labels) == 1 else None,
+    )
 
 
 def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:
