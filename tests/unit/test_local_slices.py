@@ -266,3 +266,8 @@ def test_averages_take_reports_about_different_scores_as_independent():
     for kind in ("sampling", "noise"):
         apart = np.hypot(*(one.parts[kind] for one in each)) / 2
         assert average.parts[kind] == pytest.approx(apart, rel=0.02)
+
+
+def test_all_rows_are_as_many_as_reports():
+    result = simulated("models", plan_of("models"))
+    assert str(result).splitlines()[0] == f"1 client, {ROWS:,} reports"
