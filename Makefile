@@ -87,6 +87,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/area_error.py
 	@$(BIN)/python benchmarks/small_cells.py
 	@$(BIN)/python benchmarks/vertical.py
+	@$(BIN)/python benchmarks/slices.py
 
 bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py

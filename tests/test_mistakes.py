@@ -8,6 +8,7 @@ write a row. No message may quote a score or a label of the data, and none is a 
 import os
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -153,9 +154,136 @@ def platform(labels, score=SCORE):
     return before
 
 
+def clinic(_):
+    """A file with groups, two models and three classes."""
+    kinds = ("flu", "cold", "well")
+    rows = [
+        f"{n % 2},{'women' if n % 3 else 'men'},0.{n},0.{n + 1},{kinds[n % 3]}" for n in range(9)
+    ]
+    Path("clinic.csv").write_text("".join(f"{row}\n" for row in ("y,sex,new,old,kind", *rows)))
+
+
 bought = [f"{number},{number % 2}" for number in range(100, 140)]
 
+
+def sliced(task, row=lambda number: (number % 2, 0.25, 0.75, "men")):
+    """Another exchange, whose plan has slices, and a file with columns for them."""
+
+    def before(world):
+        rows = "".join(",".join(map(str, row(number))) + "\n" for number in range(200))
+        (world.folder / "rows.csv").write_text(f"y,p,q,gender\n{rows}")
+        plan = fg.EvaluationPlan.for_histogram(
+            fg.Axis.uniform(8, outside="clip"),
+            fg.Cohort(3, 1),
+            privacy=fg.DistributedDP(1.0),
+            task=task,
+        )
+        world.start(world.folder / "sliced", plan)
+
+    return before
+
+
+by_sex = fg.BinaryTask(groups={"sex": ["women", "men"]})
+of_pets = fg.MulticlassTask(labels=["cat", "dog"])
+of_models = fg.BinaryTask(models=["new", "old"])
+of_signs = fg.MultilabelTask(labels=["fever", "cough"])
+
 MISTAKES = [
+    # Columns of groups, classes, models and labels
+    *(
+        Mistake(
+            what, "reports", f"exchange check sliced rows.csv {options} {{a}}", code, told, before
+        )
+        for what, options, code, told, before in (
+            (
+                "a column of groups that nobody named",
+                "--label y --score p",
+                2,
+                ("rows.csv", "groups by sex", "no column of that name", "--group sex=COLUMN"),
+                sliced(by_sex),
+            ),
+            (
+                "groups in the place of their column",
+                "--label y --score p --group sex=women,men",
+                2,
+                ("--group sex= takes one column, got 2", "The plan says which values"),
+                sliced(by_sex),
+            ),
+            (
+                "groups that are written otherwise",
+                "--label y --score p --group sex=gender",
+                0,
+                ("rows.csv: 200 of 200 rows", "no listed group of sex", "spells groups as the"),
+                sliced(by_sex, lambda number: (number % 2, 0.25, 0.75, LABELS[number % 2])),
+            ),
+            (
+                "one group that is written otherwise",
+                "--label y --score p --group sex=gender",
+                0,
+                ("100 of 200 rows are of no listed group of sex, and none are of women",),
+                sliced(by_sex, lambda number: (number % 2, 0.25, 0.75, ("men", "F")[number % 2])),
+            ),
+            (
+                "one score for two classes",
+                "--label gender --score p",
+                2,
+                ("the plan has cat, dog", "--class-scores cat=COLUMN,dog=COLUMN"),
+                sliced(of_pets),
+            ),
+            (
+                "one column for two classes",
+                "--label gender --class-scores cat=p,dog=p",
+                2,
+                ("one column cannot be two things, and 'p' is named more than once",),
+                sliced(of_pets),
+            ),
+            (
+                "classes that the plan does not list",
+                "--label gender --class-scores cat=p,dog=q",
+                1,
+                ("Refuses it", "100 of 200 labels are none of the plan's classes", "first class"),
+                sliced(of_pets, lambda number: (0, 0.25, 0.75, ("cat", "emu")[number % 2])),
+            ),
+            (
+                "class scores that are swapped",
+                "--label gender --class-scores cat=p,dog=q",
+                1,
+                ("by the score of cat, dog another class scores highest", "which column is of"),
+                sliced(
+                    of_pets,
+                    lambda number: (0, *((0.2, 0.8, "cat") if number % 2 else (0.9, 0.1, "dog"))),
+                ),
+            ),
+            (
+                "scores of one class in percent",
+                "--label fever=y,cough=gender --class-scores fever=p,cough=q",
+                0,
+                ("200 of 400 scores lie beyond the axis", "from 0 to 1, and percent"),
+                sliced(of_signs, lambda number: (number % 2, 0.25, 75, number % 2)),
+            ),
+            (
+                "a label that nobody named",
+                "--label y --class-scores fever=p,cough=q",
+                2,
+                ("several labels a row", "--label fever=COLUMN,cough=COLUMN"),
+                sliced(of_signs),
+            ),
+            (
+                "a model that nobody named",
+                "--label y --model-score new=p",
+                2,
+                ("--model-score lacks old", "--model-score new=COLUMN --model-score old=COLUMN"),
+                sliced(of_models),
+            ),
+            (
+                "a column without its name",
+                "--label y --model-score p",
+                2,
+                ("--model-score takes a name and what belongs to it", "got 'p'"),
+                sliced(of_models),
+            ),
+        )
+    ),
     # Labels and scores apart
     *(
         Mistake(
@@ -221,6 +349,158 @@ MISTAKES = [
                 "scores.csv shop.csv ./shop.csv",
                 platform(bought),
                 ("shop.csv is given twice",),
+            ),
+        )
+    ),
+    # Groups, classes and models
+    *(
+        Mistake(what, "reports", f"evaluate clinic.csv --label {columns}", 2, told, clinic, True)
+        for what, columns, told in (
+            (
+                "a group without its values",
+                "y --score new --group sex",
+                ("--group sex needs the groups", "--group sex=women,men", "has 'men', 'women'"),
+            ),
+            (
+                "groups that are all misspelt",
+                "y --score new --group sex=Women,Men",
+                ("column 'sex'", "all are in 'other'", "Check the spelling", "has 'men', 'women'"),
+            ),
+            (
+                "a group named other",
+                "y --score new --group sex=women,other",
+                ("'other' is what rows of no listed group are in. Leave it out",),
+            ),
+            (
+                "groups by a column that is not there",
+                "y --score new --group ward=a,b",
+                ("clinic.csv: there is no column 'ward'", "The columns are 'y', 'sex'"),
+            ),
+            (
+                "one grouping crossed",
+                "y --score new --group sex=women,men --crossed",
+                ("only two or more groupings can be crossed", "Leave out --crossed"),
+            ),
+            (
+                "a single class",
+                "kind --class-scores flu=new",
+                ("--class-scores names one class", "Name all of them", "is --score"),
+            ),
+            (
+                "classes without columns",
+                "kind --class-scores flu,cold",
+                ("--class-scores takes pairs", "such as cat=p1,dog=p2"),
+            ),
+            (
+                "labels that match no class",
+                "y --class-scores flu=new,cold=old",
+                ("9 of 9 labels are none of the task's classes", "Column 'y' has '0', '1'"),
+            ),
+            (
+                "a class that is not named",
+                "kind --class-scores flu=new,cold=old",
+                ("3 of 9 labels are none", "Name all of them", "'cold', 'flu', 'well'"),
+            ),
+            (
+                "scores named in two ways",
+                "kind --score new --class-scores flu=new,cold=old",
+                ("--score and --class-scores both name scores", "Use one"),
+            ),
+            (
+                "scores named in no way",
+                "y",
+                ("which column is the score?", "--class-scores", "--model-score"),
+            ),
+            (
+                "a positive label among classes",
+                "kind --positive flu --class-scores flu=new,cold=old",
+                ("--positive is for two classes", "Leave it out"),
+            ),
+            (
+                "a single model",
+                "y --model-score new=new",
+                ("--model-score names one model", "--score COLUMN"),
+            ),
+            (
+                "two columns for a model",
+                "y --model-score a=new,old --model-score b=old",
+                ("--model-score a= names 2 columns", "one score"),
+            ),
+            (
+                "a margin without models",
+                "y --score new --margin 0.01",
+                ("--margin is for two models", "Leave it out"),
+            ),
+            (
+                "a pair of one model",
+                "y --model-score a=new --model-score b=old --pair a",
+                ("--pair names two of the models, such as new,old",),
+            ),
+            (
+                "a table that there is not",
+                "kind --class-scores flu=new,cold=old,well=y --also matrix",
+                ("--also names each once, of: confusion, ranks, top",),
+            ),
+            (
+                "tables of two classes",
+                "y --score new --also confusion",
+                ("--also is for several classes", "leave it out"),
+            ),
+            (
+                "local reports of scores together",
+                "y --model-score a=new --model-score b=old --pair a,b --privacy ldp --epsilon 5",
+                ("about one score at a time", "Leave out --pair", "use --privacy ddp"),
+            ),
+            (
+                "score sums by group",
+                "y --score new --group sex=women,men --score-sums",
+                ("score sums are for one score", "Leave out --score-sums"),
+            ),
+            (
+                "a rate of several scores",
+                "y --model-score a=new --model-score b=old --at-fpr 0.1",
+                ("choose a threshold for one score", "--model NAME", "--at"),
+            ),
+            (
+                "labels and scores of other names",
+                "fever=y,cough=y --class-scores fever=new,cold=old",
+                ("--class-scores does not name 'cough', which --label has", "fever, cough"),
+            ),
+        )
+    ),
+    Mistake(
+        "a group that nobody is in",
+        "reports",
+        "evaluate clinic.csv --label y --score new --group sex=women,divers",
+        0,
+        ("warning: no row is of group 'divers' of column 'sex'", "has 'men', 'women'"),
+        clinic,
+        names_labels=True,
+    ),
+    *(
+        Mistake(what, "reports", f"plan --clients 9 {options}", 2, told)
+        for what, options, told in (
+            ("a plan of one class", "--epsilon 1 --classes a", ("--classes names one",)),
+            ("a plan of one model", "--epsilon 1 --models a", ("--models names one",)),
+            (
+                "a plan of classes and labels",
+                "--epsilon 1 --classes a,b --labels c,d",
+                ("--classes are those of which a row has one", "Use one"),
+            ),
+            (
+                "a plan whose small cells show",
+                "--privacy sa --classes a,b --also confusion",
+                ("cannot be merged", "--privacy ddp", "--min-cell 0"),
+            ),
+            (
+                "a want of slices",
+                "--epsilon 1 --models a,b --want 0.01",
+                ("--want is for one score and all rows",),
+            ),
+            (
+                "a plan by a group without values",
+                "--epsilon 1 --group sex",
+                ("--group takes a name and what belongs to it, such as sex=women,men",),
             ),
         )
     ),

@@ -68,7 +68,8 @@ if TYPE_CHECKING:
         ScoreSums,
         Slice,
     )
-    from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
+    from fedgauge.plots.calibration import ReliabilityDisplay
+    from fedgauge.plots.decision import DecisionCurveDisplay
     from fedgauge.plots.displays import (
         DetCurveDisplay,
         GainDisplay,
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
         PrGainDisplay,
         RocCurveDisplay,
     )
+    from fedgauge.plots.forest import ComparisonDisplay, GapDisplay
+    from fedgauge.plots.matrix import ConfusionMatrixDisplay
     from fedgauge.privacy import (
         Cohort,
         DistributedDP,
@@ -113,7 +116,9 @@ __all__ = [
     "Cohort",
     "CohortTooSmall",
     "Comparison",
+    "ComparisonDisplay",
     "ConfusionMatrix",
+    "ConfusionMatrixDisplay",
     "CountOverflow",
     "DecisionCurve",
     "DecisionCurveDisplay",
@@ -129,6 +134,7 @@ __all__ = [
     "GainCurve",
     "GainDisplay",
     "Gap",
+    "GapDisplay",
     "Gaps",
     "HistogramRound",
     "IdTable",
@@ -220,7 +226,8 @@ _HOMES: Final = {
         "ScoreSums",
         "Slice",
     ],
-    "plots.calibration": ["DecisionCurveDisplay", "ReliabilityDisplay"],
+    "plots.calibration": ["ReliabilityDisplay"],
+    "plots.decision": ["DecisionCurveDisplay"],
     "plots.displays": [
         "DetCurveDisplay",
         "GainDisplay",
@@ -228,6 +235,8 @@ _HOMES: Final = {
         "PrGainDisplay",
         "RocCurveDisplay",
     ],
+    "plots.forest": ["ComparisonDisplay", "GapDisplay"],
+    "plots.matrix": ["ConfusionMatrixDisplay"],
     "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],

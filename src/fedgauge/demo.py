@@ -18,7 +18,9 @@ from fedgauge.typing import Floats
 
 _SEED: Final = 7
 _SMALL, _GROWN, _MANY = 2_000, 2_100, 10_000  # rows of files: a site's, a week later, a phone's
+_ILLNESSES: Final = ("flu", "cold", "well")
 _PEOPLE, _SHOPS = 12_000, 4
+_VISITS = 1_500  # of a clinic
 _ALONE: Final = "each hospital alone"
 _POOLED: Final = "exact, pooled data"
 
@@ -128,7 +130,8 @@ def write_files(folder: Path) -> tuple[Path, ...]:
 def _files() -> dict[str, bytes]:
     """What is in them, by name: labels `y`, scores `p`, and `site` where one file has all.
 
-    A platform has scores `p` of every `user`, and four shops know who `bought`.
+    Clinics have scores of two models for `y`, `new` and `old`, and of each `kind` of illness one,
+    such as `p_flu`. A platform has scores `p` of every `user`, and four shops know who `bought`.
     """
     import pyarrow.parquet as pq
 
@@ -140,6 +143,8 @@ def _files() -> dict[str, bytes]:
         files[f"{site}-week-2.csv"] = _csv(rows)
     for i, phone in enumerate(("phone-a", "phone-b")):
         files[f"{phone}.csv"] = _csv(_rows(_SEED + 10 + i, _MANY, 0.4))
+    for i, clinic in enumerate("abc"):
+        files[f"clinic-{clinic}.csv"] = _clinic(_SEED + 30 + i)
     people = list(enumerate(_rows(_SEED + 20, _PEOPLE, 0.1), start=10_000))
     scored = (f"{user},{p}\n" for user, (_, p) in people)
     files["platform.csv"] = "".join(["user,p\n", *scored]).encode()
@@ -160,6 +165,27 @@ def _rows(seed: int, count: int, positive_rate: float) -> list[tuple[str, str]]:
     labels = (rng.random(count) < positive_rate).astype(np.int64)
     scores = np.clip(rng.normal(0.35 + 0.25 * labels, 0.15), 0.0, 1.0)
     return [(str(y), f"{p:.5f}") for y, p in zip(labels, scores, strict=True)]
+
+
+def _clinic(seed: int) -> bytes:
+    """Rows that two models scored, of two sexes and ages, and of three illnesses."""
+    rng = np.random.default_rng(seed)
+    y, (shared, own) = rng.random(_VISITS) < 0.3, rng.normal(size=(2, _VISITS))
+    sex, age = rng.choice(["women", "men"], _VISITS), rng.choice(["young", "old"], _VISITS)
+    illness = rng.choice(len(_ILLNESSES), _VISITS, p=[0.3, 0.5, 0.2])
+    shift = 0.6 * (sex == "men") - 1.4
+    scores = [1.5 * y + shift + shared, 1.4 * y + shift + 0.9 * shared + 0.44 * own]
+    odds = np.exp(rng.normal(size=(_VISITS, len(_ILLNESSES))))
+    odds[np.arange(_VISITS), illness] *= 4.0
+    columns = [
+        *(map(str, column) for column in (y.astype(int), sex, age)),
+        *((f"{p:.4f}" for p in 1.0 / (1.0 + np.exp(-each))) for each in scores),
+        (_ILLNESSES[each] for each in illness),
+        *((f"{p:.4f}" for p in each) for each in (odds / odds.sum(axis=1, keepdims=True)).T),
+    ]
+    header = ["y", "sex", "age", "new", "old", "kind", *(f"p_{each}" for each in _ILLNESSES)]
+    rows = [header, *zip(*columns, strict=True)]
+    return "".join(f"{','.join(row)}\n" for row in rows).encode()
 
 
 def _csv(rows: list[tuple[str, str]]) -> bytes:

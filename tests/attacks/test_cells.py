@@ -123,6 +123,7 @@ def with_groups(sizes, seed=0):
 
 
 GROUPS = {"g": ["a", "few", "b"]}
+POLICY = exact_policy(max_groups=4, exact_groups=("a", "few", "b"))
 
 
 def grouped_plan(groups=None, **options):
@@ -137,7 +138,7 @@ def grouped_plan(groups=None, **options):
 
 def test_a_small_group_is_not_told_nor_the_total_less_the_others(folder):
     """The reader adds up all groups that are shown, and takes them off the whole."""
-    attack = Attacker(folder, with_groups((2, 2, 2)), policy=exact_policy(max_groups=4))
+    attack = Attacker(folder, with_groups((2, 2, 2)), policy=POLICY)
     result = attack.ask(grouped_plan()).result
     assert result is not None
     saved = json.loads((folder / "run-0" / "result.json").read_text())
@@ -156,7 +157,7 @@ def test_results_with_and_without_groups_do_not_meet_on_the_same_rows(folder):
     for number, (first, second) in enumerate([(True, False), (False, True)]):
         where = folder / str(number)
         where.mkdir()
-        attack = Attacker(where, with_groups((2, 2, 2)), policy=exact_policy(max_groups=4))
+        attack = Attacker(where, with_groups((2, 2, 2)), policy=POLICY)
         plans = {True: grouped_plan(), False: exact_plan(3)}
         assert attack.ask(plans[first]).result is not None
         answer = attack.ask(plans[second])
@@ -166,7 +167,7 @@ def test_results_with_and_without_groups_do_not_meet_on_the_same_rows(folder):
 
 def test_a_row_that_changes_its_group_is_not_the_difference_of_two_sums(folder):
     """The same plan on the same labels and scores, but for one row's group."""
-    attack = Attacker(folder, with_groups((50, 50, 50)), policy=exact_policy(max_groups=4))
+    attack = Attacker(folder, with_groups((50, 50, 50)), policy=POLICY)
     assert attack.ask(grouped_plan()).result is not None
     attack.clients |= with_groups((51, 50, 50))
     answer = attack.ask(grouped_plan())

@@ -284,3 +284,117 @@ def test_a_map_put_into_a_signed_result_is_told_wherever_its_signature_is(
     save_plots(again, tmp_path / "plots")
     assert len(drawn) == 4
     assert all(covered in " ".join(words.split()) for words in drawn)
+
+
+# Slices and tables
+
+
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory):
+    """A result between sites of two models, by group and together."""
+    folder = tmp_path_factory.mktemp("sliced")
+    task = fg.BinaryTask(
+        groups={"sex": ["women", "men"]}, models=("new", "old"), pairs=[("new", "old")]
+    )
+    clients = {
+        name: fg.Examples(
+            labels,
+            {"new": scores, "old": scores**2},
+            group=np.where(np.arange(len(labels)) % 3, "women", "men"),
+        )
+        for name, (labels, scores) in CLIENTS.items()
+    }
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8, outside="clip"),
+        fg.Cohort(3, 1),
+        task=task,
+        privacy=fg.DistributedDP(1.0),
+    )
+    Attacker(folder, clients, policy=exact_policy(max_groups=3)).ask(plan)
+    return json.loads((folder / "run-0" / "result.json").read_text())
+
+
+def slices_made_to_fit(record):
+    """Counts of slices that follow from those of the channels."""
+    task, channels = fg.BinaryTask(**_without_kind(record["plan"]["task"])), record["channels"]
+    for slice_, part in zip(task.slices, record["slices"], strict=True):
+        contrast = task.contrast(slice_)
+        part["counts"] = [np.array(channels)[list(rows)].sum(axis=0).tolist() for rows in contrast]
+
+
+def _without_kind(task):
+    return {name: value for name, value in task.items() if name != "kind"}
+
+
+def cell_moved(record):
+    values = record["tables"][0]["values"]
+    values[0], values[1] = values[0] + 50, values[1] - 50
+
+
+def ranges_moved(record):
+    record["tables"][0]["table"]["starts"] = [[0, 1, 2, 3, 4, 5, 6, 7], []]
+
+
+def models_swapped(record):
+    record["tables"][0]["table"]["models"].reverse()
+
+
+def channel_moved(record):
+    """From one group to another; every slice that is made of them follows."""
+    first, second = record["channels"][0], record["channels"][2]
+    first[3], second[3] = first[3] + 50, second[3] - 50
+    slices_made_to_fit(record)
+
+
+def slice_moved(record):
+    record["slices"][2]["counts"][0][3] += 50
+
+
+def groups_renamed(record):
+    record["plan"]["task"]["groups"]["sex"].reverse()
+    for part in record["slices"]:
+        part["group"] = {"women": "men", "men": "women"}.get(part["group"], part["group"])
+    names = list(dict.fromkeys(part["group"] for part in record["slices"]))
+    record["slices"].sort(key=lambda part: [None, "men", "women", "other"].index(part["group"]))
+    assert len(names) == 4
+
+
+def group_hidden(record):
+    record["joined"] = ["men"]
+
+
+def table_removed(record):
+    del record["tables"]
+
+
+SLICE_EDITS = [
+    cell_moved,
+    ranges_moved,
+    models_swapped,
+    channel_moved,
+    slice_moved,
+    groups_renamed,
+    group_hidden,
+    table_removed,
+]
+
+
+def standing(path):
+    try:
+        return fg.Evaluation.from_json(path).signature.state
+    except fg.RecordError:
+        return "refused"
+
+
+def test_a_result_of_slices_as_it_was_made(sliced, tmp_path):
+    assert standing(save(tmp_path, sliced)) == "unknown key"
+    slices_made_to_fit(same := copy.deepcopy(sliced))
+    assert np.allclose(same["slices"][2]["counts"], sliced["slices"][2]["counts"])
+
+
+@pytest.mark.parametrize("edit", SLICE_EDITS, ids=lambda edit: edit.__name__)
+def test_edited_slices_and_tables_are_noticed(sliced, tmp_path, edit):
+    edited = copy.deepcopy(sliced)
+    edit(edited)
+    readable = edit in (cell_moved, channel_moved, groups_renamed)
+    assert standing(save(tmp_path, edited)) == ("broken" if readable else "refused")

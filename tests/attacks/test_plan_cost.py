@@ -107,7 +107,77 @@ def long_product(count=100_000):
     return written(exact_plan(3), tree=[2**62] * count + [8])
 
 
-PLANS = [many_levels, many_reports, many_bins, odd_bins, logit_bins, long_product]
+def sliced(**task):
+    """Slices that a few kilobytes name."""
+    return written(exact_plan(3), task={"kind": "binary", "positive": None, **task})
+
+
+def names(count, start=""):
+    return [f"{start}{i}" for i in range(count)]
+
+
+def many_models():
+    return sliced(models=names(1000))
+
+
+def many_groups():
+    """A thousand cells of two groupings, crossed, of a thousand classes each of two models."""
+    by = {"a": names(31), "b": names(31)}
+    classes = {"kind": "multiclass", "labels": names(500), "models": ["new", "old"]}
+    return sliced(**classes, groups=by, crossed=True)
+
+
+def many_groupings():
+    return sliced(groups={name: ["x"] for name in names(3000)})
+
+
+def many_crossed():
+    """Groups whose number has six thousand digits: it is never worked out."""
+    return sliced(groups={name: ["x"] for name in names(21_000)}, crossed=True)
+
+
+def many_classes():
+    return sliced(kind="multiclass", labels=names(1000))
+
+
+def fine_pairs():
+    """Each pair of models in a million cells."""
+    models = names(12)
+    task = fg.BinaryTask(models=models, pairs=[(models[0], each) for each in models[1:]])
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(512, outside="clip"), fg.Cohort(3, 1), task=task
+    )
+    tables = [{"kind": "joint", "models": pair} for pair in task.pairs]
+    return written(plan, rounds__0__tables=tables)
+
+
+def many_tables():
+    """As many as a plan may have, each with noise of its own: a table of it for each."""
+    models = names(64)
+    task = fg.BinaryTask(models=models, pairs=[(models[0], each) for each in models[1:]])
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(4, outside="clip"),
+        fg.Cohort(3, 1),
+        task=task,
+        privacy=fg.DistributedDP(1.0),
+    )
+    tables = [
+        {"kind": "joint", "models": pair, "noise": 1e-3 * (1 + i * 1e-4)}
+        for i, pair in enumerate(task.pairs)
+    ]
+    return written(plan, rounds__0__tables=tables)
+
+
+SLICED = [
+    many_models,
+    many_groups,
+    many_groupings,
+    many_crossed,
+    many_classes,
+    fine_pairs,
+    many_tables,
+]
+PLANS = [*SLICED, many_levels, many_reports, many_bins, odd_bins, logit_bins, long_product]
 
 
 @pytest.fixture

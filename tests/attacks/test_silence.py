@@ -21,6 +21,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from hostile import VICTIM, Attacker, exact_plan, exact_policy, invite, noisy_plan
 from rows import draw_client
+from silent import messages as sent
 from standin import StandInGrid
 
 import fedgauge as fg
@@ -176,35 +177,7 @@ def with_positives(count):
 
 
 def messages(engine, plan, rows, *, others=OTHERS, raising=False):
-    """Sizes of the victim's replies, by stage, and what its ledger gained."""
-    sizes = {}
-    clients = Clients({VICTIM: rows, **others}, raising=raising)
-    before = [] if engine._sites is None else engine._sites.entries(VICTIM)
-
-    def on_reply(name, stage, data):
-        if name == VICTIM:
-            sizes[stage] = len(data)
-        return data
-
-    try:
-        engine.run(plan, clients, on_reply=on_reply)
-        finished = True
-    except (fg.FedgaugeError, RuntimeError, OSError):
-        finished = False
-    return sizes, engine._sites.entries(VICTIM)[len(before) :], finished
-
-
-class Clients(dict):
-    """Clients' rows; asked for the victim's by itself, as a node's `score` does, it may raise."""
-
-    def __init__(self, rows, *, raising):
-        super().__init__(rows)
-        self._raising = raising
-
-    def __getitem__(self, name):
-        if self._raising and name == VICTIM:
-            raise RuntimeError("the model cannot score these rows")
-        return super().__getitem__(name)
+    return sent(engine, plan, rows, others, raising=raising)
 
 
 @pytest.fixture(params=["exchange", "flower"])

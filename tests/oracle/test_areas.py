@@ -566,3 +566,31 @@ def test_transformed_intervals(value, deviation):
     low, high = log_interval(value, deviation, z)
     assert 0 <= low <= value <= high < math.inf
     assert low * high == pytest.approx(value * value)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.3])
+@pytest.mark.parametrize("size", [500, 20_000])
+def test_average_precision_on_fine_bins_is_scikit_learns(size, rate):
+    """The area under a smooth curve is half an example off for each positive: 0.01 with 25."""
+    rng = np.random.default_rng(size)
+    labels = rng.random(size) < rate
+    scores = 1.0 / (1.0 + np.exp(-rng.normal(2.0 * labels - 2.0, 1.2)))
+    result = fg.evaluate({"all": (labels, scores)}, axis=Axis.uniform(4096))
+    off = abs(result.average_precision.value - sk.average_precision_score(labels, scores))
+    smooth = result.pr_curve().path.area()
+    assert off < 3e-4
+    assert off < 0.2 * abs(smooth - sk.average_precision_score(labels, scores))
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+def test_rounded_scores_tie_on_bins_too(digits):
+    rng = np.random.default_rng(digits)
+    labels = rng.random(2000) < 0.2
+    scores = np.round(1.0 / (1.0 + np.exp(-rng.normal(2.0 * labels - 2.0, 1.2))), digits)
+    result = fg.evaluate({"all": (labels, scores)}, axis=Axis.uniform(4096))
+    expected = sk.average_precision_score(labels, scores)
+    assert result.average_precision.value == pytest.approx(expected, abs=1e-12)
+    assert result.roc_auc.value == pytest.approx(sk.roc_auc_score(labels, scores), abs=1e-12)
+    partial = sk.roc_auc_score(labels, scores, max_fpr=0.2)
+    assert result.partial_auc(0.2).value == pytest.approx(partial, abs=1e-12)
+    assert result.average_precision.bounds[0] < expected < result.average_precision.bounds[1]

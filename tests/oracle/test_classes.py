@@ -60,15 +60,16 @@ def test_areas_are_those_of_the_pooled_rows(classes):
     for average in ("macro", "weighted", "micro"):
         expected = metrics.average_precision_score(table, scores, average=average)
         found = result.macro("average_precision", average=average)
-        # Half an example for each positive: scores of a class are taken as a smooth curve.
-        assert found.value == pytest.approx(expected, abs=0.6 * classes / len(labels))
+        assert found.value == pytest.approx(expected, abs=1e-5)
         assert found.bounds[0] <= expected <= found.bounds[1]
 
 
+@pytest.mark.parametrize(("known", "digits"), [(True, 3), (False, 3), (False, 2)])
 @pytest.mark.parametrize("classes", [3, 5, 10])
-def test_tied_scores_are_exact(classes):
-    labels, scores = world(classes, digits=3, n=5000)
-    result = evaluated(labels, scores, axis=values_axis(scores))
+def test_tied_scores_are_exact(classes, known, digits):
+    """On an axis of the values, and on bins narrower than they are apart."""
+    labels, scores = world(classes, digits=digits, n=5000)
+    result = evaluated(labels, scores, axis=values_axis(scores) if known else None)
     table = np.eye(classes)[labels]
     for average in ("macro", "weighted", "micro"):
         expected = metrics.average_precision_score(table, scores, average=average)
@@ -89,12 +90,17 @@ def _hand_and_till(labels, scores, one, two):
     return (first + second) / 2
 
 
-def test_fifty_classes_on_a_logit_axis():
-    """Their scores crowd near 0; bins of equal width are an order worse (studies/classes.py)."""
-    labels, scores = world(50, n=5000)
-    expected = metrics.roc_auc_score(labels, scores, multi_class="ovr")
-    found = evaluated(labels, scores, axis=fg.Axis.logit(4096)).macro("roc_auc")
-    assert found.value == pytest.approx(expected, abs=1e-5)
+@pytest.mark.parametrize("digits", [None, 3])
+def test_fifty_classes(digits):
+    """Their scores crowd near 0: a logit axis, or for rounded ones bins of equal width."""
+    labels, scores = world(50, n=3000, digits=digits)
+    axis = fg.Axis.logit(4096) if digits is None else fg.Axis.uniform(4096)
+    result, table = evaluated(labels, scores, axis=axis), np.eye(50)[labels]
+    for average in ("macro", "weighted", "micro"):
+        for name in ("roc_auc", "average_precision"):
+            expected = getattr(metrics, f"{name}_score")(table, scores, average=average)
+            found = result.macro(name, average=average)
+            assert found.value == pytest.approx(expected, abs=1e-4 if digits is None else 1e-12)
 
 
 def test_metrics_at_a_threshold():
@@ -128,6 +134,13 @@ def test_classes_without_examples_are_left_out():
     shares = np.bincount(labels, minlength=4)[[0, 1, 3]]
     weighted = result.macro("roc_auc", average="weighted")
     assert weighted.value == pytest.approx(np.average(there, weights=shares), abs=1e-5)
+    precisions = [metrics.average_precision_score(labels == k, scores[:, k]) for k in (0, 1, 3)]
+    found = result.macro("average_precision")
+    assert found.value == pytest.approx(np.mean(precisions), abs=1e-5)
+    everything = (labels[:, None] == np.arange(4)).ravel(), scores.ravel()
+    for name in ("roc_auc", "average_precision"):
+        expected = getattr(metrics, f"{name}_score")(*everything)
+        assert result.macro(name, average="micro").value == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("against", ["rest", "one"])

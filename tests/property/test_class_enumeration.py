@@ -13,6 +13,7 @@ import pytest
 from losses import worst_loss
 
 import fedgauge as fg
+from fedgauge.binning import channels
 from fedgauge.engines.contribution import to_numbers
 from fedgauge.privacy import Cohort
 
@@ -21,15 +22,27 @@ HONEST = 3
 COHORT = Cohort(min_survivors=4, max_colluding=1)
 BINS = 2
 TABLES = ["confusion", "ranks", "top"]
+ONE = {"sex": ["women", "men"]}
+TWO = {"sex": ["women"], "age": ["old"]}
+VALUES = {"sex": ["women", "men", None], "age": ["old", "unheard of"]}
 TASKS = [
     fg.MulticlassTask(labels=["cat", "dog"]),
     fg.MulticlassTask(labels=["cat", "dog", "owl"]),
     fg.MulticlassTask(labels=["cat", "dog", "owl"], also=["confusion"]),
     fg.MulticlassTask(labels=["cat", "dog"], also=TABLES),
     fg.MulticlassTask(labels=["cat", "dog"], models=("new", "old"), also=["confusion"]),
-    fg.MulticlassTask(labels=["cat", "dog"], groups={"sex": ["w"]}, also=TABLES),
+    fg.MulticlassTask(labels=["cat", "dog"], groups={"sex": ["women"]}, also=TABLES),
     fg.MultilabelTask(labels=["fever", "cough", "rash"]),
+    fg.MulticlassTask(labels=["cat", "dog"], groups=ONE, also=["confusion"]),
+    fg.MulticlassTask(labels=["cat", "dog"], groups=TWO),
+    fg.MulticlassTask(labels=["cat", "dog"], groups=TWO, crossed=True),
+    fg.MultilabelTask(labels=["fever", "cough"], groups=ONE),
 ]
+GROUPED = TASKS[8:]  # of which nothing but the histogram is sent
+
+
+def name_of(task):
+    return f"{len(task.labels)}-{len(task.groups)}-{task.per_row}-{type(task).__name__}"
 
 
 def plan_for(task, neighbours, tree=(BINS,)):
@@ -39,20 +52,25 @@ def plan_for(task, neighbours, tree=(BINS,)):
 
 
 def rows_of(task):
-    """Every row that there can be: labels, and a score in either bin for each class or label."""
+    """Every row: labels, groups, and a score in either bin for each class or label."""
     width = len(task.labels)
     several = isinstance(task, fg.MultilabelTask)
     labels = itertools.product((0, 1), repeat=width) if several else task.labels
     scores = list(itertools.product((0.2, 0.8), repeat=width))
     models = task.models or (None,)
-    groups = ["w", "m"] if task.groups else [None]
-    each_model = itertools.product(scores, repeat=len(models))
-    for label, each, group in itertools.product(labels, each_model, groups):
+    columns = itertools.product(*(VALUES[name] for name in task.groups))
+    for label, each, values in itertools.product(
+        labels, itertools.product(scores, repeat=len(models)), list(columns)
+    ):
         given = {model: np.array([row]) for model, row in zip(models, each, strict=True)}
+        group = {
+            name: np.array([value], dtype=object)
+            for name, value in zip(task.groups, values, strict=True)
+        }
         yield fg.Examples(
             np.array([label]) if several else [label],
             given if task.models else given[None],
-            group=None if group is None else [group],
+            group=group or None,
         )
 
 
@@ -77,9 +95,7 @@ def loss_of(plan):
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-@pytest.mark.parametrize(
-    "task", TASKS, ids=lambda t: f"{len(t.labels)}-{t.per_row}-{type(t).__name__}"
-)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_the_worst_loss_is_epsilon(task, neighbours):
     plan = plan_for(task, neighbours)
     assert 0.99 <= loss_of(plan) <= 1 + SLACK
@@ -90,9 +106,7 @@ def test_levels_of_a_tree_are_paid_for_in_every_class():
     assert 0.999 <= loss_of(plan) <= 1 + SLACK
 
 
-@pytest.mark.parametrize(
-    "task", TASKS, ids=lambda t: f"{len(t.labels)}-{t.per_row}-{type(t).__name__}"
-)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_a_budget_that_is_not_multiplied_is_noticed(task):
     """The noise of a plan for one score, on the counts of a task with several."""
     plan, plain = plan_for(task, "add-remove"), plan_for(fg.BinaryTask(), "add-remove")
@@ -104,3 +118,20 @@ def test_a_budget_that_is_not_multiplied_is_noticed(task):
     assert loss_of(mutant) > 1.9
     with pytest.raises(fg.PlanError, match="its noise costs more"):
         mutant.check_promise()
+
+
+@pytest.mark.parametrize("task", GROUPED, ids=name_of)
+def test_groups_of_classes_that_overlap_are_noticed(task, monkeypatch):
+    """A reader that counts rows of the first group also in the last, by the first score."""
+    real, layout = channels.ChannelReader.__call__, task.layout
+    classes, cells = layout.by_block, layout.cells(layout.blocks[0].grouping)
+
+    def overlapping(self, batch):
+        for scores, places in real(self, batch):
+            first = places < classes
+            again = scores[first], places[first] + (cells - 1) * classes
+            yield tuple(map(np.concatenate, zip((scores, places), again, strict=True)))
+
+    plan = plan_for(task, "add-remove")
+    monkeypatch.setattr(channels.ChannelReader, "__call__", overlapping)
+    assert loss_of(plan) > 1.2

@@ -169,7 +169,7 @@ class ExchangeEngine:
         budget_epsilon=500.0,
         rows_per_bin=1,
         score_sums=True,
-        labels=("1", "ill"),
+        labels=("1", "ill", "cat", "dog", "owl"),
     )
 
     def __init__(self, folder, monkeypatch, *, seed=None):

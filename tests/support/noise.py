@@ -1,5 +1,7 @@
 """Laws of noise shares, as a privacy model asks for them."""
 
+import numpy as np
+
 from fedgauge.privacy.models import LevelNoise
 from fedgauge.privacy.shares import ShareLaw
 
@@ -18,3 +20,12 @@ def level_noise(spec, cohort, levels, weights=None):
 def check_promise(spec, cohort, noise):
     """Refuse noise on levels that costs more than the model promises."""
     spec.check_promise(LevelNoise(tuple(noise), 0.0), cohort)
+
+
+def without_noise(monkeypatch):
+    """Noise that comes out as none in every engine: how it is drawn is tested elsewhere."""
+    for engine in ("contribution", "simulation"):
+        monkeypatch.setattr(
+            f"fedgauge.engines.{engine}.draw_noise",
+            lambda plan, *_, **__: np.zeros(plan.numbers, dtype=np.int64),
+        )

@@ -19,6 +19,9 @@ def open_policy(**limits):
         "exact_dropouts": True,
         "exact_of_models": True,
         "max_groups": 100,
+        "exact_scores": 100,
+        "exact_pairs": True,
+        "exact_groups": ("a", "b", "few", "women", "men", "old"),
         "min_new_rows": 0,
     }
     return Policy(**(opened | limits))

@@ -3,8 +3,10 @@
 from importlib import import_module
 
 for module in (
+    "fedgauge.cli.evaluating",
     "fedgauge.cli.exchanges",
     "fedgauge.cli.ledgers",
+    "fedgauge.cli.planning",
     "fedgauge.cli.reporting",
     "fedgauge.cli.results",
     "fedgauge.cli.sites",

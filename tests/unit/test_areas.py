@@ -1,6 +1,6 @@
 from fractions import Fraction
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import pytest
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
 from fedgauge.estimation.distribution import estimate
-from fedgauge.measures.areas import average_precision, roc_auc
+from fedgauge.measures.areas import average_precision, precision_one_by_one, roc_auc
 from fedgauge.measures.curves import pr_curve, roc_curve
 
 TINY = [
@@ -78,6 +78,15 @@ def test_bounds_are_the_extremes_of_all_arrangements(metric, value_of, counts):
     found = measure(metric, counts)
     assert found.lowest == pytest.approx(float(min(possible)), abs=1e-12)
     assert found.highest == pytest.approx(float(max(possible)), abs=1e-12)
+
+
+@pytest.mark.parametrize("counts", TINY)
+def test_examples_one_by_one_are_the_mean_over_all_orders(counts):
+    bins = [[0] * n + [1] * p for n, p in reversed(list(zip(*counts, strict=True)))]
+    orders = product(*(list(permutations(each)) for each in bins))
+    untied = [ap_of([(1 - row, row) for each in order for row in each]) for order in orders]
+    expected = float(sum(untied) / len(untied))
+    assert precision_one_by_one(np.array(counts, dtype=float)) == pytest.approx(expected, abs=1e-14)
 
 
 @pytest.mark.parametrize("counts", TINY)

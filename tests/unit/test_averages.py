@@ -107,11 +107,11 @@ def test_show_lists_the_slices(tmp_path, result):
     result.to_json(tmp_path / "r.json")
     shown = CliRunner().invoke(cli.app, ["show", str(tmp_path / "r.json")])
     assert shown.exit_code == 0
-    assert "label owl" in shown.output
+    assert "\nowl " in shown.output
     assert "macro average" in shown.output
-    asked = CliRunner().invoke(cli.app, ["show", str(tmp_path / "r.json"), "--at", "0.5"])
+    asked = CliRunner().invoke(cli.app, ["show", str(tmp_path / "r.json"), "--at-fpr", "0.5"])
     assert asked.exit_code == 2
-    assert "several classes" in asked.output
+    assert "for one score, and here are several" in asked.output
 
 
 # What averages are of

@@ -22,6 +22,7 @@ from fedgauge.binning.calibrator import Beta
 from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]
+SLICED = ("largest gap in", "new less old", "macro average")  # by groups, models and classes
 
 
 def make_table(rows=300, seed=6):
@@ -327,7 +328,7 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third, fourth, points, european, mapped, rehearsed = re.findall(
+    first, second, third, fourth, points, european, mapped, rehearsed, *sliced = re.findall(
         r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text
     )
     assert run(*first.split()).exit_code == 0
@@ -346,6 +347,10 @@ def test_examples_of_the_help_run(folder):
     options = ["--clients", 4, "--examples", 300, "--privacy", "sa", "--min-cell", 0]
     assert run("plan", *options, "-o", "plan.toml").exit_code == 0
     assert run("evaluate", *sites, *rehearsed.split()[2:]).exit_code == 0
+    demo.write_files(folder / "files")
+    clinics = sorted(str(path) for path in (folder / "files").glob("clinic-*.csv"))
+    told = [run("evaluate", *clinics, *each.split()[2:]).stdout for each in sliced]
+    assert [name in text for name, text in zip(SLICED, told, strict=True)] == [True] * len(SLICED)
 
 
 def test_no_arguments_shows_help():

@@ -58,7 +58,7 @@ def test_init_takes_the_labels_that_plans_may_call_positive(site, tmp_path):
     run(*init, "--positive", "yes", "--positive", "maybe", tmp_path / "new", "-q")
     made = tmp_path / "new" / "site.toml"
     assert fg.Site.from_toml(made).policy.labels == ("yes", "maybe")
-    assert row_of("Positive labels", run("site", "show", "--site", made)) == "yes, maybe"
+    assert row_of("Labels", run("site", "show", "--site", made)) == "yes, maybe"
 
 
 def test_show_says_what_becomes_of_exact_sums(site, tmp_path):

@@ -112,7 +112,10 @@ def test_files_to_try_commands_on(tmp_path):
     weeks = {f"{site}-week-{week}.csv" for site in "abc" for week in (1, 2)}
     sites = {f"{name}.csv" for site in "abc" for name in (site, f"site-{site}")}
     shops = {"platform.csv", *(f"shop-{number}.csv" for number in range(1, 5))}
-    assert names == {*weeks, *sites, *shops, "phone-a.csv", "phone-b.csv", "scores.parquet"}
+    assert names == {
+        *(*weeks, *sites, *shops, *(f"clinic-{site}.csv" for site in "abc")),
+        *("phone-a.csv", "phone-b.csv", "scores.parquet"),
+    }
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
     by_name = {path.name: path for path in written}
     grown = by_name["a-week-2.csv"].read_text()

@@ -425,7 +425,6 @@ def test_tables_are_refused(table):
     [
         (np.full((2, 1), 0.25), 2),
         (np.full((2, 2, 2), 0.25), 3),
-        ([[0.1, 0.9], [0.8, 0.2]], 2),
         (0.5, 0),
         (None, 0),
         ("text", 0),

@@ -237,3 +237,77 @@ def test_groups_are_part_of_rows_that_have_some():
     both = taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=two))
     swapped = {"sex": changed, "age": groups}
     assert both != taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=swapped))
+
+
+def test_two_rows_that_swap_their_groups_are_other_rows():
+    """Of the same label, and without subjects: their scores tell them apart."""
+    one, other = (
+        taken(Examples([1, 1], [0.2, 0.7], group=groups)) for groups in (["a", "b"], ["b", "a"])
+    )
+    assert (one.labels, one.scores) == (other.labels, other.scores)
+    assert not one.fits(other)
+
+
+# Several scores and labels of a row
+
+OLD = [0.2, 0.6, 0.6, 0.8, 0.3]
+
+
+def of_models(**scores):
+    return taken(Examples(LABELS, scores, subject=SUBJECTS))
+
+
+def test_all_scores_are_part_of_rows():
+    both = of_models(new=SCORES, old=OLD)
+    assert both == of_models(old=OLD, new=SCORES)
+    assert len(both.columns) == 2
+    assert both.labels == ROWS.labels
+    for place in range(5):
+        assert not both.fits(of_models(new=SCORES, old=with_one(OLD, place, 0.5)))
+        assert not both.fits(of_models(new=with_one(SCORES, place, 0.5), old=OLD))
+    table = np.column_stack([SCORES, OLD])
+    classes = taken(Examples(LABELS, table, subject=SUBJECTS))
+    assert classes == taken(
+        *(
+            Examples(LABELS[i : i + 1], table[i : i + 1], subject=SUBJECTS[i : i + 1])
+            for i in range(5)
+        )
+    )
+    assert classes.columns == both.columns
+
+
+def test_two_rows_that_swap_one_of_their_scores_are_other_rows():
+    """By each score alone they are not: a pair of models is counted together."""
+    one, other = (
+        taken(Examples([1, 1], {"new": [0.2, 0.7], "old": old})) for old in ([0.1, 0.9], [0.9, 0.1])
+    )
+    assert one.columns == other.columns
+    assert not one.fits(other)
+
+
+def test_a_score_in_common_is_the_same_data():
+    """A further model, other groups or another name do not make rows new."""
+    both = of_models(new=SCORES, old=OLD)
+    assert both.overlaps(ROWS)
+    assert ROWS.overlaps(both)
+    assert both.overlaps(of_models(third=OLD, fourth=[0.5] * 5))
+    assert not both.overlaps(of_models(third=[0.4] * 5, fourth=[0.5] * 5))
+    grouped, moved = (
+        taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=groups))
+        for groups in (["a"] * 5, ["b"] * 5)
+    )
+    assert grouped.overlaps(moved)
+    assert not grouped.fits(moved)
+    assert both.overlaps(of(with_scores=False))
+    assert not both.overlaps(of(with_one(LABELS, 0, 1), with_scores=False))
+
+
+def test_all_labels_of_a_row_are_part_of_it():
+    labels = np.column_stack([LABELS, LABELS[::-1]])
+    several = taken(Examples(labels, SCORES))
+    assert several.labels != taken(Examples(LABELS, SCORES)).labels
+    assert several == taken(Examples(labels[:2], SCORES[:2]), Examples(labels[2:], SCORES[2:]))
+    for row in range(5):
+        changed = labels.copy()
+        changed[row, 1] = 1 - changed[row, 1]
+        assert taken(Examples(changed, SCORES)).labels != several.labels

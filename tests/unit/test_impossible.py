@@ -48,6 +48,47 @@ def test_counts_of_an_exact_sum_lie_between_zero_and_the_largest_of_all(place):
         exact(rows((place, MOST + 1)))
 
 
+BY = {"sex": ["women"], "age": ["old"]}
+SLICED = {
+    "models": (fg.BinaryTask(models=("new", "old")), [(0, 2)]),
+    "classes": (fg.MulticlassTask(labels=["a", "b"]), [(0, 2)]),
+    # By label the rows are not the same, but those of each group are.
+    "labels": (fg.MultilabelTask(labels=["fever", "cough"]), [(0, 2), (0, 3)]),
+    # A row is in one of two groups by sex and in one of two by age, and has one class by both.
+    "groupings": (fg.BinaryTask(groups=BY), [(0, 4), (2, 6), (0, 6)]),
+}
+
+
+@pytest.mark.parametrize("kind", SLICED)
+def test_scores_of_the_same_rows_are_of_as_many_of_each_group_and_class(kind):
+    """One channel alone cannot have one row more; two that a row is in together can."""
+    task, together = SLICED[kind]
+    plan = exact_plan(bins=4, task=task)
+    fits = np.full((plan.channels, 4), 50)
+    release(plan, fits.ravel(), CLIENTS)
+    for channel in range(plan.channels):
+        counts = fits.copy()
+        counts[channel, 1] += 1
+        with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
+            release(plan, counts.ravel(), CLIENTS)
+    for channels in together:
+        counts = fits.copy()
+        for place, channel in enumerate(channels):
+            counts[channel, place] += 1
+        release(plan, counts.ravel(), CLIENTS)
+
+
+def test_models_agree_on_each_class_of_each_group():
+    """Two women more who are negative, two fewer who are positive; the men the other way round."""
+    plan = exact_plan(bins=4, task=fg.BinaryTask(groups={"sex": ["women"]}, models=("new", "old")))
+    counts = np.full((plan.channels, 4), 50)
+    counts[:4, 0] += [2, -2, -2, 2]  # by the new model, of four channels each
+    with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
+        release(plan, counts.ravel(), CLIENTS)
+    counts[4:, 1] += [2, -2, -2, 2]
+    release(plan, counts.ravel(), CLIENTS)
+
+
 @pytest.mark.parametrize("place", range(8))
 def test_score_sums_of_an_exact_sum_lie_between_zero_and_the_ends_of_the_bins(place):
     for number in (0, 50 * 256):

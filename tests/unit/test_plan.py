@@ -559,7 +559,7 @@ def test_noise_too_wide_for_sums_is_told_with_the_remedy(privacy):
 
 def test_deep_nesting_is_refused():
     nested = b"[" * 3000 + b"]" * 3000
-    data = b'{"task":' + nested + b',"axis":{"bins":16},"tree":[16]}'
+    data = b'{"privacy":' + nested + b',"axis":{"bins":16},"tree":[16]}'
     with pytest.raises(PlanError, match="nested too deeply"):
         EvaluationPlan.from_bytes(data)
     with pytest.raises(PlanError, match="not a plan in TOML"):

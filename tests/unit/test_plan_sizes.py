@@ -13,7 +13,7 @@ from fedgauge.binning.forms import MOST_KNOTS
 from fedgauge.errors import AxisError
 from fedgauge.plan import sizes
 from fedgauge.plan.summed import HistogramRound
-from fedgauge.plan.task import BinaryTask
+from fedgauge.plan.task import BinaryTask, LabelTask, MulticlassTask, MultilabelTask
 from fedgauge.privacy import accounting, laws
 from fedgauge.privacy.cohort import MOST_CLIENTS
 from fedgauge.results.record import FORMAT, Record
@@ -42,6 +42,20 @@ TOO_LARGE = {
     "knots": (
         plain(calibrator={"form": {"kind": "steps", "edges": [0.5] * (MOST_KNOTS + 1)}}),
         "more than 65,536 knots",
+    ),
+    "models": (plain(task={"models": ["m"] * 1001}), "at most 1,000 times"),
+    "classes of models": (
+        plain(task={"kind": "multiclass", "labels": [0] * 40, "models": ["m"] * 26}),
+        "at most 1,000 times",
+    ),
+    "groupings": (plain(task={"groups": {str(i): [] for i in range(1001)}}), "1,000 times"),
+    "crossed groupings": (
+        plain(task={"groups": {str(i): ["x"] for i in range(1001)}, "crossed": True}),
+        "1,000 times",
+    ),
+    "counts": (
+        plain(task={"kind": "multiclass", "labels": [0] * 1000}, axis__bins=68),
+        "at most 67,108,864 counts",
     ),
     "rounds": (plain(rounds=[{"kind": "histogram", "nodes": [64]}] * 9), "24 levels each"),
 }
@@ -88,9 +102,9 @@ def test_bytes_are_counted_before_they_are_read():
 
 @pytest.mark.usefixtures("_nothing_is_built")
 def test_a_site_sees_the_sizes_without_the_axis():
-    assert sizes.peek(PLAN.to_bytes()) == (64, 1)
+    assert sizes.peek(PLAN.to_bytes()) == (64, 1, 128)
     tree = plan_for(DistributedDP(1.0), (4, 8))
-    assert sizes.peek(tree.to_bytes()) == sizes.PlanSizes(bins=32, levels=2)
+    assert sizes.peek(tree.to_bytes()) == sizes.PlanSizes(bins=32, levels=2, counts=64)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"axis":{"bins":1e99}}'])
@@ -197,3 +211,32 @@ def test_the_gap_of_very_many_shares_is_bounded_from_above():
     bound = accounting.gaussian_tau(sigma2, parties)
     assert exact <= bound <= exact * 1.001
     assert accounting.gaussian_tau(1e8, 2**24) < 1e-20
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old")),
+        BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, crossed=True),
+        MulticlassTask(labels=["cat", "dog", "owl"], models=("new", "old")),
+        MultilabelTask(labels=["fever", "cough"], groups={"sex": ["women"]}),
+        LabelTask(),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_as_many_counts_as_the_task_has(task):
+    """What is judged from the bytes of a plan is what is then built."""
+    noise = DistributedDP(1.0, unit="label", neighbours="flip")
+    plan = plan_for(noise if isinstance(task, LabelTask) else None, bins=64, task=task)
+    assert sizes.peek(plan.to_bytes()).counts == plan.histogram().counts.size
+    assert len(task.layout.blocks) == task.per_row
+
+
+def test_slices_that_no_site_could_hold_make_no_plan():
+    many = [str(i) for i in range(1000)]
+    for task in (
+        MulticlassTask(labels=many[:400], models=("new", "old", "third")),
+        MulticlassTask(labels=many, groups={"ward": many[:100]}),
+    ):
+        with pytest.raises(PlanError, match="Tell less apart"):
+            plan_for(bins=4, task=task)

@@ -10,9 +10,11 @@ from scipy.special import expit, logit
 import fedgauge as fg
 from fedgauge import planner
 from fedgauge.plan.prediction import Prediction
+from fedgauge.plan.slices import Contrast
 from fedgauge.planner import search, worlds
 
 CLIENTS = 10
+BOTH = Contrast((0,), (1,))
 
 
 @cache
@@ -77,7 +79,7 @@ def test_same_hints_same_plan(planned, forgotten):
 
 def test_many_draws_go_on_from_the_few(planned):
     few, many = (search._play(planned, 5_000, 0.2, draws) for draws in (6, 24))
-    hint = (planned.noise_variances(CLIENTS), (1, 1), 5_000, 0.2)
+    hint = (planned.noise_variances(CLIENTS), BOTH, 5_000, 0.2)
     first, all_of_them = (search._played(planned, *hint, draws) for draws in (6, 24))
     for begun, runs in zip(first, all_of_them, strict=True):
         assert (begun.errors.shape, runs.errors.shape) == ((6, 3), (24, 3))

@@ -92,3 +92,41 @@ def test_losses_of_a_merged_bin_of_the_value_1_are_those_of_1():
     assert np.isfinite(found).all()
     assert found.mean[0, -1] == pytest.approx(-math.log(losses.CLIP))
     assert found.mean[1, -1] == pytest.approx(0.0, abs=1e-12)
+
+
+def spread(bins, *, step=1, rows=2):
+    """So many rows of either class in every bin, or in every second one and so on."""
+    counts = np.zeros((2, bins))
+    counts[:, ::step] = rows
+    return counts
+
+
+def exact(counts, estimator=fg.Aligned(), axis=None):  # noqa: B008
+    bins = counts.shape[1]
+    return Reading(PooledCounts(axis or fg.Axis.uniform(bins), counts, (bins,)), estimator, 0.95)
+
+
+def test_rows_that_share_bins_far_apart_are_tied():
+    assert exact(spread(64, step=2)).pooled.apart
+    assert exact(spread(64, step=2)).pr.path.area() == pytest.approx(0.5)
+    touching = spread(64, step=2)
+    touching[0, 1] = 1
+    few = spread(64, step=8, rows=1)
+    assert few.sum() == 16  # eight rows more than bins: ten are asked for
+    lonely = spread(64, step=2, rows=1) * [[1.0], [0.0]]
+    for counts in (touching, few, lonely):
+        assert not exact(counts).pooled.apart
+    assert not exact(spread(64, step=2), axis=fg.Axis.uniform(64, outside="clip")).pooled.apart
+    noisy_ones = PooledCounts(fg.Axis.uniform(64), spread(64, step=2), (64,), (1.0,))
+    assert not noisy_ones.apart
+
+
+def test_examples_are_taken_one_by_one_where_bins_are_fine():
+    fine = spread(1024)
+    assert exact(fine).one_by_one
+    assert not exact(fine[:, 1:]).one_by_one
+    assert not exact(spread(1024, step=2)).one_by_one
+    assert not exact(fine, fg.Quantile(32)).one_by_one
+    assert not exact(fine, axis=fg.Axis.from_values(range(1024))).one_by_one
+    pooled = PooledCounts(fg.Axis.uniform(1024), fine, (1024,), (1.0,))
+    assert not Reading(pooled, fg.Aligned(), 0.95).one_by_one

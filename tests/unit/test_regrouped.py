@@ -304,7 +304,7 @@ def test_noise_of_regrouped_counts_is_that_of_their_bins(name, any_result):
     rng = np.random.default_rng(3)
     weights = rng.normal(size=view.counts.shape)
     by_bin = rng.normal(size=source.counts.shape)  # what any counts come to is linear in them
-    moved = PooledCounts(source.axis, by_bin, source.tree, source.variances, source.node_variances)
+    moved = PooledCounts(source.axis, by_bin, source.tree, source.variances)
     again = type(view)(view.axis, view.released, view.tree, source=moved, parts=view.parts)
     expanded = np.zeros(source.counts.shape)
     for row, bin_ in np.ndindex(*expanded.shape):

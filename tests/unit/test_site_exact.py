@@ -360,6 +360,14 @@ def test_the_same_rows_scored_anew_may_have_another_name():
     check_data(Fingerprint(1000, "aa", "dd"), [], [DATA], STRICT)
 
 
+def test_a_further_model_does_not_make_rows_new():
+    """Nor do other groups: two plans on the same scores, under two names."""
+    both = Fingerprint(1000, "aa", "xx", columns=("bb", "dd"))
+    for one, other in ((both, DATA), (DATA, both), (Fingerprint(1000, "aa", "bb", "gg"), DATA)):
+        with pytest.raises(PlanRefused, match="under another name"):
+            check_data(one, [], [other], STRICT)
+
+
 def test_rows_are_compared_through_the_ledger(ledger):
     reserve = partial(ledgers.reserve, ledger, cost=EXACT, rules=STRICT)
     reserve(1, account=SUMS, exact=over("vab", data=DATA))

@@ -11,7 +11,7 @@ from fedgauge import Axis, BinaryTask, Cohort, EvaluationPlan, HistogramRound
 from fedgauge.engines.contribution import contribution, count_rows
 from fedgauge.errors import BudgetExceeded, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.task import LabelTask, MulticlassTask
+from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import DistributedDP, SecureAggregation
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.site import Account, Cost, Policy, Site
@@ -306,33 +306,6 @@ def test_an_exact_sum_of_a_model_that_is_sent_needs_leave(site, tmp_path):
     judge(site, exact, of_model=True)
     with pytest.raises(PlanRefused, match="exact_of_models"):
         judge(closed, exact, of_model=True)
-
-
-def test_groups_need_leave_and_are_few(tmp_path):
-    closed = make_site(tmp_path / "closed", max_groups=0)
-    some = make_site(tmp_path / "some", max_groups=5)
-    two = {"sex": ["women", "men"]}
-    both = two | {"age": ["old"]}
-    for privacy in (DistributedDP(0.5), SecureAggregation()):
-        judge(closed, plan_for(privacy))
-        plan = plan_for(privacy, task=BinaryTask(groups=two))
-        judge(some, plan)
-        with pytest.raises(PlanRefused, match=r"3 groups apart, .* allows none \(max_groups\)"):
-            judge(closed, plan)
-        judge(some, plan_for(privacy, task=BinaryTask(groups=both)))  # three and two
-        with pytest.raises(PlanRefused, match=r"6 groups apart, .* allows 5 \(max_groups\)"):
-            judge(some, plan_for(privacy, task=BinaryTask(groups=both, crossed=True)))
-    assert Policy().max_groups == 0
-    with pytest.raises(SiteError, match="max_groups must be 0 or more"):
-        Policy(max_groups=-1)
-
-
-@pytest.mark.parametrize(
-    "task", [BinaryTask(models=("new", "old")), MulticlassTask(labels=["a", "b"])], ids=str
-)
-def test_classes_and_models_are_not_evaluated_between_sites_yet(site, task):
-    with pytest.raises(PlanRefused, match="several classes, labels or several models"):
-        judge(site, plan_for(task=task))
 
 
 def test_a_result_shows_no_small_cells(tmp_path):

@@ -121,7 +121,8 @@ def test_each_row_adds_to_one_count_of_every_block():
     histogram = plan.histogram()
     rows = fg.Examples(Y, {"new": S, "old": OLD}, group={"sex": SEX, "age": AGE})
     histogram.update_batches([rows])
-    assert histogram.sum() == N * task.per_row == N * 4
+    assert histogram.sum() == N
+    assert histogram.counts.sum() == N * task.per_row == N * 4
     for block in task.layout.blocks:
         cells = task.layout.cells(block.grouping) * 2
         assert histogram.counts[block.first : block.first + cells].sum() == N
@@ -174,7 +175,8 @@ def test_under_noise_odd_rows_count_in_stated_places():
         group=np.array([object(), None, "women"], dtype=object),
     )
     odd = histogram.update_leniently([rows])
-    assert histogram.sum() == 9
+    assert histogram.sum() == 3
+    assert histogram.counts.sum() == 9
     assert (odd.missing_labels, odd.other_labels, odd.not_finite, odd.clipped) == (1, 1, 3, 3)
 
 
@@ -289,8 +291,6 @@ def test_a_row_in_several_channels_is_paid_for_in_each(noise):
 
 def test_what_slices_do_not_go_with_is_refused():
     axis = fg.Axis.uniform(16, outside="clip")
-    with pytest.raises(fg.PlanError, match="local reports are of one score"):
-        fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0), task=MulticlassTask(labels=CLASSES))
     with pytest.raises(fg.PlanError, match="score sums are for one score"):
         fg.EvaluationPlan.for_histogram(
             axis, fg.Cohort(3), task=BinaryTask(models=("new", "old")), score_sums=True

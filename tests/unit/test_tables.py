@@ -23,7 +23,6 @@ from fedgauge.engines.contribution import count_leniently, release, to_numbers
 from fedgauge.engines.simulation import simulate
 from fedgauge.estimation.cells import is_large, kept_edges
 from fedgauge.plan.task import BinaryTask, MulticlassTask
-from fedgauge.site.anchor import Site
 
 RNG = np.random.default_rng(2)
 N = 4000
@@ -136,6 +135,10 @@ def test_under_noise_the_joint_histogram_is_all_that_is_sent():
     assert exact.final.nodes == (16,)
 
 
+def noisy_losses():
+    return plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+
+
 @pytest.mark.parametrize("crossed", [False, True])
 def test_so_it_is_by_group(crossed):
     """By each way of grouping one, of which all counts are sums."""
@@ -199,6 +202,16 @@ def changed(plan, **fields):
         (
             lambda: changed(plan_for(), tables=(JointScores(models=("new", "old"), noise=1.0),)),
             "adds no noise",
+        ),
+        (
+            lambda: changed(
+                noisy_losses(),
+                tables=tuple(
+                    msgspec.structs.replace(table, noise=0.1 * (place + 1))
+                    for place, table in enumerate(noisy_losses().tables)
+                ),
+            ),
+            "noise of one strength",
         ),
         (lambda: plan_for(LOSSES, min_cell=10), "small cells cannot be merged"),
         (
@@ -409,12 +422,6 @@ def test_tables_are_saved_and_loaded_and_checked(tmp_path, plan):
     refused(lambda r: r["tables"][0]["values"].__setitem__(0, 3))
     if plan.min_cell:
         refused(lambda r: r["tables"][0]["table"].update(starts=[[0, 1], [0, 1]]))
-
-
-def test_sites_refuse_tables():
-    plan = plan_for(privacy=fg.DistributedDP(1.0))
-    with pytest.raises(fg.PlanRefused, match="several models"):
-        Site._judge_slices(None, plan)
 
 
 # Comparisons

@@ -1,6 +1,7 @@
 """Which counts a row adds to: its scores, times its groups, times the classes its labels tell."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.data.columns import Column, distinct
-from fedgauge.data.examples import Examples
+from fedgauge.data.examples import Y_TRUE, Examples
 from fedgauge.data.labels import Label, LabelReader, LenientLabelReader, meaning
 from fedgauge.errors import InputError, LabelError
 from fedgauge.typing import Floats
 
+_DECIMAL_ZERO: Final = re.compile(r"(?<=\d)\.0+\Z")
 TWO: Final[tuple[Label, ...]] = ()  # classes that one label tells apart from all others
 
 
@@ -49,6 +51,8 @@ class Layout:
         the last.
     crossed
         Whether groups are all combinations of the groupings; else rows are counted once by each.
+    names
+        What columns of scores, or of labels, are called where a frame names them.
     """
 
     positive: Label | None = None
@@ -57,6 +61,7 @@ class Layout:
     models: tuple[str, ...] = ()
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     crossed: bool = False
+    names: tuple[str, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -97,16 +102,30 @@ class Layout:
                     first += self.cells(grouping) * self.by_block
         return tuple(blocks)
 
+    def rows(self, block: Block) -> slice:
+        """The channels of a block, which are next to each other."""
+        return slice(block.first, block.first + self.cells(block.grouping) * self.by_block)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many channels each block has."""
+        of_score = tuple(self.cells(grouping) * self.by_block for grouping in self.groupings)
+        return of_score * self.by_row
+
     @property
     def channels(self) -> int:
         """How many rows of counts there are."""
-        last = self.blocks[-1]
-        return last.first + self.cells(last.grouping) * self.by_block
+        return self.by_row * self.by_block * sum(map(self.cells, self.groupings))
 
     @property
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to: so many times is it sensitive."""
-        return len(self.blocks)
+        return self.by_row * len(self.groupings)
+
+    @property
+    def by_row(self) -> int:
+        """How many scores a row has, those of all models together."""
+        return max(len(self.models), 1) * self.scores
 
     def channel(self, block: Block, cell: int, of_class: int) -> int:
         """The channel of one class in one group of a block."""
@@ -123,9 +142,9 @@ class Layout:
         strata = np.empty(self.channels, dtype=np.intp)
         apart = self.by_block if self.labels > 1 else 1
         for number, block in enumerate(self.blocks):
-            size = self.cells(block.grouping) * self.by_block
-            blocks[block.first : block.first + size] = number
-            strata[block.first : block.first + size] = np.arange(size) // apart
+            rows = self.rows(block)
+            blocks[rows] = number
+            strata[rows] = np.arange(rows.stop - rows.start) // apart
         return blocks, strata
 
 
@@ -161,6 +180,8 @@ class ChannelReader:
 
     def complaint(self) -> str:
         """What is wrong with unusable labels and how to mend it."""
+        if self._layout.labels > 1:  # whose positive one cannot be named
+            return "are neither bool nor 0/1. Recode them"
         return next(str(r.complaint()) for r in self._readers if r.unusable)
 
     def __call__(self, batch: Examples) -> Iterator[tuple[Floats, NDArray[Any]]]:
@@ -180,10 +201,9 @@ class ChannelReader:
         labels, several = batch.labels, self._layout.labels
         if isinstance(labels, np.ndarray) and labels.ndim == 2:
             if labels.shape[1] != several:
-                raise LabelError(
-                    f"y_true has {labels.shape[1]} columns, and the task {several} labels a row."
-                )
-            pairs = zip(self._readers, labels.T, strict=True)
+                raise LabelError(_many_labels(labels.shape[1], several))
+            order = self._order("y_true", batch.names.get(Y_TRUE, ()))
+            pairs = zip(self._readers, labels.T[order], strict=True)
             return [reader(np.ascontiguousarray(column)) for reader, column in pairs]
         if several > 1:
             raise LabelError(f"the task has {several} labels a row, and y_true is one column.")
@@ -192,14 +212,27 @@ class ChannelReader:
     def _scores(self, batch: Examples, block: Block) -> Floats:
         scores = batch.scores.get(block.model)
         if scores is None:
-            raise InputError(_no_model(block.model, batch.scores))
+            raise InputError(_no_model(block.model, batch.scores, len(self._layout.names)))
         wanted = self._layout.scores
         if wanted == 1 and scores.ndim == 1:
             return scores
         if scores.ndim != 2 or scores.shape[1] != wanted:
             got = "one column" if scores.ndim == 1 else f"{scores.shape[1]} columns"
             raise InputError(f"y_score has {got}, and the task {wanted} classes. Give each one.")
-        return np.ascontiguousarray(scores[:, block.column])
+        order = self._order("y_score", batch.names.get(block.model, ()))
+        return np.ascontiguousarray(scores[:, order[block.column]])
+
+    def _order(self, what: str, named: tuple[str, ...]) -> list[int]:
+        """Where the column of each class or label is: by name, where columns have such names."""
+        wanted = self._layout.names
+        if {*named}.isdisjoint(wanted):
+            return list(range(self._layout.scores))
+        if sorted(named) != sorted(wanted):
+            raise InputError(
+                f"{what} has columns that are called like some of the classes, and others that are "
+                "not. Call each like its class, or pass an array with columns in the plan's order."
+            )
+        return [named.index(name) for name in wanted]
 
     def _cells(self, batch: Examples, grouping: tuple[str, ...]) -> NDArray[Any]:
         cells: NDArray[Any] = np.zeros(len(batch), dtype=np.intp)
@@ -209,10 +242,7 @@ class ChannelReader:
                 if column is None and len(self._layout.groups) == 1:
                     column = batch.groups.get(None)
                 if column is None:
-                    raise InputError(
-                        f"the task has groups by {name!r}, and the examples none: "
-                        "Examples(y_true, y_score, group=...)."
-                    )
+                    raise InputError(_no_grouping(name, batch.groups))
                 cells = cells * (len(values) + 1) + group_codes(column, values)
         return cells
 
@@ -238,10 +268,11 @@ class ClassReader:
         return np.maximum(read, 0, out=read)
 
     def _number(self, label: Any) -> int:
-        if label is None or label != label:
-            return -2
         try:
-            return self._numbers.get(meaning(label), -1)
+            if label is None:
+                return -2
+            read = meaning(label)
+            return -2 if read != read else self._numbers.get(read, -1)
         except Exception:
             if self._leniently:  # an object can raise anything
                 return -1
@@ -255,23 +286,52 @@ class ClassReader:
 def group_codes(column: Column, values: tuple[str, ...]) -> NDArray[Any]:
     """The number of each row's group; those of no listed value have the last."""
     codes, found = distinct(column)
-    numbers: dict[str | None, int] = {value: number for number, value in enumerate(values)}
-    by_code = [*(numbers.get(_spelled(value), len(values)) for value in found), len(values)]
+    numbers = {value: number for number, value in enumerate(values)}
+    by_code = [*(_group(value, numbers) for value in found), len(values)]
     chosen: NDArray[Any] = np.array(by_code, dtype=np.intp).take(codes)
     return chosen
 
 
-def _spelled(value: Any) -> str | None:
-    """A group's value as text: 7, 7.0 and "7" are one."""
+def _group(value: Any, numbers: Mapping[str, int]) -> int:
+    """The number of a value's group, as text: 7, 7.0, "7" and "7.0" are one unless listed apart.
+
+    Whole numbers become decimals in a column of which some are missing, and so they are exported.
+    """
     try:
-        if isinstance(value, float | np.floating) and float(value).is_integer():
-            value = int(value)
-        return None if value is None else str(value).strip()
+        word = str(value).strip()
     except Exception:  # an object can raise anything
-        return None
+        return len(numbers)
+    whole = _DECIMAL_ZERO.sub("", word)
+    return numbers.get(word, numbers.get(whole, len(numbers)))
 
 
-def _no_model(model: str | None, scores: Mapping[str | None, Any]) -> str:
+def _no_grouping(name: str, groups: Mapping[str | None, Any]) -> str:
+    if not groups:
+        return (
+            f"the task has groups by {name!r}, and the examples none: "
+            "Examples(y_true, y_score, group=...)."
+        )
+    return (
+        f"the task has groups by {name!r}, and the examples have groups of no or another name: "
+        f"Examples(y_true, y_score, group={{{name!r}: ...}})."
+    )
+
+
+def _many_labels(columns: int, several: int) -> str:
+    if several == 1:
+        return (
+            f"y_true has {columns} columns, and the task one label a row. Pass one column: of "
+            "classes marked by 0 and 1, the name of the marked one."
+        )
+    return f"y_true has {columns} columns, and the task {several} labels a row."
+
+
+def _no_model(model: str | None, scores: Mapping[str | None, Any], classes: int) -> str:
+    if model is None and classes:
+        return (
+            "y_score maps names to columns, which is for models (models=...). Of several classes "
+            "pass an array with a column for each, in the plan's order, or a data frame."
+        )
     if model is None:
         return (
             "these examples have scores of several models, and the task of one. Say which models "

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar, Final, TypeVar
@@ -23,6 +23,7 @@ from fedgauge.typing import Floats, Indices
 
 Counts = NDArray[np.int64]
 T = TypeVar("T", bound="_Tally")
+Draw = Callable[[int], NDArray[np.integer[Any]]]  # a block's number for each of so many rows
 _Counted = tuple[Counts, Counts | None, list[Counts]]  # by channel and bin; score sums; tables
 
 _BATCH_ROWS: Final = 131_072  # large enough to share threads fairly, small enough for the cache
@@ -51,6 +52,8 @@ class ScoreHistogram:
         What scores go through before they are binned.
     tables
         What else of the rows is counted (:attr:`tables`).
+    draw
+        Where each row is counted in one block only: which one, for so many rows.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class ScoreHistogram:
         "_calibrator",
         "_counted",
         "_counts",
+        "_draw",
         "_layout",
         "_sum_steps",
         "_sums",
@@ -82,6 +86,7 @@ class ScoreHistogram:
         sum_steps: int = 0,
         calibrator: Calibrator | None = None,
         tables: tuple[AnyTable, ...] = (),
+        draw: Draw | None = None,
     ) -> None:
         if sum_steps:
             check_sums(axis, sum_steps)
@@ -92,6 +97,7 @@ class ScoreHistogram:
         self._counts: Counts = np.zeros((layout.channels, axis.bins), dtype=np.int64)
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
         self._tables = tables
+        self._draw = draw
         self._counted = _no_rows(tables, layout, axis)
 
     @classmethod
@@ -144,8 +150,8 @@ class ScoreHistogram:
         return tuple(map(_read_only, self._counted))
 
     def sum(self) -> int:
-        """Number of examples counted."""
-        return int(self._counts.sum())
+        """Number of examples counted, each once whatever counts it adds to."""
+        return int(self._counts.sum()) // self._layout.per_row
 
     def update(self, y_true: Any, y_score: Any, *, positive: Label | None = None) -> None:
         """Count more examples. Either all rows are counted or, on an error, none."""
@@ -173,7 +179,8 @@ class ScoreHistogram:
     ) -> Oddities:
         """Count every row of one client, whatever it holds, and say what was odd.
 
-        Each row adds to one bin, which only that row decides: see :class:`Oddities` for where.
+        Each row adds to one bin of each of its scores, and once to each table. Only that row
+        decides where: see :class:`Oddities`.
         """
         tally = self._tally(_LenientTally, positive)
         for examples in batches:
@@ -185,7 +192,7 @@ class ScoreHistogram:
     def _tally(self, kind: type[T], positive: Label | None) -> T:
         """What rows are counted in first; a positive label that is named here counts."""
         layout = self._layout if positive is None else replace(self._layout, positive=positive)
-        return kind(self._axis, layout, self._sum_steps, self._calibrator, self._tables)
+        return kind(self._axis, layout, self._sum_steps, self._calibrator, self._tables, self._draw)
 
     def _add(self, counts: Counts, sums: Counts | None, tables: Sequence[Counts] = ()) -> None:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
@@ -294,6 +301,7 @@ class _Tally:
         sum_steps: int,
         calibrator: Calibrator | None,
         tables: tuple[AnyTable, ...],
+        draw: Draw | None = None,
     ) -> None:
         self._axis = axis
         self._layout = layout
@@ -303,6 +311,7 @@ class _Tally:
         self._sum_steps = sum_steps
         self._sums: Counts | None = np.zeros_like(self._counts) if sum_steps else None
         self._tables = tables
+        self._draw = draw
         self._counted = _no_rows(tables, layout, axis)
         self._rows = self._infinite = self._refused = 0
 
@@ -328,14 +337,16 @@ class _Tally:
         for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
             self._rows += len(batch)
             rows = TableRows(self._layout, self._axis)
-            for block, (raw, channels) in zip(
-                self._layout.blocks, self._reader(batch), strict=True
-            ):
+            drawn = None if self._draw is None else self._draw(len(batch))
+            for number, (raw, channels) in enumerate(self._reader(batch)):
+                block = self._layout.blocks[number]
                 placed = self._place(mapped(raw, self._calibrator))
                 if placed is not None:
                     if self._tables:
                         rows.add(block, channels, *placed)
-                    self._count_block(block, channels, *placed)
+                    mine = slice(None) if drawn is None else drawn == number
+                    index, scores = placed
+                    self._count_block(block, channels[mine], index[mine], scores[mine])
             if self._tables and rows.is_whole:
                 for table, counted in zip(self._tables, self._counted, strict=True):
                     counted += table.count(rows)
@@ -345,8 +356,7 @@ class _Tally:
     ) -> None:
         """Count one score of each row, in the channel that it is in."""
         # Of many classes all channels are far more than those of one block.
-        size = self._layout.cells(block.grouping) * self._layout.by_block
-        rows = slice(block.first, block.first + size)
+        rows = self._layout.rows(block)
         counts = self._counts[rows]
         places = None if self._sums is None else self._places(scores, index)
         index += np.multiply(channels - block.first, self._axis.bins, dtype=np.intp)
@@ -388,27 +398,36 @@ class _Tally:
     def _result(self) -> _Counted:
         return self._counts, self._sums, self._counted
 
+    @property
+    def _odd_scores(self) -> tuple[int, int]:
+        """Scores that are not finite, and others beyond the axis."""
+        times = len(self._layout.groupings)  # that each score was looked at
+        return self._infinite // times, self._refused // times
+
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
         rows, reader = self._rows, self._reader
-        scores = rows * self._layout.per_row
+        scores, labels = rows * self._layout.by_row, rows * self._layout.labels
+        infinite, refused = self._odd_scores
         if not rows and not may_be_empty:
             raise InputError("there are no examples. Leave this client out, or check its export.")
-        if self._infinite:
+        if infinite:
             raise InputError(
-                f"{self._infinite:,} of {scores:,} scores are missing, NaN or infinite. "
+                f"{infinite:,} of {scores:,} scores are missing, NaN or infinite. "
                 "Drop those rows or score them again."
             )
-        if self._refused:
+        if refused:
             raise InputError(
-                f"{self._refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
+                f"{refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
                 "an axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1)."
             )
         if reader.missing:
-            raise InputError(f"{reader.missing:,} of {rows:,} labels are missing. Drop those rows.")
+            raise InputError(
+                f"{reader.missing:,} of {labels:,} labels are missing. Drop those rows."
+            )
         if reader.unusable:
-            raise LabelError(f"{reader.unusable:,} of {rows:,} labels {reader.complaint()}.")
+            raise LabelError(f"{reader.unusable:,} of {labels:,} labels {reader.complaint()}.")
         return self._result
 
 
@@ -425,12 +444,16 @@ class _LenientTally(_Tally):
 
     def noted(self) -> tuple[_Counted, Oddities]:
         """What the rows come to, and what was odd about them."""
+        layout, (not_finite, clipped) = self._layout, self._odd_scores
         oddities = Oddities(
             rows=self._rows,
-            not_finite=self._infinite,
-            clipped=self._refused,
+            not_finite=not_finite,
+            clipped=clipped,
             missing_labels=self._reader.missing,
             other_labels=self._reader.unusable,
+            by_row=layout.by_row,
+            labels_by_row=layout.labels,
+            of_classes=bool(layout.classes),
         )
         return self._result, oddities
 

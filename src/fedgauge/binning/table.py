@@ -1,7 +1,7 @@
 """What every table can be asked, and what a table may look at: rows as they were counted."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -12,6 +12,7 @@ from fedgauge.binning.channels import Block, Layout
 from fedgauge.typing import Floats, Indices
 
 Score = tuple[str | None, int]  # a model's name, and which of its scores
+_WITHOUT: Final = 0.0
 
 
 class Kept(NamedTuple):
@@ -79,11 +80,17 @@ class Table(
     that costs no budget; a sum over groups has the noise of each.
     """
 
-    noise: float = 0.0
+    noise: float = _WITHOUT
     grouping: tuple[str, ...] = ()
 
     weight: ClassVar[int] = 1  # what a row adds to all cells together
     hides_small: ClassVar[bool] = False  # whether small cells can be merged (see `merged`)
+
+    def __post_init__(self) -> None:
+        # Defaults are left out by identity. Another 0, from JSON or a pickle, would be written, and
+        # one plan have two forms, and two digests.
+        if not self.noise:
+            msgspec.structs.force_setattr(self, "noise", _WITHOUT)
 
     def check(self, layout: Layout, axis: Axis) -> None:
         """Refuse a table that rows of this layout do not have."""

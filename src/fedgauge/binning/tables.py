@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
+import msgspec
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
@@ -57,7 +58,10 @@ class JointScores(Table, frozen=True, tag="joint"):
     """
 
     models: tuple[str, str]
-    starts: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    # From a factory, so always written: a table has one form.
+    starts: tuple[tuple[int, ...], tuple[int, ...]] = msgspec.field(
+        default_factory=lambda: ((), ())
+    )
 
     hides_small: ClassVar[bool] = True
 

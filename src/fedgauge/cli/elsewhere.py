@@ -9,6 +9,10 @@ from typer.core import TyperGroup
 
 # The file of each, and what it is called there; in the order in which the help lists them.
 _ELSEWHERE: Final = {
+    "evaluate": ("evaluating", "evaluate"),
+    "plan": ("planning", "plan"),
+    "explain": ("planning", "explain"),
+    "demo": ("demo", "demo"),
     "show": ("results", "show"),
     "verify": ("results", "verify"),
     "calibrate": ("calibration", "calibrate"),

@@ -2,15 +2,28 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 import fedgauge as fg
 from fedgauge.cli.coordinating import advance, restart, start
-from fedgauge.cli.options import Decimal, Dialect, Quiet, Separator, SiteOption, make_dialect
+from fedgauge.cli.options import Decimal, Quiet, Separator, SiteOption, make_dialect
 from fedgauge.cli.progress import HERE, Run, Yes, became, budget_in_words, say_progress
 from fedgauge.cli.reviewing import approve, review
+from fedgauge.cli.site_rows import (
+    FILE,
+    BinsFile,
+    ClassScores,
+    Columns,
+    Groups,
+    Id,
+    Label,
+    LabelAgain,
+    ModelScores,
+    Score,
+    Subject,
+)
 from fedgauge.cli.terminal import (
     as_planned,
     readable_errors,
@@ -25,7 +38,7 @@ from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import Exchange, examine, take_part
 from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
-from fedgauge.engines.named import NamedLabels, NamedRows, Rows
+from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.rehearsal import Rehearsal, rehearse
 from fedgauge.plan.explain import brief
@@ -38,26 +51,16 @@ app = typer.Typer(
     "each. Officer, where a site has one: review, then approve, before it joins.",
     no_args_is_help=True,
 )
-Score = Annotated[str | None, typer.Option(help="Column of the score; higher is more positive.")]
-Id = Annotated[
-    str | None,
-    typer.Option("--id", help="Labels apart from scores: column of the id, instead of --score."),
-]
-BinsFile = Annotated[
-    Path | None,
-    typer.Option("--bins", help="Labels apart from scores: the bins that this site was sent."),
-]
-Subject = Annotated[
-    str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
-]
-_FILE = "CSV, TSV (also .gz) or Parquet of labels and scores, or of labels and ids."
 
 
 def check(
     run: Run,
-    file: Annotated[Path, typer.Argument(help=_FILE)],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    file: Annotated[Path, typer.Argument(help=FILE)],
+    label: Label,
     score: Score = None,
+    class_scores: ClassScores = None,
+    model_score: ModelScores = None,
+    group: Groups = None,
     key: Id = None,
     bins: BinsFile = None,
     subject: Subject = None,
@@ -75,13 +78,14 @@ def check(
 
       fedgauge exchange check /shared/run-1 scores.csv --label y --score p
 
+      fedgauge exchange check run-1 scores.csv --label y --score p --group sex=gender
+
       fedgauge exchange check /shared/run-1 bought.csv --label bought --id user --bins shop-a.bins
     """
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
-        rows = _rows(
-            file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
-        )
+        named = Columns(label, score, class_scores, model_score, group, key, bins, subject)
+        rows = named.rows(file, make_dialect(separator, decimal))
         seen = with_progress(quiet, lambda: rehearse(Exchange(run, site), site, rows))
     if not quiet:
         _say_rehearsal(seen, site, rows)
@@ -93,9 +97,12 @@ def check(
 
 def join(
     run: Run,
-    file: Annotated[Path, typer.Argument(help=_FILE)],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
+    file: Annotated[Path, typer.Argument(help=FILE)],
+    label: Label,
     score: Score = None,
+    class_scores: ClassScores = None,
+    model_score: ModelScores = None,
+    group: Groups = None,
     key: Id = None,
     bins: BinsFile = None,
     subject: Subject = None,
@@ -114,15 +121,18 @@ def join(
 
       fedgauge exchange join run-1 export.csv --label y --score p --separator ';' --decimal ,
 
+      fedgauge exchange join run-1 pets.csv --label kind --class-scores cat=p1,dog=p2
+
+      fedgauge exchange join run-1 both.csv --label y --model-score new=p2 --model-score old=p1
+
       fedgauge exchange join run-1 bought.csv --label bought --id user --bins shop-a.bins
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        rows = _rows(
-            file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
-        )
+        named = Columns(label, score, class_scores, model_score, group, key, bins, subject)
+        rows = named.rows(file, make_dialect(separator, decimal))
         path = with_progress(
             quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
         )
@@ -147,10 +157,13 @@ def share(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
 def submit(
     run: Run,
     file: Annotated[
-        Path | None, typer.Argument(help=rf"{_FILE} \[default: as named at join]")
+        Path | None, typer.Argument(help=rf"{FILE} \[default: as named at join]")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the true label, as at join.")] = None,
+    label: LabelAgain = None,
     score: Score = None,
+    class_scores: ClassScores = None,
+    model_score: ModelScores = None,
+    group: Groups = None,
     key: Id = None,
     bins: BinsFile = None,
     subject: Subject = None,
@@ -171,17 +184,16 @@ def submit(
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
+        named = Columns(label, score, class_scores, model_score, group, key, bins, subject)
         rows = None
         if file is not None:
-            if label is None or (score is None and key is None):
+            if not named.is_whole:
                 raise fg.InputError(
                     "a file needs --label and --score too, or --label, --id and --bins. Or leave "
                     "it out."
                 )
-            rows = _rows(
-                file, label, Columns(score, key, bins, subject), make_dialect(separator, decimal)
-            )
-        elif (label, score, key, bins, subject, separator, decimal) != (None,) * 7:
+            rows = named.rows(file, make_dialect(separator, decimal))
+        elif any(named) or (separator, decimal) != (None, None):
             raise fg.InputError("columns are named at join. Leave them out, or name the file too.")
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
@@ -302,43 +314,6 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
             "one. Waiting costs nothing.",
             yes=yes,
         )
-
-
-class Columns(NamedTuple):
-    """What was named besides the label."""
-
-    score: str | None
-    key: str | None
-    bins: Path | None
-    subject: str | None
-
-
-def _rows(file: Path, label: str, named: Columns, dialect: Dialect) -> Rows:
-    """Rows of labels and scores or, with bins, of labels apart from scores."""
-    path, (score, key, bins, subject) = str(file.absolute()), named
-    if score is not None and key is not None:
-        raise fg.InputError(
-            "--id and --score are one too many: --id goes with bins by id, --score with rows of "
-            "both, or with bins by score."
-        )
-    if bins is None:
-        if key is not None:
-            raise fg.InputError("--id needs the bins that this site was sent: --bins FILE.")
-        if score is None:
-            raise fg.InputError(
-                "name the column of the score: --score COLUMN. Where labels are apart from scores: "
-                "--id COLUMN --bins FILE."
-            )
-        return NamedRows(path, label, score, subject, **dialect)
-    if subject is not None:
-        raise fg.InputError("with --bins each label is protected by itself. Leave out --subject.")
-    column = score if key is None else key
-    if column is None:
-        raise fg.InputError(
-            "--bins needs the column that names examples: --id COLUMN, or --score COLUMN where "
-            "this site scored them itself."
-        )
-    return NamedLabels(path, label, column, str(bins.absolute()), scored=key is None, **dialect)
 
 
 def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:

@@ -16,6 +16,7 @@ import fedgauge as fg
 
 if TYPE_CHECKING:
     from fedgauge.binning.axis import Outside
+    from fedgauge.data.named_columns import GroupColumns, LabelColumns, ScoreColumns
     from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 
 _MOST_STEPS = 1000  # whole numbers in a range that are worth a bin each
@@ -254,22 +255,22 @@ def make_privacy(
 def make_clients(
     files: list[Path],
     client: str | None,
-    label: str,
-    score: str,
+    label: LabelColumns,
+    score: ScoreColumns,
     subject: str | None,
     dialect: Dialect,
+    group: GroupColumns = None,
 ) -> Any:
     """The clients that the files hold."""
+    columns: Any = {"label": label, "score": score, "group": group, "subject": subject, **dialect}
     if client is not None:
-        return fg.ScoreTable(
-            files, client=client, label=label, score=score, subject=subject, **dialect
-        )
+        return fg.ScoreTable(files, client=client, **columns)
     from fedgauge.data.files import refuse_repeated_files
 
     refuse_repeated_files(files)
     clients: dict[str, fg.ScoreFile] = {}
     for path in files:
-        file = fg.ScoreFile(path, label=label, score=score, subject=subject, **dialect)
+        file = fg.ScoreFile(path, **columns)
         if file.name in clients:
             raise fg.InputError(
                 f"two files make a client named {file.name!r}: {clients[file.name].path} and "
@@ -279,12 +280,19 @@ def make_clients(
     return clients
 
 
+def load_map(path: Path | None) -> fg.Calibrator | None:
+    """The map in a file, if one is named."""
+    return None if path is None else fg.Calibrator.from_json(path)
+
+
 @contextmanager
 def naming_labels(files: list[Path], column: str, separator: str | None = None) -> Iterator[None]:
     """Say which labels a column has where they do not fit: the data are the caller's own here."""
     try:
         yield
     except fg.LabelError as error:
+        if "=" in column:  # of several labels a row nobody knows which it was
+            raise
         from fedgauge.data.files import some_labels
 
         labels = some_labels(
@@ -309,7 +317,9 @@ def hold_whole_numbers(clients: Any) -> bool:
         first = [next((rows for _, rows in clients.batches()), None)]
     else:
         first = [next(file(), None) for file in clients.values()]
-    return all(rows is None or not np.any(rows.y_score % 1) for rows in first)
+    return not any(
+        np.any(scores % 1) for rows in first if rows is not None for scores in rows.scores.values()
+    )
 
 
 class Dialect(TypedDict):

@@ -8,6 +8,7 @@ import typer
 
 from fedgauge.cli.terminal import screen
 from fedgauge.engines.exchange import Progress
+from fedgauge.engines.named import column_options
 from fedgauge.engines.review import Budget, Joined
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.belief import chance
@@ -61,22 +62,23 @@ def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool
     """A step as it is typed; `mine` says whether it is this site's."""
     words = ["fedgauge exchange", verb, shlex.quote(str(run))]
     if verb == "join":
-        words.append(f"FILE --label COLUMN {_columns(progress.invitation, site)}")
+        words.append(f"FILE {_columns(progress.invitation, site)}")
     # Of others only they know where their site file is.
     words.append(f"--site {shlex.quote(str(site.path)) if mine else 'site.toml'}")
     return " ".join(words)
 
 
 def _columns(invitation: Invitation, site: Site) -> str:
-    """What is named besides the label; a stranger's plan is not read for that."""
+    """What is named of a file; a stranger's plan is not read for that."""
     if invitation.coordinator not in {*site.coordinators, site.key.public}:
-        return "--score COLUMN"
+        return "--label COLUMN --score COLUMN"
     plan = invitation.plan
     if isinstance(plan.task, LabelTask):
-        return f"{'--score' if plan.task.self_scored else '--id'} COLUMN --bins FILE"
+        key = "--score" if plan.task.self_scored else "--id"
+        return f"--label COLUMN {key} COLUMN --bins FILE"
     cap = plan.privacy.unit_cap
     of_subjects = cap is not None and cap.unit == "subject"
-    return "--score COLUMN --subject COLUMN" if of_subjects else "--score COLUMN"
+    return column_options(plan.task) + " --subject COLUMN" * of_subjects
 
 
 def became(joined: Joined) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 import fedgauge as fg
 from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Plots, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.reliability import calibration_tables
+from fedgauge.cli.sliced import slice_tables
+from fedgauge.cli.slicing import Margin, chosen
 from fedgauge.cli.terminal import (
     fail,
     plain_table,
@@ -25,10 +25,10 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
+from fedgauge.cli.thresholds import Rates, Wanted, threshold_tables
 from fedgauge.measures.intervals import show as show_number
-from fedgauge.measures.intervals import show_count
 from fedgauge.measures.metric import metrics_of
-from fedgauge.results.verdict import mapping
+from fedgauge.results.verdict import mapping, verdict
 from fedgauge.vertical.auc import is_auc
 
 Keys = Annotated[
@@ -39,51 +39,6 @@ KnownTo = Annotated[
     Path | None,
     typer.Option("--site", help="Your site file: the keys of its coordinators, and its own."),
 ]
-
-_COLUMNS = 2  # thresholds side by side
-_WIDE = 80  # characters that they need
-_HIDDEN = "undefined: what it divides by does not stand out of the noise."
-_BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
-
-
-# Thresholds by value, by the false positive rate, the recall and the precision that they have.
-Rates = tuple[list[float] | None, list[float] | None, list[float] | None, list[float] | None]
-
-
-class Wanted:
-    """Thresholds that were asked for, by value or by what they should do."""
-
-    def __init__(
-        self,
-        at: Sequence[float] | None,
-        fpr: Sequence[float] | None,
-        recall: Sequence[float] | None,
-        precision: Sequence[float] | None,
-    ) -> None:
-        self._at = at or ()
-        self._for = {"fpr": fpr or (), "recall": recall or (), "precision": precision or ()}
-
-    def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
-        """What was asked for, in words, and the metrics there."""
-        points = [("", result.at_threshold(_within(threshold, result))) for threshold in self._at]
-        for name, rates in self._for.items():
-            sign = "<=" if name == "fpr" else ">="
-            for rate in rates:
-                wanted: dict[str, Any] = {name: rate}
-                points.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
-        return points
-
-
-def _within(threshold: float, result: fg.Evaluation) -> float:
-    """A threshold of which the counts say something."""
-    axis = result.released.axis
-    low, high = (axis.low, axis.high) if result.mapped_by is None else (0.0, 1.0)
-    if not math.isfinite(threshold) or low <= threshold <= high:
-        return threshold
-    raise fg.InputError(
-        f"--at {threshold:g} lies outside the axis of this result, which goes from {low:g} to "
-        f"{high:g}: of scores beyond it nothing is known. Name a threshold within it."
-    )
 
 
 def show(
@@ -100,6 +55,12 @@ def show(
     plots: Plots = None,
     key: Keys = None,
     site_file: KnownTo = None,
+    group: Annotated[str | None, typer.Option(help="Show this group alone.")] = None,
+    model: Annotated[str | None, typer.Option(help="Show this model alone.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--class", help="Show this class, or label, alone.")
+    ] = None,
+    margin: Margin = None,
     calibration: Annotated[
         bool,
         typer.Option(
@@ -121,20 +82,24 @@ def show(
       fedgauge show r.json --calibration --plots pictures
 
       fedgauge show r.json --calibrator map.json
+
+      fedgauge show r.json --group women --at 0.5
     """
     with readable_errors():
         refuse_to_replace(plots=plots)
         if is_auc(path):
-            if any((at, at_fpr, at_recall, at_precision, level, calibrator, plots, calibration)):
+            asked = (at, at_fpr, at_recall, at_precision, level, calibrator, plots, calibration)
+            if any((*asked, group, model, label, margin)):
                 raise fg.InputError(
-                    f"{path} holds the AUC alone: there are no curves, thresholds or other levels "
-                    "to show. Leave out what asks for them."
+                    f"{path} holds the AUC alone: there are no curves, thresholds, slices or other "
+                    "levels to show. Leave out what asks for them."
                 )
             _show_auc(fg.LabelAuc.from_json(path), quiet=quiet)
             return
         result = fg.Evaluation.from_json(path)
         site = None if site_file is None else fg.Site.from_toml(site_file)
         signature = result.signature.by(_known(key, site))
+        result = chosen(result, group=group, model=model, label=label)
         if level is not None:
             result = result.at_level(level)
         if calibrator is not None:
@@ -147,7 +112,7 @@ def show(
                 )
         wanted = Wanted(at, at_fpr, at_recall, at_precision)
         told, tables = with_progress(
-            quiet, lambda: _measured(result, wanted, calibration), "Measuring"
+            quiet, lambda: _measured(result, wanted, calibration, margin), "Measuring"
         )
         if plots is not None:
             from fedgauge.plots import save_plots
@@ -176,14 +141,15 @@ def _show_auc(result: fg.LabelAuc, *, quiet: bool) -> None:
 
 
 def _measured(
-    result: fg.Evaluation, wanted: Wanted, calibration: bool
+    result: fg.Evaluation, wanted: Wanted, calibration: bool, margin: float | None
 ) -> tuple[str, list[Table | str]]:
     """A result in words, and its metrics over all thresholds and at those that are wanted."""
-    points = wanted.points(result)
-    if result.is_several and not calibration:  # of which each has metrics of its own
-        return str(result), []
-    tables = [metrics_table(result), *threshold_tables(points, result)]
-    return str(result), [*tables, *(calibration_tables(result) if calibration else ())]
+    tables: list[Table | str] = []
+    if not result.is_several:  # of which each has metrics of its own
+        tables = [metrics_table(result), *threshold_tables(wanted.points(result), result)]
+    tables += calibration_tables(result) if calibration else ()
+    tables += slice_tables(result, wanted.thresholds(result), margin)
+    return verdict(result, slices=False), tables
 
 
 def verify(
@@ -282,11 +248,16 @@ def _unverified(signature: fg.Signature) -> str:
 
 
 def read_out(
-    result: fg.Evaluation, json: Path | None, plots: Path | None, score: str, rates: Rates
-) -> tuple[str, list[Table]]:
+    result: fg.Evaluation,
+    json: Path | None,
+    plots: Path | None,
+    name: str,
+    rates: Rates,
+    margin: float | None = None,
+) -> tuple[str, list[Table | str]]:
     """A new result in words and tables; saves what is to be saved."""
     try:
-        result.roc_curve()  # a result without curves is an error here
+        _require_curves(result)
     except fg.NoSignal:
         if json is not None:  # the budget is spent: keep what was released
             save_json(result, json)
@@ -296,9 +267,24 @@ def read_out(
     if plots is not None:
         from fedgauge.plots import save_plots
 
-        save_plots(result, plots, name=score)
-    points = Wanted(*rates).points(result)
-    return str(result), list(threshold_tables(points, result))
+        save_plots(result, plots, name=name)
+    wanted = Wanted(*rates)
+    points = threshold_tables(wanted.points(result), result)
+    tables = [*points, *slice_tables(result, wanted.thresholds(result), margin)]
+    return verdict(result, slices=False), tables
+
+
+def _require_curves(result: fg.Evaluation) -> None:
+    """Refuse a result without any curve: of several classes or models one is enough."""
+    parts = (result,) if not result.is_several else result.slices
+    for part in parts:
+        try:
+            part.roc_curve()
+        except fg.UndefinedMetric:
+            if part is parts[-1]:
+                raise
+        else:
+            return
 
 
 def save_json(result: fg.Evaluation | fg.LabelAuc, path: Path) -> None:
@@ -344,60 +330,3 @@ def _grouped(result: fg.Evaluation) -> list[str]:
         ]
     except fg.UndefinedMetric:
         return []
-
-
-def threshold_tables(
-    points: Sequence[tuple[str, fg.AtThreshold]], result: fg.Evaluation
-) -> Iterator[Table]:
-    """Metrics at thresholds, a few of them side by side."""
-    columns = _COLUMNS if screen.width >= _WIDE else 1
-    for start in range(0, len(points), columns):
-        part = points[start : start + columns]
-        table = plain_table()
-        table.add_column(f"value and {result.level * 100:g}% interval")
-        for reason, at in part:
-            title = f"at {at.threshold!r}" if at.on_edge else f"at {at.threshold:.6g}"
-            table.add_column(f"{title}\n{reason}" if reason else title, justify="right")
-        estimates = [at.as_dict() for _, at in part]
-        for row in metrics_of(fg.AtThreshold):
-            if row.listed:
-                table.add_row(row.title, *(_with_interval(each[row.name]) for each in estimates))
-        table.add_row()
-        exactly = all(at.on_edge for _, at in part)
-        table.add_row(Text(_counted(result, exactly=exactly), "bold"))
-        for name in ("tp", "fp", "fn", "tn"):
-            counts = [getattr(at.confusion_matrix, name) for _, at in part]
-            table.add_row(_OUTCOMES[name], *map(_count, counts))
-        notes = [] if exactly else [_BETWEEN]
-        if result.pooled.noisy and any(None in each.values() for each in estimates):
-            notes.append(_HIDDEN)
-        cautions = {e.caution for each in estimates for e in each.values() if e and e.caution}
-        table.caption = "\n".join([*notes, *(f"* rough: {why}" for why in sorted(cautions))])
-        yield table
-
-
-_OUTCOMES = {
-    "tp": "true positives",
-    "fp": "false positives",
-    "fn": "false negatives",
-    "tn": "true negatives",
-}
-
-
-def _with_interval(estimate: fg.Estimate | None) -> str:
-    if estimate is None:
-        return "undefined"
-    mark = "*" if estimate.caution else ""
-    return f"{show_number(estimate.value)}  {span((estimate.low, estimate.high))}{mark}"
-
-
-def _count(count: fg.Estimate) -> str:
-    value, low, high = map(show_count, (count.value, *count.bounds))
-    return value if low == high else f"{value}  {low} to {high}"
-
-
-def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
-    """What the rows of counts show: they have no interval."""
-    if result.pooled.noisy:
-        return f"count, pooled data at {result.level * 100:g}%"
-    return "count" if exactly else "count, pooled data"

@@ -73,7 +73,9 @@ def init(
     ] = False,
     positive: Annotated[
         list[str] | None,
-        typer.Option(help=r"A label that plans may call positive; again for more. \[default: 1]"),
+        typer.Option(
+            help=r"A label plans may call positive, or a class; again for more. \[default: 1]"
+        ),
     ] = None,
     min_cohort: Annotated[int, typer.Option(help="Fewest sites in a sum.")] = 3,
     max_epsilon: Annotated[float, typer.Option(help="Most that one evaluation may cost.")] = 1.0,
@@ -349,9 +351,10 @@ def _site_table(site: Site) -> Table:
     table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
     table.add_row("All on a dataset", _budget(site))
     table.add_row("Finest axis", f"{policy.max_bins:,} bins")
+    table.add_row("Most counts", f"{policy.max_counts:,}")
     table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
     table.add_row("Groups", f"at most {policy.max_groups:,}" if policy.max_groups else "refused")
-    table.add_row("Positive labels", ", ".join(policy.labels) or "none")
+    table.add_row("Labels", ", ".join(policy.labels) or "none")
     table.add_row("Exact sums", _exact(policy))
     table.add_row("Witness", _witness(site))
     table.add_row("Evaluations given up", f"after {policy.session_days:,} days")
@@ -423,8 +426,11 @@ def _exact(policy: Policy) -> str:
     models = (
         "of scores and of models sent" if policy.exact_of_models else "of scores, not of models"
     )
+    scores = "1 score" if policy.exact_scores == 1 else f"{policy.exact_scores:,} scores"
+    pairs = ", two of them together" if policy.exact_pairs else ""
     sites = "some sites" if policy.exact_dropouts else "all sites invited"
     return (
         f"{policy.exact_sums} on a dataset, {models}, over {sites}; bins at least "
-        f"{policy.min_bin_width:g} wide, with none or at least {policy.min_cell} examples"
+        f"{policy.min_bin_width:g} wide, with none or at least {policy.min_cell} examples; "
+        f"at most {scores} of a row{pairs}; groups: {', '.join(policy.exact_groups) or 'none'}"
     )

@@ -79,6 +79,26 @@ _AS_OPTIONS = {
     "leave out at, or": "leave it out, or",
     "privacy must be DistributedDP or LocalDP for": "--want needs --privacy ddp or ldp for",
     "Use more bins, or ask for": "Use more --bins, or --want",
+    "the plan has a table whose small cells cannot be merged (min_cell)": (
+        "small cells of what --also counts cannot be merged. Leave it out, use noise (--privacy "
+        "ddp), or --min-cell 0, which sites may refuse"
+    ),
+    "Leave crossed out": "Leave out --crossed",
+    "also must name each once": "--also names each once",
+    'pairs must be a list of two of the models each, such as [("new", "old")]': (
+        "--pair names two of the models, such as new,old"
+    ),
+    "(pairs=)": "(--pair)",
+    "Leave out pairs, paired_brier and also, or use DistributedDP": (
+        "Leave out --pair, --paired-brier and --also, or use --privacy ddp"
+    ),
+    "paired_brier is for": "--paired-brier is for",
+    "(paired_brier)": "(--paired-brier)",
+    "without groups. Leave them out": "without groups. Leave out --score-sums",
+    "Say which: result.select(model=...)": "Choose one, as with `fedgauge show FILE --model NAME`",
+    'Say which, result.select(label=...), or take an average: result.macro("roc_auc")': (
+        "Choose one, as with `fedgauge show FILE --class NAME`"
+    ),
     "y_true": "the label column",
     "y_score": "the score column",
 }
@@ -213,6 +233,17 @@ def span(ends: tuple[float | None, float | None]) -> str:
     if low is None or high is None or (low, high) == (-math.inf, math.inf):
         return ""
     return f"{show(low)} to {show(high)}"
+
+
+def with_interval(estimate: fg.Estimate | None, *, below: bool = False) -> str:
+    """A number with its interval, next to it or below; a star marks one that is rough."""
+    from fedgauge.measures.intervals import show
+
+    if estimate is None:
+        return "undefined"
+    mark = "*" if estimate.caution else ""
+    between = "\n" if below else "  "
+    return f"{show(estimate.value)}{between}{span((estimate.low, estimate.high))}{mark}"
 
 
 def print_whole(table: Table) -> None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedgauge.cli.options import Dialect
-    from fedgauge.cli.results import Rates
+    from fedgauge.cli.thresholds import Rates
     from fedgauge.vertical.joining import Joined
 
 app = typer.Typer(
@@ -304,7 +304,7 @@ def _told(
     plots: Path | None,
     score: str,
     rates: Rates,
-) -> tuple[str, list[Table]]:
+) -> tuple[str, list[Table | str]]:
     """A result in words and tables; saves what is to be saved."""
     from fedgauge.cli.results import read_out, save_json
 

@@ -88,6 +88,7 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: boo
     enough = "It takes more examples, more bins or a smaller --min-cell."
     if chosen.is_noisy:
         enough = "It takes more examples or a larger --epsilon."
+    if chosen.is_noisy and len(chosen.task.slices) == 1:  # of several no more is known
         with suppress(fg.FedgaugeError):  # no answer there: the words stay
             # The AUC is off by no more than the area between the curves.
             asked = {"privacy": chosen.privacy, **known}

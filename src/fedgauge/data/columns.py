@@ -69,6 +69,37 @@ def read_only_column(name: str, values: Any) -> Column:
     return read_column(name, values)
 
 
+def read_table(name: str, values: Any) -> tuple[Any, tuple[str, ...]]:
+    """An array of a table's columns, and their names; whatever is no table comes back as it is.
+
+    Tables are frames, and lists of equally long lists. Numbers that a frame gave its columns for
+    want of names are no names.
+    """
+    if isinstance(values, np.matrix):
+        return np.asarray(values), ()
+    if isinstance(values, np.ndarray):
+        return values, ()
+    if hasattr(type(values), "toarray"):
+        raise InputError(f"{name} is a sparse array. Pass all its values: array.toarray().")
+    if isinstance(values, list | tuple):
+        rows = bool(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values)
+        is_table = rows and len({len(row) for row in values}) == 1
+        return (np.array(values) if is_table else values), ()
+    if not hasattr(type(values), "columns"):  # which a lazy frame would have to find out
+        return values, ()
+    import narwhals as nw  # here, for arrays and files do without
+
+    try:
+        frame = nw.from_native(values, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise InputError(f"{name} has two columns of one name. Name each otherwise.") from None
+    if not isinstance(frame, nw.DataFrame) or len(frame.columns) == 1:
+        return values, ()
+    names = [*frame.columns]
+    unnamed = names == [*range(len(names))]
+    return frame.to_numpy(), () if unnamed else tuple(map(str, names))
+
+
 def floats_of(column: Column) -> Floats:
     """The numbers of a column, NaN where there is none: text that spells one counts as one."""
     if isinstance(column, pa.DictionaryArray):
@@ -110,6 +141,8 @@ def _flat(name: str, values: Any) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):
         raise InputError(f"{name} is not a flat list of values.") from None
+    if array.ndim != 1 and name not in ("y_true", "y_score"):
+        raise InputError(f"{name} has {array.ndim} dimensions. Pass one value for each example.")
     if array.ndim != 1:
         raise InputError(
             f"{name} has {array.ndim} dimensions; this binary evaluation takes one label "
@@ -205,7 +238,8 @@ def _from_frame(name: str, values: Any, *, leniently: bool = False) -> Any:
 
     native = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame | nw.LazyFrame):
-        raise InputError(f"{name} is a table; pass one column of it.")
+        several = " Of several groupings map their names to columns." if name == "group" else ""
+        raise InputError(f"{name} is a table; pass one column of it.{several}")
     if not isinstance(native, nw.Series):
         return values
     if leniently and native.dtype.is_integer() and native.null_count():

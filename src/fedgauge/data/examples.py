@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from fedgauge.data.columns import (
     pick,
     read_column,
     read_leniently,
+    read_table,
     to_numpy,
 )
 from fedgauge.errors import InputError
@@ -22,6 +23,8 @@ from fedgauge.typing import Floats
 
 Groups = Mapping[str | None, Column]
 Scores = Mapping[str | None, Floats]
+Names = Mapping[str | None, tuple[str, ...]]  # of columns, by model
+Y_TRUE: Final = ""  # and of labels: no model is called so
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,8 @@ class Examples:
         example has several labels, each of its own, an array with a column for each.
     y_score
         One number for each example; higher means more positive. Same kinds of input. Of several
-        classes an array with a column for each; of several models a mapping from their names.
+        classes an array with a column for each, or a data frame, whose columns go by name where
+        they are called like the classes; of several models a mapping from their names.
     group
         The group of each example; of several groupings a mapping from their names.
     subject
@@ -54,6 +58,7 @@ class Examples:
     scores: Scores
     groups: Groups
     subjects: Column | None
+    names: Names
 
     def __init__(
         self, y_true: Any, y_score: Any, *, group: Any = None, subject: Any = None
@@ -82,22 +87,30 @@ class Examples:
         read: Callable[[str, Any], Column],
         numbers: Callable[[Column], Floats],
     ) -> None:
-        labels = _table(y_true)
-        if labels is None:
-            labels = read("y_true", y_true)
+        y_true, named = read_table("y_true", y_true)
+        names: dict[str | None, tuple[str, ...]] = {Y_TRUE: named}
+        labels = _by_columns(y_true, lambda values: read("y_true", values))
         scores: dict[str | None, Floats] = {}
-        for name, values in _named("y_score", y_score).items():
-            table = _table(values)
-            scores[name] = numbers(read("y_score", values)) if table is None else numbers_of(table)
+        for name, given in _named("y_score", y_score).items():
+            values, names[name] = read_table("y_score", given)
+            scores[name] = _by_columns(values, lambda each: numbers(read("y_score", each)))
         groups = {
             name: read("group", values)
             for name, values in ({} if group is None else _named("group", group)).items()
         }
         subjects = None if subject is None else read("subject", subject)
-        self._set(labels, scores, groups, subjects)
+        self._set(labels, scores, groups, subjects, names)
         self._check_lengths()
 
-    def _set(self, labels: Column, scores: Scores, groups: Groups, subjects: Column | None) -> None:
+    def _set(
+        self,
+        labels: Column,
+        scores: Scores,
+        groups: Groups,
+        subjects: Column | None,
+        names: Names,
+    ) -> None:
+        object.__setattr__(self, "names", names)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "scores", scores)
         object.__setattr__(self, "groups", groups)
@@ -155,6 +168,7 @@ class Examples:
             {name: each[rows] for name, each in self.scores.items()},
             {name: pick(each, rows) for name, each in self.groups.items()},
             None if self.subjects is None else pick(self.subjects, rows),
+            self.names,
         )
         return part
 
@@ -168,12 +182,12 @@ def _named(what: str, values: Any) -> Mapping[str | None, Any]:
     return values
 
 
-def _table(values: Any) -> NDArray[Any] | None:
-    """An array with a column for each class; None where the values are one column."""
-    if hasattr(values, "to_numpy") and getattr(values, "ndim", 1) == 2:
-        values = values.to_numpy()
-    two = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
-    return values if two else None
+def _by_columns(values: Any, read: Callable[[Any], Any]) -> Any:
+    """The values as they are read; a table, with a column for each class or label, stays one."""
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] < 2:
+        return read(values)
+    order: Literal["F", "C"] = "F" if values.flags.f_contiguous else "C"  # neither is copied
+    return to_numpy(read(values.ravel(order))).reshape(values.shape, order=order)
 
 
 Pair = tuple[Any, Any]

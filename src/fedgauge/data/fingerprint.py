@@ -19,26 +19,46 @@ from fedgauge.data.examples import Examples
 
 _BLOCK: Final = 16  # bytes that AES enciphers at once
 _ABSENT: Final = b"\0absent"
+Words = NDArray[np.uint64]
 
 
 class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What tells data apart: how many rows, and digests of them.
 
-    `labels` is about labels and subjects, `scores` about scores too; None where a model that is
-    sent makes the scores, so that they are no part of the data. `groups` is about groups too; None
-    where rows have none.
+    `labels` is about labels and subjects, `scores` about all scores of a row too; None where a
+    model that is sent makes the scores, so that they are no part of the data. `groups` is about
+    groups too; None where rows have none. `columns` are digests with each score by itself, where
+    rows have several.
     """
 
     rows: int
     labels: str
     scores: str | None = None
     groups: str | None = None
+    columns: tuple[str, ...] = ()
 
     def fits(self, other: "Fingerprint") -> bool:
         """Whether both can be of the same data."""
-        same = (self.rows, self.labels) == (other.rows, other.labels)
         pairs = (self.scores, other.scores), (self.groups, other.groups)
-        return same and all(None in pair or pair[0] == pair[1] for pair in pairs)
+        return self._same_labels(other) and all(
+            None in pair or pair[0] == pair[1] for pair in pairs
+        )
+
+    def overlaps(self, other: "Fingerprint") -> bool:
+        """Whether both can be of the same rows and have a score in common, whatever their groups.
+
+        Further models, or other groups, do not make other data of them.
+        """
+        if not self._same_labels(other) or None in (self.scores, other.scores):
+            return self._same_labels(other)
+        return bool({*self._scores_each} & {*other._scores_each})
+
+    def _same_labels(self, other: "Fingerprint") -> bool:
+        return (self.rows, self.labels) == (other.rows, other.labels)
+
+    @property
+    def _scores_each(self) -> tuple[str | None, ...]:
+        return self.columns or (self.scores,)
 
 
 class Fingerprinter:
@@ -67,9 +87,10 @@ class Fingerprinter:
         self._cipher = Cipher(algorithms.AES(derived[:32]), modes.ECB())  # noqa: S305  (of blocks)
         self._with_scores = with_scores
         self._rows = 0
-        self._labels = np.zeros(2, dtype=np.uint64)
-        self._scores = np.zeros(2, dtype=np.uint64)
-        self._groups = np.zeros(2, dtype=np.uint64)
+        self._labels = _no_rows()
+        self._scores = _no_rows()
+        self._groups = _no_rows()
+        self._columns: dict[tuple[str, int], Words] = {}
         self._with_groups = False
 
     def watch(self, batches: Iterable[Examples]) -> Iterator[Examples]:
@@ -81,34 +102,48 @@ class Fingerprinter:
     def add(self, batch: Examples) -> None:
         """Add rows."""
         self._rows += len(batch)
-        subjects = self._hashed(batch.subjects, len(batch))
         # Sums of 64 bits wrap on purpose: two of them are 128 bits of a sum over rows.
-        whose = self._encipher(self._hashed(batch.labels, len(batch)), subjects)
+        row = whose = self._whose(batch)
         self._labels += whose.sum(axis=0, dtype=np.uint64)
+        if self._with_scores:
+            # Chained, so that a row's scores and groups belong together: two rows that swap one
+            # of them are other rows.
+            for place, scores in _columns(batch):
+                own = self._encipher(whose[:, 0] ^ scores, whose[:, 1])
+                total = self._columns.setdefault(place, _no_rows())
+                total += own.sum(axis=0, dtype=np.uint64)
+                row = own if row is whose else self._encipher(row[:, 0] ^ scores, row[:, 1])
+            self._scores += row.sum(axis=0, dtype=np.uint64)
         if batch.groups:
             self._with_groups = True
-            grouped = whose
             for _, column in sorted(batch.groups.items(), key=lambda each: each[0] or ""):
-                hashed = self._hashed(column, len(batch))
-                grouped = self._encipher(grouped[:, 0] ^ hashed, grouped[:, 1])
-            self._groups += grouped.sum(axis=0, dtype=np.uint64)
-        if self._with_scores:
-            scores = np.where(np.isnan(batch.y_score), np.nan, batch.y_score + 0.0)  # -0.0 is 0.0
-            with_scores = self._encipher(whose[:, 0] ^ scores.view(np.uint64), whose[:, 1])
-            self._scores += with_scores.sum(axis=0, dtype=np.uint64)
+                row = self._encipher(row[:, 0] ^ self._hashed(column, len(batch)), row[:, 1])
+            self._groups += row.sum(axis=0, dtype=np.uint64)
 
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of all rows so far."""
         scores = self._scores.tobytes().hex() if self._with_scores else None
         groups = self._groups.tobytes().hex() if self._with_groups else None
-        return Fingerprint(self._rows, self._labels.tobytes().hex(), scores, groups)
+        columns = sorted(total.tobytes().hex() for total in self._columns.values())
+        several = tuple(columns) if len(columns) > 1 else ()
+        return Fingerprint(self._rows, self._labels.tobytes().hex(), scores, groups, several)
 
-    def _encipher(self, *halves: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _whose(self, batch: Examples) -> Words:
+        """Labels and subject of each row, enciphered."""
+        rows, labels = len(batch), batch.labels
+        several = isinstance(labels, np.ndarray) and labels.ndim == 2
+        first, *others = labels.T if several else [labels]
+        whose = self._encipher(self._hashed(first, rows), self._hashed(batch.subjects, rows))
+        for other in others:
+            whose = self._encipher(whose[:, 0] ^ self._hashed(other, rows), whose[:, 1])
+        return whose
+
+    def _encipher(self, *halves: Words) -> Words:
         blocks = np.column_stack(halves).astype("<u8")
         enciphered = self._cipher.encryptor().update(blocks.tobytes())
         return np.frombuffer(enciphered, dtype="<u8").reshape(-1, _BLOCK // 8)
 
-    def _hashed(self, column: Column | None, rows: int) -> NDArray[np.uint64]:
+    def _hashed(self, column: Column | None, rows: int) -> Words:
         """A keyed hash of every row's value, each distinct value hashed once."""
         if column is None:
             return np.zeros(rows, dtype=np.uint64)
@@ -117,6 +152,18 @@ class Fingerprinter:
         hashed = (hashlib.blake2b(word, key=self._words_key, digest_size=8) for word in words)
         numbers = np.array([int.from_bytes(each.digest(), "little") for each in hashed], np.uint64)
         return numbers.take(codes)
+
+
+def _no_rows() -> Words:
+    return np.zeros(2, dtype=np.uint64)
+
+
+def _columns(batch: Examples) -> Iterator[tuple[tuple[str, int], Words]]:
+    """Each score of the rows, in an order that does not depend on how they came."""
+    for model, scores in sorted(batch.scores.items(), key=lambda each: each[0] or ""):
+        for number, column in enumerate(scores.T if scores.ndim == 2 else [scores]):
+            plain = np.where(np.isnan(column), np.nan, column + 0.0)  # -0.0 is 0.0
+            yield (model or "", number), plain.view(np.uint64)
 
 
 def _spell(value: Any) -> bytes:

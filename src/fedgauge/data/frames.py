@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import distinct, read_column
 from fedgauge.data.examples import Examples
+from fedgauge.data.named_columns import NamedColumns
 from fedgauge.errors import InputError
 
 _BATCH_ROWS: Final = 65_536
@@ -33,16 +34,11 @@ def frame_of(source: Any) -> Any:
 
 
 def frame_batches(
-    frame: Any, *, client: str, label: str, score: str, subject: str | None
+    frame: Any, client: str, columns: NamedColumns
 ) -> Iterator[tuple[NDArray[Any], Examples]]:
     """Batches of examples, each with the name of every row's client."""
     names = names_of(client, frame[client].to_native(), "client")
-    examples = Examples(
-        frame[label].to_native(),
-        frame[score].to_native(),
-        subject=frame[subject].to_native() if subject else None,
-    )
-    for number, batch in enumerate(examples.split(_BATCH_ROWS)):
+    for number, batch in enumerate(columns.frame_examples(frame).split(_BATCH_ROWS)):
         start = number * _BATCH_ROWS
         yield names[start : start + len(batch)], batch
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import pick, read_leniently
 from fedgauge.data.examples import Examples
-from fedgauge.data.files import WORDS, Dialect, ScoreFile, Skip, checked_opener, not_numbers
+from fedgauge.data.files import ScoreFile
 from fedgauge.data.ids import is_whole, read_ids
 from fedgauge.data.oddities import LeftOut
+from fedgauge.data.openers import WORDS, Dialect, Skip, checked_opener, not_numbers
 from fedgauge.errors import InputError, located
 from fedgauge.typing import Floats
 

@@ -1,7 +1,8 @@
 """What a client's rows came to, and what was odd about them: for its operator alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from fedgauge.data.labels import Label
 from fedgauge.errors import FedgaugeError
@@ -9,11 +10,16 @@ from fedgauge.errors import FedgaugeError
 _BEYOND: Final = "lie beyond the axis"
 _IN_AN_END: Final = "counted in an end bin"
 _NEGATIVE: Final = "counted as negative"
+_FIRST: Final = "counted as the first class"
+_NEITHER: Final = "neither the positive label nor one other"
 _REFUSED: Final = (
     "an exact sum stops at them, at `submit`, and the attempt counts. Mend the file before that; "
     "where this site has joined, abandon it, and ask for a new invitation"
 )
 _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
+_MANY_UNLISTED: Final = 0.5  # of the rows: then the groups that were asked for are hardly there
+_SOME_UNLISTED: Final = 0.1  # the same where a listed group has no row at all
+_MOST_TOLD: Final = 10  # classes or groups in a sentence
 
 
 class LeftOut(TypedDict, total=False):
@@ -32,17 +38,20 @@ class Oddities:
     Under noise a row that cannot be counted as it is must not silence a client, for silence would
     tell of the row. Such a row has a stated place: a score that is missing or no number in the
     first bin, one beyond the axis in the bin at that end, a label that is missing or not the
-    positive one among the negatives. Rows without the id of a subject, where a plan
-    protects subjects, are left out: nobody could say whose they are.
+    positive one among the negatives, of several classes in the first one, a group that is missing
+    or not listed in "other". Rows without the id of a subject, where a plan protects subjects, are
+    left out: nobody could say whose they are.
 
     Parameters
     ----------
     rows
         Rows counted.
     not_finite, clipped
-        Of these, scores that are missing, NaN, infinite or no numbers; others beyond the axis.
+        Of their scores, those that are missing, NaN, infinite or no numbers; others beyond the
+        axis.
     missing_labels, other_labels
-        Labels that are missing; labels that are neither positive nor the one other value.
+        Labels that are missing; labels that are neither positive nor the one other value, or of no
+        class.
     no_subject
         Rows without the id of a subject, where the plan protects subjects.
     malformed
@@ -53,6 +62,10 @@ class Oddities:
         Of labels apart from scores: rows of examples that have no bin; further rows of an example.
     unlabelled
         Examples that have a bin and no row.
+    by_row, labels_by_row
+        Scores, and labels, that each row has.
+    of_classes
+        Whether labels tell several classes apart.
     failure
         Why no row could be counted; empty if they could.
 
@@ -74,6 +87,9 @@ class Oddities:
     repeated: int = 0
     unlabelled: int = 0
     failure: str = ""
+    by_row: int = 1
+    labels_by_row: int = 1
+    of_classes: bool = False
 
     @property
     def in_words(self) -> list[str]:
@@ -91,16 +107,15 @@ class Oddities:
 
     def _found(self) -> list[tuple[str, str]]:
         """What is odd, and where it counts under noise."""
-        of = f"of {self.rows:,}"
+        scores = f"of {self.rows * self.by_row:,} scores"
+        labels = f"of {self.rows * self.labels_by_row:,} labels"
+        known = "none of the plan's classes" if self.of_classes else _NEITHER
+        place = _FIRST if self.of_classes else _NEGATIVE
         found = [
-            (self.not_finite, f"{of} scores are missing, infinite or no numbers", _IN_AN_END),
-            (self.clipped, f"{of} scores {_BEYOND}", "counted in its end bins"),
-            (self.missing_labels, f"{of} labels are missing", _NEGATIVE),
-            (
-                self.other_labels,
-                f"{of} labels are neither the positive label nor one other",
-                _NEGATIVE,
-            ),
+            (self.not_finite, f"{scores} are missing, infinite or no numbers", _IN_AN_END),
+            (self.clipped, f"{scores} {_BEYOND}", "counted in its end bins"),
+            (self.missing_labels, f"{labels} are missing", place),
+            (self.other_labels, f"{labels} are {known}", place),
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
@@ -111,6 +126,25 @@ class Oddities:
         return [(f"{count:,} {what}", place) for count, what, place in found if count]
 
 
+class Parts(NamedTuple):
+    """How the rows are spread over what a plan lists: classes, labels or groups.
+
+    `name` is that of a grouping, `rows` those of each value. Of groups the last are the rows of
+    none that is listed.
+    """
+
+    name: str
+    rows: dict[str, int]
+
+    @property
+    def in_words(self) -> str:
+        """Rows of each value, or how many values have some where there are many."""
+        if len(self.rows) > _MOST_TOLD:
+            held = sum(1 for rows in self.rows.values() if rows)
+            return f"{held:,} of {len(self.rows):,} have rows"
+        return ", ".join(f"{value} ({rows:,})" for value, rows in self.rows.items())
+
+
 @dataclass(frozen=True)
 class Counted:
     """What a site's rows came to. It stays at the site: shown to its operator, never sent.
@@ -118,9 +152,15 @@ class Counted:
     Parameters
     ----------
     positives
-        Rows that count as positive, of `oddities.rows`.
+        Rows that count as positive, of `oddities.rows`; None where that is not one number.
     oddities
         How many rows there are, and how many of them are odd.
+    labels
+        Of several classes the rows of each, of several labels the positives of each.
+    groups
+        Rows of each group, by grouping.
+    swapped
+        Classes whose scores look as if they were those of another one.
 
     Examples
     --------
@@ -128,18 +168,26 @@ class Counted:
     '1,200 rows: 300 positive, 2 clipped into the end bins, 3 odd'
     """
 
-    positives: int
+    positives: int | None
     oddities: Oddities
+    labels: Parts | None = None
+    groups: tuple[Parts, ...] = ()
+    swapped: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
         left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
+        classes = "" if self.positives is None else f"{self.positives:,} positive, "
+        if self.labels is not None:
+            classes = f"{self.labels.name} {self.labels.in_words}, "
+        scores = " scores" if odd.by_row > 1 else ""
         told = (
-            f"{odd.rows:,} rows: {self.positives:,} positive, {odd.clipped:,} clipped into the end "
-            f"bins, {odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
+            f"{odd.rows:,} rows: {classes}{odd.clipped:,}{scores} clipped into the end bins, "
+            f"{odd.not_finite + odd.missing_labels + odd.other_labels:,} odd"
         )
+        told += "".join(f"; by {parts.name}: {parts.in_words}" for parts in self.groups)
         return f"{told}; {left_out:,} left out" if left_out else told
 
     def warnings(
@@ -158,7 +206,7 @@ class Counted:
         """
         rows, odd = self.oddities.rows, self.oddities
         told = odd.as_refused(clips=clips) if exact else odd.in_words
-        if odd.clipped > _MANY_CLIPPED * rows:
+        if odd.clipped > _MANY_CLIPPED * rows * odd.by_row:
             scale = (
                 f"It goes from {low:g} to {high:g}, and percent, logits or points do not fit: "
                 "convert the scores, or ask for a plan with an axis for them."
@@ -168,13 +216,54 @@ class Counted:
             return told
         if not rows:
             return [*told, "there are no rows that count. Check the export."]
-        if self.positives in (0, rows):
-            share = "all" if self.positives else "none"
+        told += self._one_sided(positive)
+        if self.swapped:
             told.append(
-                f"{share} of {rows:,} rows are positive, which in the plan is "
-                f"{1 if positive is None else positive!r}. Check the label column; {RELABEL}"
+                f"by the score of {_listed(self.swapped)} another class scores highest, and the "
+                "other way round. Check which column is of which class."
             )
-        return told
+        return told + [sentence for parts in self.groups for sentence in _unlisted(parts, rows)]
+
+    def _one_sided(self, positive: Label | None) -> list[str]:
+        """That one class has all rows, or none."""
+        rows = self.oddities.rows
+        if self.labels is None:
+            if self.positives not in (0, rows):
+                return []  # or where that is not one number
+            return [
+                f"{'all' if self.positives else 'none'} of {rows:,} rows are positive, which in "
+                f"the plan is {1 if positive is None else positive!r}. Check the label column; "
+                f"{RELABEL}"
+            ]
+        if self.oddities.of_classes:
+            full = [name for name, count in self.labels.rows.items() if count == rows]
+            told = [f"all of {rows:,} rows are of the class {name}" for name in full]
+            return [f"{each}. Check the label column." for each in told]
+        sides = {name: count for name, count in self.labels.rows.items() if count in (0, rows)}
+        return [
+            f"{'all' if count else 'none'} of {rows:,} rows have the label {name}, which is 1 in "
+            "its column. Check that column."
+            for name, count in sides.items()
+        ]
+
+
+def _unlisted(parts: Parts, rows: int) -> list[str]:
+    """That the groups of a plan are hardly those of the file."""
+    *listed, (_, other) = parts.rows.items()
+    empty = [name for name, count in listed if not count]
+    if other <= (_SOME_UNLISTED if empty else _MANY_UNLISTED) * rows:
+        return []
+    told = f"{other:,} of {rows:,} rows are of no listed group of {parts.name}"
+    told += f", and none are of {_listed(empty)}" if empty else ""
+    return [
+        f"{told}: they count in its last group. Check the column, and whether it spells groups "
+        "as the plan does."
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+    return ", ".join(names[:_MOST_TOLD]) + more
 
 
 # A label is the plan's to say, and a site's file may forbid it: no option of a site's commands.

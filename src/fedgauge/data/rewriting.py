@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedgauge.data.columns import floats_of, read_column
-from fedgauge.data.files import FileForm, check_file, ending_of, not_numbers, odd_line
+from fedgauge.data.openers import FileForm, check_file, ending_of, not_numbers, odd_line
 from fedgauge.errors import InputError, located
 from fedgauge.storage.whole import written_whole
 from fedgauge.typing import Floats

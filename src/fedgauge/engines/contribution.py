@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
-from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.histogram import Draw, ScoreHistogram
 from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
@@ -18,6 +18,7 @@ from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.small_groups import hide_small
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
 from fedgauge.secagg.words import check_size
@@ -25,20 +26,26 @@ from fedgauge.secagg.words import check_size
 Numbers = NDArray[np.int64]
 
 
-def count_rows(plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True) -> ScoreHistogram:
+def count_rows(
+    plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True, draw: Draw | None = None
+) -> ScoreHistogram:
     """One client's histogram, each unit's rows capped as the plan says.
 
     A client without rows counts like any other, since its silence would tell that it has none.
     """
     rows = limit_rows(read_batches(data), plan.privacy.unit_cap)
-    return count_batches(plan, rows, may_be_empty=may_be_empty)
+    return count_batches(plan, rows, may_be_empty=may_be_empty, draw=draw)
 
 
 def count_batches(
-    plan: EvaluationPlan, batches: Iterable[Examples], *, may_be_empty: bool = False
+    plan: EvaluationPlan,
+    batches: Iterable[Examples],
+    *,
+    may_be_empty: bool = False,
+    draw: Draw | None = None,
 ) -> ScoreHistogram:
     """The histogram of rows that are within the plan's caps."""
-    histogram = plan.histogram()
+    histogram = plan.histogram(draw)
     histogram.update_batches(batches, may_be_empty=may_be_empty)
     return histogram
 
@@ -51,23 +58,26 @@ def count_exactly(
     Rows that cannot be counted, or are more than the plan has room for, are refused.
     """
     clipped = 0
+    layout = plan.task.layout
 
     def watched() -> Iterator[Examples]:
         nonlocal clipped
         for batch in batches:
-            clipped += plan.axis.count_beyond(mapped(batch.y_score, plan.calibrator))
+            for model in {*(layout.models or (None,))} & {*batch.scores}:
+                scores = batch.scores[model]
+                clipped += plan.axis.count_beyond(mapped(scores.ravel(), plan.calibrator))
             yield batch
 
     histogram = count_rows(plan, watched)
     check_size(histogram.counts, plan.summed.largest)
-    return histogram, summarise(plan, histogram, Oddities(histogram.sum(), clipped=clipped))
-
-
-def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
-    """What a client's rows came to, for its operator."""
-    (whole, *_) = plan.task.slices  # of all rows, by the first score
-    positives = histogram.counts[list(plan.task.contrast(whole).positives)]
-    return Counted(int(positives.sum()), oddities)
+    odd = Oddities(
+        histogram.sum(),
+        clipped=clipped,
+        by_row=layout.by_row,
+        labels_by_row=layout.labels,
+        of_classes=bool(layout.classes),
+    )
+    return histogram, summarise(plan.task, histogram.counts, odd)
 
 
 def count_leniently(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.histogram import Draw, ScoreHistogram
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.files import ScoreFile, ScoreTable
 from fedgauge.engines.contribution import count_batches, count_rows
@@ -25,16 +25,22 @@ _TOGETHER_CLIENTS: Final = 1024
 
 
 def count_clients(
-    clients: Clients | ScoreTable, plan: EvaluationPlan, take: Take, *, largest: int
+    clients: Clients | ScoreTable,
+    plan: EvaluationPlan,
+    take: Take,
+    *,
+    largest: int,
+    draw: Draw | None = None,
 ) -> int:
     """Count everybody's rows by the plan; returns how many clients there are.
 
     Histograms go to `take` as they come, so memory grows with the clients' names alone. Rows of
-    several clients are in one only if it holds at most `largest` rows.
+    several clients are in one only if it holds at most `largest` rows. With `draw` each row is
+    counted in one block, as it is reported.
     """
     if isinstance(clients, ScoreTable):
-        return _count_table(clients, plan, take, largest)
-    crowd, count = _Crowd(plan, take, largest), 0
+        return _count_table(clients, plan, take, largest, draw)
+    crowd, count = _Crowd(plan, take, largest, draw), 0
     for name, data in pairs(clients):
         crowd.count(name, data)
         count += 1
@@ -51,8 +57,9 @@ class _Crowd:
     together are refused, they are counted again client by client, to say whose they are.
     """
 
-    def __init__(self, plan: EvaluationPlan, take: Take, largest: int) -> None:
+    def __init__(self, plan: EvaluationPlan, take: Take, largest: int, draw: Draw | None) -> None:
         self._plan = plan
+        self._draw = draw
         self._take = take
         self._waiting: list[tuple[str, Examples]] = []
         self._rows = 0
@@ -80,11 +87,11 @@ class _Crowd:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
-        kinds = {examples.y_true.dtype for _, examples in waiting}
+        kinds = {(each.y_true.dtype, each.y_true.ndim) for _, each in waiting}
         if self._alike and len(kinds) == 1:  # labels of one kind join without being changed
-            labels = np.concatenate([examples.y_true for _, examples in waiting])
-            scores = np.concatenate([examples.y_score for _, examples in waiting])
             with suppress(InputError):
+                labels = np.concatenate([examples.y_true for _, examples in waiting])
+                scores = np.concatenate([examples.y_score for _, examples in waiting])
                 self._take(count_rows(self._plan, (labels, scores)))
                 return
         for name, examples in waiting:
@@ -95,10 +102,13 @@ class _Crowd:
         with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
             # Under privacy a refusal that depends on one row would be a leak.
             may_be_empty = self._plan.privacy.adds_noise
-            self._take(count_rows(self._plan, data, may_be_empty=may_be_empty))
+            counted = count_rows(self._plan, data, may_be_empty=may_be_empty, draw=self._draw)
+            self._take(counted)
 
 
-def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: int) -> int:
+def _count_table(
+    table: ScoreTable, plan: EvaluationPlan, take: Take, largest: int, draw: Draw | None
+) -> int:
     # The sum does not depend on which client a row belongs to, only on all rows counting.
     names: set[str] = set()
 
@@ -108,7 +118,7 @@ def _count_table(table: ScoreTable, plan: EvaluationPlan, take: Take, largest: i
             yield batch
 
     with located(str(table)):
-        pooled = count_batches(plan, examples())
+        pooled = count_batches(plan, examples(), draw=draw)
         coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes) or -1]
         tables = zip(plan.tables, pooled.tables, strict=True)
         small = all(cells.max() <= largest * table.weight for table, cells in tables)

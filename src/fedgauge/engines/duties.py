@@ -14,12 +14,7 @@ from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprinter
 from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import (
-    contribution,
-    count_exactly,
-    count_leniently,
-    summarise,
-)
+from fedgauge.engines.contribution import contribution, count_exactly, count_leniently
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -30,6 +25,7 @@ from fedgauge.errors import (
 )
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.sizes import peek
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
@@ -59,7 +55,8 @@ def judge_origin(site: Site, invitation: Invitation) -> None:
             "site file of one that was invited, with --site."
         )
     judge_coordinator(site, invitation.coordinator)
-    site.judge_bins(peek(invitation.plan_bytes).bins)
+    sizes = peek(invitation.plan_bytes)
+    site.judge_sizes(sizes.bins, sizes.counts)
 
 
 def judge_coordinator(site: Site, coordinator: bytes) -> None:
@@ -189,7 +186,7 @@ class SiteDuties:
         """The rows under noise, whatever they are."""
         assert self._data is not None  # noqa: S101  (checked before)
         histogram, oddities = count_leniently(plan, self._data)
-        self._tell_of(summarise(plan, histogram, oddities))
+        self._tell_of(summarise(plan.task, histogram.counts, oddities))
         return histogram
 
     def _tell_of(self, counted: Counted) -> None:

@@ -65,7 +65,10 @@ def attach(app: ClientApp, score: Score) -> None:
         The app, made without ``client_fn``.
     score
         ``score(message, context)`` returns ``(y_true, y_score)`` of this node's examples for
-        the model in ``message.content["arrays"]``. It is called once in an evaluation, after
+        the model in ``message.content["arrays"]``: one score, one for each class in the plan's
+        order, or a mapping from names of models. Where plans have groups, or protect subjects, it
+        returns ``fedgauge.Examples.leniently(y_true, y_score, group=..., subject=...)``, which no
+        odd row makes fail. It is called once in an evaluation, after
         the node's site file allowed the plan and the budget was spent. It treats rows one by
         one: where it fails, the node adds noise and no counts, and says so in its log.
 

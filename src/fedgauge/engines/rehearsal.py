@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from fedgauge.data.examples import read_batches
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import count_exactly, count_leniently, summarise
+from fedgauge.engines.contribution import count_exactly, count_leniently
 from fedgauge.engines.duties import naming
 from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.named import Rows
@@ -12,6 +12,7 @@ from fedgauge.engines.participant import fingerprint_rows
 from fedgauge.engines.review import Review, check_ledger, review
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
 
@@ -50,7 +51,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     plan = seen.plan
     rows.check(plan, site)
     histogram, oddities = count_leniently(plan, lambda: rows.data(plan, site))
-    counted = summarise(seen.plan, histogram, oddities)
+    counted = summarise(seen.plan.task, histogram.counts, oddities)
     refusal = None if seen.plan.is_noisy else _refusal(site, invitation, seen.plan, rows)
     return Rehearsal(seen, counted, tuple(rows.warnings(counted, seen.plan)), refusal)
 

@@ -5,13 +5,15 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.channels import ChannelReader
+from fedgauge.binning.histogram import Draw, ScoreHistogram
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.lenient import LenientRows
@@ -23,6 +25,7 @@ from fedgauge.estimation.repair import consistent
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
 from fedgauge.privacy.keystream import WordSource
+from fedgauge.privacy.oracles import Oracle, Tallies, draw_topics
 from fedgauge.reports.intake import ReportServer
 from fedgauge.reports.messages import ReportFormat, report_rows
 from fedgauge.results.evaluation import Evaluation
@@ -76,7 +79,7 @@ def write_reports(
     if site is not None:
         site.judge_reports(plan)
     ReportFormat(plan)  # refuses a plan that breaks its promise, before anything is paid for
-    data = _checked(data)
+    data = _checked(plan, data)
     told: list[str] = []
     seen: list[Counted] = []
     temporary = None
@@ -128,14 +131,15 @@ def _move(temporary: str, target: Path) -> None:
     os.unlink(temporary)
 
 
-def _checked(data: Data) -> Data:
+def _checked(plan: EvaluationPlan, data: Data) -> Data:
     """The data, unless they can be refused as a whole before anything is paid for."""
     if isinstance(data, ScoreFile):
         data.check()
     if callable(data):
         return data
     (examples,) = LenientRows(data)
-    _ = examples.y_score  # refused where a row has several
+    for _ in ChannelReader(plan.task.layout, leniently=True)(examples.select(slice(0, 0))):
+        pass  # refused where rows have not the scores, labels or groups of the plan
     return examples
 
 
@@ -159,25 +163,46 @@ def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Eval
     return Evaluation(plan, plan.statement("enforced"), released, estimator=estimator)
 
 
+def draws_of(plan: EvaluationPlan, source: WordSource) -> Draw | None:
+    """What draws the block that each row is reported of; None where there is one."""
+    blocks = len(plan.task.layout.blocks)
+    return None if blocks == 1 else lambda rows: draw_topics(source, rows, blocks)
+
+
 def simulate_reports(
     plan: EvaluationPlan, pooled: ScoreHistogram, clients: int, source: WordSource
 ) -> Released:
-    """What a report for every row counted tells, each randomised by itself."""
-    oracles, counts = plan.oracles, pooled.counts.ravel()
+    """What a report for every row tells, each randomised by itself.
+
+    `pooled` has each row in the block that is drawn for it (:func:`draws_of`).
+    """
+    by_block, layout = plan.oracles_by_block, plan.task.layout
+    tallies, by_level = [], []
+    for oracles, block in zip(by_block, layout.blocks, strict=True):
+        found = simulate_block(oracles, pooled.counts[layout.rows(block)], source)
+        tallies += found[0]
+        by_level += found[1]
+    reports = sum(by_level)
+    levels = response.debias_drawn(by_block, tallies, by_level, layout.sizes)
+    variances = plan.noise_variances(reports)
+    return release_reports(plan, levels, variances, clients=clients, reports=reports)
+
+
+def simulate_block(
+    oracles: Sequence[Oracle], counts: NDArray[np.int64], source: WordSource
+) -> tuple[list[Tallies], list[int]]:
+    """Sums, and numbers, of the reports about each level of one block."""
     tallies = [np.zeros(oracle.tallies, dtype=np.int64) for oracle in oracles]
     by_level = [0] * len(oracles)
     # Sums do not depend on the order of rows, so a row's cell is all there is to know.
-    ends = np.cumsum(counts)
+    ends = np.cumsum(counts.ravel())
     for start in range(0, int(ends[-1]), _AT_ONCE):
         rows = np.arange(start, min(start + _AT_ONCE, int(ends[-1])))
         leaves = np.searchsorted(ends, rows, side="right")
         for level, payloads in enumerate(response.randomise(oracles, leaves, source)):
             oracles[level].add(tallies[level], payloads)
             by_level[level] += len(payloads)
-    reports = sum(by_level)
-    levels = response.debias(oracles, tallies, by_level, plan.channels)
-    variances = plan.noise_variances(reports)
-    return release_reports(plan, levels, variances, clients=clients, reports=reports)
+    return tallies, by_level
 
 
 def release_reports(
@@ -188,6 +213,10 @@ def release_reports(
     clients: int,
     reports: int,
 ) -> Released:
-    """Counts of the bins: least squares over the tree, given the number of reports."""
-    counts = response.settle(consistent(levels, plan.tree, variances), reports)
-    return Released(plan.axis, counts, clients, reports=reports)
+    """Counts of the bins: least squares over the tree, given the number of reports.
+
+    In every block the counts are of all rows: those that it is not reported of are like the others.
+    """
+    layout, counts = plan.task.layout, consistent(levels, plan.tree, variances)
+    blocks = [response.settle(counts[layout.rows(block)], reports) for block in layout.blocks]
+    return Released(plan.axis, np.concatenate(blocks), clients, reports=reports)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
@@ -29,7 +30,7 @@ from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.plan import BinaryTask, EvaluationPlan
-from fedgauge.plan.plan import require_clipping
+from fedgauge.plan.rules import require_clipping
 from fedgauge.plan.task import AnyTask, LabelTask
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
@@ -45,6 +46,7 @@ _REPORT_BINS: Final = (16, 32)  # below and from the epsilon of a report where m
 _WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
 _GROUP: Final = "group"  # what a grouping without a name is called
+_PAIR: Final = 2  # models that are compared
 _FEWEST: Final = 2  # clients that noise can come from, when one of them may collude
 
 
@@ -99,7 +101,7 @@ def evaluate(
     groups, models
         Short for a task of two classes with these: names of the groups that rows are of, or of
         each grouping by its name; names of the models whose scores rows have. Two models without
-        groups are a pair to be compared.
+        groups are a pair to be compared, but for local reports.
     examples, positive_rate
         Public hints for the planner: about how many examples there are in all, and the share
         of positives. Never read from the data; listed in ``result.privacy``.
@@ -127,7 +129,7 @@ def evaluate(
     Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
     _check_kinds(plan, privacy, axis, cohort, estimator, score_sums, calibrator)
-    told = _task(task, groups, models, positive)
+    told = _task(task, groups, models, positive, privacy)
     hints = _Hints(examples, positive_rate)
     check_hints(*hints)
     if plan is not None:
@@ -234,10 +236,10 @@ def _run(
     if summation == "secure":
         return _run_securely(clients, resolved, source)
     if plan.privacy.sends_reports:
-        from fedgauge.engines.reporting import simulate_reports  # with all that servers need
+        from fedgauge.engines.reporting import draws_of, simulate_reports  # what servers need
 
-        pooled = _Pooled(plan)
-        count = count_clients(clients, plan, pooled.take, largest=pooled.largest)
+        pooled, draw = _Pooled(plan), draws_of(plan, source)
+        count = count_clients(clients, plan, pooled.take, largest=pooled.largest, draw=draw)
         return simulate_reports(plan, pooled.histogram, count, source), plan
     added = _Added(plan)
     count = count_clients(clients, plan, added.take, largest=added.largest)
@@ -390,6 +392,7 @@ def _task(
     groups: Mapping[str, Sequence[str]] | Sequence[str] | None,
     models: Sequence[str] | None,
     positive: Label | None,
+    privacy: AnyPrivacyModel,
 ) -> AnyTask:
     """The task, from what it was given in short."""
     if task is not None:
@@ -400,8 +403,10 @@ def _task(
         return task
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
-    pairs = ((models[0], models[1]),) if models and len(models) == 2 else ()
-    return BinaryTask(positive, groups=groups or {}, models=models or (), pairs=pairs)
+    told = BinaryTask(positive, groups=groups or {}, models=() if models is None else models)
+    if len(told.models) != _PAIR or privacy.sends_reports:
+        return told
+    return structs.replace(told, pairs=(tuple(told.models),))
 
 
 def _check_kinds(

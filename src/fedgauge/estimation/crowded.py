@@ -5,15 +5,18 @@ work put the classes at different ends; scores in another unit than the axis put
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from fedgauge.binning.axis import Axis
 from fedgauge.estimation.impossible import noise_reach
+from fedgauge.estimation.labelled import counts_of
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
-from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import EvaluationPlan, Slice
+from fedgauge.plan.names import listed
 
 FALSE_ALARM: Final = 1e-6  # chance of a caution where no end bin is crowded, over both ends
 SHARE: Final = 0.1  # of each class in one end bin: less is no crowd
@@ -27,21 +30,38 @@ _CAUTION: Final = (
 )
 
 
-def caution(plan: EvaluationPlan, released: Released, pooled: PooledCounts) -> str | None:
+def caution_of(plan: EvaluationPlan, released: Released, slices: Sequence[Slice]) -> str | None:
+    """The same of each of several scores; it says of which, where there are several."""
+    told = {
+        str(slice_): caution(plan, released, counts_of(plan, released, slice_), len(slices))
+        for slice_ in slices
+    }
+    crowds = {name: text for name, text in told.items() if text is not None}
+    if not crowds:
+        return None
+    text = next(iter(crowds.values()))
+    return text if len(slices) == 1 else f"{listed([*crowds])}: {text}"
+
+
+def caution(
+    plan: EvaluationPlan, released: Released, pooled: PooledCounts, among: int = 1
+) -> str | None:
     """What seems wrong where an end bin holds much of both classes; None where nothing does.
 
     Much is over :data:`SHARE` of the examples of a class, and over :data:`EVEN` times what evenly
     spread scores would put there: wide bins are no crowd. Where the population has less of one of
     the classes in each end bin, it is None but with probability :data:`FALSE_ALARM`, by noise and
-    sampling. An axis that refuses scores beyond it needs no caution.
+    sampling; over `among` such questions together. An axis that refuses scores beyond it needs no
+    caution. Of many classes scores near 0 are common, so there only the upper end is looked at.
     """
     axis = released.axis
     if axis.outside != "clip":
         return None
-    for place, end, beyond in ((0, "first", "below"), (axis.bins - 1, "last", "above")):
+    ends = ((0, "first", "below"), (axis.bins - 1, "last", "above"))
+    for place, end, beyond in ends[bool(plan.task.layout.classes) :]:
         share = max(SHARE, EVEN * _part_of(axis, place))
         if share < 1.0 and all(
-            _holds_more(plan, released, pooled, row, place, share) for row in range(2)
+            _holds_more(plan, released, pooled, row, place, share, among) for row in range(2)
         ):
             return _CAUTION.format(
                 end=end, beyond=beyond, share=share, low=plan.axis.low, high=plan.axis.high
@@ -63,6 +83,7 @@ def _holds_more(
     row: int,
     place: int,
     share: float,
+    among: int,
 ) -> bool:
     """Whether a bin surely holds more than a share of one class."""
     weights = np.zeros(pooled.unbiased.shape)
@@ -78,4 +99,4 @@ def _holds_more(
         parts = released.clients * plan.noise_parts
     # Least squares weigh a bin and a total by up to 1 each, and a bound holds for weights up to 1.
     scale = 1.0 + share
-    return excess > scale * noise_reach(variance / scale**2, parts, FALSE_ALARM / 2)
+    return excess > scale * noise_reach(variance / scale**2, parts, FALSE_ALARM / 2 / among)

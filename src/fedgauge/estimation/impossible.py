@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ProtocolError
 from fedgauge.estimation.labelled import counts_of
+from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import node_variances
 from fedgauge.plan import EvaluationPlan
@@ -56,8 +57,9 @@ def check_exact(
     Raises
     ------
     ProtocolError
-        If a count is negative or above what all clients may have, or a score sum is negative or
-        above what the rows in its bin can add up to, or a table is not of as many rows.
+        If a count is negative or above what all clients may have, or scores of the same rows are
+        not of as many of each group and class, or a score sum is negative or above what the rows in
+        its bin can add up to, or a table is not of as many rows.
     """
     _refuse(bool(counts.min() < 0), "a count of the sum is negative")
     # In Python's integers: a plain sum may be over more clients than words have room for.
@@ -65,6 +67,7 @@ def check_exact(
         int(counts.max()) > clients * plan.summed.largest,
         "a count of the sum is above the plan's largest for all its sites together",
     )
+    _refuse(_disagree(plan, counts), "scores of the same rows are of other numbers of them")
     if plan.sum_steps:
         _refuse(bool(sums.min() < 0), "a score sum is negative")
         # Rounded up, and so without a product that could overflow.
@@ -76,6 +79,26 @@ def check_exact(
         _refuse(bool(cells.min() < 0), "a cell of a table is negative")
         rows = int(counts.sum()) // plan.task.per_row
         _refuse(int(cells.sum()) != rows * table.weight, "a table is of other rows than the counts")
+
+
+def _disagree(plan: EvaluationPlan, counts: NDArray[np.int64]) -> bool:
+    """Whether a row would be of one group or class by one of its scores, and not by another."""
+    layout, totals = plan.task.layout, counts.sum(axis=1)
+    if layout.per_row == 1:
+        return False
+    seen: dict[object, NDArray[np.int64]] = {}
+    for block in layout.blocks:
+        cells = layout.cells(block.grouping)
+        rows = totals[block.first :][: cells * layout.by_block].reshape(cells, -1)
+        label = block.column if layout.labels > 1 else 0
+        for told_by, told in (
+            ((block.grouping, label), rows),
+            (block.grouping, rows.sum(axis=1)),
+            (label, rows.sum(axis=0)),
+        ):
+            if not np.array_equal(seen.setdefault(told_by, told), told):
+                return True
+    return False
 
 
 def _refuse(impossible: bool, what: str) -> None:
@@ -139,12 +162,18 @@ def _are_below(plan: EvaluationPlan, released: Released) -> bool:
     of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958). So is
     how many labels of a bin without positives are flipped; of negatives it is the same.
     """
-    (slice_, *_) = plan.task.slices  # each report is in all of them that it is about
-    pooled = counts_of(plan, released, slice_)
-    if not pooled.counts.any():
+    slices = plan.task.slices
+    whole = counts_of(plan, released, slices[0])
+    if not whole.counts.any():
         return True
     levels = nodes_by_level(plan.tree)
-    chance = FALSE_ALARM / (len(pooled.unbiased) * sum(levels))
+    chance = FALSE_ALARM / (len(slices) * len(whole.unbiased) * sum(levels))
+    return _is_below(whole, levels, chance) or any(
+        _is_below(counts_of(plan, released, slice_), levels, chance) for slice_ in slices[1:]
+    )
+
+
+def _is_below(pooled: PooledCounts, levels: Sequence[int], chance: float) -> bool:
     for nodes in levels:
         by_node = pooled.unbiased.reshape(len(pooled.unbiased), nodes, -1)
         counts = by_node.sum(axis=2)

@@ -1,7 +1,5 @@
 """What reached the server: counts on an axis, and how noisy they are."""
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final, Self
@@ -12,14 +10,15 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
+from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.slices import Contrast
-from fedgauge.privacy.response import settle
+from fedgauge.plan.slices import OTHER, Contrast
 from fedgauge.typing import Floats
 
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
 FAINT: Final = 6.0  # below which it is a weak base
+_SHARED: Final = 10  # rows in bins with others from which that is no chance, if none are near
 _REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
 
 
@@ -40,9 +39,10 @@ class PooledCounts:
     terms
         How many released counts each class's are the sum of: several of one class have the noise
         of all.
-    node_variances
-        Under local DP, where noise differs between nodes and all counts add up to the public
-        number of reports: the variance of every node at each level, given the counts.
+    drawn
+        Under local DP, where noise differs between nodes and all counts of a block add up to the
+        public number of reports: the blocks that the counts are in, of which negatives and
+        positives are the first sides.
     """
 
     axis: Axis
@@ -50,7 +50,7 @@ class PooledCounts:
     tree: tuple[int, ...]
     variances: tuple[float, ...] = ()
     terms: tuple[int, int] = (1, 1)
-    node_variances: Callable[[Floats], list[Floats]] | None = None
+    drawn: tuple[DrawnBlock, ...] = ()
     _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
@@ -61,13 +61,16 @@ class PooledCounts:
     @classmethod
     def between(cls, plan: EvaluationPlan, released: Released, contrast: Contrast) -> Self:
         """What a release says of any negatives and positives."""
+        drawn: tuple[DrawnBlock, ...] = ()
+        if plan.final.sends_reports:
+            drawn = drawn_blocks(plan, released.counts, contrast)
         return cls(
             released.axis,
             np.stack([released.counts[list(rows)].sum(axis=0) for rows in contrast]),
             plan.tree if plan.is_noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
             (len(contrast.negatives), len(contrast.positives)),
-            plan.node_variances if plan.final.sends_reports else None,
+            drawn,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,6 +112,21 @@ class PooledCounts:
         return None
 
     @cached_property
+    def apart(self) -> bool:
+        """Whether scores are on points so far apart that those in a bin are equal.
+
+        As rounded scores are, or shares of votes: rows share bins, and no two bins side by side
+        have rows. Of two smooth scores in the same bin or in adjoining ones, a third are in the
+        same: that ten are, and none in an adjoining one, has a chance below 1e-4. Not told under
+        noise, which leaves no bin empty, nor where end bins hold all that is beyond them.
+        """
+        if self.noisy or self.divided or self.axis.outside == "clip":
+            return False
+        rows = self.counts.sum(axis=0)
+        shared = float(np.maximum(rows - 1.0, 0.0).sum())
+        return shared >= _SHARED and not np.any((rows[1:] > 0) & (rows[:-1] > 0))
+
+    @cached_property
     def deviations_of_totals(self) -> tuple[float, float]:
         """Standard deviation of the noise in the total of each class."""
         weights = np.zeros((2, *self.released.shape))
@@ -136,8 +154,9 @@ class PooledCounts:
     @property
     def leaf_variances(self) -> Floats:
         """Noise variance of each released count; its mean for local reports over a tree."""
-        if len(self._by_node) == 1:
-            return self._by_node[0]
+        if self.drawn and len(self.tree) == 1:
+            variances: Floats = np.sum([each.leaf_variances[:2] for each in self.drawn], axis=0)
+            return variances
         leaf = repair.leaf_variance(self.tree, self.variances)
         return np.broadcast_to(leaf * self._terms, self.released.shape).copy()
 
@@ -146,10 +165,6 @@ class PooledCounts:
         """How many counts each class's are the sum of, for arrays of classes and bins."""
         return np.array(self.terms, dtype=np.float64)[:, np.newaxis]
 
-    @cached_property
-    def _by_node(self) -> list[Floats]:
-        return self.node_variances(self.counts) if self.node_variances is not None else []
-
     def covariance(self, left: Floats, right: Floats) -> Floats:
         """Noise covariance of weighted sums of the released counts.
 
@@ -157,18 +172,10 @@ class PooledCounts:
         """
         if not self.noisy:
             return np.zeros(np.broadcast_shapes(left.shape, right.shape)[:-2])
-        if self.node_variances is not None:  # what all counts have in common is known
-            left, right = (w - w.mean(axis=(-2, -1), keepdims=True) for w in (left, right))
         covariance: Floats
-        if self.node_variances is not None:
-            both = (repair.level_weights(self.tree, self.variances, w) for w in (left, right))
-            covariance = np.sum(
-                [
-                    (a * b * variance).sum(axis=(-2, -1))
-                    for a, b, variance in zip(*both, self._by_node, strict=True)
-                ],
-                axis=0,
-            )
+        if self.drawn:  # reports about different blocks are of different rows
+            each = [b.covariance(self.tree, self.variances, left, right) for b in self.drawn]
+            covariance = np.sum(each, axis=0)
         else:
             by_class = repair.noise_covariance(self.tree, self.variances, left, right)
             covariance = (by_class * self.terms).sum(axis=-1)
@@ -212,48 +219,31 @@ class PooledCounts:
         return drawn
 
     def _redraw(self, draws: int, rng: np.random.Generator, *, sampling: bool) -> Floats:
-        start = np.broadcast_to(self.counts, (draws, *self.counts.shape))
-        drawn = rng.poisson(start).astype(np.float64) if sampling else start
-        if not self.noisy:
-            return drawn
-        noisy = redraw(
-            drawn,
-            self.tree,
-            self.variances,
-            rng,
-            node_variances=self._by_node,
-            terms=self._terms,
-        )
-        return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(drawn.shape)
+        if self.drawn:
+            # Around these counts: channel by channel noise leaves others above zero.
+            noisy = self.counts + sum(
+                block.moved(draws, self.tree, self.variances, rng, sampling=sampling)[:, :2]
+                for block in self.drawn
+            )
+        else:
+            start = np.broadcast_to(self.counts, (draws, *self.counts.shape))
+            drawn = rng.poisson(start).astype(np.float64) if sampling else start
+            if not self.noisy:
+                return drawn
+            noisy = redraw(drawn, self.tree, self.variances, rng, terms=self._terms)
+        return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(noisy.shape)
 
 
-def require_examples(pooled: PooledCounts) -> None:
-    """Refuse counts of nobody, which a group may have: they define nothing."""
-    if not pooled.counts.any():
-        raise UndefinedMetric("there is no example, so nothing is defined.")
+def require_examples(pooled: PooledCounts, group: str | None = None) -> None:
+    """Refuse counts of nobody, which a group may have: they define nothing.
 
-
-def redraw(
-    counts: Floats,
-    tree: Sequence[int],
-    variances: Sequence[float],
-    rng: np.random.Generator,
-    *,
-    node_variances: Sequence[Floats] = (),
-    terms: Floats | float = 1.0,
-) -> Floats:
-    """Counts as they would come out of the same mechanism again: noise, then least squares.
-
-    A way to see what noise does to a result. The noise here protects nothing. `counts` have
-    classes and bins as their last two axes; `node_variances` are those of every node
-    at each level, where they differ; `terms` is how many counts those of each class are a sum of.
+    `group` is the name of one that the plan lists, which may be spelled otherwise in the data.
     """
-    levels = []
-    noise: Sequence[float | Floats] = node_variances or variances
-    for depth, variance in enumerate(noise):
-        nodes = math.prod(tree[: depth + 1])
-        exact = counts.reshape(*counts.shape[:-1], nodes, -1).sum(axis=-1)
-        noisy = exact + rng.laplace(0.0, np.sqrt(np.asarray(variance) * terms / 2), exact.shape)
-        levels.append(noisy.reshape(-1, nodes))
-    leaves = repair.consistent(levels, tree, variances).reshape(counts.shape)
-    return settle(leaves, counts.sum(axis=(-2, -1), keepdims=True)) if node_variances else leaves
+    if pooled.counts.any():
+        return
+    if group is None:
+        raise UndefinedMetric("there is no example, so nothing is defined.")
+    raise UndefinedMetric(
+        f"there is no example of {group}, so nothing is defined. Rows of no listed group are in "
+        f"{OTHER!r}: if there should be some, compare how both are spelled."
+    )

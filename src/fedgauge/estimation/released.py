@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Released:
     joined: tuple[str, ...] = ()
     tables: tuple[TableSum, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the counts and their axis: the same once they were saved and loaded."""
         counts = np.asarray(self.counts, dtype="<f8").tobytes()

@@ -76,8 +76,10 @@ def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
     return float(np.sum(by_class * totals / np.maximum(totals - 1.0, 1.0)))
 
 
-def average_precision(pr: PrCurve, counts: Floats, *, tied: bool) -> Bounded:
-    """Average precision: the area under the PR curve.
+def average_precision(
+    pr: PrCurve, counts: Floats, *, tied: bool, one_by_one: bool = False
+) -> Bounded:
+    """Average precision: the area under the PR curve, or of examples taken `one_by_one`.
 
     Highest when in each bin the positives come first and tie, lowest when the negatives
     come first and no two positives tie.
@@ -90,7 +92,25 @@ def average_precision(pr: PrCurve, counts: Floats, *, tied: bool) -> Bounded:
         return Bounded(exact, exact, exact)
     # In this order rounding leaves at least the hits below the line, however few they are.
     highest = _ratio_sum(positives, hits, hits + (wrong - negatives)) / total
-    return _within(pr.path.area(), min(_least_precision(counts), highest), highest)
+    value = precision_one_by_one(counts) if one_by_one else pr.path.area()
+    return _within(value, min(_least_precision(counts), highest), highest)
+
+
+def precision_one_by_one(counts: Floats) -> float:
+    """Average precision of examples that do not tie: its mean over all orders within bins.
+
+    A positive is itself among those flagged at its score. A smooth curve has half of it there,
+    and its area is lower by half an example for each: by 0.01 with 25 positives among 500.
+    """
+    negatives, positives = counts[:, ::-1]
+    both = negatives + positives
+    hits, flagged = np.cumsum(positives) - positives, np.cumsum(both) - both
+    # A bin's example j of d is positive with chance p / d, and of the j - 1 ahead of it then on
+    # average r = (p - 1) / (d - 1) are: the sum over j of (a + 1 + r (j - 1)) / (f + j).
+    rest = np.divide(positives - 1.0, both - 1.0, out=np.zeros_like(both), where=both > 1)
+    harmonic = digamma(flagged + both + 1.0) - digamma(flagged + 1.0)
+    summed = rest * both + (hits + 1.0 - rest * (flagged + 1.0)) * harmonic
+    return _ratio_sum(positives, summed, both) / float(positives.sum())
 
 
 def _least_precision(counts: Floats) -> float:

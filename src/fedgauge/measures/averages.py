@@ -4,18 +4,20 @@ Every part compares some channels with others. Noise is of channels, so what it 
 follows from what each channel weighs in it. Of the examples, counts tell how each score spreads
 within a class but not how the scores of one example go together. So the sampling deviation is the
 largest that any dependence allows: within a class those of different scores add up (Cauchy and
-Schwarz), and classes are independent. Intervals are conservative.
+Schwarz), and classes are independent. Intervals are conservative. Local reports about different
+scores are of different rows: there all are independent.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.estimation import repair
+from fedgauge.estimation.drawn import DrawnBlock
 from fedgauge.measures import areas
 from fedgauge.measures.intervals import Estimate, Interval, critical, holding, within
 from fedgauge.measures.outcomes import Formula, ThresholdOutcomes
@@ -111,6 +113,8 @@ class Shared:
         Which score each channel is of, and which of the strata that all scores share.
     tree, variances
         Of the noise: branchings, and the variance of a node at each level; empty without.
+    drawn
+        Of local reports: the blocks, with a side for each channel, in the order of channels.
     """
 
     counts: Floats
@@ -118,20 +122,33 @@ class Shared:
     strata: NDArray[np.intp]
     tree: tuple[int, ...]
     variances: tuple[float, ...]
+    drawn: tuple[DrawnBlock, ...] = ()
 
     def errors(self, parts: Sequence[Part], moves: Sequence[Move] = ()) -> Errors:
         """How the errors of parts, and of their weights, go together."""
+        asked = [*(side for part in parts for side in part.contrast), *(m.rows for m in moves)]
+        used = np.unique(np.concatenate([np.array(rows, dtype=np.intp) for rows in asked]))
+        of_used = replace(
+            self, counts=self.counts[used], blocks=self.blocks[used], strata=self.strata[used]
+        )
+        return of_used._errors(parts, moves, used)
+
+    def _errors(
+        self, parts: Sequence[Part], moves: Sequence[Move], used: NDArray[np.intp]
+    ) -> Errors:
+        """The same, where these channels are those `used` of all."""
         gradient, runs = np.zeros_like(self.counts), np.zeros_like(self.counts)
         for rows, amount in moves:
-            gradient[list(rows)] += amount
+            gradient[np.searchsorted(used, rows)] += amount
         alone = 0.0
         for part in parts:
             if part.influence is None:
                 return self._apart(parts, gradient)
             mine, across, _ = part.influence
             for side, rows in enumerate(part.contrast):
-                gradient[list(rows)] += part.weight * mine[side]
-                runs[list(rows)] += part.weight * across[side]
+                places = np.searchsorted(used, rows)
+                gradient[places] += part.weight * mine[side]
+                runs[places] += part.weight * across[side]
             squares = part.reading.pooled.counts * (mine**2 + across**2 / 12.0)
             alone += part.weight * math.sqrt(float(squares.sum()))
         together = self._sampling(gradient**2 + runs**2 / 12.0)
@@ -144,6 +161,8 @@ class Shared:
 
     def _sampling(self, squares: Floats) -> float:
         by_channel = (self.counts * squares).sum(axis=1)
+        if self.drawn:  # a row is in one block, so that all scores of all rows are independent
+            return math.sqrt(float(by_channel.sum()))
         table = np.zeros((self.blocks.max() + 1, self.strata.max() + 1))
         np.add.at(table, (self.blocks, self.strata), by_channel)
         return math.sqrt(float(np.sum(np.sqrt(table).sum(axis=0) ** 2)))
@@ -151,6 +170,11 @@ class Shared:
     def _noise(self, gradient: Floats) -> float:
         if not self.variances:
             return 0.0
+        if self.drawn:
+            ends = np.cumsum([len(block.sides) for block in self.drawn])[:-1]
+            each = zip(self.drawn, np.split(gradient, ends), strict=True)
+            sums = (b.covariance(self.tree, self.variances, own, own) for b, own in each)
+            return math.sqrt(float(sum(sums)))
         by_channel = repair.noise_covariance(self.tree, self.variances, gradient, gradient)
         return math.sqrt(float(np.sum(by_channel)))
 

@@ -17,6 +17,7 @@ from fedgauge.errors import UndefinedMetric
 from fedgauge.measures import areas, estimates
 from fedgauge.measures.benefit import Decision, benefit_of_model
 from fedgauge.measures.intervals import Estimate, Interval, critical, holding
+from fedgauge.measures.losses import require_probabilities
 from fedgauge.measures.outcomes import Formula, Outcomes, split
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, ThresholdMetrics
@@ -75,6 +76,7 @@ class Pair:
     second: Reading
     joint: Joint | None
     losses: Losses | None = None
+    apart: bool = False  # whether each is of rows of its own, as local reports are
 
     @property
     def readings(self) -> tuple[Reading, Reading]:
@@ -131,6 +133,7 @@ class Pair:
 
     def net_benefit(self, threshold: float) -> Estimate:
         """Difference of the net benefits at a threshold."""
+        require_probabilities(self.first.pooled.axis, "net benefits")
         checked = Decision(self.first.pooled, threshold, self.level).threshold
         return DifferencesAt(self, checked)._estimate(
             "net_benefit", benefit_of_model(checked), "there is no example"
@@ -190,11 +193,13 @@ class Pair:
         """An interval from those of both models (Zou & Donner 2008, MOVER for dependent values).
 
         The distances to their ends are joined by the correlation of their errors. Where nothing
-        is known of it, it is -1 at worst: then the distances add up, which is conservative.
+        is known of it, it is -1 at worst: then the distances add up, which is conservative. It is
+        0 where each model is reported of other rows.
         """
-        correlation, parts = -1.0, {}
+        correlation, parts = 0.0 if self.apart else -1.0, {}
         for kind in ("sampling", "noise"):
-            parts[kind] = sum(end.parts.get(kind, 0.0) for end in ends)
+            both = [end.parts.get(kind, 0.0) for end in ends]
+            parts[kind] = math.hypot(*both) if self.apart else sum(both)
         if self.joint is not None:
             both = [math.hypot(*(e.parts.get(k, 0.0) for k in ("sampling", "noise"))) for e in ends]
             sampling, noise = self._deviations(ends, gradients, self.joint)
@@ -225,9 +230,9 @@ class DifferencesAt(ThresholdMetrics):
     """Differences of two models' metrics when scores from a threshold up are flagged."""
 
     def __init__(self, pair: Pair, threshold: float) -> None:
-        self.threshold = float(threshold)
         self._pair = pair
         self._ends = [AtThreshold(each.pooled, threshold, each.level) for each in pair.readings]
+        self.threshold = self._ends[0].threshold
 
     def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
         ends = [each._estimate(name, formula, undefined) for each in self._ends]

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from fedgauge.estimation.distribution import (
+    Aligned,
     Estimator,
     Range,
     ScoreDistribution,
@@ -17,6 +19,8 @@ from fedgauge.measures.areas import edge_rates
 from fedgauge.measures.curves import PrCurve, RocCurve, pr_curve, roc_curve
 from fedgauge.measures.losses import BinLosses, Loss, Positions, bin_losses
 from fedgauge.typing import Floats
+
+FINE: Final = 1024  # bins from which what scores do within them is less than one example does
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,19 @@ class Reading:
         """Whether all scores in a bin are equal."""
         return self.pooled.axis.separates_all
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether bins are so fine that average precision is told of examples, not of a curve."""
+        pooled, axis = self.pooled, self.pooled.axis
+        known = not (pooled.noisy or pooled.divided or pooled.apart or axis.single.any())
+        return known and axis.bins >= FINE and isinstance(self.estimator, Aligned)
+
     @cached_property
     def distribution(self) -> ScoreDistribution:
         """The rates of both rows along all thresholds; needs examples of both."""
         smooths = isinstance(self.estimator, Range)
         counts = self.pooled.unbiased if smooths else self.pooled.counts
-        return estimate(self.pooled.axis, counts, self.estimator)
+        return estimate(self.pooled.axis, counts, self.estimator, tied=self.pooled.apart)
 
     @cached_property
     def roc(self) -> RocCurve:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from numbers import Real
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +191,7 @@ class AtThreshold(ThresholdMetrics):
     """
 
     def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:
-        self.threshold = float(threshold)
+        self.threshold = check_threshold(threshold)
         self._pooled = pooled
         self._level = level
         self._outcomes = ThresholdOutcomes(pooled, self.threshold)
@@ -352,3 +352,14 @@ def _require(total: float, name: str) -> None:
 
 def _hull(intervals: list[Interval]) -> Interval:
     return Interval(min(i.low for i in intervals), max(i.high for i in intervals))
+
+
+def check_threshold(threshold: SupportsFloat | str) -> float:
+    """A threshold as a number."""
+    try:
+        number = float(threshold)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isnan(number):
+        raise InputError("a threshold must be a number.")
+    return number

@@ -1,9 +1,12 @@
 """A plan in a data-protection officer's words: what leaves each site, and what is promised."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from fedgauge.plan.names import listed
 from fedgauge.plan.plan import EvaluationPlan
+from fedgauge.plan.slices import OTHER, Sliced
+from fedgauge.plan.task import BinaryTask, MultilabelTask
 
 _HOLDS: Final = (
     "In evaluations between sites that each keep their own rows; their results say enforced. Where "
@@ -20,6 +23,7 @@ def explain(plan: EvaluationPlan) -> str:
     return _as_text(
         [
             *plan.in_words(),
+            *_apart(plan),
             ("What each party learns in the worst case", parties),
             plan.privacy.worked(stated.delta, plan.min_cell),
             ("Where this holds", _HOLDS),
@@ -30,7 +34,42 @@ def explain(plan: EvaluationPlan) -> str:
 
 def brief(plan: EvaluationPlan) -> str:
     """What leaves each site under a plan, what is promised, and what is not protected."""
-    return _as_text([*plan.in_words(), _name(plan)])
+    return _as_text([*plan.in_words(), *_apart(plan), _name(plan)])
+
+
+def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
+    """What rows are told apart by beyond two classes and one score, and what that shows."""
+    task = plan.task
+    if not isinstance(task, Sliced) or len(task.slices) == 1:
+        return
+    text = f"{' '.join(_kinds(task))} The result shows as much of each of these as of all rows"
+    text += ", and how far groups differ." if task.groups else "."
+    if task.groups and not plan.is_noisy:
+        text += (
+            " In an exact sum groups make small numbers likelier: whoever knows in which group and "
+            "range one person is, and finds one example there, learns that person's label."
+        )
+    yield "What is told apart", text
+
+
+def _kinds(task: Sliced) -> Iterator[str]:
+    labels = [name for name in task.labels_told if name is not None]
+    if isinstance(task, MultilabelTask):
+        yield f"Labels, of which a row may have several, with a score for each: {listed(labels)}."
+    elif labels:
+        yield f"Classes, of which a row has one, with a score for each: {listed(labels)}."
+    if task.models:
+        yield f"Models that score the same rows: {listed(task.models)}."
+    if isinstance(task, BinaryTask) and task.pairs:
+        pairs = "; ".join(f"{one} and {other}" for one, other in task.pairs)
+        yield f"Both scores of a row are also counted together, of these models: {pairs}."
+    if task.groups:
+        every = [f"{name} ({listed([*task.groups[name], OTHER])})" for name in task.groups]
+        how = " and ".join(every) + (", all combinations" if task.crossed else "")
+        yield (
+            f"Groups by {how}. Rows of no listed group, or where that is not known, are in "
+            f"{OTHER!r}."
+        )
 
 
 def _name(plan: EvaluationPlan) -> tuple[str, str]:

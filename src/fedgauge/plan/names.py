@@ -56,13 +56,21 @@ def check_labels(labels: Any) -> tuple[Label, ...]:
     read = tuple(check_positive(label) for label in labels)
     if any(label is None for label in read) or not 2 <= len(read) <= MOST_NAMES:
         raise PlanError(f"a task of several classes has 2 to {MOST_NAMES:,} labels.")
-    if len({meaning(label) for label in read}) < len(read):
+    for label in read:
+        if isinstance(label, str):  # it stands in what officers read, as it is
+            check_name("labels", label)
+    meanings = [meaning(label) for label in read]
+    if any(each != each for each in meanings):
+        raise PlanError("a class is called like a missing value (NaN). Call it otherwise.")
+    if len({*meanings}) < len(read):
         raise PlanError("two of the labels mean the same class. Name each once.")
     return read  # type: ignore[return-value]
 
 
 def check_names(what: str, names: Any) -> tuple[str, ...]:
     """Several names, none of them twice."""
+    if isinstance(names, np.ndarray):
+        names = names.tolist()
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise PlanError(f"{what} must be a list of names.")
     read = tuple(check_name(what, name) for name in names)
@@ -76,7 +84,7 @@ def check_names(what: str, names: Any) -> tuple[str, ...]:
 def check_name(what: str, name: Any) -> str:
     """A name that can be printed and told from others."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise PlanError(f"{what} needs names that are text.")
+        raise PlanError(f'{what} needs names that are text, and printable: write "1" for 1.')
     if len(name) > _LONGEST or name != name.strip():
         raise PlanError(
             f"{what} needs names of at most {_LONGEST} characters, without blanks around them."

@@ -1,10 +1,11 @@
 """A round of reports: every row is sent by itself, randomised where it is held."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 
+from fedgauge.binning.channels import Layout
 from fedgauge.errors import PlanError
 from fedgauge.plan.rounds import Terms, nodes_by_level
 from fedgauge.privacy import PrivacyModel, response
@@ -13,15 +14,19 @@ from fedgauge.privacy.oracles import MOST_CELLS, Oracle
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
 
+_MOST_IN_ALL: Final = 1 << 20  # cells of all blocks, which a server keeps sums of
+
 
 class ReportRound(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="report"
 ):
-    """Each row is sent as one report about one level, drawn at random and public.
+    """Each row is sent as one report about one level of one block, drawn at random and public.
 
-    `nodes` lists the number of nodes at each level. `noise` is the chance, out of 2^64, that a
-    zero is raised (``oue``) or that a report says nothing (``hadamard``) at each of them;
-    `blocks` are those of Hadamard response, empty for ``oue``.
+    A block is one of the row's scores and one way to group rows: there the row is in one cell, of
+    its group, its class and its score's node. `nodes` lists the number of nodes at each level.
+    `noise` is the chance, out of 2^64, that a zero is raised (``oue``) or that a report says
+    nothing (``hadamard``) at each level of the first block, then of the second and so on; `blocks`
+    are those of Hadamard response, empty for ``oue``.
     """
 
     nodes: tuple[int, ...]
@@ -34,23 +39,24 @@ class ReportRound(
     sum_steps: ClassVar[int] = 0
 
     @classmethod
-    def calibrated(cls, privacy: PrivacyModel, tree: Sequence[int], channels: int) -> Self:
+    def calibrated(cls, privacy: PrivacyModel, tree: Sequence[int], layout: Layout) -> Self:
         """The least noise that keeps the promise of the model."""
         nodes = nodes_by_level(tree)
-        noise = privacy.calibrate_reports(_cells(nodes, channels))
+        noise = privacy.calibrate_reports(_cells(nodes, layout))
         return cls(nodes, noise.chances, noise.blocks)
 
     def oracles(self, terms: Terms) -> tuple[Oracle, ...]:
-        """What randomises a report about each level."""
-        cells = _cells(self.nodes, terms.channels)
+        """What randomises a report about each level of the first block, of the second and so on."""
+        cells = _cells(self.nodes, terms.layout)
         return terms.privacy.oracles(cells, ReportNoise(self.noise, self.blocks))
+
+    def by_block(self, terms: Terms) -> tuple[tuple[Oracle, ...], ...]:
+        """What randomises a report about each level of every block."""
+        oracles, levels = self.oracles(terms), len(self.nodes)
+        return tuple(oracles[n : n + levels] for n in range(0, len(oracles), levels))
 
     def check(self, terms: Terms) -> None:
         """Refuse what no plan of these terms holds."""
-        if terms.per_row > 1 or terms.channels > 2:
-            raise PlanError(
-                "local reports are of one score and two classes, without groups. Use DistributedDP."
-            )
         nodes = nodes_by_level(terms.tree)
         if self.nodes != nodes:
             raise PlanError(
@@ -70,11 +76,18 @@ class ReportRound(
 
     def noise_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
         """Variance of one node's estimate from so many reports, at each level."""
-        return response.variances(self.oracles(terms), contributions)
+        blocks = self.by_block(terms)
+        # Of the first: those of blocks with other groups hardly differ, as weights.
+        return response.variances(blocks[0], contributions, len(blocks))
 
-    def node_variances(self, terms: Terms, leaves: Floats) -> list[Floats]:
-        """Variance of every node's estimate, where `leaves` rows are in the bins."""
-        return response.node_variances(self.oracles(terms), leaves)
+    def node_variances(self, terms: Terms, leaves: Floats, block: int = 0) -> list[Floats]:
+        """Variance by noise of every node's estimate, where `leaves` rows are in a block's bins.
+
+        Of several blocks each has a share of the reports; that these are of a sample of the rows
+        comes on top.
+        """
+        blocks = self.by_block(terms)
+        return [len(blocks) * each for each in response.node_variances(blocks[block], leaves)]
 
     def numbers(self, terms: Terms) -> int:
         """How many cells a report tells apart at all levels."""
@@ -89,14 +102,16 @@ class ReportRound(
         privacy, count = terms.privacy, self.bytes_sent(terms)
         size = "1 byte" if count == 1 else f"{count:,} bytes"
         leaves = (
-            f"One report for each row ({size}, and a random number that names the report): whether "
-            f"the row is positive and in which of {terms.axis.bins:,} ranges its score lies, made "
-            "uncertain by the site's own secure generator before it is sent. No score, name or "
-            "identifier leaves."
+            f"One report for each row ({size}, and a random number that names the report): "
+            f"{_told(terms)}, made uncertain by the site's own secure generator before it is sent. "
+            "No score, name or identifier leaves."
         )
+        estimated = "the curves of all rows together"
+        if not terms.layout.is_plain:
+            estimated = f"{terms.counted} in each of these ranges, at all sites together"
         learned = (
-            "A report alone leaves its row uncertain. Many add up to estimates of the curves of "
-            "all rows together. The number of reports of each site is known."
+            f"A report alone leaves its row uncertain. Many add up to estimates of {estimated}. "
+            "The number of reports of each site is known."
         )
         nobody = "Nobody in particular: the promise does not rest on others."
         return [
@@ -108,11 +123,37 @@ class ReportRound(
         ]
 
 
-def _cells(nodes: Sequence[int], channels: int) -> list[int]:
-    """Cells at each level, channels times nodes."""
-    if not nodes or any(count < 1 for count in nodes) or max(nodes) * channels > MOST_CELLS:
+def _told(terms: Terms) -> str:
+    """What a report says of its row, before it is made uncertain."""
+    layout, ranges = terms.layout, f"in which of {terms.axis.bins:,} ranges"
+    if layout.is_plain:
+        return f"whether the row is positive and {ranges} its score lies"
+    of_class = "of which class the row is" if layout.classes else "whether the row is positive"
+    of_group = ", of which group it is" if layout.groups else ""
+    told = f"{of_class}{of_group} and {ranges} its score lies"
+    topics = len(layout.blocks)
+    if topics == 1:
+        return told
+    scores = len(layout.models or (None,)) * layout.scores
+    among = [f"{scores} scores"] * (scores > 1)
+    among += [f"{len(layout.groupings)} ways to group rows"] * (len(layout.groupings) > 1)
+    return (
+        f"{told}, for one of {' and of '.join(among)}, which is drawn at random whatever the row "
+        "holds, and said openly"
+    )
+
+
+def _cells(nodes: Sequence[int], layout: Layout) -> list[int]:
+    """Cells at each level of each block: its channels times nodes."""
+    if layout.channels * sum(nodes) > _MOST_IN_ALL:
         raise PlanError(
-            f"a local report tells at most {MOST_CELLS:,} cells apart, classes times bins. Use "
-            "fewer bins: 64 are plenty."
+            f"local reports tell at most {_MOST_IN_ALL:,} cells apart, of all models, labels and "
+            "groups. Use fewer of them, or fewer bins."
         )
-    return [channels * count for count in nodes]
+    sizes = layout.sizes
+    if not nodes or any(count < 1 for count in nodes) or max(nodes) * max(sizes) > MOST_CELLS:
+        raise PlanError(
+            f"a local report tells at most {MOST_CELLS:,} cells apart, groups times classes times "
+            "bins. Use fewer bins: 64 are plenty."
+        )
+    return [count * own for own in sizes for count in nodes]

@@ -4,6 +4,7 @@ A few hundred bytes can ask for gigabytes of edges or minutes of noise tables, a
 be able to say no before it spends them.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -17,13 +18,20 @@ from fedgauge.errors import AxisError, PlanError
 MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 bytes each
 MOST_LEVELS: Final = 24  # more than halving the most bins takes
 _MOST_ROUNDS: Final = 8
+_MOST_PER_ROW: Final = 1000  # counts that one row adds to: the budget is shared among them
+_MOST_NUMBERS: Final = 1 << 26  # of a histogram: half a gigabyte
 
 
 class PlanSizes(NamedTuple):
-    """What a plan asks a site to hold: the bins of its axis, and the levels of its tree."""
+    """What a plan asks a site to hold.
+
+    The bins of its axis, the levels of its tree, and the counts of its histogram: bins times
+    groups, classes and scores.
+    """
 
     bins: int
     levels: int
+    counts: int
 
 
 class _Axis(msgspec.Struct):
@@ -46,9 +54,32 @@ class _Map(msgspec.Struct):
     form: _Form
 
 
+class _Task(msgspec.Struct):
+    kind: str = ""
+    labels: list[Any] = []
+    models: list[Any] = []
+    groups: dict[str, list[Any]] = {}
+    crossed: bool = False
+
+    @property
+    def per_row(self) -> int:
+        """Counts that a row adds to: of each score, and each way of grouping."""
+        groupings = 1 if self.crossed else len(self.groups)
+        return max(len(self.models), 1) * max(len(self.labels), 1) * max(groupings, 1)
+
+    @property
+    def channels(self) -> int:
+        """Rows of counts, as :class:`fedgauge.binning.channels.Layout` has them."""
+        groups = [len(values) + 1 for values in self.groups.values()]
+        cells = math.prod(groups) if self.crossed else sum(groups) or 1
+        classes = len(self.labels) if self.kind == "multiclass" else 2
+        return max(len(self.models), 1) * max(len(self.labels), 1) * cells * classes
+
+
 class _Outline(msgspec.Struct):
     """The parts of a plan that say how large it is; all others are passed over."""
 
+    task: _Task
     axis: _Axis
     tree: list[int]
     rounds: list[_Round]
@@ -67,7 +98,7 @@ def peek(data: bytes) -> PlanSizes:
     --------
     >>> from fedgauge import Axis, Cohort, EvaluationPlan
     >>> peek(EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(3)).to_bytes())
-    PlanSizes(bins=64, levels=1)
+    PlanSizes(bins=64, levels=1, counts=128)
     """
     check_bytes(len(data))
     with plan_errors("JSON"):
@@ -94,13 +125,28 @@ def _judged(outline: _Outline) -> PlanSizes:
         len(sent.nodes) > MOST_LEVELS for sent in outline.rounds
     ):
         raise PlanError(f"the rounds of a plan have at most {MOST_LEVELS} levels each.")
-    return PlanSizes(axis.bins, len(tree))
+    task = outline.task
+    check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
+    counts = task.channels * axis.bins
+    check_counts(task.per_row, counts)
+    return PlanSizes(axis.bins, len(tree), counts)
 
 
 def check_bytes(count: int) -> None:
     """Refuse more bytes than a plan has."""
     if count > MOST_BYTES:
         raise PlanError(f"a plan has at most {MOST_BYTES:,} bytes, got {count:,}.")
+
+
+def check_counts(per_row: int, counts: int) -> None:
+    """Refuse slices that no site could hold, or whose shares of a budget would be nothing."""
+    if per_row > _MOST_PER_ROW or counts > _MOST_NUMBERS:
+        # How many they are is not said: a number may have a hundred thousand digits.
+        raise PlanError(
+            f"a plan counts each row at most {_MOST_PER_ROW:,} times, once for each class, label, "
+            f"model and grouping, and has at most {_MOST_NUMBERS:,} counts. Tell less apart, or "
+            "use fewer bins."
+        )
 
 
 def check_levels(tree: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from fedgauge.errors import InputError, PlanError
 from fedgauge.plan.names import MOST_NAMES, check_name, check_names, listed
 
 OTHER: Final = "other"
+REST: Final = "rest"  # all rows outside a group
 TWO_CLASSES: Final = "how many positive and how many negative examples have a score"
 
 
@@ -105,6 +106,11 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         return slice(0, self.rows)
 
     @property
+    def rows_sent(self) -> int:
+        """How many these are."""
+        return len(range(self.rows)[self.sent])
+
+    @property
     def per_row(self) -> int:
         """How many counts, at each level, one row adds to."""
         return self.layout.per_row
@@ -126,20 +132,33 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
     crossed: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.groups, Mapping):
+            raise PlanError(
+                'groups must map groupings to their values, such as {"sex": ["women", "men"]}.'
+            )
         groups = {
             check_name("a grouping", name): check_names(f"groups of {name!r}", values)
-            for name, values in dict(self.groups).items()
+            for name, values in self.groups.items()
         }
         if any(OTHER in values for values in groups.values()):
             raise PlanError(f"{OTHER!r} is what rows of no listed group are in. Leave it out.")
+        if any(REST in values for values in groups.values()):
+            raise PlanError(f"{REST!r} is what all rows outside a group are called. Rename it.")
         if self.crossed and len(groups) < 2:
             raise PlanError("only two or more groupings can be crossed. Leave crossed out.")
         msgspec.structs.force_setattr(self, "groups", groups)
-        models = check_names("models", self.models) if self.models else ()
+        none = isinstance(self.models, Sequence) and not self.models
+        models = () if none else check_names("models", self.models)
         msgspec.structs.force_setattr(self, "models", models)
         cells = math.prod(len(values) + 1 for values in groups.values()) if self.crossed else 1
         if max(cells, len(models)) > MOST_NAMES:
             raise PlanError(f"a task has at most {MOST_NAMES:,} groups or models.")
+        ways = (tuple(groups),) if self.crossed else tuple((name,) for name in groups)
+        called = [each for way in ways for each, _ in _called(groups, way)]
+        if len({*called}) < len(called):  # one of them would stand for both
+            raise PlanError(
+                "two groups are called the same, grouping and value together. Rename a grouping."
+            )
 
     def __hash__(self) -> int:
         return hash(msgspec.json.encode(self))  # groups are in a mapping, which has no hash
@@ -162,17 +181,11 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
     @cached_property
     def groups_told(self) -> dict[str, Group]:
         """The groups that have curves of their own, by what they are called."""
-        layout, found = self.layout, {}
-        for grouping in layout.groupings if layout.groups else ():
-            values = [(*dict(layout.groups)[name], OTHER) for name in grouping]
-            for cell, each in enumerate(itertools.product(*values)):
-                if len(layout.groups) == 1:
-                    called = each[0]
-                else:
-                    pairs = zip(grouping, each, strict=True)
-                    called = ", ".join(f"{name} {value}" for name, value in pairs)
-                found[called] = Group(called, grouping, cell, OTHER not in each)
-        return found
+        return {
+            called: Group(called, grouping, cell, OTHER not in values)
+            for grouping in (self.layout.groupings if self.groups else ())
+            for cell, (called, values) in enumerate(_called(self.groups, grouping))
+        }
 
     def _blocks(self, slice_: Slice) -> tuple[Block, ...]:
         """The blocks that a slice's counts are in, of one way of grouping."""
@@ -249,3 +262,13 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
 
     def _grouping(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         return tuple((name, tuple(values)) for name, values in self.groups.items())
+
+
+def _called(
+    groups: Mapping[str, Sequence[str]], grouping: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What the groups of one way of grouping are called, and the values of each, in order."""
+    for values in itertools.product(*((*groups[name], OTHER) for name in grouping)):
+        pairs = zip(grouping, values, strict=True)
+        several = ", ".join(f"{name} {value}" for name, value in pairs)
+        yield (values[0] if len(groups) == 1 else several), values

@@ -143,6 +143,8 @@ class HistogramRound(
             )
         if not 1 <= self.largest <= LARGEST:
             raise PlanError(f"the largest count of a client must lie between 1 and {LARGEST:,}.")
+        if len({*self._table_noise}) > 1:  # each strength takes a law of its own, made at length
+            raise PlanError("the tables of a plan have noise of one strength.")
         if alone and len(terms.tree) > 1:
             raise PlanError("counts that are sums of a table's cells have a flat tree.")
         noise = self._level_noise
@@ -256,6 +258,8 @@ class HistogramRound(
                 " Where only one example of all sites is in a range, the sum shows its score, to "
                 f"1/{2 * self.sum_steps} of the range."
             )
+        if not self.is_noisy:
+            promise += self._exact_slices(terms)
         return [
             ("What leaves each site", self._leaves(terms)),
             ("What is learned from it", self._learned(terms)),
@@ -263,6 +267,18 @@ class HistogramRound(
             ("Who must take part", self._participants(terms.sum_cohort)),
             ("What is not protected", f"{privacy.unprotected}."),
         ]
+
+    def _exact_slices(self, terms: Terms) -> str:
+        """What an exact sum shows of slices besides."""
+        told = ""
+        if terms.layout.groups:
+            told += " Where a group is one person, it shows that person's label and score ranges."
+        if any(table.hides_small for table in self.tables):
+            told += (
+                " Few examples have two scores in the same ranges: many are alone there, and "
+                "whoever knows both scores of one learns its label."
+            )
+        return told
 
     def _alone(self, terms: Terms) -> list[tuple[str, str]]:
         """The same where one label party is enough: it adds all of the noise, for no sum."""

@@ -152,6 +152,7 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
             models=tuple(self.models),
             groups=self._grouping(),
             crossed=self.crossed,
+            names=tuple(map(str, self.labels)),
         )
 
     def contrast(self, slice_: Slice) -> Contrast:
@@ -232,6 +233,7 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
             models=tuple(self.models),
             groups=self._grouping(),
             crossed=self.crossed,
+            names=tuple(self.labels),
         )
 
     def contrast(self, slice_: Slice) -> Contrast:

@@ -17,7 +17,8 @@ import numpy as np
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import PlanError, PrivacyWarning, ResultWithheld, UndefinedMetric
 from fedgauge.estimation.distribution import Aligned
-from fedgauge.estimation.pooled import PooledCounts, redraw
+from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
+from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.calibration import calibration_error
 from fedgauge.measures.forecasts import Forecasts
 from fedgauge.measures.groups import GROUPS, Groups
@@ -26,7 +27,7 @@ from fedgauge.measures.losses import require_probabilities
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, ThresholdMetric
-from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.planner.search import MakesAxis, check_hints, like, predict, propose, shown
 from fedgauge.planner.worlds import World, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
@@ -298,13 +299,10 @@ def _played(
     by_node = plan.node_variances(world.counts)
     for _ in range(_DRAWS):
         counts = redraw(world.counts, plan.tree, variances, rng, node_variances=by_node)
-        yield PooledCounts(
-            plan.axis,
-            counts,
-            plan.tree,
-            variances,
-            node_variances=plan.node_variances if plan.final.sends_reports else None,
-        )
+        drawn: tuple[DrawnBlock, ...] = ()
+        if plan.final.sends_reports:
+            drawn = drawn_blocks(plan, counts, plan.task.contrast(Slice()))
+        yield PooledCounts(plan.axis, counts, plan.tree, variances, drawn=drawn)
 
 
 class _Tried(NamedTuple):

@@ -10,17 +10,18 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.tables import NOISY_RANGES
 from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError, ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.pooled import redraw
+from fedgauge.estimation.drawn import drawn_blocks, redraw
 from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import NO_SMALL_CELLS
 from fedgauge.plan.prediction import Errors, Prediction
-from fedgauge.plan.slices import Slice
+from fedgauge.plan.rules import NO_SMALL_CELLS
+from fedgauge.plan.slices import Contrast, Slice
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask
 from fedgauge.planner.noise import less_noise, usual_delta
 from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
@@ -142,7 +143,7 @@ def propose(
         privacy, less = less, None
     candidates = [
         _candidate(*design, cohort, task, privacy, score_sums=score_sums)
-        for design in _designs(axis, rate, at)
+        for design in _designs(axis, rate, at, task)
     ]
     promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
     best = _best(promising, n, rate, draws=_DRAWS)[0]
@@ -165,9 +166,13 @@ def _cells(task: AnyTask) -> dict[str, int]:
 
 
 def _designs(
-    axis: Axis | MakesAxis | None, positive_rate: float, at: float | None
+    axis: Axis | MakesAxis | None, positive_rate: float, at: float | None, task: AnyTask
 ) -> list[tuple[Axis, tuple[int, ...]]]:
     """Axes and trees to choose from."""
+    if axis is None and isinstance(task, BinaryTask) and task.pairs:
+        # As fine as scores of two models together can be under noise: errors of each alone, by
+        # which designs are chosen, say nothing about their difference.
+        return [(_with_edge(reference_axis(NOISY_RANGES, positive_rate), at), (NOISY_RANGES,))]
     if isinstance(axis, Axis):
         bins = axis.bins
         split = [(first, bins // first) for first in _FIRST_BRANCHINGS if bins % first == 0]
@@ -294,8 +299,7 @@ def _play(
     contributions = examples if plan.cohort is None else plan.cohort.min_survivors
     variances = plan.noise_variances(contributions)
     contrast = plan.task.contrast(slice_ or plan.task.slices[0])
-    terms = (len(contrast.negatives), len(contrast.positives))
-    played = _played(plan, variances, terms, examples, positive_rate, draws if variances else 1)
+    played = _played(plan, variances, contrast, examples, positive_rate, draws if variances else 1)
     return np.array([np.mean(runs.errors, axis=0) for runs in played])
 
 
@@ -310,21 +314,21 @@ class _Runs(NamedTuple):
 def _played(
     plan: EvaluationPlan,
     variances: tuple[float, ...],
-    terms: tuple[int, int],
+    contrast: Contrast,
     examples: int,
     positive_rate: float,
     draws: int,
 ) -> tuple[_Runs, ...]:
     """Runs in every world. Many draws go on from the few that a plan was first tried with."""
     if draws > _FEW_DRAWS:
-        begun = _played(plan, variances, terms, examples, positive_rate, _FEW_DRAWS)
+        begun = _played(plan, variances, contrast, examples, positive_rate, _FEW_DRAWS)
     else:
         begun = tuple(
             _Runs(np.empty((0, 3)), world.rng)
             for world in worlds(plan.axis, examples, positive_rate)
         )
     return tuple(
-        _go_on(plan, world, variances, terms, runs, draws)
+        _go_on(plan, world, variances, contrast, runs, draws)
         for world, runs in zip(worlds(plan.axis, examples, positive_rate), begun, strict=True)
     )
 
@@ -333,23 +337,37 @@ def _go_on(
     plan: EvaluationPlan,
     world: World,
     variances: tuple[float, ...],
-    terms: tuple[int, int],
+    contrast: Contrast,
     runs: _Runs,
     draws: int,
 ) -> _Runs:
     """More runs in a world, until there are so many draws."""
     rng = copy.deepcopy(runs.rng)  # others go on from the same place
-    by_node = plan.node_variances(world.counts)
-    of_terms = np.array(terms, dtype=np.float64)[:, np.newaxis]
-    more = []
-    for _ in range(draws - len(runs.errors)):
-        counts = world.counts
-        if variances:
-            counts = redraw(
-                counts, plan.tree, variances, rng, node_variances=by_node, terms=of_terms
-            )
-        more.append(_errors(plan, counts, world.truth))
+    again = _mechanism(plan, world.counts, variances, contrast)
+    more = [_errors(plan, again(rng), world.truth) for _ in range(draws - len(runs.errors))]
     return _Runs(np.concatenate([runs.errors, more]), rng)
+
+
+def _mechanism(
+    plan: EvaluationPlan, counts: Floats, variances: tuple[float, ...], contrast: Contrast
+) -> Callable[[np.random.Generator], Floats]:
+    """What draws the counts that a plan would release of a slice with these."""
+    if not variances:
+        return lambda _: counts
+    if plan.final.sends_reports:
+        (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
+        return lambda rng: counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
+    terms = np.array([len(rows) for rows in contrast], dtype=np.float64)[:, np.newaxis]
+    return lambda rng: redraw(counts, plan.tree, variances, rng, terms=terms)
+
+
+def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> Floats:
+    """Counts of all channels, where those of a slice are alike, and other groups like it."""
+    rows = len(contrast.negatives) + len(contrast.positives)
+    channels = np.tile(counts.sum(axis=0) / rows, (plan.channels, 1))
+    for side, own in zip(counts, contrast, strict=True):
+        channels[list(own)] = side / len(own)
+    return channels
 
 
 def _errors(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-Corner = Literal["lower left", "lower right", "upper left", "upper right", "below"]
-Role = Literal["curve", "band", "chance", "range", "strip"]
+Corner = Literal["lower left", "lower right", "upper left", "upper right", "below", "beside"]
+Role = Literal["curve", "band", "chance", "range", "strip", "absent"]
 
 _TIGHT: Final = {"fontsize": "x-small", "handlelength": 1.2, "borderpad": 0.3, "labelspacing": 0.3}
+_LINES_AN_INCH: Final = 2.5  # of a legend inside axes, by their side
+_OUTSIDE: Final = ("below", "beside")
 _PLACES: Final = 200  # looked at along a curve
 STRIP: Final = 0.16  # of the height of axes, for what stands in a strip below the curves
 SMALL: Final = 2.2  # inches: on axes up to this size, text is smaller and ticks are few
@@ -42,9 +44,9 @@ def decimals(area: Estimate) -> int:
     return digits
 
 
-def area_text(name: str, area: Estimate, digits: int) -> str:
-    """An area with its interval."""
-    if area.low is None or area.high is None:
+def area_text(name: str, area: Estimate, digits: int, *, brief: bool = False) -> str:
+    """An area with its interval, or in brief without."""
+    if brief or area.low is None or area.high is None:
         return f"{name} {area.value:.{digits}f}"
     rough = ", rough" if area.caution else ""
     value, low, high = (f"{number:.{digits}f}" for number in (area.value, area.low, area.high))
@@ -116,22 +118,32 @@ def is_dark(ax: Axes) -> bool:
     return sum(to_rgb(ax.xaxis.label.get_color())) > 1.5
 
 
-def clearest(ax: Axes, corners: Sequence[Corner], pad: float) -> Corner:
-    """The corner in which the legend lies on least of the curves; of equal ones the first."""
+def lay_out(ax: Axes) -> None:
+    """Let the layout engine of the figure, if it has one, set the size of the axes."""
     root = ax.figure.figure  # of a part of a figure, the whole of it
-    if root.get_layout_engine() is not None:  # which sets the size of the axes when it draws
+    if root.get_layout_engine() is not None:
         root.draw_without_rendering()
 
-    def covered(corner: Corner) -> int:
-        draw_legend(ax, corner, pad)
-        legend = ax.get_legend()
-        if legend is None:
-            return 0
-        box = legend.get_window_extent()
-        places = np.concatenate([_along(line) for line in drawn_lines(ax, "curve")])
-        return int(np.count_nonzero([box.contains(x, y) for x, y in places]))
 
-    return min(corners, key=covered)
+def clearest(ax: Axes, corners: Sequence[Corner], pad: float) -> Corner:
+    """The corner in which the legend lies on least of the curves; of equal ones the first."""
+    lay_out(ax)
+
+    def hidden(corner: Corner) -> int:
+        draw_legend(ax, corner, pad)
+        return _covered(ax)
+
+    return min(corners, key=hidden)
+
+
+def _covered(ax: Axes) -> int:
+    """How many places on curves the legend lies on."""
+    legend = ax.get_legend()
+    if legend is None:
+        return 0
+    box = legend.get_window_extent()
+    places = np.concatenate([_along(line) for line in drawn_lines(ax, "curve")])
+    return int(np.count_nonzero([box.contains(x, y) for x, y in places]))
 
 
 def _along(line: Line2D) -> Floats:
@@ -163,11 +175,34 @@ def draw_legend(ax: Axes, corner: Corner, pad: float) -> None:
             labels,
             **_place(ax, corner),
             borderaxespad=pad,
-            **({"fontsize": "small"} if side(ax) > SMALL else _TIGHT),
+            **(_TIGHT if _is_tight(ax, corner, labels) else {"fontsize": "small"}),
             facecolor=ax.get_facecolor(),
             labelcolor=ax.xaxis.label.get_color(),
             handler_map={tuple: HandlerTuple(ndivide=None)},
         )
+
+
+def _is_tight(ax: Axes, corner: Corner, labels: Sequence[str]) -> bool:
+    """Whether axes are small, or would be half full of the legend in them."""
+    lines = sum(1 + label.count("\n") for label in labels)
+    return side(ax) <= SMALL or (corner not in _OUTSIDE and lines > _LINES_AN_INCH * side(ax))
+
+
+def clear_curves(ax: Axes) -> None:
+    """Put a legend that lies on curves to the right of the axes, and let the figure grow for it."""
+    figure = ax.figure.figure
+    figure.draw_without_rendering()
+    if not _covered(ax):
+        return
+    draw_legend(ax, "beside", 0.0)
+    legend = ax.get_legend()
+    assert legend is not None  # noqa: S101  (it covered something)
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches()
+    more = legend.get_window_extent().width / figure.dpi + 0.2
+    figure.set_size_inches(width + more, height)
+    for _ in range(2):  # constrained layout comes closer each time; once cuts the labels
+        figure.draw_without_rendering()
 
 
 def strip_of(ax: Axes) -> Axes | None:
@@ -177,6 +212,8 @@ def strip_of(ax: Axes) -> Axes | None:
 
 
 def _place(ax: Axes, corner: Corner) -> dict[str, Any]:
+    if corner == "beside":
+        return {"loc": "upper left", "bbox_to_anchor": (1.03, 1.0)}
     if corner == "below":  # the labels of the axis
         return {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
     floor = 0.0 if strip_of(ax) is None else STRIP

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Self, get_args
+from typing import Any, ClassVar, Final, Self, cast, get_args
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from fedgauge.measures.bands import BandKind
 from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC, CurveKind
 from fedgauge.plots.axes import SMALL, Corner, clearest, side
 from fedgauge.plots.drawn import SHARES, Drawn, Limits
+from fedgauge.plots.overlaid import By, read_slices
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.typing import Floats
 
@@ -25,32 +26,56 @@ class _CurveDisplay(Drawn):
     """A curve of a kind: how it is read off a result."""
 
     _kind: ClassVar[CurveKind[Any]]
+    _averages: ClassVar[bool] = False  # whether there is a curve of all classes
 
     @classmethod
     def from_evaluation(
-        cls, result: Evaluation, *, name: str | None = None, band: BandKind | None = "pointwise"
+        cls,
+        result: Evaluation,
+        *,
+        name: str | None = None,
+        band: BandKind | None = "pointwise",
+        by: By | None = "auto",
     ) -> Self:
-        """The curve of a result.
+        """The curve of a result, or of each of its slices.
 
         Parameters
         ----------
         result
-            What was measured.
+            What was measured. Of several models, classes or groups each has a curve; those with
+            none, withheld or undefined, are named in the legend. More than ten are thin grey
+            lines.
         name
-            For the legend.
+            For the legend; of slices, before their own names.
         band
             ``"pointwise"`` holds the population's curve at each single abscissa with the
             result's level, ``"simultaneous"`` the whole of it, for any sample size; see
-            :meth:`Evaluation.roc_band`. None for no band.
+            :meth:`Evaluation.roc_band`. None for no band. More than three slices have none.
+        by
+            What tells slices apart: ``"model"``, ``"label"`` (one class against the rest) or
+            ``"group"``; by default the first of these that the result has, if nothing was selected.
+            The others are left open: all rows and, of ROC and PR curves, the average of classes.
+            None for one curve, of all.
         """
-        return cls(**cls._read(result, band), name=name)
+        if band not in (None, *get_args(BandKind)):
+            raise InputError(f"band must be 'pointwise', 'simultaneous' or None, got {band!r}.")
+        display = read_slices(
+            result,
+            by,
+            lambda part, plain: cls(**cls._read(part, None if plain else band)),
+            averages=cls._averages,
+        )
+        display.name = name
+        return display
 
     @classmethod
     def _read(cls, result: Evaluation, band: BandKind | None) -> dict[str, Any]:
         """What there is to draw of a result."""
-        if band not in (None, *get_args(BandKind)):
-            raise InputError(f"band must be 'pointwise', 'simultaneous' or None, got {band!r}.")
         kind = cls._kind
+        if cls._averages and result.has_average:
+            x, y = getattr(result, f"macro_{kind.name}_curve")().points()
+            area = result.macro(kind.area[0]) if kind.area else None
+            return {"x": x, "y": y, "area": area}
         x, y = getattr(result, f"{kind.name}_curve")().points()
         return {
             "x": x,
@@ -102,6 +127,7 @@ class RocCurveDisplay(_CurveDisplay):
     """
 
     _kind = ROC
+    _averages = True
 
 
 @dataclass(eq=False)
@@ -116,10 +142,13 @@ class PrecisionRecallDisplay(_CurveDisplay):
     positive_rate: float = field(kw_only=True)
 
     _kind = PR
+    _averages = True
 
     @classmethod
     def _read(cls, result: Evaluation, band: BandKind | None) -> dict[str, Any]:
-        share = float(result.pr_curve().precision[0])
+        average = cls._averages and result.has_average
+        curve = result.macro_pr_curve() if average else result.pr_curve()
+        share = float(curve.precision[0])
         return super()._read(result, band) | {"positive_rate": share}
 
     def _chance(self) -> tuple[Floats, Floats]:
@@ -216,13 +245,14 @@ class GainDisplay(_CurveDisplay):
         *,
         name: str | None = None,
         band: BandKind | None = "pointwise",
+        by: By | None = "auto",
         lift: bool = False,
     ) -> Self:
         """The gain of a result, or with `lift` how many times that of chance it is.
 
         Other parameters are as for :class:`RocCurveDisplay`.
         """
-        gain = super().from_evaluation(result, name=name, band=band)
+        gain = super().from_evaluation(result, name=name, band=band, by=by)
         return gain._lifted() if lift else gain
 
     def _lifted(self) -> Self:
@@ -233,7 +263,11 @@ class GainDisplay(_CurveDisplay):
             low, high = (each[band.x > 0] / x for each in (band.low, band.high))
             band = band._replace(x=x, low=low, high=high)
         y = self.y[some] / self.x[some]
-        return replace(self, x=self.x[some], y=y, band=band, lift=True)
+        overlaid = self.overlaid
+        if overlaid is not None:
+            others = (cast("Self", each)._lifted() for each in overlaid.others)
+            overlaid = overlaid._replace(others=tuple(others))
+        return replace(self, x=self.x[some], y=y, band=band, lift=True, overlaid=overlaid)
 
     def _limits(self) -> Limits:
         if not self.lift:

@@ -13,6 +13,7 @@ from fedgauge.measures.intervals import Estimate
 from fedgauge.plots.axes import (
     Corner,
     area_text,
+    clear_curves,
     decimals,
     draw_legend,
     drawn_lines,
@@ -23,6 +24,7 @@ from fedgauge.plots.axes import (
     mark,
     new_axes,
 )
+from fedgauge.plots.overlaid import Overlaid, put_slices
 from fedgauge.typing import Floats
 
 if TYPE_CHECKING:  # matplotlib takes half a second to load: only who draws waits for it
@@ -48,6 +50,7 @@ class Drawn:
     band: Band | None = field(default=None, repr=False)
     area: Estimate | None = None
     name: str | None = None
+    overlaid: Overlaid | None = field(default=None, kw_only=True, repr=False)
 
     ax_: Axes = field(init=False, repr=False)
     figure_: Figure | SubFigure = field(init=False, repr=False)
@@ -92,21 +95,60 @@ class Drawn:
             Itself, with what was drawn: `ax_`, `figure_`, `line_`, and `band_` and
             `chance_level_`, which may be None.
         """
-        self.ax_ = new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
-        first = not drawn_lines(self.ax_, "curve")
+        own = ax is None
+        where = new_axes() if ax is None else ax
+        self._draw(where, name, line_kwargs, chance=plot_chance_level, spacious=own)
+        draw_legend(self.ax_, self._corner(), self._legend_pad)
+        if own and self.overlaid is not None:
+            clear_curves(self.ax_)
+        return self
+
+    @property
+    def lines_(self) -> list[Line2D]:
+        """The curves as drawn: its own, and those of slices."""
+        others = self.overlaid.others if self.overlaid else ()
+        return [self.line_, *(each.line_ for each in others)]
+
+    def _draw(
+        self,
+        ax: Axes,
+        name: str | None,
+        line_kwargs: dict[str, Any],
+        *,
+        chance: bool,
+        spacious: bool,
+    ) -> None:
+        """All but the legend, whose entries are brief unless there is much room for them."""
+        name = name or self.name
+        if self.overlaid is None:
+            self._put(ax, name, line_kwargs, chance=chance)
+        else:
+            brief = self.overlaid.is_plain and not spacious
+            put_slices(self, ax, name, line_kwargs, chance=chance, brief=brief)
+
+    def _put(
+        self,
+        ax: Axes,
+        name: str | None,
+        line_kwargs: dict[str, Any],
+        *,
+        chance: bool,
+        plain: bool = False,
+        brief: bool = False,
+    ) -> None:
+        """Draw the curve; unless it is to be plain, also its band and what else there is."""
+        self.ax_, self.figure_ = ax, ax.figure
+        first = not drawn_lines(ax, "curve")
         self._set_limits(first)
         if first:
             self._dress()
-        own = self._label(name or self.name)
+        own = self._label(name, brief)
         self.line_ = self._draw_line({"label": own(self._decimals)} | self._look | line_kwargs)
         if "label" not in line_kwargs:
-            even_decimals(self.ax_, self.line_, self._decimals, own)
-        self.band_ = self._draw_band()
-        self.chance_level_ = self._draw_chance() if plot_chance_level else None
-        self._draw_more()
-        draw_legend(self.ax_, self._corner(), self._legend_pad)
-        return self
+            even_decimals(ax, self.line_, self._decimals, own)
+        self.band_ = None if plain else self._draw_band()
+        self.chance_level_ = self._draw_chance() if chance else None
+        self._draw_more(plain)
 
     def _limits(self) -> Limits:
         return SHARES, SHARES
@@ -148,12 +190,14 @@ class Drawn:
     def _decimals(self) -> int:
         return decimals(self.area) if self.area else 0
 
-    def _label(self, name: str | None) -> Callable[[int], str | None]:
+    def _label(self, name: str | None, brief: bool) -> Callable[[int], str | None]:
         """The entry of the legend, with an area of so many decimals."""
         ax, area, called = self.ax_, self.area, self._area_name()
 
         def label(digits: int) -> str | None:
-            return entry(ax, name, area_text(called, area, digits) if called and area else None)
+            if not (called and area):
+                return entry(ax, name, None)
+            return entry(ax, name, area_text(called, area, digits, brief=brief))
 
         return label
 
@@ -166,7 +210,8 @@ class Drawn:
         (line,) = self.ax_.plot(x, y, **kwargs)
         if is_default(line) and not {"color", "c"} & set(kwargs):
             line.remove()
-            self.ax_.set_prop_cycle(color=_COLOURS, linestyle=_STYLES)
+            styles = (*_STYLES, *_STYLES[1:], _STYLES[0])  # a colour again, in another style
+            self.ax_.set_prop_cycle(color=_COLOURS * 2, linestyle=styles)
             (line,) = self.ax_.plot(x, y, **kwargs)
         mark(self.ax_, line, "curve")
         return line
@@ -195,11 +240,29 @@ class Drawn:
         for line in there:
             if np.allclose(line.get_ydata(), y, atol=0.02):
                 return line
-        colour = self.ax_.xaxis.label.get_color()  # of any style, dark ones too
+        # The first has the colour of text in any style, dark ones too; others tell whose they are.
+        colour = self.line_.get_color() if there else self.ax_.xaxis.label.get_color()
         (line,) = self.ax_.plot(x, y, ":", color=colour, alpha=0.7, linewidth=1.2, zorder=1.5)
         line.set_label("_chance" if there else self._without_skill)
         mark(self.ax_, line, "chance")
         return line
 
-    def _draw_more(self) -> None:
+    def _draw_more(self, plain: bool) -> None:
         """What else a display shows."""
+
+
+@dataclass(eq=False)
+class Zoomed(Drawn):
+    """A display whose axes go no farther than what there is to see, on all of them."""
+
+    def _set_limits(self, first: bool) -> None:
+        across, up = self._limits()
+        if not first:
+            across, up = (
+                (min(low, limits[0]), max(high, limits[1]))
+                for (low, high), limits in (
+                    (across, self.ax_.get_xlim()),
+                    (up, self.ax_.get_ylim()),
+                )
+            )
+        self.ax_.set(xlim=across, ylim=up)

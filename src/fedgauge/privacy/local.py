@@ -1,8 +1,8 @@
 """Local differential privacy: every row is randomised where it is held."""
 
 import sys
-from collections.abc import Sequence
-from typing import ClassVar, Final, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -37,6 +37,7 @@ from fedgauge.privacy.shares import ShareLaw
 
 OracleKind = Literal["oue", "hadamard"]
 LocalUnit = Literal["example", "label"]
+_Made = TypeVar("_Made")
 
 _DEFAULT_ORACLE: Final[OracleKind] = "oue"
 _LEAST_EPSILON: Final = 1e-6  # of a local report: a billion billion of them would show little
@@ -127,14 +128,14 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
     def calibrate_reports(self, cells: Sequence[int]) -> ReportNoise:
         """The least noise that keeps the promise."""
         if self.oracle == "oue":
-            unary = [UnaryEncoding.calibrated(self.epsilon, cells=count) for count in cells]
+            unary = _of_each(UnaryEncoding.calibrated, self.epsilon, cells)
             return ReportNoise(tuple(oracle.raised for oracle in unary), ())
-        hadamard = [HadamardResponse.calibrated(self.epsilon, cells=count) for count in cells]
+        hadamard = _of_each(HadamardResponse.calibrated, self.epsilon, cells)
         blanks = tuple(oracle.blank for oracle in hadamard)
         return ReportNoise(blanks, tuple(oracle.blocks for oracle in hadamard))
 
     def oracles(self, cells: Sequence[int], noise: ReportNoise) -> tuple[Oracle, ...]:
-        """The oracle of each level; refuses parameters that none has."""
+        """The oracle of each level of each block; refuses parameters that none has."""
         blocks = noise.blocks if self.oracle == "hadamard" else noise.chances
         most = KEEP if self.oracle == "oue" else WHOLE
         fits = len(noise.chances) == len(blocks) == len(cells)
@@ -156,8 +157,9 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         return tuple(map(HadamardResponse, cells, noise.chances, noise.blocks))
 
     def check_reports(self, oracles: Sequence[Oracle]) -> None:
-        """Refuse oracles that tell more than is promised; the level tells nothing."""
-        if not all(keeps(oracle.worst_ratio, self.epsilon) for oracle in oracles):
+        """Refuse oracles that tell more than is promised; the level and the block tell nothing."""
+        ratios = {oracle.worst_ratio for oracle in oracles}
+        if not all(keeps(ratio, self.epsilon) for ratio in ratios):
             raise PlanError(
                 f"the plan promises epsilon {self.epsilon:g} but its reports cost more. "
                 "Make the plan again with EvaluationPlan.for_reports."
@@ -284,3 +286,9 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
             f"person say together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is "
             f"0){often}.",
         )
+
+
+def _of_each(make: Callable[..., _Made], epsilon: float, cells: Sequence[int]) -> list[_Made]:
+    """An oracle for each number of cells, those of equal ones made once: many blocks are alike."""
+    made = {count: make(epsilon, cells=count) for count in {*cells}}
+    return [made[count] for count in cells]

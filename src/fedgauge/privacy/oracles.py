@@ -289,11 +289,14 @@ def draw_bits(source: WordSource, chance: int, count: int) -> NDArray[np.bool_]:
     return bits
 
 
-def draw_levels(source: WordSource, count: int, levels: int) -> NDArray[np.int64]:
-    """A level for each report, at random and public: it must not depend on the row."""
-    if levels == 1:
+def draw_topics(source: WordSource, count: int, topics: int) -> NDArray[np.int64]:
+    """What each report is about, a level or a block: at random and public.
+
+    It must not depend on the row. All are equally likely but for one part in 2^64 / `topics`.
+    """
+    if topics == 1:
         return np.zeros(count, dtype=np.int64)
-    return (source.words(count) % np.uint64(levels)).astype(np.int64)
+    return (source.words(count) % np.uint64(topics)).astype(np.int64)
 
 
 def keeps(ratio: Fraction, epsilon: float) -> bool:

@@ -143,7 +143,8 @@ class ReportServer:
     def counts(self) -> ReportCounts:
         """What all reports accepted so far add up to."""
         reports, tallies = zip(*self._levels(), strict=True)
-        levels = response.debias(self._format.oracles, tallies, reports, self._plan.channels)
+        blocks, channels = self._plan.oracles_by_block, self._plan.task.layout.sizes
+        levels = response.debias_drawn(blocks, tallies, reports, channels)
         return ReportCounts(levels, self._plan.noise_variances(sum(reports)), sum(reports))
 
     def _store(self, messages: Sequence[bytes]) -> Receipt:

@@ -4,12 +4,15 @@ A message holds reports of one plan, one or many::
 
     magic "FGR", version 1           4 bytes
     plan digest, its first half     16 bytes
-    reports about each level         4 bytes each, little-endian
-    for each level: ids             16 random bytes a report
-                    payloads        as many bytes a report as the level's oracle says
+    reports about each topic         4 bytes each, little-endian
+    for each topic: ids             16 random bytes a report
+                    payloads        as many bytes a report as the topic's oracle says
     CRC-32 of all before             4 bytes, little-endian
 
-Its length follows from the header, so messages in a file need nothing between them.
+Topics are the levels of the tree; where a row has several scores or is grouped in several ways, the
+levels of the first block (`binning/channels.py`), then of the second and so on. A report is about
+one of them, drawn at random. A message's length follows from the header, so messages in a file need
+nothing between them.
 """
 
 import logging
@@ -24,15 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
+from fedgauge.binning.channels import Block, ChannelReader
 from fedgauge.data.examples import Data, Examples
-from fedgauge.data.labels import LenientLabelReader
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities
 from fedgauge.errors import ReportRefused
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import Keystream, WordSource
-from fedgauge.privacy.oracles import Cells, Payloads
-from fedgauge.privacy.response import randomise
+from fedgauge.privacy.oracles import Cells, Payloads, draw_topics
+from fedgauge.privacy.response import randomise_drawn
 
 ID_BYTES: Final = 16
 MOST_BYTES: Final = 1 << 24  # of a message; a server need not hold more at once
@@ -57,7 +61,7 @@ class Reason(StrEnum):
 
 
 class LevelReports(NamedTuple):
-    """Reports about one level: ids, and payloads in the same order."""
+    """Reports about one level of a block: ids, and payloads in the same order."""
 
     ids: NDArray[np.uint8]
     payloads: Payloads
@@ -165,9 +169,10 @@ def encode_rows(
 
     A row that is broken counts in a stated place, since a refusal would tell of it: a score that
     is missing or no number in the first bin, one beyond the axis in the bin at that end, a label
-    that is missing or not the positive one among the negatives. So the number and sizes of
-    messages depend on the number of rows alone, which is public. Data that break off are reported
-    as far as they go, and then raise.
+    that is missing or not the positive one among the negatives. A row with several scores, or
+    grouped in several ways, is reported of one of them, drawn at random whatever it holds. So the
+    number and sizes of messages depend on the number of rows, which is public, and on what is drawn
+    alone. Data that break off are reported as far as they go, and then raise.
 
     Rows stay in order: a report is private even from who knows which row it is of. Each call
     makes new reports and costs the plan's epsilon again: keep the messages, and send the same
@@ -214,55 +219,74 @@ def report_rows(
     plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()
-    rows = _LeafCells(plan, data)
-    for leaves in rows.read(form.most_reports):
+    blocks = plan.oracles_by_block
+    rows = _LeafCells(plan, data, source)
+    for drawn, leaves in rows.read(form.most_reports):
         yield form.write(
             [
                 LevelReports(_new_ids(len(payloads)), payloads)
-                for payloads in randomise(form.oracles, leaves, source)
+                for payloads in randomise_drawn(blocks, drawn, leaves, source)
             ]
         )
     done(rows.counted)
 
 
 class _LeafCells:
-    """The cell of every row at the finest level, and what was odd about the rows."""
+    """The block drawn for every row, its cell there at the finest level, and what was odd."""
 
-    def __init__(self, plan: EvaluationPlan, data: Data) -> None:
+    def __init__(self, plan: EvaluationPlan, data: Data, source: WordSource) -> None:
         self._axis = plan.axis
         self._calibrator = plan.calibrator
+        self._layout = plan.task.layout
+        self._source = source
         self._rows = LenientRows(data)
-        self._labels = LenientLabelReader(plan.task.positive)
-        self._rows_read = self._positives = self._not_finite = self._clipped = 0
+        self._channels = ChannelReader(self._layout, leniently=True)
+        self._task = plan.task
+        self._counts = np.zeros((self._layout.channels, plan.axis.bins), dtype=np.int64)
+        self._rows_read = self._not_finite = self._clipped = 0
 
     def read(self, rows: int) -> Iterator[Cells]:
-        """The cells, `rows` at a time."""
+        """Blocks and cells, `rows` at a time."""
         # As many each time, whatever the batches: those of a text file end where the lengths of
         # its rows say, so the sizes of messages would tell of rows.
-        waiting = np.empty(0, dtype=np.intp)
+        waiting: Cells = np.empty((2, 0), dtype=np.intp)
         try:
             for examples in self._rows:
                 for batch in examples.split(rows):
-                    waiting = np.append(waiting, self._cells(batch))
-                    if len(waiting) >= rows:
-                        yield waiting[:rows]
-                        waiting = waiting[rows:]
+                    waiting = np.append(waiting, self._cells(batch), axis=1)
+                    if waiting.shape[1] >= rows:
+                        yield waiting[:, :rows]
+                        waiting = waiting[:, rows:]
         except Exception:
-            if len(waiting):
+            if waiting.shape[1]:
                 yield waiting
             raise
-        if len(waiting):
+        if waiting.shape[1]:
             yield waiting
 
     def _cells(self, batch: Examples) -> Cells:
-        placed = self._axis.place_any(mapped(batch.y_score, self._calibrator))
-        self._not_finite += placed.not_finite
-        self._clipped += placed.clipped
+        # Drawn before anything of the rows is known, and so whatever they hold.
+        blocks, (grouping, *_) = self._layout.blocks, self._layout.groupings
+        drawn = draw_topics(self._source, len(batch), len(blocks))
+        cells: Cells = np.empty(len(batch), dtype=np.intp)
+        for number, (scores, channels) in enumerate(self._channels(batch)):
+            block = blocks[number]
+            placed = self._axis.place_any(mapped(scores, self._calibrator))
+            row = channels - np.intp(block.first)
+            cell = placed.bins + row * self._axis.bins
+            np.copyto(cells, cell, where=drawn == number)
+            self._count(block, cell)
+            if block.grouping == grouping:  # each score once
+                self._not_finite += placed.not_finite
+                self._clipped += placed.clipped
         self._rows_read += len(batch)
-        labels = self._labels(batch.labels)
-        self._positives += int(np.count_nonzero(labels))
-        cells: Cells = placed.bins + np.multiply(labels, self._axis.bins, dtype=np.intp)
-        return cells
+        return np.stack([drawn, cells])
+
+    def _count(self, block: Block, cells: Cells) -> None:
+        """Count rows in all blocks, drawn or not: what the operator is told of."""
+        size = self._layout.cells(block.grouping) * self._layout.by_block
+        counts = self._counts[block.first : block.first + size]
+        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
     @property
     def counted(self) -> Counted:
@@ -271,11 +295,14 @@ class _LeafCells:
             rows=self._rows_read,
             not_finite=self._not_finite,
             clipped=self._clipped,
-            missing_labels=self._labels.missing,
-            other_labels=self._labels.unusable,
+            missing_labels=self._channels.missing,
+            other_labels=self._channels.unusable,
+            by_row=self._layout.by_row,
+            labels_by_row=self._layout.labels,
+            of_classes=bool(self._layout.classes),
             **self._rows.left_out,
         )
-        return Counted(self._positives, odd)
+        return summarise(self._task, self._counts, odd)
 
 
 def _new_ids(count: int) -> NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.distribution import Estimator, ScoreDistribution
+from fedgauge.estimation.drawn import every_block
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
 from fedgauge.measures import averages, averaging
@@ -33,6 +34,7 @@ from fedgauge.typing import Floats
 Average = Literal["macro", "weighted", "micro"]
 Against = Literal["rest", "one"]
 _Read = TypeVar("_Read")
+_NOT_COUNTED: Final = 'the plan does not count this: MulticlassTask(labels, also=["{0}"]).'
 _NAMED: Final = 5  # parts that are left out, in words
 _INFLUENCES: Final[dict[str, Callable[[Reading], Influence]]] = {
     "roc_auc": averages.of_auc,
@@ -226,7 +228,7 @@ class Averaged(Calibrated):
         """
         ranks = self._class_table("ranks")
         classes = len(ranks.labels)
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= classes:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= classes:
             raise InputError(f"k must be a whole number from 1 to {classes}, got {k!r}.")
         return ranks.share_of(np.broadcast_to(np.arange(classes) < k, (classes, classes)))
 
@@ -253,26 +255,28 @@ class Averaged(Calibrated):
         """The sums of a table of the task, and the noise variance of one of its cells."""
         task = self.plan.task
         if not isinstance(task, MulticlassTask) or name not in task.also:
-            raise InputError(
-                f'the plan does not count this: MulticlassTask(labels, also=["{name}"]).'
-            )
+            raise InputError(_NOT_COUNTED.format(name))
         self._labelled()  # of all classes, and one model
         told = tables_of(self.plan, self.released, self.slice.group, CLASS_TABLES[name])
         for table, values, variance in told:
             if table.model == self.slice.model:
                 return values, variance
-        raise InputError("this was counted of all rows, not by group.")
+        if self.slice.group is not None:
+            raise InputError("this was counted of all rows, not by group.")
+        raise InputError(_NOT_COUNTED.format(name))  # a plan by hand may lack the task's tables
 
     @cached_property
     def _shared(self) -> Shared:
         plan, released = self.plan, self.released
         noisy = plan.is_noisy
         counts = np.asarray(released.counts, dtype=np.float64)
+        reported = plan.final.sends_reports
         return Shared(
             repair.monotone(counts) if noisy else counts,
             *plan.task.layout.strata,
             plan.tree if noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
+            every_block(plan, counts) if reported else (),
         )
 
     def _asked(self, average: Average, against: Against) -> list[_Asked]:
@@ -359,7 +363,9 @@ class Averaged(Calibrated):
                 "this result is of one label, and an average over all: ask it of the whole result."
             )
         if wanted.model is None and first.model is not None:
-            raise InputError("this result has several models: result.select(model=...).macro(...).")
+            raise InputError(
+                "this result is of several models. Say which: result.select(model=...)."
+            )
         if self.mapped_by is not None:
             raise InputError(
                 "averages are of scores as they were counted: with_calibrator(None).macro(...)."

@@ -21,6 +21,7 @@ _MARGINS: Final = (
     "from the counts of each model alone, which do not say how far their errors go together: "
     "intervals are as wide as can be"
 )
+_APART: Final = "from reports about each model, which are of different rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,8 @@ class Comparison:
     @property
     def basis(self) -> str:
         """What the intervals rest on, in words."""
+        if self.pair.apart:
+            return _APART
         return _JOINT if self.is_paired else _MARGINS
 
     @cached_property
@@ -112,6 +115,9 @@ class Comparison:
             f"{self.margin:g}: ROC AUC differs by {auc}."
         )
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.first} less {self.second}: ROC AUC {self.roc_auc}>"
+
     def __str__(self) -> str:
         rows = self._rows()
         width = max(len(title) for title, _ in rows)
@@ -138,9 +144,11 @@ def compare(
     one: "SlicedResult", other: "SlicedResult", models: tuple[str, str], margin: float | None
 ) -> Comparison:
     """The comparison of two models' results on the same rows."""
-    if margin is not None and not 0.0 < margin < 1.0:
+    is_number = isinstance(margin, int | float | np.number)
+    if margin is not None and not (is_number and 0.0 < margin < 1.0):
         raise InputError(f"margin must lie between 0 and 1, such as 0.01, got {margin!r}.")
-    pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models))
+    apart = one.plan.final.sends_reports
+    pair = Pair(one._reading, other._reading, _joint(one, models), _losses(one, models), apart)
     return Comparison(*models, pair, margin)
 
 

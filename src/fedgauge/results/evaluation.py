@@ -70,12 +70,12 @@ class Evaluation(SlicedResult):
 
     @property
     def in_sample(self) -> bool:
-        """Whether the map it is read through was fitted on these very counts.
+        """Whether the map it is read through was fitted on these very counts, or some of them.
 
         Its numbers then flatter it: what it learned by chance counts as right.
         """
         fitted = None if self._calibrator is None else self._calibrator.fitted
-        return fitted is not None and fitted.source == self._released.digest
+        return fitted is not None and fitted.source in self._sources
 
     @property
     def level(self) -> float:
@@ -93,7 +93,7 @@ class Evaluation(SlicedResult):
         """
         told = (
             impossible.caution(self._plan, self._released),
-            crowded.caution(self._plan, self._released, self._counts),
+            crowded.caution_of(self._plan, self._released, self._scored),
         )
         return " ".join(each for each in told if each) or None
 
@@ -260,7 +260,7 @@ class Evaluation(SlicedResult):
             self._privacy.epsilon,
             self._privacy.delta,
             self._plan.digest,
-            self._released.digest,
+            self._source(self._slice),
             calibrators.caution(self._forecasts) or own,
         )
         return Calibrator(method, form, fitted)
@@ -299,6 +299,11 @@ class Evaluation(SlicedResult):
     @cached_property
     def record(self) -> Record:
         """The result as plain data."""
+        if self._chosen is not None:
+            raise InputError(
+                "this is a part of a result, and files hold whole ones. Save the result that it is "
+                "a part of; a loaded one can be asked for the same part."
+            )
         return record_of(self)
 
     def to_json(self, path: str | Path) -> None:
@@ -335,7 +340,7 @@ class Evaluation(SlicedResult):
         return verdict(self)
 
     def __repr__(self) -> str:
-        if self._is_joined:
+        if self._slice.group is not None and self.withheld is not None:
             return f"<Evaluation at {counted(self)}: group {self._slice.group} is withheld>"
         whose = f"{self.examples:,} examples at {counted(self)}"
         if self._several:

@@ -60,6 +60,7 @@ def thresholds_frame(result: Evaluation, thresholds: Iterable[float], backend: B
 
 
 def _metrics(result: Evaluation) -> Iterator[tuple[Any, ...]]:
+    _ = result._signal  # refused where there is nothing to tell
     for each in metrics_of(type(result)):
         try:
             yield _Row.of(each.name, getattr(result, each.name))

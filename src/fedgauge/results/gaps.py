@@ -16,9 +16,9 @@ from fedgauge.measures.gaps import gap, level_of_each
 from fedgauge.measures.intervals import Estimate, Interval, show
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold
+from fedgauge.measures.thresholds import AtThreshold, check_threshold
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.slices import Contrast, Group, Slice, Sliced
+from fedgauge.plan.slices import REST, Contrast, Group, Slice, Sliced
 from fedgauge.results.calibrated import Calibrated, Contrasted
 from fedgauge.results.frame import Backend, frame_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # a result gives its gaps
     from fedgauge.results.sliced import SlicedResult
 
 XAUC: Final = "xauc"
-REST: Final = "rest"
 _ALSO: Final = {"selection_rate": "flagged"}  # what those who compare groups call it
 JOINED: Final = (
     "it, or a group that it is counted with, has fewer than {0} examples of a class (min_cell), so "
@@ -141,13 +140,13 @@ class Gaps:
         rows = self._rows()
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {words}" for name, words in rows]
-        return "\n".join([f"{self.metric}, by group", *lines, self._verdict])
+        return "\n".join([f"{self.metric}, by group", *lines, self.verdict])
 
     def __repr__(self) -> str:
         return f"<Gaps of {self.metric}: {len(self.groups)} groups, {len(self.pairs)} gaps>"
 
     def _repr_html_(self) -> str:
-        rows = [*self._rows(), ("", self._verdict)]
+        rows = [*self._rows(), ("", self.verdict)]
         return notebook.table(rows, caption=f"{self.metric}, by group")
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -158,7 +157,8 @@ class Gaps:
         return [*told, *((f"{g.group} - {g.against}", str(g.difference)) for g in self.pairs)]
 
     @property
-    def _verdict(self) -> str:
+    def verdict(self) -> str:
+        """What the largest gap shows, in words."""
         if not self.pairs:
             return "No two groups can be compared."
         widest = self.largest
@@ -191,7 +191,7 @@ class _Reader:
 
     def __init__(self, result: SlicedResult, metric: str, at: float | None) -> None:
         self._result = result
-        self._read, self.title = _metric(metric, at)
+        self._read, self.title = _metric(metric, None if at is None else check_threshold(at))
         self._known: dict[tuple[Contrast, float], Estimate | UndefinedMetric] = {}
 
     def __call__(self, contrast: Contrast, level: float) -> Estimate:
@@ -238,6 +238,9 @@ def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | 
         if name not in withheld:
             own = _crossed(rows[name], rest[name]) if metric == XAUC else rows[name]
             try:
+                part = PooledCounts.between(result.plan, result.released, rows[name])
+                if not part.noisy:
+                    require_examples(part, listed_group(result.plan, name))
                 groups[name] = read(own, result.level)
             except UndefinedMetric as error:
                 hidden = isinstance(error, NoSignal)
@@ -253,6 +256,21 @@ def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | 
             with suppress(UndefinedMetric):
                 found.append(_gap(read, (one, other or REST), sides, (result.level, each)))
     return Gaps(read.title, result.level, groups, withheld, tuple(found), len(pairs))
+
+
+def listed_group(plan: EvaluationPlan, name: str | None) -> str | None:
+    """The name of a group, if the plan lists all its values."""
+    task = plan.task
+    listed = isinstance(task, Sliced) and name is not None and task.groups_told[name].listed
+    return name if listed else None
+
+
+def share_rows(plan: EvaluationPlan, one: str | None, other: str | None) -> bool:
+    """Whether a row may be in both groups; None is of all rows."""
+    task = plan.task
+    if one is None or other is None or one == other or not isinstance(task, Sliced):
+        return True
+    return task.groups_told[one].grouping != task.groups_told[other].grouping
 
 
 def why_joined(plan: EvaluationPlan, name: str) -> str:

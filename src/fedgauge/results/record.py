@@ -20,7 +20,7 @@ from fedgauge.estimation.released import Released
 from fedgauge.estimation.small_groups import joined_cells
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.plan.form import decode_axis, encode_axis
 from fedgauge.plan.sizes import peek_plain
 from fedgauge.plan.slices import Contrast, Sliced
 from fedgauge.plan.task import LabelTask

@@ -1,5 +1,6 @@
 """Which part of a release a result is about: its counts, its slices, and how parts differ."""
 
+import hashlib
 from abc import abstractmethod
 from functools import cached_property
 from typing import Any, Self
@@ -13,7 +14,7 @@ from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.results.averaged import Averaged
 from fedgauge.results.compared import Comparison, compare
-from fedgauge.results.gaps import Gaps, gaps_of, why_joined
+from fedgauge.results.gaps import Gaps, gaps_of, listed_group, share_rows, why_joined
 
 
 class SlicedResult(Averaged):
@@ -78,6 +79,28 @@ class SlicedResult(Averaged):
         return (self._slice,) if not self._several else _agreeing(slices, self._slice)
 
     @property
+    def _scored(self) -> tuple[Slice, ...]:
+        """Its slices without those of groups in it: one for each score of a row."""
+        return tuple(each for each in self._parts if each.group == self._slice.group)
+
+    def _source(self, slice_: Slice) -> str:
+        """The digest of what a map to a slice is fitted on: of all counts, and which part."""
+        digest = self._released.digest
+        if slice_ == Slice():
+            return digest
+        return hashlib.sha256(f"{digest} {slice_}".encode()).hexdigest()
+
+    @property
+    def _sources(self) -> set[str]:
+        """The digests of all slices of the release that have a score of the same rows as it."""
+        scored, group = {(each.model, each.label) for each in self._scored}, self._slice.group
+        return {
+            self._source(each)
+            for each in self._plan.task.slices
+            if (each.model, each.label) in scored and share_rows(self._plan, group, each.group)
+        }
+
+    @property
     def is_several(self) -> bool:
         """Whether it is of several classes or models, of which metrics must say which."""
         return self._several
@@ -86,7 +109,8 @@ class SlicedResult(Averaged):
     def has_average(self) -> bool:
         """Whether it is of all classes or labels of one model, which :meth:`macro` averages."""
         first = self._parts[0]
-        return self._several and first.label is not None and first.model == self._slice.model
+        of_one_model = first.label is not None and first.model == self._slice.model
+        return self._several and of_one_model and self._calibrator is None
 
     def _require_one(self) -> None:
         """Refuse to take the first class, or the first model, for all."""
@@ -114,9 +138,7 @@ class SlicedResult(Averaged):
             return (self,)
         return tuple(self._of(each) for each in self._parts)
 
-    def select(
-        self, *, model: str | None = None, group: str | None = None, label: Any = None
-    ) -> Self:
+    def select(self, *, model: str | None = None, group: Any = None, label: Any = None) -> Self:
         """The result of one slice: a model, a group, a class, or several of these.
 
         What is left open is all: of a group alone, all its classes, which :meth:`macro` averages.
@@ -129,7 +151,8 @@ class SlicedResult(Averaged):
         >>> result.select(group="a").roc_auc.value, result.select(group="b").roc_auc.value
         (1.0, 0.0)
         """
-        mine, given = self._slice, (model, group, None if label is None else str(label))
+        mine = self._slice
+        given = [None if each is None else str(each) for each in (model, group, label)]
         pairs = zip((mine.model, mine.group, mine.label), given, strict=True)
         wanted = Slice(*(old if new is None else new for old, new in pairs))
         if not _agreeing(self._plan.task.slices, wanted):
@@ -271,14 +294,17 @@ class SlicedResult(Averaged):
         withheld = self.withheld
         if withheld is not None:
             raise NoSignal(withheld)
-        require_examples(self._pooled)
+        require_examples(self._pooled, listed_group(self._plan, self._slice.group))
         return self._pooled
 
 
 def _whole(slices: tuple[Slice, ...]) -> Slice:
     """What a result is about of which nothing was selected: all, or the only model there is."""
-    scored = {(each.model, each.label) for each in slices}
-    return slices[0] if len(scored) == 1 else Slice()
+    models, labels = {each.model for each in slices}, {each.label for each in slices}
+    return Slice(
+        model=models.pop() if len(models) == 1 else None,
+        label=labels.pop() if len(labels) == 1 else None,
+    )
 
 
 def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:

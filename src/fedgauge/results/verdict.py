@@ -21,15 +21,20 @@ _MOST_SLICES: Final = 12  # that are told one by one
 _WIDEST: Final = 40  # characters of a slice's name
 
 
-def verdict(result: Evaluation) -> str:
-    """Who took part, what was measured, and what protects it."""
+def verdict(result: Evaluation, *, slices: bool = True) -> str:
+    """Who took part, what was measured, and what protects it.
+
+    Without `slices` it is of the whole alone, for where all parts stand below.
+    """
     lines = [
         _part(result) + who(result),
-        *_areas(result),
+        *([] if result.is_several else _one(result)),
+        *(_slices(result) if slices else ()),
         _protection(result),
         _measurement(result),
     ]
-    lines += [f"{title:<19}{words}" for title, words in _told(result)]
+    named = _told(result) if slices else [e for e in result.plan.task.told if e[0] == "groups"]
+    lines += [f"{title:<19}{words}" for title, words in named]
     joined = result.released.joined
     if joined:
         few = f"fewer than {result.plan.min_cell} examples of a class, counted with others"
@@ -77,6 +82,9 @@ def who(result: Evaluation) -> str:
             told += f", {result.reports:,} {'report' if result.reports == 1 else 'reports'}"
         if hidden is not None:
             return f"{told}; noise hides the number of {hidden}"
+        if result.slice.group is not None:
+            part = result.positives / max(result.examples, 1)
+            return f"{told}, about {result.examples:,} examples, {part:.1%} positive"
         return f"{told}, about {result.positives / result.reports:.1%} positive"
     examples = result.examples
     about = "about " if result.pooled.noisy else ""
@@ -127,12 +135,11 @@ def promise(result: Evaluation) -> str | None:
     return f"epsilon {stated.epsilon:g}{delta} for one {stated.unit}"
 
 
-def _areas(result: Evaluation) -> list[str]:
-    lines = [] if result.is_several else _one(result)
+def _slices(result: Evaluation) -> list[str]:
     others = [each for each in result.slices if each.slice != result.slice]
     names = [_short(str(each.slice)) for each in others[:_MOST_SLICES]]
     width = max([17, *map(len, names)])
-    lines += [
+    lines = [
         f"{name:<{width}}  {_in_brief(each)}"
         for name, each in zip(names, others[:_MOST_SLICES], strict=True)
     ]
@@ -173,7 +180,7 @@ def _in_brief(result: Evaluation) -> str:
     except NoSignal:
         return "withheld"
     except UndefinedMetric:
-        return "ROC AUC undefined"
+        return "ROC AUC undefined" if result.pooled.counts.any() else "no examples"
 
 
 def _protection(result: Evaluation) -> str:

@@ -9,12 +9,10 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from fedgauge.data.fingerprint import Fingerprint
-from fedgauge.data.labels import meaning
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
-from fedgauge.plan.task import LabelTask
 from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
@@ -26,10 +24,10 @@ from fedgauge.site.policy import (
     by_key,
     read_site_file,
 )
+from fedgauge.site.slices import judge_exact_slices, judge_sizes, judge_slices
 
 _NO_UNIT: Final = "-"  # an exact sum protects no unit
 _ROUNDING: Final = 1 - 1e-9  # edges of equal bins are not equally far apart in floats
-_MOST_QUOTED: Final = 80  # characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,15 +172,12 @@ class Site:
         self._judge_cohort(plan, len(members))
         self._judge_privacy(plan)
         self._judge_silence(plan)
-        self._judge_label(plan)
-        self._judge_slices(plan)
-        self._judge_groups(plan)
+        judge_slices(self.policy, plan)
         if plan.sum_steps and not self.policy.score_sums:
             raise PlanRefused(
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
                 "tell more of bins with few examples than counts do."
             )
-        self.judge_bins(plan.axis.bins)
         if not plan.privacy.adds_noise:
             self._judge_exact(plan, of_model=of_model)
         judge_promise(plan)
@@ -219,62 +214,12 @@ class Site:
             )
         plan.check_time()
         self._judge_privacy(plan)
-        self._judge_label(plan)
-        self._judge_groups(plan)
-        self.judge_bins(plan.axis.bins)
+        judge_slices(self.policy, plan)
         judge_promise(plan)
 
-    def judge_bins(self, bins: int) -> None:
-        """Refuse an axis finer than the site file allows, which can be told before it is made."""
-        if bins > self.policy.max_bins:
-            raise PlanRefused(
-                f"the plan's axis has {bins:,} bins, this site allows {self.policy.max_bins:,} "
-                "(max_bins)."
-            )
-
-    def _judge_label(self, plan: EvaluationPlan) -> None:
-        if isinstance(plan.task, LabelTask):
-            self._judge_apart(plan, plan.task)
-        positive = 1 if plan.task.positive is None else plan.task.positive
-        if meaning(positive) not in map(meaning, self.policy.labels):
-            raise PlanRefused(
-                f"the plan calls {_quoted(positive)} the positive label, which is not among those "
-                f"allowed here: {', '.join(self.policy.labels) or 'none'} (labels)."
-            )
-
-    def _judge_slices(self, plan: EvaluationPlan) -> None:
-        """Refuse several classes and several models."""
-        layout = plan.task.layout
-        if layout.classes or layout.models or layout.labels > 1 or plan.tables:
-            raise PlanRefused(
-                "the plan is for several classes, labels or several models, which sites do not "
-                "evaluate between them yet. Simulate it with fedgauge.evaluate."
-            )
-
-    def _judge_groups(self, plan: EvaluationPlan) -> None:
-        """Refuse more groups than the site file allows."""
-        layout, most = plan.task.layout, self.policy.max_groups
-        groups = sum(map(layout.cells, layout.groupings)) if layout.groups else 0
-        if groups > most:
-            allowed = f"{most:,}" if most else "none"
-            raise PlanRefused(
-                f"the plan tells {groups:,} groups apart, and this site allows {allowed} "
-                "(max_groups): the more groups, the fewer people are in each."
-            )
-
-    def _judge_apart(self, plan: EvaluationPlan, task: LabelTask) -> None:
-        """Refuse labels apart from scores where the bins, which the scorer chose, show a label."""
-        if not plan.privacy.adds_noise:
-            raise PlanRefused(
-                "the plan asks for an exact sum of labels by bins that the asker chose, and a "
-                "label alone in its bin would be bare. Plan with noise: "
-                "DistributedDP(epsilon, unit='label', neighbours='flip')."
-            )
-        if not task.assignment:
-            raise PlanRefused(
-                "the plan does not say which bins examples were given (assignment), so parties "
-                "might count by different ones. It comes from `fedgauge vertical assign`."
-            )
+    def judge_sizes(self, bins: int, counts: int) -> None:
+        """Refuse a plan larger than the site file allows, which shows before it is built."""
+        judge_sizes(self.policy, bins, counts)
 
     def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
         """Refuse exact sums by which whoever chooses the plan or the model could single out."""
@@ -285,6 +230,7 @@ class Site:
                 "be made so that the sum shows one patient. This site wants noise: "
                 "DistributedDP (exact_of_models)."
             )
+        judge_exact_slices(policy, plan)
         if plan.min_cell < policy.min_cell:
             raise PlanRefused(
                 f"the plan's result may show fewer than {policy.min_cell} examples in a bin "
@@ -520,12 +466,6 @@ def judge_promise(plan: EvaluationPlan) -> None:
         raise PlanRefused(str(error)) from None
     except (ArithmeticError, ValueError):
         raise PlanRefused("the plan's noise is beyond what can be accounted for.") from None
-
-
-def _quoted(label: object) -> str:
-    """A label in a message: a plan may hold one of megabytes."""
-    text = repr(label)
-    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
 
 
 def _key_text(public: bytes) -> str:

@@ -154,7 +154,7 @@ def check_data(
                 f"difference of the sums would show what changed. {_new_name(rules)}"
             )
     for other in elsewhere:
-        if data.fits(other):
+        if data.overlaps(other):
             raise PlanRefused(
                 "these rows have had exact sums under another name, and a new name does not make "
                 "them new data. Go back to that name (dataset), or run with noise."

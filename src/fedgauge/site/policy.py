@@ -37,7 +37,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     models
         Privacy models that plans may use; by default those with noise.
     labels
-        Labels that a plan may call positive, as they are spelled in the data.
+        Labels that a plan may call positive, or tell apart as classes, as they are spelled in the
+        data.
     min_cohort
         Fewest sites in a sum, at least 3; also the fewest that exact sums may show together.
     min_colluding
@@ -46,6 +47,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Most that one plan may cost.
     max_bins
         Finest axis.
+    max_counts
+        Most numbers that a plan may ask for: bins, times groups, classes and models.
     rows_per_bin
         Rows in one bin that exact sums must have room for: more than this site ever has, since
         a count that does not fit makes it fall silent.
@@ -76,6 +79,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Whether exact sums may leave out sites that fell silent. Sums over different sites can be
         subtracted from each other: what a site sees of that is checked, not what it is left
         out of.
+    exact_scores
+        Most scores of each row, of all its classes, labels and models, that an exact sum may count.
+        Each has edges of its own: of two that differ by a little, counts show what lies between.
+    exact_pairs
+        Whether exact sums may count the scores of two models together. Few patients have both
+        within the same ranges: many are alone there.
+    exact_groups
+        Values that exact sums may tell groups apart by, as they are spelled in the data: a plan
+        could name one that a single patient has.
     exact_of_models
         Whether exact sums may be of a model that the coordinator sends. Who chooses the model can
         single out a patient by it.
@@ -90,6 +102,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_epsilon: float = 1.0
     max_delta: float = 1e-6
     max_bins: int = 4096
+    max_counts: int = 4_000_000
     rows_per_bin: int = 1_000_000
     score_sums: bool = False
     max_groups: int = 0
@@ -102,6 +115,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     axes: tuple[str, ...] = ()
     min_cell: int = 10
     exact_dropouts: bool = False
+    exact_scores: int = 1
+    exact_pairs: bool = False
+    exact_groups: tuple[str, ...] = ()
     exact_of_models: bool = False
     min_new_rows: int = 100
 
@@ -114,7 +130,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"min_cohort must be at least {LEAST_COHORT}, got {self.min_cohort}: in a sum "
                 "over two, each knows the other's part."
             )
-        for name in ("min_colluding", "max_bins", "rows_per_bin", "session_days"):
+        least_one = "min_colluding", "max_bins", "max_counts", "rows_per_bin", "session_days"
+        for name in (*least_one, "exact_scores"):
             if getattr(self, name) < 1:
                 raise SiteError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.session_days > _MOST_DAYS:

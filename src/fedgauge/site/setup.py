@@ -43,12 +43,13 @@ ledger = {ledger}  # relative to this file; on a local disk
 {witness}
 [policy]
 models = {models}  # privacy models that plans may use
-labels = {labels}  # labels that a plan may call positive
+labels = {labels}  # labels that a plan may call positive, or tell apart as classes
 min_cohort = {min_cohort}  # fewest sites in a sum; never below 3
 min_colluding = {min_colluding}  # fewest sites that a plan must allow to pool what they know
 max_epsilon = {max_epsilon}  # of one plan
 max_delta = {max_delta}
 max_bins = {max_bins}  # finest axis
+max_counts = {max_counts}  # that a plan may ask for: bins, times groups, classes and models
 rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
 score_sums = {score_sums}  # true: plans may sum up the scores within bins; tells more of small bins
 max_groups = {max_groups}  # that a plan may tell apart; 0: none
@@ -66,6 +67,9 @@ min_bin_width = {min_bin_width}  # least width of a bin, in units of the score
 axes = {axes}  # digests of axes that may be finer
 min_cell = {min_cell}  # fewest examples that a result shows in a bin, besides none
 exact_dropouts = {exact_dropouts}  # true: sums may leave out sites that fell silent
+exact_scores = {exact_scores}  # most scores of a row, of all its classes, labels and models
+exact_pairs = {exact_pairs}  # true: also two models' scores together, where many a patient is alone
+exact_groups = {exact_groups}  # values that groups may be told apart by: not a patient's own
 exact_of_models = {exact_of_models}  # true: also of models that a coordinator sends (Flower)
 min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 

@@ -1,0 +1,73 @@
+"""`demo`: the worked example, and files to try."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from fedgauge.cli.options import Quiet
+from fedgauge.cli.terminal import readable_errors, screen, with_progress
+
+if TYPE_CHECKING:
+    from fedgauge.demo import Demo
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the plots and the result.")] = Path(
+        "fedgauge-demo"
+    ),
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Only write the files that the documentation uses into this folder."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate a model over five generated, unlike hospitals.
+
+    Examples:
+
+      fedgauge demo --out /tmp/demo
+
+      fedgauge demo --files .
+    """
+    from fedgauge.demo import run, write_files
+
+    with readable_errors():
+        if files is not None:
+            written = with_progress(quiet, lambda: write_files(files), "Writing")
+            if not quiet:
+                names = ", ".join(path.name for path in written)
+                screen.print(f"In {files}: {names}", markup=False)
+            return
+        shown = with_progress(quiet, lambda: run(out), "Counting, measuring and drawing")
+    if quiet:
+        return
+    screen.print(_demo_table(shown))
+    screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
+
+
+def _demo_table(shown: Demo) -> Table:
+    auc = shown.result.roc_auc
+    examples = shown.result.negatives + shown.result.positives
+    table = Table(
+        title=f"One model, {shown.result.clients} unlike hospitals, {examples:,} patients",
+        title_justify="left",
+        show_header=False,
+        box=None,
+        pad_edge=False,
+    )
+    wrong = abs(shown.mean_client_auc - shown.exact_auc)
+    table.add_row("AUC, mean of hospitals", f"{shown.mean_client_auc:.4f}", f"wrong by {wrong:.4f}")
+    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"surely in {_span(auc.bounds)}")
+    table.add_row("AUC, exact (pooled data)", f"{shown.exact_auc:.4f}", "what nobody may compute")
+    table.add_row("ROC Area Error", f"{shown.roc_area_error:.1e}", "area between the two curves")
+    table.add_row("PR Area Error", f"{shown.pr_area_error:.1e}", "the same for precision-recall")
+    table.add_row("Sent by each hospital", f"{shown.result.plan.bytes_per_client:,}", "bytes")
+    return table
+
+
+def _span(bounds: tuple[float, float]) -> str:
+    return f"{bounds[0]:.5f} to {bounds[1]:.5f}"

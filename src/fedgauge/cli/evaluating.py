@@ -1,0 +1,290 @@
+"""`evaluate`: the rows of files that lie here, as if every client had counted its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import fedgauge as fg
+from fedgauge.cli.options import (
+    STDOUT,
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
+    AxisOption,
+    AxisOptions,
+    CalibratorFile,
+    Decimal,
+    Delta,
+    Epsilon,
+    EstimatorKind,
+    HintExamples,
+    HintRate,
+    MaxPerUnit,
+    Model,
+    NeighbourKind,
+    Neighbours,
+    NoiseKind,
+    NoiseOption,
+    OracleKind,
+    OracleOption,
+    Plots,
+    Privacy,
+    Quiet,
+    Range,
+    ScoreSums,
+    Separator,
+    UnitKind,
+    UnitOption,
+    Values,
+    hold_whole_numbers,
+    load_map,
+    make_axis,
+    make_clients,
+    make_dialect,
+    make_estimator,
+    make_privacy,
+    make_tree,
+    naming_labels,
+    refuse_given,
+)
+from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.results import read_out
+from fedgauge.cli.slicing import (
+    Also,
+    ClassScores,
+    Crossed,
+    GroupValues,
+    Margin,
+    ModelScore,
+    Named,
+    PairedBrier,
+    PairOption,
+    ScoreOption,
+    Told,
+    check_groups,
+    columns_of,
+    task_and_columns,
+)
+from fedgauge.cli.terminal import (
+    note,
+    print_result,
+    readable_errors,
+    screen,
+    stderr,
+    warn,
+    with_progress,
+)
+
+if TYPE_CHECKING:
+    from fedgauge.privacy import PrivacyModel
+
+# What a plan says of all that `evaluate` can be told.
+_IN_PLANS = {
+    "privacy",
+    "epsilon",
+    "delta",
+    "noise",
+    "unit",
+    "neighbours",
+    "max_per_unit",
+    "oracle",
+    "examples",
+    "positive_rate",
+    "bins",
+    "tree",
+    "axis",
+    "range_",
+    "values",
+    "clip",
+    "score_sums",
+    "calibrator",
+    "positive",
+    "crossed",
+    "also",
+    "pair",
+    "paired_brier",
+}
+
+
+def evaluate(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="CSV, TSV (also .gz) or Parquet files of labels and scores."),
+    ],
+    label: Annotated[
+        str,
+        typer.Option(help="Column of the true label; of several labels a row fever=y1,cough=y2."),
+    ],
+    score: ScoreOption = None,
+    class_scores: ClassScores = None,
+    model_score: ModelScore = None,
+    group: GroupValues = None,
+    crossed: Crossed = False,
+    also: Also = None,
+    pair: PairOption = None,
+    paired_brier: PairedBrier = False,
+    margin: Margin = None,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Column that names the client. Without it each file is one client."),
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Column of the subject's id, for --unit subject.")
+    ] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="Rehearse this plan, instead of options for one.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    privacy: Privacy = Model.SA,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    unit: UnitOption = UnitKind.EXAMPLE,
+    neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
+    max_per_unit: MaxPerUnit = 1,
+    oracle: OracleOption = OracleKind.OUE,
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    bins: Annotated[
+        int | None, typer.Option(help=r"Number of bins. \[default: 4096, or planned under ddp]")
+    ] = None,
+    tree: Annotated[
+        str | None, typer.Option(help="Branchings over the bins under ddp, such as 16x16.")
+    ] = None,
+    axis: AxisOption = None,
+    range_: Range = None,
+    values: Values = None,
+    clip: Annotated[
+        bool, typer.Option("--clip", help="Count scores outside the range in the end bins.")
+    ] = False,
+    score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
+    estimator: Annotated[
+        EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
+    ] = EstimatorKind.ALIGNED,
+    quantiles: Annotated[
+        int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
+    ] = None,
+    at: At = None,
+    at_fpr: AtFpr = None,
+    at_recall: AtRecall = None,
+    at_precision: AtPrecision = None,
+    level: AtLevel = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
+    ] = None,
+    plots: Plots = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate a model over score files as if their rows were pooled.
+
+    Examples:
+
+      fedgauge evaluate scores.parquet --client site --label y --score p --json r.json
+
+      fedgauge evaluate site-*.csv --label outcome --score risk --positive yes
+
+      fedgauge evaluate s.parquet --client site --label y --score p --privacy ddp --epsilon 1
+
+      fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
+
+      fedgauge evaluate points.csv --label y --score points --values 0..10
+
+      fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
+
+      fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
+
+      fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
+
+      fedgauge evaluate clinic-*.csv --label y --score new --group sex=women,men --at 0.5
+
+      fedgauge evaluate clinic-*.csv --label y --model-score new=new --model-score old=old
+
+      fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
+    """
+    with readable_errors(), naming_labels(files, label, separator):
+        refuse_to_replace(json=json, plots=plots)
+        asked = AxisOptions(axis, bins, range_, values)
+        named = Named(label, score, class_scores, model_score or (), group or ())
+        design: dict[str, Any]
+        if plan_file is not None:
+            refuse_given(ctx, _IN_PLANS, f"{plan_file} says it: leave out {{}}, or --plan.")
+            design = {"plan": fg.EvaluationPlan.load(plan_file)}
+            task, columns = design["plan"].task, columns_of(design["plan"].task, named)
+            cap = design["plan"].privacy.unit_cap
+        else:
+            model = make_privacy(
+                ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
+            )
+            _refuse_idle_hints(ctx, model, asked)
+            told = Told(positive, crossed, also, pair or (), paired_brier, model.sends_reports)
+            task, columns = task_and_columns(named, told, files)
+            design = {
+                "privacy": model,
+                "axis": make_axis(asked, clip=clip, noisy=model.adds_noise),
+                "tree": make_tree(tree),
+                "examples": examples,
+                "positive_rate": positive_rate,
+                "task": task,
+                "score_sums": score_sums,
+                "calibrator": load_map(calibrator),
+            }
+            cap = model.unit_cap
+        if not getattr(task, "models", ()):
+            refuse_given(ctx, {"margin"}, "{} is for two models (--model-score). Leave it out.")
+        if cap is None or cap.unit != "subject":
+            refuse_given(ctx, {"subject"}, "{} needs --privacy ddp --unit subject. Leave it out.")
+        dialect = make_dialect(separator, decimal)
+        clients = make_clients(
+            files, client, columns.label, columns.score, subject, dialect, columns.group
+        )
+        result = with_progress(
+            quiet,
+            lambda: fg.evaluate(
+                clients, **design, estimator=make_estimator(estimator, quantiles), seed=seed
+            ),
+        )
+        for warning in check_groups(result, columns, files, dialect["separator"]):
+            warn(warning)
+        if level is not None:
+            result = result.at_level(level)
+        rates = (at, at_fpr, at_recall, at_precision)
+        words, tables = with_progress(
+            quiet,
+            lambda: read_out(result, json, plots, columns.name, rates, margin),
+            "Measuring",
+        )
+    out = stderr if json == STDOUT else screen
+    print_result(result, words, quiet=quiet, to=out)
+    if quiet:
+        return
+    for table in tables:
+        out.print()
+        out.print(table, markup=False)
+    better = asked.exact_values(result.plan.axis)
+    if better is not None and hold_whole_numbers(clients):
+        note(f"the scores are whole numbers: {better}")
+
+
+def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptions) -> None:
+    """Refuse hints and trees that would change nothing."""
+    if not model.adds_noise:
+        idle = {"examples", "positive_rate", "tree"}
+        refuse_given(ctx, idle, "{} would do nothing: an exact sum has no noise. Leave that out.")
+    elif asked.is_given:
+        told = "{} would do nothing: it helps to choose bins, and these are given. Leave it out."
+        refuse_given(ctx, {"positive_rate"}, told)

@@ -1,0 +1,286 @@
+"""`plan` and `explain`: what will be measured, what to expect of it, and what leaves each site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+import fedgauge as fg
+from fedgauge.cli.options import (
+    AxisOption,
+    AxisOptions,
+    CalibratorFile,
+    Delta,
+    Epsilon,
+    HintExamples,
+    HintRate,
+    MaxPerUnit,
+    Model,
+    NeighbourKind,
+    Neighbours,
+    NoiseKind,
+    NoiseOption,
+    OracleKind,
+    OracleOption,
+    Privacy,
+    Quiet,
+    Range,
+    ScoreSums,
+    UnitKind,
+    UnitOption,
+    Values,
+    load_map,
+    make_privacy,
+    planned_axis,
+)
+from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.pricing import (
+    Classes,
+    Labels,
+    Models,
+    PlannedGroups,
+    costs_of_slices,
+    planned_task,
+    whose_errors,
+)
+from fedgauge.cli.slicing import Also, Crossed, PairedBrier, PairOption, Told
+from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.wants import answer, read_want, warn_of_useless
+
+
+def plan(
+    ctx: typer.Context,
+    clients: Annotated[int, typer.Option(help="How many clients will take part.")],
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    privacy: Privacy = Model.DDP,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    unit: UnitOption = UnitKind.EXAMPLE,
+    neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
+    max_per_unit: MaxPerUnit = 1,
+    oracle: OracleOption = OracleKind.OUE,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
+    ] = None,
+    max_colluding: Annotated[
+        int, typer.Option(help="Clients that may pool what they know with a reader.")
+    ] = 1,
+    bins: Annotated[int | None, typer.Option(help=r"Number of bins. \[default: planned]")] = None,
+    axis: AxisOption = None,
+    range_: Range = None,
+    values: Values = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    group: PlannedGroups = None,
+    crossed: Crossed = False,
+    classes: Classes = None,
+    labels: Labels = None,
+    also: Also = None,
+    models: Models = None,
+    pair: PairOption = None,
+    paired_brier: PairedBrier = False,
+    score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
+    min_cell: Annotated[
+        int | None,
+        typer.Option(
+            help="Fewest examples of a class that a result shows in a bin, besides none; 0 merges "
+            r"nothing. \[default: 10 without noise]"
+        ),
+    ] = None,
+    not_after: Annotated[
+        str | None,
+        typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
+    ] = None,
+    want: Annotated[
+        str | None,
+        typer.Option(
+            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
+            "recall@0.5=0.02 or ece=0.01: says what it takes."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Save the plan (.toml or .json).")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Choose axis, tree and noise from public hints, and predict the errors.
+
+    Examples:
+
+      fedgauge plan --examples 50000 --positive-rate 0.1 --clients 40 --epsilon 1 -o plan.toml
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
+
+      fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
+
+      fedgauge plan --clients 40 --epsilon 1 --group sex=women,men --group age=young,old --crossed
+
+      fedgauge plan --clients 40 --epsilon 1 --classes flu,cold,well --also confusion
+
+      fedgauge plan --clients 40 --epsilon 1 --models new,old
+    """
+    with readable_errors():
+        refuse_to_replace(plan=out)
+        chosen_map = load_map(calibrator)
+        model = make_privacy(
+            ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
+        )
+        asked = AxisOptions(axis, bins, range_, values)
+        known: dict[str, Any] = {
+            "clients": clients,
+            "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
+            "examples": examples,
+            "positive_rate": positive_rate,
+            "score_sums": score_sums,
+            "axis": planned_axis(asked, noisy=model.adds_noise),
+        }
+        told = Told(positive, crossed, also, pair or (), paired_brier, model.sends_reports)
+        task = planned_task(told, group or (), classes, labels, models)
+        wanted = None if want is None else read_want(want)
+        if wanted is not None and len(task.slices) > 1:
+            raise fg.PlanError(
+                "--want is for one score and all rows. Leave it out: what is to be expected of "
+                "each part is printed."
+            )
+        chosen = with_progress(
+            quiet,
+            lambda: fg.planner.propose(
+                privacy=model,
+                task=task,
+                min_cell=min_cell,
+                at=None if wanted is None else wanted.at,
+                **known,
+            ),
+            "Planning",
+        )
+        chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
+        enough = None
+        if wanted is not None:
+            needed = with_progress(
+                quiet,
+                lambda: fg.planner.needs(
+                    wanted.within,
+                    metric=wanted.metric,
+                    at=wanted.at,
+                    privacy=model,
+                    min_cell=min_cell,
+                    **known,
+                ),
+                "Planning",
+            )
+            enough = answer(wanted, needed, noisy=model.adds_noise)
+        if out is not None:
+            chosen.save(out)
+        warn_of_useless(chosen, known, quiet)
+        _warn_of_steep_map(chosen)
+    if quiet:
+        return
+    hints = fg.planner.check_hints(examples, positive_rate, task)
+    screen.print(_plan_table(chosen, *hints), markup=False)
+    if enough is not None:
+        screen.print(enough, markup=False)
+    better = asked.exact_values(chosen.axis)
+    if better is not None and chosen.axis.low >= 0:  # others are hardly points
+        screen.print(f"If scores are whole numbers: {better}", markup=False)
+    if out is not None:
+        screen.print(f"Saved {out}", markup=False)
+
+
+def explain(
+    path: Annotated[Path, typer.Argument(help="A plan, .toml or .json, or an invitation.fgx.")],
+    quiet: Quiet = False,
+) -> None:
+    """Say in plain words what leaves each site under a plan, and what each party learns at worst.
+
+    Of an invitation also who asks. It is compared with no site file: `exchange review` does that.
+
+    Examples:
+
+      fedgauge explain plan.toml
+
+      fedgauge explain /shared/run-1/invitation.fgx
+    """
+    from fedgauge.plan.explain import explain as in_words
+
+    with readable_errors():
+        if path.suffix == ".fgx":
+            from fedgauge.engines.review import explain_invitation
+
+            text = explain_invitation(path)
+        elif path.is_dir():
+            raise fg.PlanError(
+                f"{path} is a folder. Name a plan, or the invitation.fgx of an exchange in it."
+            )
+        else:
+            text = in_words(fg.EvaluationPlan.load(path))
+    if not quiet:
+        screen.print(text, markup=False)
+
+
+def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    axis, predicted = chosen.axis, chosen.predicted
+    ends = f"[{axis.low:g}, {axis.high:g}]"
+    kinds = {
+        "uniform": f"bins of equal width on {ends}",
+        "logit": "bins of equal width in log-odds",
+        "edges": f"bins of widths fit for such scores on {ends}",
+        "values": f"known values on {ends}, each a bin of its own",
+    }
+    tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
+    kind = "of each class" if isinstance(chosen.task, fg.MulticlassTask) else "positive"
+    table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them {kind}")
+    table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
+    table.add_row("Tree", tree)
+    if chosen.calibrator is not None:
+        table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
+    if chosen.min_cell:
+        table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
+    for title, names in chosen.task.told:
+        table.add_row(title.capitalize(), names)
+    if predicted is not None:
+        whose = whose_errors(chosen.task)
+        table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected{whose}")
+        table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected{whose}")
+        table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected{whose}")
+    for title, words in costs_of_slices(chosen):
+        table.add_row(title, words)
+    sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
+    table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
+    if chosen.not_after is not None:
+        table.add_row("Not after", chosen.not_after)
+    table.add_row("Plan", chosen.digest[:8])
+    return table
+
+
+def _warn_of_steep_map(chosen: fg.EvaluationPlan) -> None:
+    """Say so where sites, unless their files say otherwise, refuse the map in an exact sum."""
+    from fedgauge.site.policy import Policy
+
+    least = Policy().min_bin_width
+    if chosen.calibrator is None or chosen.is_noisy or chosen.least_width >= least:
+        return
+    warn(
+        f"behind the map bins are as narrow as {chosen.least_width:.2g} on the scores themselves, "
+        f"and sites refuse exact sums below {least:g} (min_bin_width). Use fewer --bins, or noise."
+    )

@@ -1,0 +1,134 @@
+"""What of its rows a site lets a plan tell apart: labels, groups, scores, and these together."""
+
+from typing import Final
+
+from fedgauge.data.labels import Label, meaning
+from fedgauge.errors import PlanRefused
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask, MulticlassTask
+from fedgauge.site.policy import Policy
+
+_MOST_QUOTED: Final = 80  # characters
+
+
+def judge_sizes(policy: Policy, bins: int, counts: int) -> None:
+    """Refuse an axis finer, or counts more, than the site file allows.
+
+    Both can be told before anything is built.
+    """
+    if bins > policy.max_bins:
+        raise PlanRefused(
+            f"the plan's axis has {bins:,} bins, this site allows {policy.max_bins:,} (max_bins)."
+        )
+    if counts > policy.max_counts:
+        raise PlanRefused(
+            f"the plan asks for {counts:,} counts, this site allows {policy.max_counts:,} "
+            "(max_counts). Tell fewer groups, classes or models apart, or use fewer bins."
+        )
+
+
+def judge_slices(policy: Policy, plan: EvaluationPlan) -> None:
+    """Refuse labels, groups or counts outside of the site file; reads no data."""
+    if isinstance(plan.task, LabelTask):
+        _judge_apart(plan, plan.task)
+    _judge_labels(policy, plan)
+    _judge_groups(policy, plan)
+    judge_sizes(policy, plan.axis.bins, plan.numbers)
+
+
+def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:
+    """Refuse slices of an exact sum by which whoever chooses the plan could single out.
+
+    Under noise none of this matters: the budget is for all that a row is counted in.
+    """
+    layout = plan.task.layout
+    if layout.by_row > policy.exact_scores:
+        raise PlanRefused(
+            f"the plan counts {layout.by_row:,} scores of each row without noise, and this site "
+            f"allows {policy.exact_scores:,} (exact_scores): one that is the other moved a little "
+            "shows what lies between two edges. Allow more if you know how the scores were made, "
+            "or plan with noise."
+        )
+    listed = {value for _, values in layout.groups for value in values}
+    for value in sorted(listed - {*policy.exact_groups}):
+        raise PlanRefused(
+            f"the plan tells the group {_quoted(value)} apart without noise, which is not among "
+            f"those allowed here: {', '.join(policy.exact_groups) or 'none'} (exact_groups). A "
+            "group may be one patient: list those that are not, or plan with noise."
+        )
+    _judge_exact_tables(policy, plan)
+
+
+def _judge_exact_tables(policy: Policy, plan: EvaluationPlan) -> None:
+    """Refuse tables of an exact sum: their cells are small, or cannot be merged."""
+    if not all(table.hides_small for table in plan.tables) and policy.min_cell:
+        raise PlanRefused(
+            "the plan counts without noise what has small cells that cannot be merged (confusion, "
+            "ranks, top, paired_brier), and this site wants none below "
+            f"{policy.min_cell} (min_cell). Plan with noise, or leave it out."
+        )
+    if any(table.hides_small for table in plan.tables):
+        if not policy.exact_pairs:
+            raise PlanRefused(
+                "the plan counts two scores of each row together without noise, and few rows have "
+                "both within the same ranges. This site does not allow it (exact_pairs). Plan with "
+                "noise, or leave out pairs."
+            )
+        if not plan.min_cell:
+            raise PlanRefused(
+                "the plan shows two scores of each row together without noise, and hides no small "
+                "cells of them. Plan with a min_cell, or with noise."
+            )
+
+
+def _judge_labels(policy: Policy, plan: EvaluationPlan) -> None:
+    """Refuse labels that the site file does not list.
+
+    Which labels rows have would show in whether a site falls silent.
+    """
+    task = plan.task
+    # One that is not named is 1; so it is in each column of several labels a row.
+    asked: tuple[Label, ...] = (1 if task.positive is None else task.positive,)
+    told = "calls {} the positive label"
+    if isinstance(task, MulticlassTask):
+        asked, told = tuple(task.labels), "tells the class {} apart"
+    allowed = {meaning(label) for label in policy.labels}
+    for label in asked:
+        if meaning(label) not in allowed:
+            raise PlanRefused(
+                f"the plan {told.format(_quoted(label))}, which is not among those allowed here: "
+                f"{', '.join(policy.labels) or 'none'} (labels)."
+            )
+
+
+def _judge_groups(policy: Policy, plan: EvaluationPlan) -> None:
+    """Refuse more groups than the site file allows."""
+    layout, most = plan.task.layout, policy.max_groups
+    groups = sum(map(layout.cells, layout.groupings)) if layout.groups else 0
+    if groups > most:
+        allowed = f"{most:,}" if most else "none"
+        raise PlanRefused(
+            f"the plan tells {groups:,} groups apart, and this site allows {allowed} "
+            "(max_groups): the more groups, the fewer people are in each."
+        )
+
+
+def _judge_apart(plan: EvaluationPlan, task: LabelTask) -> None:
+    """Refuse labels apart from scores where the bins, which the scorer chose, show a label."""
+    if not plan.privacy.adds_noise:
+        raise PlanRefused(
+            "the plan asks for an exact sum of labels by bins that the asker chose, and a "
+            "label alone in its bin would be bare. Plan with noise: "
+            "DistributedDP(epsilon, unit='label', neighbours='flip')."
+        )
+    if not task.assignment:
+        raise PlanRefused(
+            "the plan does not say which bins examples were given (assignment), so parties "
+            "might count by different ones. It comes from `fedgauge vertical assign`."
+        )
+
+
+def _quoted(label: object) -> str:
+    """A label in a message: a plan may hold one of megabytes."""
+    text = repr(label)
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
