@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 import fedgauge as fg
+from fedgauge.cli import site_rows
 from fedgauge.cli.options import (
     Decimal,
     HintExamples,
@@ -22,14 +23,6 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.results import require_curves
-from fedgauge.cli.slicing import (
-    ClassScores,
-    GroupColumn,
-    ModelScore,
-    Named,
-    ScoreOption,
-    columns_of,
-)
 from fedgauge.cli.terminal import (
     print_result,
     readable_errors,
@@ -60,15 +53,12 @@ Score = Annotated[str, typer.Option(help="Column of the score; higher is more po
 def encode(
     plan: PlanFile,
     file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
-    label: Annotated[
-        str,
-        typer.Option(help="Column of the true label; of several labels a row fever=y1,cough=y2."),
-    ],
+    label: site_rows.Label,
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
-    score: ScoreOption = None,
-    class_scores: ClassScores = None,
-    model_score: ModelScore = None,
-    group: GroupColumn = None,
+    score: site_rows.Score = None,
+    class_scores: site_rows.ClassScores = None,
+    model_score: site_rows.ModelScores = None,
+    group: site_rows.Groups = None,
     site: Annotated[
         Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
     ] = None,
@@ -90,12 +80,8 @@ def encode(
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         loaded = fg.EvaluationPlan.load(plan)
-        dialect = make_dialect(separator, decimal)
-        named = Named(label, score, class_scores, model_score or (), group or ())
-        columns = columns_of(loaded.task, named)
-        rows = fg.ScoreFile(
-            file, label=columns.label, score=columns.score, group=columns.group, **dialect
-        )
+        named = site_rows.Columns(label, score, class_scores, model_score, group)
+        rows = named.scored(str(file), make_dialect(separator, decimal)).checked(loaded)
         trusted = None if site is None else fg.Site.from_toml(site)
         with_progress(
             quiet,
