@@ -186,6 +186,10 @@ def test_many_groups_do_not_flood_and_long_names_are_cut(tmp_path):
     text, _ = evaluated(tmp_path, *rows, *BINS)
     assert len(re.findall(r"^internal medicine,\.\.\..{4} +\d", text, re.MULTILINE)) == 20
     assert "31 more: all are in --json FILE, and `fedgauge show FILE --group NAME`" in text
+    assert "holds for all 1,225 gaps together" in text
+    text, _ = evaluated(tmp_path, *rows[:-1], f'ward={wards},"{WARD} 50"', *BINS)
+    assert "holds for all 51 gaps together" in text
+    assert "each is compared with all rows outside it" in text
 
 
 def test_quiet_prints_nothing():
