@@ -68,11 +68,6 @@ class Columns(NamedTuple):
             return self._labels(path, str(self.bins.absolute()), dialect)
         if self.key is not None and not self.score:
             raise InputError("--id needs the bins that this site was sent: --bins FILE.")
-        if not self.is_whole:
-            raise InputError(
-                "name the column of the score: --score COLUMN. Where labels are apart from scores: "
-                "--id COLUMN --bins FILE."
-            )
         return self.scored(path, dialect)
 
     def _check_one_key(self) -> None:
@@ -99,10 +94,8 @@ class Columns(NamedTuple):
         }
 
     def scored(self, path: str, dialect: Dialect) -> NamedRows:
-        """Rows of labels and scores."""
+        """Rows of labels and scores; what a plan asks for beyond them is told once it is read."""
         self._check_one_key()
-        if not self.is_whole:
-            raise InputError("name the column of the score: --score COLUMN.")
         label = self.label or ""
         return NamedRows(
             path,
