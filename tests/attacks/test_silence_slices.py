@@ -109,6 +109,7 @@ ROW_BY_ROW = {
     "a number as a group": (GROUPS, cell("groups", 7.5, "sex"), cell("groups", "x", "sex")),
     "bytes as a group": (GROUPS, cell("groups", b"men", "sex"), cell("groups", "x", "sex")),
     "a group that raises": (GROUPS, cell("groups", Raises(), "sex"), cell("groups", "x", "sex")),
+    "NaN in two groupings": (GROUPS, cell("scores", np.nan, "new"), cell("scores", 0, "new")),
     "a label of no class": (CLASSES, cell("labels", "ant"), cell("labels", "cat")),
     "no class": (CLASSES, cell("labels", None), cell("labels", "cat")),
     "a class that raises": (CLASSES, cell("labels", Raises()), cell("labels", "cat")),
@@ -155,6 +156,7 @@ def test_an_odd_row_counts_in_a_stated_place(kind):
     )
     assert odd.failure == ""
     assert odd.rows == ROWS
+    assert odd.not_finite in (0, ODD)  # a score counts once, however rows are grouped
     assert_alike(one, other)
 
 

@@ -78,6 +78,17 @@ def test_scores_of_the_same_rows_are_of_as_many_of_each_group_and_class(kind):
         release(plan, counts.ravel(), CLIENTS)
 
 
+def test_models_agree_on_each_class_of_each_group():
+    """Two women more who are negative, two fewer who are positive; the men the other way round."""
+    plan = exact_plan(bins=4, task=fg.BinaryTask(groups={"sex": ["women"]}, models=("new", "old")))
+    counts = np.full((plan.channels, 4), 50)
+    counts[:4, 0] += [2, -2, -2, 2]  # by the new model, of four channels each
+    with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
+        release(plan, counts.ravel(), CLIENTS)
+    counts[4:, 1] += [2, -2, -2, 2]
+    release(plan, counts.ravel(), CLIENTS)
+
+
 @pytest.mark.parametrize("place", range(8))
 def test_score_sums_of_an_exact_sum_lie_between_zero_and_the_ends_of_the_bins(place):
     for number in (0, 50 * 256):

@@ -400,7 +400,7 @@ def _task(
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
     told = BinaryTask(positive, groups=groups or {}, models=() if models is None else models)
-    if len(told.models) != _PAIR or told.groups or privacy.sends_reports:
+    if len(told.models) != _PAIR or privacy.sends_reports:
         return told
     return structs.replace(told, pairs=(tuple(told.models),))
 

@@ -16,7 +16,7 @@ from fedgauge import notebook
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import Draw, ScoreHistogram, check_tree
-from fedgauge.binning.tables import AnyTable, TableSum
+from fedgauge.binning.tables import AnyTable, TableSum, margins
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
 from fedgauge.plan.flipped import FlipRound
@@ -437,9 +437,7 @@ class EvaluationPlan(
         """The histogram's counts where they are sums of a table's cells; else None."""
         if self.final.nodes:
             return None
-        layout, axis = self.task.layout, self.axis
-        found = (table.margins(values, layout, axis) for table, values in tables)
-        return next(each for each in found if each is not None)
+        return margins(tables, self.task.layout, self.axis)
 
     def table_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise of so many clients in one cell of each table; 0 without noise."""
