@@ -214,6 +214,33 @@ def test_groups_too_small_to_be_shown_have_no_row(tmp_path):
     assert "no two groups to compare" in text
 
 
+def test_a_map_is_fitted_to_one_slice(tmp_path):
+    _, result = evaluated(tmp_path, *MODELS)
+    path, out = tmp_path / "r.json", tmp_path / "map.json"
+    assert run("calibrate", path, "--model", "old", "--method", "beta", "-o", out).exit_code == 0
+    fitted = fg.Calibrator.from_json(out)
+    assert fitted.digest == result.select(model="old").calibrator("beta").digest
+    told = complaint(run("calibrate", path, "-o", out))
+    assert "several models. Choose one, as with" in told
+    assert "--model NAME" in told
+
+
+def test_local_reports_are_made_of_the_columns_of_a_plan(tmp_path):
+    task = fg.MulticlassTask(labels=["flu", "cold", "well"], groups={"years": ["young", "old"]})
+    axis = fg.Axis.uniform(4, outside="clip")
+    plan = fg.EvaluationPlan.for_reports(axis, fg.LocalDP(9.0), task=task)
+    plan.save(tmp_path / "plan.toml")
+    out = tmp_path / "a.fgr"
+    rows = [tmp_path / "plan.toml", "clinic-a.csv", *KINDS, "--out", out]
+    assert "no column 'years'" in complaint(run("encode", *rows))
+    done = run("encode", *rows, "--group", "years=age")
+    assert "Counted 1,500 rows" in done.stdout
+    state = ["--state", tmp_path / "state", "--json", tmp_path / "r.json"]
+    assert run("intake", tmp_path / "plan.toml", out, *state).exit_code == 0
+    result = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert result.macro("roc_auc").value > 0.7
+
+
 def test_show_chooses_one_slice(tmp_path):
     evaluated(tmp_path, *MODELS, "--group", "sex=women,men")
     path = tmp_path / "r.json"

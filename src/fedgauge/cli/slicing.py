@@ -36,6 +36,14 @@ GroupValues = Annotated[
         "column: sex=COLUMN.",
     ),
 ]
+GroupColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        help="Column of a grouping of the plan, unless it has that name: sex=COLUMN; may be "
+        "repeated.",
+    ),
+]
 Crossed = Annotated[
     bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
 ]
@@ -54,6 +62,9 @@ PairOption = Annotated[
 PairedBrier = Annotated[
     bool, typer.Option("--paired-brier", help="Also count the differences of losses of pairs.")
 ]
+OneGroup = Annotated[str | None, typer.Option("--group", help="Of this group alone.")]
+OneModel = Annotated[str | None, typer.Option("--model", help="Of this model alone.")]
+OneClass = Annotated[str | None, typer.Option("--class", help="Of this class, or label, alone.")]
 Margin = Annotated[
     float | None,
     typer.Option("--margin", help="How much lower a model's AUC may be and it not inferior."),

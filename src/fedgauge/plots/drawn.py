@@ -249,3 +249,20 @@ class Drawn:
 
     def _draw_more(self, plain: bool) -> None:
         """What else a display shows."""
+
+
+@dataclass(eq=False)
+class Zoomed(Drawn):
+    """A display whose axes go no farther than what there is to see, on all of them."""
+
+    def _set_limits(self, first: bool) -> None:
+        across, up = self._limits()
+        if not first:
+            across, up = (
+                (min(low, limits[0]), max(high, limits[1]))
+                for (low, high), limits in (
+                    (across, self.ax_.get_xlim()),
+                    (up, self.ax_.get_ylim()),
+                )
+            )
+        self.ax_.set(xlim=across, ylim=up)

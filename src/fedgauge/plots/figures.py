@@ -15,7 +15,8 @@ from fedgauge.plan import Slice
 from fedgauge.plan.slices import Sliced
 from fedgauge.plan.task import MulticlassTask
 from fedgauge.plots.axes import draw_legend, is_dark
-from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
+from fedgauge.plots.calibration import ReliabilityDisplay
+from fedgauge.plots.decision import DecisionCurveDisplay
 from fedgauge.plots.displays import PrecisionRecallDisplay, RocCurveDisplay
 from fedgauge.plots.drawn import Drawn
 from fedgauge.plots.forest import ComparisonDisplay, GapDisplay
