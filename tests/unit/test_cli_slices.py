@@ -228,6 +228,9 @@ def test_a_map_is_fitted_to_one_slice(tmp_path):
     assert run("calibrate", path, "--model", "old", "--method", "beta", "-o", out).exit_code == 0
     fitted = fg.Calibrator.from_json(out)
     assert fitted.digest == result.select(model="old").calibrator("beta").digest
+    assert "are shown by themselves" in run("show", path, "--calibrator", out).stdout
+    mapped = run("show", path, "--calibrator", out, "--model", "old")
+    assert "mapped by" in mapped.stdout
     told = complaint(run("calibrate", path, "-o", out))
     assert "several models. Choose one, as with" in told
     assert "--model NAME" in told

@@ -38,6 +38,9 @@ def slice_tables(
     task = result.plan.task
     if not isinstance(task, Sliced):
         return
+    if result.is_several and result.mapped_by is not None:  # of which there are no averages
+        yield "Scores that go through a map are shown by themselves: --class NAME or --model NAME."
+        return
     models: Sequence[str] = () if result.slice.model is not None else task.models
     if models:
         yield from model_tables(result, models, thresholds, margin)

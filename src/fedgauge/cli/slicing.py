@@ -225,7 +225,7 @@ def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _require_same(option: str, given: Collection[str], wanted: Collection[str], where: str) -> None:
-    """Refuse names that are not those of the plan, or of another option."""
+    """Refuse names that are not those of another option."""
     if {*given} == {*wanted}:
         return
     missing = [name for name in wanted if name not in given]
@@ -282,7 +282,8 @@ def check_groups(
 
 
 def _seems_empty(result: fg.Evaluation, group: str) -> bool:
-    part = result.slices[0].select(group=group)
+    scored = result.plan.task.slices[0]  # any score will do: rows are the same
+    part = result.select(model=scored.model, group=group, label=scored.label)
     if result.plan.is_noisy:
         return part.withheld is not None
     return group not in result.released.joined and not part.examples
