@@ -33,13 +33,18 @@ def test_every_page_with_commands_is_followed():
         "install.md",
         "local.md",
         "officer.md",
+        "slices.md",
         "vertical.md",
     }
 
 
 @pytest.mark.parametrize(
     ("page", "told"),
-    [("install.md", "3 clients, 6,000 examples"), ("officer.md", "What leaves each site")],
+    [
+        ("install.md", "3 clients, 6,000 examples"),
+        ("officer.md", "What leaves each site"),
+        ("slices.md", "group women: 3 clients"),
+    ],
 )
 def test_a_page_runs_as_written(page, told, tmp_path, shell):
     assert told in follow(DOCS / page, tmp_path, shell)

@@ -8,6 +8,7 @@ write a row. No message may quote a score or a label of the data, and none is a 
 import os
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -151,6 +152,15 @@ def platform(labels, score=SCORE):
         (world.folder / "shop.csv").write_text("user,y\n" + "".join(f"{row}\n" for row in labels))
 
     return before
+
+
+def clinic(_):
+    """A file with groups, two models and three classes."""
+    kinds = ("flu", "cold", "well")
+    rows = [
+        f"{n % 2},{'women' if n % 3 else 'men'},0.{n},0.{n + 1},{kinds[n % 3]}" for n in range(9)
+    ]
+    Path("clinic.csv").write_text("".join(f"{row}\n" for row in ("y,sex,new,old,kind", *rows)))
 
 
 bought = [f"{number},{number % 2}" for number in range(100, 140)]
@@ -339,6 +349,158 @@ MISTAKES = [
                 "scores.csv shop.csv ./shop.csv",
                 platform(bought),
                 ("shop.csv is given twice",),
+            ),
+        )
+    ),
+    # Groups, classes and models
+    *(
+        Mistake(what, "reports", f"evaluate clinic.csv --label {columns}", 2, told, clinic, True)
+        for what, columns, told in (
+            (
+                "a group without its values",
+                "y --score new --group sex",
+                ("--group sex needs the groups", "--group sex=women,men", "has 'men', 'women'"),
+            ),
+            (
+                "groups that are all misspelt",
+                "y --score new --group sex=Women,Men",
+                ("column 'sex'", "all are in 'other'", "Check the spelling", "has 'men', 'women'"),
+            ),
+            (
+                "a group named other",
+                "y --score new --group sex=women,other",
+                ("'other' is what rows of no listed group are in. Leave it out",),
+            ),
+            (
+                "groups by a column that is not there",
+                "y --score new --group ward=a,b",
+                ("clinic.csv: there is no column 'ward'", "The columns are 'y', 'sex'"),
+            ),
+            (
+                "one grouping crossed",
+                "y --score new --group sex=women,men --crossed",
+                ("only two or more groupings can be crossed", "Leave out --crossed"),
+            ),
+            (
+                "a single class",
+                "kind --class-scores flu=new",
+                ("--class-scores names one class", "Name all of them", "is --score"),
+            ),
+            (
+                "classes without columns",
+                "kind --class-scores flu,cold",
+                ("--class-scores takes pairs", "such as cat=p1,dog=p2"),
+            ),
+            (
+                "labels that match no class",
+                "y --class-scores flu=new,cold=old",
+                ("9 of 9 labels are none of the task's classes", "Column 'y' has '0', '1'"),
+            ),
+            (
+                "a class that is not named",
+                "kind --class-scores flu=new,cold=old",
+                ("3 of 9 labels are none", "Name all of them", "'cold', 'flu', 'well'"),
+            ),
+            (
+                "scores named in two ways",
+                "kind --score new --class-scores flu=new,cold=old",
+                ("--score and --class-scores both name scores", "Use one"),
+            ),
+            (
+                "scores named in no way",
+                "y",
+                ("which column is the score?", "--class-scores", "--model-score"),
+            ),
+            (
+                "a positive label among classes",
+                "kind --positive flu --class-scores flu=new,cold=old",
+                ("--positive is for two classes", "Leave it out"),
+            ),
+            (
+                "a single model",
+                "y --model-score new=new",
+                ("--model-score names one model", "--score COLUMN"),
+            ),
+            (
+                "two columns for a model",
+                "y --model-score a=new,old --model-score b=old",
+                ("--model-score a= names 2 columns", "one score"),
+            ),
+            (
+                "a margin without models",
+                "y --score new --margin 0.01",
+                ("--margin is for two models", "Leave it out"),
+            ),
+            (
+                "a pair of one model",
+                "y --model-score a=new --model-score b=old --pair a",
+                ("--pair names two of the models, such as new,old",),
+            ),
+            (
+                "a table that there is not",
+                "kind --class-scores flu=new,cold=old,well=y --also matrix",
+                ("--also names each once, of: confusion, ranks, top",),
+            ),
+            (
+                "tables of two classes",
+                "y --score new --also confusion",
+                ("--also is for several classes", "leave it out"),
+            ),
+            (
+                "local reports of scores together",
+                "y --model-score a=new --model-score b=old --pair a,b --privacy ldp --epsilon 5",
+                ("about one score at a time", "Leave out --pair", "use --privacy ddp"),
+            ),
+            (
+                "score sums by group",
+                "y --score new --group sex=women,men --score-sums",
+                ("score sums are for one score", "Leave out --score-sums"),
+            ),
+            (
+                "a rate of several scores",
+                "y --model-score a=new --model-score b=old --at-fpr 0.1",
+                ("choose a threshold for one score", "--model NAME", "--at"),
+            ),
+            (
+                "labels and scores of other names",
+                "fever=y,cough=y --class-scores fever=new,cold=old",
+                ("--class-scores does not name 'cough', which --label has", "fever, cough"),
+            ),
+        )
+    ),
+    Mistake(
+        "a group that nobody is in",
+        "reports",
+        "evaluate clinic.csv --label y --score new --group sex=women,divers",
+        0,
+        ("warning: no row is of group 'divers' of column 'sex'", "has 'men', 'women'"),
+        clinic,
+        names_labels=True,
+    ),
+    *(
+        Mistake(what, "reports", f"plan --clients 9 {options}", 2, told)
+        for what, options, told in (
+            ("a plan of one class", "--epsilon 1 --classes a", ("--classes names one",)),
+            ("a plan of one model", "--epsilon 1 --models a", ("--models names one",)),
+            (
+                "a plan of classes and labels",
+                "--epsilon 1 --classes a,b --labels c,d",
+                ("--classes are those of which a row has one", "Use one"),
+            ),
+            (
+                "a plan whose small cells show",
+                "--privacy sa --classes a,b --also confusion",
+                ("cannot be merged", "--privacy ddp", "--min-cell 0"),
+            ),
+            (
+                "a want of slices",
+                "--epsilon 1 --models a,b --want 0.01",
+                ("--want is for one score and all rows",),
+            ),
+            (
+                "a plan by a group without values",
+                "--epsilon 1 --group sex",
+                ("--group takes a name and what belongs to it, such as sex=women,men",),
             ),
         )
     ),

@@ -68,7 +68,8 @@ if TYPE_CHECKING:
         ScoreSums,
         Slice,
     )
-    from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
+    from fedgauge.plots.calibration import ReliabilityDisplay
+    from fedgauge.plots.decision import DecisionCurveDisplay
     from fedgauge.plots.displays import (
         DetCurveDisplay,
         GainDisplay,
@@ -225,7 +226,8 @@ _HOMES: Final = {
         "ScoreSums",
         "Slice",
     ],
-    "plots.calibration": ["DecisionCurveDisplay", "ReliabilityDisplay"],
+    "plots.calibration": ["ReliabilityDisplay"],
+    "plots.decision": ["DecisionCurveDisplay"],
     "plots.displays": [
         "DetCurveDisplay",
         "GainDisplay",

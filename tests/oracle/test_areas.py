@@ -571,7 +571,7 @@ def test_transformed_intervals(value, deviation):
 @pytest.mark.parametrize("rate", [0.05, 0.3])
 @pytest.mark.parametrize("size", [500, 20_000])
 def test_average_precision_on_fine_bins_is_scikit_learns(size, rate):
-    """A smooth curve is half an example off for each positive: 0.01 with 25 among 500."""
+    """The area under a smooth curve is half an example off for each positive: 0.01 with 25."""
     rng = np.random.default_rng(size)
     labels = rng.random(size) < rate
     scores = 1.0 / (1.0 + np.exp(-rng.normal(2.0 * labels - 2.0, 1.2)))

@@ -134,6 +134,13 @@ def test_classes_without_examples_are_left_out():
     shares = np.bincount(labels, minlength=4)[[0, 1, 3]]
     weighted = result.macro("roc_auc", average="weighted")
     assert weighted.value == pytest.approx(np.average(there, weights=shares), abs=1e-5)
+    precisions = [metrics.average_precision_score(labels == k, scores[:, k]) for k in (0, 1, 3)]
+    found = result.macro("average_precision")
+    assert found.value == pytest.approx(np.mean(precisions), abs=1e-5)
+    everything = (labels[:, None] == np.arange(4)).ravel(), scores.ravel()
+    for name in ("roc_auc", "average_precision"):
+        expected = getattr(metrics, f"{name}_score")(*everything)
+        assert result.macro(name, average="micro").value == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("against", ["rest", "one"])

@@ -31,13 +31,14 @@ TASKS = [
     fg.MulticlassTask(labels=["cat", "dog", "owl"], also=["confusion"]),
     fg.MulticlassTask(labels=["cat", "dog"], also=TABLES),
     fg.MulticlassTask(labels=["cat", "dog"], models=("new", "old"), also=["confusion"]),
+    fg.MulticlassTask(labels=["cat", "dog"], groups={"sex": ["women"]}, also=TABLES),
     fg.MultilabelTask(labels=["fever", "cough", "rash"]),
     fg.MulticlassTask(labels=["cat", "dog"], groups=ONE, also=["confusion"]),
     fg.MulticlassTask(labels=["cat", "dog"], groups=TWO),
     fg.MulticlassTask(labels=["cat", "dog"], groups=TWO, crossed=True),
     fg.MultilabelTask(labels=["fever", "cough"], groups=ONE),
 ]
-GROUPED = TASKS[7:]  # of which nothing but the histogram is sent
+GROUPED = TASKS[8:]  # of which nothing but the histogram is sent
 
 
 def name_of(task):

@@ -12,6 +12,7 @@ import pytest
 from losses import worst_loss
 
 import fedgauge as fg
+from fedgauge.binning.table import Table
 from fedgauge.engines.contribution import to_numbers
 from fedgauge.plan import summed
 from fedgauge.plan.task import BinaryTask
@@ -25,6 +26,9 @@ TASKS = {
     "joint": BinaryTask(**PAIR),
     "joint and losses": BinaryTask(**PAIR, paired_brier=True),
     "joint, groups": BinaryTask(**PAIR, groups={"sex": ["w"]}),
+    "joint and losses, groups": BinaryTask(**PAIR, paired_brier=True, groups={"sex": ["w"]}),
+    "joint, two groupings": BinaryTask(**PAIR, groups={"sex": ["w"], "age": ["young"]}),
+    "joint, crossed": BinaryTask(**PAIR, groups={"sex": ["w"], "age": ["young"]}, crossed=True),
     "two pairs": BinaryTask(
         models=("new", "old", "third"), pairs=(("new", "old"), ("new", "third"))
     ),
@@ -42,8 +46,10 @@ def every_row(plan):
     """The numbers of each client with one row."""
     models = plan.task.models
     found = []
-    for y, sex, *scores in itertools.product((0, 1), "wm", *[SCORES] * len(models)):
-        group = [sex] if plan.task.groups else None
+    ages = ("young", "old") if "age" in plan.task.groups else ("",)
+    for y, sex, age, *scores in itertools.product((0, 1), "wm", ages, *[SCORES] * len(models)):
+        given = {"sex": [sex], "age": [age]}
+        group = {name: given[name] for name in plan.task.groups} or None
         histogram = plan.histogram()
         named = dict(zip(models, ([s] for s in scores), strict=True))
         histogram.update_batches([fg.Examples([y], named, group=group)])
@@ -72,7 +78,10 @@ def test_the_worst_loss_is_epsilon(name, neighbours):
     assert 0.99 <= loss_of(plan) <= 1 + SLACK
 
 
-@pytest.mark.parametrize("name", ["joint and losses", "joint, groups", "two pairs"])
+@pytest.mark.parametrize(
+    "name",
+    ["joint and losses", "joint and losses, groups", "joint, two groupings", "two pairs"],
+)
 def test_noise_as_if_a_row_were_seen_once_breaks_the_promise(name):
     """The mutant: every table and level with the whole budget."""
     plan = plan_for(TASKS[name])
@@ -94,3 +103,20 @@ def test_noise_as_if_a_row_weighed_half_breaks_the_promise(monkeypatch):
 def _light(table, terms, shares):
     noise = LevelNoise((), table.noise)
     return [terms.privacy.sums_law(noise, max(table.weight // 2, 1), terms.sum_cohort, shares)]
+
+
+def test_a_table_whose_groups_overlap_breaks_the_promise(monkeypatch):
+    """The mutant: a row of a group counts in "other" too."""
+    plan = plan_for(TASKS["joint, groups"])
+    monkeypatch.setattr(Table, "count", _overlapping(Table.count))
+    assert loss_of(plan) > 1.9
+
+
+def _overlapping(count):
+    def counted(table, rows):
+        cells = count(table, rows)
+        by_group = cells.reshape(table.groups(rows.layout), -1)
+        by_group[-1] += by_group[:-1].sum(axis=0)
+        return cells
+
+    return counted

@@ -1,5 +1,6 @@
 """Averages over classes and labels: what they are of, their intervals, and what is refused."""
 
+import msgspec
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, recall_score, roc_auc_score
@@ -302,7 +303,7 @@ def test_tables_are_saved_and_loaded(tmp_path):
             result.top_k_accuracy(bad)
 
 
-def test_tables_are_of_one_model_and_all_rows():
+def test_tables_are_of_one_model():
     task = fg.MulticlassTask(
         labels=CLASSES, groups={"sex": ["women"]}, models=("new", "old"), also=["confusion"]
     )
@@ -313,8 +314,54 @@ def test_tables_are_of_one_model_and_all_rows():
     assert (new.counts[:, [1, 0, 2]] == old.counts).all()
     with pytest.raises(fg.InputError, match="several models"):
         result.confusion_matrix()
-    with pytest.raises(fg.InputError, match="of all rows"):
-        result.select(model="new", group="women").confusion_matrix()
+
+
+def of_tables(part):
+    top = part.top_label()
+    return part.confusion_matrix().counts.tolist(), part.top_k_accuracy(2), top.roc_auc
+
+
+@pytest.mark.parametrize("groups", [["sex"], ["sex", "age"]], ids=["one grouping", "two"])
+def test_tables_of_a_group_are_those_of_its_rows(groups):
+    named = {"sex": ["women"], "age": ["young"]}
+    given = {"sex": SEX, "age": np.where(SCORES[:, 0] > 0.3, "young", "old")}
+    also = ["confusion", "ranks", "top"]
+    task = fg.MulticlassTask(labels=CLASSES, groups={g: named[g] for g in groups}, also=also)
+    rows = fg.Examples(NAMES, SCORES, group={g: given[g] for g in groups})
+    result = fg.evaluate({"a": rows}, task=task)
+    women = "women" if len(groups) == 1 else "sex women"
+    for part, held in ((result, SEX != ""), (result.select(group=women), SEX == "women")):
+        own = fg.Examples(NAMES[held], SCORES[held])
+        alone = fg.evaluate({"a": own}, task=fg.MulticlassTask(labels=CLASSES, also=also))
+        assert of_tables(part) == of_tables(alone)
+
+
+def test_groups_of_tables_add_up_under_noise_too():
+    task = fg.MulticlassTask(labels=CLASSES, groups={"sex": ["women"]}, also=["confusion"])
+    rows = fg.Examples(NAMES, SCORES, group=SEX)
+    result = fg.evaluate({"a": rows, "b": rows}, task=task, privacy=fg.DistributedDP(1.0), seed=4)
+    whole = result.confusion_matrix()
+    parts = [result.select(group=name).confusion_matrix() for name in ("women", "other")]
+    assert whole.variance == sum(part.variance for part in parts)
+    assert (whole.counts == sum(part.counts for part in parts)).all()
+    assert "in each group by sex (women, other)" in explain(result.plan)
+
+
+def test_a_plan_may_have_tables_of_all_rows_only():
+    task = fg.MulticlassTask(labels=CLASSES, groups={"sex": ["women"]}, also=["confusion"])
+    made = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(1), task=task)
+    (sent,) = made.rounds
+
+    def by(grouping):
+        tables = tuple(msgspec.structs.replace(each, grouping=grouping) for each in sent.tables)
+        return msgspec.structs.replace(made, rounds=(msgspec.structs.replace(sent, tables=tables),))
+
+    result = fg.evaluate({"a": fg.Examples(NAMES, SCORES, group=SEX)}, by(()))
+    assert result.confusion_matrix().counts.sum() == len(NAMES)
+    with pytest.raises(fg.InputError, match="of all rows, not by group"):
+        result.select(group="women").confusion_matrix()
+    with pytest.raises(fg.PlanError, match="grouping that the task has not"):
+        by(("age",))
 
 
 def test_a_table_costs_what_one_more_class_does():

@@ -219,3 +219,23 @@ def test_the_number_of_reports_is_public_and_not_about():
     assert hidden.exit_code == 2
     shown = str(fg.Evaluation.from_json("r.json"))
     assert shown.startswith(f"1 client, {ROWS:,} reports; noise hides the number of ")
+
+
+def test_reports_of_slices_name_columns_by_the_plan(folder):
+    task = fg.MulticlassTask(labels=["cat", "dog"], groups={"sex": ["women", "men"]})
+    axis = fg.Axis.uniform(8, outside="clip")
+    fg.EvaluationPlan.for_reports(axis, fg.LocalDP(8.0), task=task).save("slices.toml")
+    kinds = [("cat", 0.8, 0.2, "women"), ("dog", 0.1, 0.9, "F")] * 100
+    lines = [",".join(map(str, row)) for row in kinds]
+    (folder / "pets.csv").write_text("\n".join(["kind,p1,p2,gender", *lines]))
+    named = ["encode", "slices.toml", "pets.csv", "--label", "kind", "-o", "pets.fgr"]
+    scores = ["--class-scores", "dog=p2,cat=p1"]
+    told = complaint(run(*named, *scores))
+    assert "groups by sex, and there is no column of that name. Name it: --group sex=" in told
+    assert "--class-scores cat=COLUMN" in complaint(run(*named, "--group", "sex=gender"))
+    done = run(*named, *scores, "--group", "sex=gender")
+    assert done.exit_code == 0, done.stderr
+    assert "Counted 200 rows: of classes cat (100), dog (100), 0 scores" in done.stdout
+    assert "; by sex: women (100), men (0), other (100)\n" in done.stdout
+    assert "100 of 200 rows are of no listed group of sex, and none are of men" in done.stderr
+    assert run("intake", "slices.toml", "pets.fgr").exit_code == 0

@@ -306,7 +306,7 @@ def test_who_did_not_assign_does_not_start(platform):
         (["--id", "user", "--score", "p"], "one too many"),
         (["--id", "user", "--bins", "BINS", "--subject", "s"], "Leave out --subject"),
         (["--bins", "BINS"], "--bins needs the column"),
-        ([], "name the column of the score"),
+        ([], "Name the column of ids, and the bins that this site was sent: --id COLUMN --bins"),
         (["--score", "p", "--bins", "BINS"], "these bins go by ids"),
         (["--id", "user", "--bins", "none"], "cannot read the file"),
     ],

@@ -8,7 +8,9 @@ from matplotlib import pyplot
 from matplotlib.image import imread
 
 import fedgauge as fg
+from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.plots import Overlay, save_plots
+from fedgauge.plots.figures import NAMES, OF_SLICES
 
 POOLED, PALE_EXACT = (0, 114, 178), (240, 189, 136)
 
@@ -200,3 +202,66 @@ def test_saved_and_loaded_results_draw_alike(result, tmp_path):
     loaded = fg.Evaluation.from_json(tmp_path / "result.json")
     first = [path.read_bytes() for path in save_plots(result, tmp_path)]
     assert [path.read_bytes() for path in save_plots(loaded, tmp_path)] == first
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("groups", "gaps.png"), ("classes", "confusion.png"), ("models", "comparison.png")],
+)
+def test_slices_have_pictures_of_their_own(kind, more, figures, tmp_path):
+    rng = np.random.default_rng(6)
+    y, axis = rng.integers(0, 2, 1000), fg.Axis.uniform(32)
+    score = 1 / (1 + np.exp(-rng.normal(2 * y - 1, 1)))
+    if kind == "groups":
+        rows = fg.Examples(y, score, group=rng.choice(["women", "men"], 1000))
+        result = fg.evaluate({"a": rows}, groups=["women", "men"], axis=axis)
+        named = ["all", "women", "men"]
+    elif kind == "classes":
+        task = fg.MulticlassTask(labels=[0, 1], also=["confusion"])
+        rows = fg.Examples(y, np.column_stack([1 - score, score]))
+        result = fg.evaluate({"a": rows}, task=task, axis=axis)
+        named = ["macro average", "0", "1"]
+    else:
+        result = fg.evaluate(
+            {"a": fg.Examples(y, {"new": score, "old": score**2})},
+            models=["new", "old"],
+            axis=axis,
+        )
+        named = ["new", "old"]
+    paths = save_plots(result, tmp_path, name="score")
+    assert [path.name for path in paths] == [*NAMES, more]
+    assert more in OF_SLICES
+    roc, last = figures[0], figures[-1]
+    entries = [text.get_text().split(" (")[0] for text in roc.axes[0].get_legend().get_texts()]
+    assert entries[: len(named)] == named
+    assert "1 client, 1,000 examples" in last.get_suptitle()
+    assert last.get_supxlabel() == "simulated"
+
+
+def test_a_selected_slice_has_its_curves_alone(figures, tmp_path):
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, 600)
+    rows = fg.Examples(y, rng.uniform(0.3 * y, 1), group=rng.choice(["women", "men"], 600))
+    result = fg.evaluate({"a": rows}, groups=["women", "men"], axis=fg.Axis.uniform(32))
+    paths = save_plots(result.select(group="men"), tmp_path, name="score")
+    assert [path.name for path in paths] == [*NAMES]
+    assert texts(figures[0])[0][0].startswith("score (AUC")
+
+
+def test_classes_of_several_models_have_averages_alone(figures, tmp_path):
+    """A reliability diagram is of one class: there is none of averages."""
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, 600)
+    score = rng.uniform(0.3 * y, 1)
+    both = {name: np.column_stack([1 - s, s]) for name, s in (("new", score), ("old", score**2))}
+    task = fg.MulticlassTask(labels=[0, 1], models=("new", "old"))
+    result = fg.evaluate({"a": fg.Examples(y, both)}, task=task, axis=fg.Axis.uniform(32))
+    assert [path.name for path in save_plots(result, tmp_path)] == ["roc.png", "pr.png"]
+    assert [each.split(" (")[0] for each in texts(figures[0])[0]] == ["new", "old", "chance"]
+
+
+@pytest.mark.parametrize("name", OF_SLICES)
+def test_other_pictures_are_not_overwritten(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n not ours")
+    with pytest.raises(fg.InputError, match=rf"{name} exists and is no plot of fedgauge"):
+        refuse_to_replace(plots=tmp_path)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import brier_score_loss, roc_auc_score
+from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 import fedgauge as fg
 from fedgauge.measures.gaps import gap, level_of_each
@@ -109,6 +109,31 @@ def test_gaps_are_differences_of_what_rows_give(metric, at, of):
     others = SEX != "men"
     expected = true["men"] - of(Y[others], S[others])
     assert rest["men"].difference.value == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("digits", [None, 2])
+def test_gaps_on_fine_bins_are_those_of_rows(digits):
+    """Of smooth scores to 1e-5, of rounded ones exactly."""
+    rng = np.random.default_rng(8)
+    y, women = rng.random(20_000) < 0.4, rng.random(20_000) < 0.5
+    s = 1.0 / (1.0 + np.exp(-rng.normal(1.5 * y - 0.7 + 0.2 * women, 1.0)))
+    s = s if digits is None else np.round(s, digits)
+    rows = fg.Examples(y, s, group=np.where(women, "women", "men"))
+    result = fg.evaluate({"all": rows}, groups=["women", "men"], axis=fg.Axis.uniform(4096))
+    close = 1e-5 if digits is None else 1e-12
+    for metric, at, of in (
+        ("recall", 0.5, lambda y, s: np.mean(s[y] >= 0.5)),
+        ("precision", 0.5, lambda y, s: np.mean(y[s >= 0.5])),
+        ("roc_auc", None, roc_auc_score),
+        ("average_precision", None, average_precision_score),
+    ):
+        (pair,) = result.gaps(metric, at=at).pairs
+        expected = of(y[women], s[women]) - of(y[~women], s[~women])
+        assert pair.difference.value == pytest.approx(expected, abs=close)
+    (pair,) = result.gaps("xauc").pairs
+    crossed = [y & women | ~y & ~women, y & ~women | ~y & women]
+    first, second = (roc_auc_score(y[each], s[each]) for each in crossed)
+    assert pair.difference.value == pytest.approx(first - second, abs=close)
 
 
 def masks():

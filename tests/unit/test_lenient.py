@@ -21,9 +21,9 @@ from fedgauge.engines.contribution import (
     count_exactly,
     count_leniently,
     count_rows,
-    summarise,
     to_numbers,
 )
+from fedgauge.plan.summary import summarise
 
 NAN, INF = math.nan, math.inf
 PLAN = noisy_plan(bins=4)
@@ -362,7 +362,7 @@ def test_one_process_still_refuses_broken_rows():
 
 def told_of(labels, scores, plan=PLAN, positive=None):
     histogram, oddities = count(labels, scores, plan)
-    counted = summarise(plan, histogram, oddities)
+    counted = summarise(plan.task, histogram.counts, oddities)
     return counted, counted.warnings(positive, plan.axis.low, plan.axis.high)
 
 

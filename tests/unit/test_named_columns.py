@@ -9,9 +9,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from plans import noisy_plan
 
 import fedgauge as fg
 from fedgauge.data.examples import Examples
+from fedgauge.engines.contribution import count_leniently
 
 ROWS = 3000
 CLASSES = ("cat", "dog", "owl")
@@ -215,3 +217,56 @@ def test_a_table_of_scores_is_not_copied(order):
     read = Examples([0, 1, 2, 0, 1], scores).scores[None]
     assert np.shares_memory(read, scores)
     np.testing.assert_array_equal(read, scores)
+
+
+ODD_ROWS = [
+    "cat,0.1,x,women,1,0\n",  # one of the scores is no number
+    "cat,,7,,1,1\n",  # another is missing, one beyond the axis, no group
+    "emu,0.3,0.4,women,,1\n",  # a class that is not listed, a missing label
+    ",inf,-inf,men,maybe,2\n",
+    "dog,0.2,0.9,SECRET,0,nan\n",
+    "owl,0.2,0.9, men ,true,1.0\n",
+    "dög,0.2,0.9,wömen,0,1\n".encode("latin-1"),
+]
+CLEAN_ROWS = "cat,0.9,0.2,women,1,0\ndog,0.3,0.6,men,0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "task"),
+    [
+        (
+            {"label": "kind", "score": {"a": ["p", "q"], "b": ["y", "z"]}, "group": "sex"},
+            fg.MulticlassTask(
+                labels=CLASSES[:2], also=["confusion"], models=["a", "b"], groups={"sex": ["men"]}
+            ),
+        ),
+        (
+            {"label": ["y", "z"], "score": ["p", "q"], "group": {"sex": "sex", "kind": "kind"}},
+            fg.MultilabelTask(labels=["y", "z"], groups={"sex": ["men"], "kind": ["owl"]}),
+        ),
+    ],
+    ids=["classes", "labels"],
+)
+@pytest.mark.parametrize("before", [0, 40_000], ids=["first", "late"])
+def test_one_row_decides_about_itself_alone(tmp_path, named, task, before):
+    """Each row adds what it adds by itself, whatever rows are beside it: the sensitivity."""
+    plan = noisy_plan(bins=4, task=task)
+
+    def count(*rows):
+        path = tmp_path / "s.csv"
+        path.write_bytes(b"kind,p,q,sex,y,z\n" + b"".join(_bytes(row) for row in rows))
+        histogram, oddities = count_leniently(plan, lambda: fg.ScoreFile(path, **named))
+        assert not oddities.failure
+        return [histogram.counts, *histogram.tables]
+
+    half = CLEAN_ROWS * (before // 2)
+    alone = [count(row) for row in ODD_ROWS] + [count(half, half, CLEAN_ROWS)]
+    together = count(half, *ODD_ROWS, half, CLEAN_ROWS)
+    for counts, *parts in zip(together, *alone, strict=True):
+        np.testing.assert_array_equal(counts, sum(parts))
+    for row in alone[:-1]:
+        assert row[0].sum() == task.per_row
+
+
+def _bytes(row):
+    return row if isinstance(row, bytes) else row.encode()

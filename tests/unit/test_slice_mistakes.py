@@ -375,3 +375,12 @@ def test_other_arrays_are_taken_or_told():
 def test_whose_rows_do_not_fit_is_told_of_small_clients_too(rows):
     with pytest.raises(fg.InputError, match=r"^client 'b': "):
         fg.evaluate({"a": ([0, 1], [0.2, 0.7]), "b": rows})
+
+
+def test_a_plan_by_hand_may_lack_what_its_task_counts():
+    plan = of_classes(axis=COARSE).plan
+    (sent,) = plan.rounds
+    bare = msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, tables=()),))
+    rows = {"a": fg.Examples(np.array(NAMES)[KIND], P3)}
+    with pytest.raises(fg.InputError, match="the plan does not count this"):
+        fg.evaluate(rows, bare).confusion_matrix()

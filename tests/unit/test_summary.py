@@ -6,7 +6,7 @@ from plans import noisy_plan
 
 import fedgauge as fg
 from fedgauge.engines.contribution import count_exactly, count_leniently
-from fedgauge.engines.summary import summarise
+from fedgauge.plan.summary import summarise
 
 CLASSES = ("cat", "dog", "owl")
 
@@ -15,7 +15,7 @@ def counted(task, *rows, **more):
     plan = noisy_plan(bins=8, task=task)
     histogram, oddities = count_leniently(plan, lambda: fg.Examples.leniently(*rows, **more))
     assert not oddities.failure
-    return summarise(plan, histogram, oddities)
+    return summarise(plan.task, histogram.counts, oddities)
 
 
 def told(task, *rows, **more):

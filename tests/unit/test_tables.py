@@ -1,6 +1,7 @@
 """Tables: counted, summed, hidden where small, saved; and models that are compared by them."""
 
 import itertools
+import json
 
 import msgspec
 import numpy as np
@@ -9,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauge as fg
-from fedgauge.binning.tables import MOST_TABLES, JointScores, LossDifferences
+from fedgauge.binning.table import Kept
+from fedgauge.binning.tables import (
+    MOST_TABLES,
+    JointScores,
+    LossDifferences,
+    TableSum,
+    _finest,
+    are_all,
+)
 from fedgauge.engines.contribution import count_leniently, release, to_numbers
 from fedgauge.engines.simulation import simulate
+from fedgauge.estimation.cells import is_large, kept_edges
 from fedgauge.plan.task import BinaryTask, MulticlassTask
 
 RNG = np.random.default_rng(2)
@@ -117,20 +127,36 @@ def test_under_noise_the_joint_histogram_is_all_that_is_sent():
     assert plan.numbers == 2 * 16 * 16
     assert plan.tables[0].noise == 1.0
     assert plan.noise_variances(3) == (16 * plan.table_variances(3)[0],)
-    # With groups, or on finer bins, it holds not all: the budget is shared.
-    grouped = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups={"sex": ["w"]})
-    for other in (
-        plan_for(grouped, privacy=fg.DistributedDP(1.0)),
-        plan_for(PAIR, 64, fg.DistributedDP(1.0)),
-    ):
-        assert other.final.nodes
-        assert other.tables[0].noise == pytest.approx(1 / 3)
+    # On finer bins it holds not all: the budget is shared.
+    other = plan_for(PAIR, 64, fg.DistributedDP(1.0))
+    assert other.final.nodes
+    assert other.tables[0].noise == pytest.approx(1 / 3)
     exact = plan_for()
     assert exact.final.nodes == (16,)
 
 
 def noisy_losses():
     return plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+def test_so_it_is_by_group(crossed):
+    """By each way of grouping one, of which all counts are sums."""
+    both = {"sex": ["w"], "age": ["young"]}
+    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups=both, crossed=crossed)
+    plan = plan_for(task, privacy=fg.DistributedDP(1.0))
+    ways = 1 if crossed else 2
+    assert plan.final.nodes == ()
+    assert [table.noise for table in plan.tables] == [1 / ways] * ways
+    rng = np.random.default_rng(4)
+    scores = dict(zip(("new", "old"), rng.random((2, 50)), strict=True))
+    groups = {name: rng.choice([values[0], "x"], 50) for name, values in both.items()}
+    histogram = counted(plan, fg.Examples(rng.integers(0, 2, 50), scores, group=groups))
+    tables = [TableSum(*each) for each in zip(plan.tables, histogram.tables, strict=True)]
+    np.testing.assert_array_equal(plan.margins(tables), histogram.counts)
+    # Of one way alone, they are not.
+    joint = plan.tables[:1] if crossed else plan.tables[1:]
+    assert are_all(joint, task.layout, plan.axis) == crossed
 
 
 def changed(plan, **fields):
@@ -254,6 +280,85 @@ def test_a_noisy_table_that_no_rows_have_is_a_caution():
 # Small cells
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 2**31),
+    st.integers(60, 3000),
+    st.sampled_from([2, 10, 25]),
+    st.sampled_from(["one", "each", "crossed"]),
+)
+def test_no_small_cell_of_a_group_is_shown_nor_follows(seed, rows, least, how):
+    """Also from the joint histogram that the same plan without groups has of the same rows."""
+    rng = np.random.default_rng(seed)
+    y, new = rng.random(rows) < 0.5, rng.random(rows)
+    scores = {"new": new, "old": np.clip(new + rng.normal(0, 0.1, rows), 0, 1)}
+    groups = {"sex": rng.choice(["w", "m", "x"], rows, p=[0.7, 0.25, 0.05])}
+    named = {"sex": ["w", "m"]}
+    if how != "one":
+        groups["age"], named["age"] = rng.choice(["young", "old"], rows), ["young"]
+    task = BinaryTask(
+        models=("new", "old"), pairs=[("new", "old")], groups=named, crossed=how == "crossed"
+    )
+    plan, plain = (plan_for(each, bins=128, min_cell=least) for each in (task, PAIR))
+    numbers = [to_numbers(plan, counted(plan, fg.Examples(y, scores, group=groups)))]
+    numbers.append(to_numbers(plain, counted(plain, fg.Examples(y, scores))))
+    try:
+        released, whole = release(plan, numbers[0], 3), release(plain, numbers[1], 3)
+    except fg.ResultWithheld:
+        assert min(y.sum(), (~y).sum()) < least
+        return
+    last = {each.grouping: name for name, each in task.groups_told.items()}
+    (shown,) = whole.tables
+    for told in released.tables:
+        assert is_large(told.values, least)
+        assert told.values.sum() == rows
+        cells = told.by_group(task.layout)
+        for name in released.joined:
+            group = task.groups_told[name]
+            if group.grouping == told.table.grouping:
+                assert name not in last.values()
+                assert not cells[group.cell].any()
+        for model, starts in enumerate(told.table.starts):
+            # Every difference to the other table is made of its cells, none of which is small.
+            ours = released.axis.edges[list(starts)]
+            assert {*ours} <= {*whole.axis.edges[list(shown.table.starts[model])]}
+            # By group, rows of cells are bins of the histogram: none can be taken from another.
+            block = next(
+                each
+                for each in task.layout.blocks
+                if (each.model, each.grouping) == (("new", "old")[model], told.table.grouping)
+            )
+            bins = released.counts[block.first : block.first + 2 * len(cells)]
+            cube = told.values.reshape(-1, *told.table.ranges(released.axis))
+            sums = np.add.reduceat(bins, starts, axis=1)
+            assert np.array_equal(cube.sum(axis=2 - model), sums)
+
+
+def test_ranges_merged_for_groups_alone_would_differ_from_those_without():
+    """The control: cut by group only, ranges start where those of the ungrouped table do not."""
+    rng = np.random.default_rng(8)
+    rows = 400
+    y, new = rng.random(rows) < 0.5, rng.random(rows)
+    old, sex = np.clip(new + rng.normal(0, 0.1, rows), 0, 1), rng.choice(["w", "m"], rows)
+    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups={"sex": ["w"]})
+    plan = plan_for(task, bins=64)
+    histogram = counted(plan, fg.Examples(y, {"new": new, "old": old}, group=sex))
+    ((table, values),) = zip(plan.tables, histogram.tables, strict=True)
+
+    def starts(cells, by, kept):
+        merged, _ = msgspec.structs.replace(table, grouping=by).merged(
+            cells, plan.axis, kept, lambda counts: kept_edges(counts, 4)
+        )
+        return [set(kept.edges[list(each)]) for each in merged.starts]
+
+    every = np.arange(65)
+    both = starts(values.reshape(2, -1).sum(axis=0), (), Kept(every, every))
+    found = starts(values, ("sex",), Kept(every, every))
+    assert all(ours <= theirs for ours, theirs in zip(found, both, strict=True))
+    (alone, _) = _finest(values.reshape(-1, 64, 64), lambda counts: kept_edges(counts, 4))
+    assert not {*alone} <= both[0]
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**31), st.integers(60, 3000), st.sampled_from([2, 10, 25]))
 def test_no_small_cell_is_shown(seed, rows, least):
@@ -360,16 +465,72 @@ def test_what_cannot_be_compared_is_refused(result):
         result.with_calibrator(platt).compare("new", "old")
 
 
-def test_groups_are_compared_by_their_own_counts():
-    sex = np.where(np.arange(N) % 2, "w", "m")
-    rows = {"a": fg.Examples(Y, {"new": NEW, "old": OLD}, group=sex)}
-    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups={"sex": ["w", "m"]})
-    whole = fg.evaluate(rows, task=task)
-    assert whole.compare("new", "old").is_paired
-    women = whole.select(model="new", group="w").compare("new", "old")
-    assert not women.is_paired
-    own = fg.evaluate(
-        {"a": fg.Examples(Y[sex == "w"], {"new": NEW[sex == "w"], "old": OLD[sex == "w"]})},
-        models=["new", "old"],
+SEX = np.where(np.arange(N) % 3, "w", np.where(np.arange(N) % 2, "m", "not said"))
+GROUPED = fg.Examples(Y, {"new": NEW, "old": OLD}, group=SEX)
+BY_SEX = {"sex": ["w", "m"]}
+
+
+@pytest.mark.parametrize("brier", [False, True])
+@pytest.mark.parametrize("groups", [BY_SEX, BY_SEX | {"age": ["young"]}], ids=["one", "two"])
+def test_models_are_compared_within_groups_as_on_their_rows_alone(groups, brier):
+    task = BinaryTask(
+        models=("new", "old"), pairs=[("new", "old")], groups=groups, paired_brier=brier
     )
-    assert women.roc_auc.value == own.compare("new", "old").roc_auc.value
+    given = {"sex": SEX, "age": np.where(NEW > 0.5, "young", "old")}
+    rows = fg.Examples(Y, {"new": NEW, "old": OLD}, group={name: given[name] for name in groups})
+    whole = fg.evaluate({"a": rows}, task=task)
+    called = "w" if len(groups) == 1 else "sex w"
+    for part, held in ((whole, np.ones(N, bool)), (whole.select(group=called), SEX == "w")):
+        alone = fg.Examples(Y[held], {"new": NEW[held], "old": OLD[held]})
+        own = fg.evaluate({"a": alone}, task=LOSSES if brier else PAIR)
+        for first, second in (("new", "old"), ("old", "new")):
+            ours, theirs = (each.compare(first, second) for each in (part, own))
+            assert ours.is_paired
+            for name in ("roc_auc", "average_precision", "brier_score"):
+                assert getattr(ours, name) == getattr(theirs, name)
+            assert ours.at_threshold(0.5).recall == theirs.at_threshold(0.5).recall
+
+
+def test_a_group_that_is_counted_in_another_is_not_compared(tmp_path):
+    """And a result that shows its cells is refused."""
+    few = np.where(np.arange(N) < 6, "m", "w")
+    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups=BY_SEX)
+    plan = plan_for(task, min_cell=10)
+    rows = fg.Examples(Y, {"new": NEW, "old": OLD}, group=few)
+    result = simulate({str(k): rows for k in range(1, 4)}, plan)
+    assert set(result.released.joined) == {"w", "m"}
+    with pytest.raises(fg.NoSignal, match="min_cell"):
+        result.select(group="w").compare("new", "old")
+    other = result.select(group="other").compare("new", "old")
+    assert other.roc_auc == result.compare("new", "old").roc_auc
+    result.to_json(tmp_path / "r.json")
+    plain = json.loads((tmp_path / "r.json").read_text())
+    values = plain["tables"][0]["values"]
+    values[:] = [3 * N] + [0] * (len(values) - 1)  # in a cell of women
+    (tmp_path / "r.json").write_text(json.dumps(plain))
+    with pytest.raises(fg.RecordError, match="its tables do not fit"):
+        fg.Evaluation.from_json(tmp_path / "r.json")
+
+
+def test_groups_and_models_in_short_are_counted_together_too():
+    result = fg.evaluate({"a": GROUPED}, groups=BY_SEX, models=["new", "old"])
+    assert result.select(group="m").compare("new", "old").is_paired
+
+
+def test_under_noise_a_group_has_the_noise_of_its_cells_and_all_rows_that_of_all():
+    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups=BY_SEX)
+    plan = plan_for(task, privacy=fg.DistributedDP(8.0))
+    result = simulate({f"{k}": GROUPED for k in range(3)}, plan, seed=3)
+    (variance,) = plan.table_variances(3)
+    of_all, of_group = (each.compare("new", "old") for each in (result, result.select(group="w")))
+    assert of_group.pair.joint.variance == variance
+    assert of_all.pair.joint.variance == 3 * variance
+    np.testing.assert_array_equal(
+        sum(
+            result.select(group=g).compare("new", "old").pair.joint.counts
+            for g in ("w", "m", "other")
+        ),
+        of_all.pair.joint.counts,
+    )
+    by_row = of_all.pair.joint.counts.sum(axis=2)
+    np.testing.assert_allclose(by_row, result.select(model="new").pooled.unbiased)

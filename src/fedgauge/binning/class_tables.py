@@ -3,6 +3,8 @@
 What is counted of all scores of a row together, which counts by score do not tell.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ class _OfClasses(Table, frozen=True):
         if self.model not in (layout.models or (None,)):
             raise PlanError(f"a table of predicted classes is of no model {self.model!r}.")
 
-    def cells(self, layout: Layout, axis: Axis) -> int:
+    def size(self, layout: Layout, axis: Axis) -> int:
         """The classes, times the classes or ranks."""
         del axis
         return len(layout.classes) ** 2
@@ -50,13 +52,13 @@ class Predicted(_OfClasses, frozen=True, tag="predicted"):
     9
     """
 
-    def count(self, rows: TableRows) -> NDArray[np.int64]:
+    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
         """One to the cell of each row's class and predicted class."""
         classes = len(rows.layout.classes)
         cell = rows.classes[0] * classes + np.argmax(self._scores(rows), axis=0)
-        return np.bincount(cell, minlength=classes * classes)
+        return [(cell, None)]
 
-    def in_words(self, layout: Layout, axis: Axis) -> str:
+    def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
         del axis
         return (
@@ -71,16 +73,16 @@ class Ranked(_OfClasses, frozen=True, tag="ranked"):
     Of equal scores the first counts as the higher one, as for :class:`Predicted`.
     """
 
-    def count(self, rows: TableRows) -> NDArray[np.int64]:
+    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
         """One to the cell of each row's class and rank."""
         scores, mine = self._scores(rows), rows.classes[0]
         classes = len(scores)
         own = scores[mine, np.arange(len(mine))]
         before = np.arange(classes)[:, np.newaxis] < mine
         rank = np.count_nonzero((scores > own) | ((scores == own) & before), axis=0)
-        return np.bincount(mine * classes + rank, minlength=classes * classes)
+        return [(mine * classes + rank, None)]
 
-    def in_words(self, layout: Layout, axis: Axis) -> str:
+    def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
         del axis
         return (
@@ -92,20 +94,19 @@ class Ranked(_OfClasses, frozen=True, tag="ranked"):
 class TopScore(_OfClasses, frozen=True, tag="top-score"):
     """How many rows have their highest score in each bin, by whether it is for their class."""
 
-    def cells(self, layout: Layout, axis: Axis) -> int:
+    def size(self, layout: Layout, axis: Axis) -> int:
         """Wrong and right, times the bins."""
         del layout
         return 2 * axis.bins
 
-    def count(self, rows: TableRows) -> NDArray[np.int64]:
+    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
         """One to the cell of each row: wrong or right, and the bin of its highest score."""
         top = np.argmax(self._scores(rows), axis=0)
         bins = np.stack([rows.bins[self.model, column] for column in range(top.max(initial=0) + 1)])
         right = top == rows.classes[0]
-        cell = right * rows.axis.bins + bins[top, np.arange(len(top))]
-        return np.bincount(cell, minlength=2 * rows.axis.bins)
+        return [(right * rows.axis.bins + bins[top, np.arange(len(top))], None)]
 
-    def in_words(self, layout: Layout, axis: Axis) -> str:
+    def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
         del layout
         return (

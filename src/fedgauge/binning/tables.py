@@ -2,7 +2,7 @@
 
 A table has a fixed number of cells, and each row adds to it once: `weight` in all, as a rule 1 to
 one cell. So to the accounting a table is one more level that a row is seen in. To add a kind:
-subclass `Table` (`binning/table.py`) with a tag, answer `check`, `cells`, `count` and `in_words`,
+subclass `Table` (`binning/table.py`) with a tag, answer `check`, `size`, `places` and `words`,
 and name it in :data:`AnyTable`; a task says in `Task.tables` which ones its plans send. All else
 (noise, secure sums, files, signatures) works from these four answers. A result has the sums, in the
 plan's order, in `result.released.tables`: of each the table (with its `noise`) and its `values`;
@@ -10,7 +10,7 @@ the variance of the noise in one of its cells is
 `result.plan.table_variances(result.released.clients)[i]`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -20,9 +20,9 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
-from fedgauge.binning.channels import Layout
+from fedgauge.binning.channels import Block, Layout
 from fedgauge.binning.class_tables import Predicted, Ranked, TopScore
-from fedgauge.binning.table import Table, TableRows
+from fedgauge.binning.table import Kept, Table, TableRows
 from fedgauge.errors import PlanError, ResultWithheld
 from fedgauge.typing import Floats, Indices
 
@@ -35,6 +35,7 @@ NOISY_RANGES: Final = 16
 _HALF_POINTS: Final = 8  # of loss differences, on either side of 0
 _BEND: Final = 4.0  # how much closer to 0 they lie: most differences are small
 _LOGITS: Final = 7.0  # within which half of the ranges lie evenly
+_CLASSES: Final = 2  # of rows that pairs of models are compared on
 
 
 class JointScores(Table, frozen=True, tag="joint"):
@@ -60,11 +61,13 @@ class JointScores(Table, frozen=True, tag="joint"):
     hides_small: ClassVar[bool] = True
 
     @classmethod
-    def on(cls, axis: Axis, models: tuple[str, str], *, noisy: bool) -> "JointScores":
+    def on(
+        cls, axis: Axis, models: tuple[str, str], grouping: tuple[str, ...] = (), *, noisy: bool
+    ) -> "JointScores":
         """Of two models on an axis, in as many ranges as pay."""
         most, ranges = (2 * NOISY_RANGES, NOISY_RANGES) if noisy else (RANGES, RANGES)
         runs = () if axis.bins <= most else _even_runs(axis, ranges)
-        return cls(models=models, starts=(runs, runs))
+        return cls(models=models, grouping=grouping, starts=(runs, runs))
 
     def check(self, layout: Layout, axis: Axis) -> None:
         """Refuse models or ranges that there are not."""
@@ -82,22 +85,21 @@ class JointScores(Table, frozen=True, tag="joint"):
         first, second = (len(starts) or axis.bins for starts in self.starts)
         return first, second
 
-    def cells(self, layout: Layout, axis: Axis) -> int:
+    def size(self, layout: Layout, axis: Axis) -> int:
         """Two classes, times the ranges of one model, times those of the other."""
         first, second = self.ranges(axis)
         return layout.by_block * first * second
 
-    def count(self, rows: TableRows) -> NDArray[np.int64]:
+    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
         """One to the cell of each row's class and ranges."""
         first, second = (
             _runs(starts, rows.bins[model, 0])
             for starts, model in zip(self.starts, self.models, strict=True)
         )
         sizes = self.ranges(rows.axis)
-        cell = (rows.classes[0] * sizes[0] + first) * sizes[1] + second
-        return np.bincount(cell, minlength=self.cells(rows.layout, rows.axis))
+        return [((rows.classes[0] * sizes[0] + first) * sizes[1] + second, None)]
 
-    def in_words(self, layout: Layout, axis: Axis) -> str:
+    def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
         del layout
         first, second = self.ranges(axis)
@@ -107,51 +109,43 @@ class JointScores(Table, frozen=True, tag="joint"):
             f"of {second:,}"
         )
 
-    def margins(self, values: NDArray[Any], layout: Layout, axis: Axis) -> NDArray[Any] | None:
-        """Rows and columns added up, where these are all that the histogram has."""
+    def margins(
+        self, values: NDArray[Any], layout: Layout, axis: Axis
+    ) -> dict[Block, NDArray[Any]]:
+        """Rows and columns added up, where these are all that the histogram has of its grouping."""
         if not self.margin_terms(layout, axis):
-            return None
-        by_class = values.reshape(layout.by_block, axis.bins, axis.bins)
-        sums = {self.models[0]: by_class.sum(axis=2), self.models[1]: by_class.sum(axis=1)}
-        return np.concatenate([sums[model] for model in layout.models])
+            return {}
+        cube = values.reshape(-1, axis.bins, axis.bins)  # by group and class
+        sums = {self.models[0]: cube.sum(axis=2), self.models[1]: cube.sum(axis=1)}
+        blocks = [each for each in layout.blocks if each.grouping == self.grouping]
+        return {block: sums[str(block.model)] for block in blocks}
 
     def margin_terms(self, layout: Layout, axis: Axis) -> int:
-        """As many as there are bins, for two models on all bins and no groups."""
-        whole = len(layout.models) == 2 and not layout.groups and not any(self.starts)
-        return axis.bins if whole else 0
+        """As many as there are bins, for two models on all bins, by a way of grouping they have."""
+        of_all = len(layout.models) == 2 and self.grouping in layout.groupings
+        return axis.bins if of_all and not any(self.starts) else 0
 
     def merged(
-        self, values: NDArray[Any], axis: Axis, kept: Indices, cut: Callable[..., Indices]
+        self, values: NDArray[Any], axis: Axis, kept: Kept, cut: Callable[..., Indices]
     ) -> tuple[Self, NDArray[Any]]:
         """Ranges merged until every cell holds no row or enough.
 
         They start at edges that the histogram keeps: at any other, its counts less these would
-        show few rows. The second model's ranges are merged evenly, the first's as `cut` says; of
-        all such ways, the one with the finest square.
+        show few rows. Groups are first taken together, and then apart: so ranges are among those
+        of the table that the same plan without groups has, and neither that one less this one,
+        nor one way of grouping less another, shows few rows.
         """
-        cube = values.reshape(-1, *self.ranges(axis))
-        starts = []
-        for place, own in enumerate(self.starts):
-            edges = np.array(own) if own else np.arange(axis.bins)
-            stay = np.flatnonzero(np.isin(edges, kept))
-            cube = np.add.reduceat(cube, stay, axis=place + 1)
-            starts.append(np.searchsorted(kept, edges[stay]))
-        best = None
-        width = 1
-        while width < 2 * cube.shape[2]:
-            second = np.arange(0, cube.shape[2], width)
-            halved = np.add.reduceat(cube, second, axis=2)
-            width *= 2
-            with suppress(ResultWithheld):  # where a range of the second model is small in all
-                first = cut(halved.transpose(0, 2, 1).reshape(-1, cube.shape[1]))[:-1]
-                if best is None or min(len(first), len(second)) > min(map(len, best)):
-                    best = first, second
-        if best is None:
-            raise ResultWithheld(NO_JOINT)
-        first, second = best
-        cube = np.add.reduceat(np.add.reduceat(cube, first, axis=1), second, axis=2)
-        runs = tuple(starts[0][first].tolist()), tuple(starts[1][second].tolist())
-        return structs.replace(self, starts=runs), cube.ravel()
+        cube = values.reshape(-1, *self.ranges(axis))  # by group and class
+        runs = [np.array(own) if own else np.arange(axis.bins) for own in self.starts]
+        for edges, apart in ((kept.ungrouped, _CLASSES), (kept.edges, len(cube))):
+            stay = [np.flatnonzero(np.isin(own, edges)) for own in runs]
+            runs = [own[each] for own, each in zip(runs, stay, strict=True)]
+            cube = _added_up(cube, *stay)
+            chosen = _finest(cube.reshape(-1, apart, *cube.shape[1:]).sum(axis=0), cut)
+            runs = [own[each] for own, each in zip(runs, chosen, strict=True)]
+            cube = _added_up(cube, *chosen)
+        first, second = (tuple(np.searchsorted(kept.edges, own).tolist()) for own in runs)
+        return structs.replace(self, starts=(first, second)), cube.ravel()
 
     def is_merging(self, planned: Table, axis: Axis, merged: Axis) -> bool:
         """Whether its ranges start where the plan's do."""
@@ -191,12 +185,12 @@ class LossDifferences(Table, frozen=True, tag="loss differences"):
         if axis.low < 0.0 or axis.high > 1.0:
             raise PlanError("loss differences are for scores from 0 to 1. Leave paired_brier out.")
 
-    def cells(self, layout: Layout, axis: Axis) -> int:
+    def size(self, layout: Layout, axis: Axis) -> int:
         """One for each point."""
         del layout, axis
         return len(self.points)
 
-    def count(self, rows: TableRows) -> NDArray[np.int64]:
+    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """The weight of each row, divided between the points around its difference."""
         label = rows.classes[0]
         one, other = ((np.clip(rows.scores[m, 0], 0.0, 1.0) - label) ** 2 for m in self.models)
@@ -204,12 +198,9 @@ class LossDifferences(Table, frozen=True, tag="loss differences"):
         below = np.clip(np.searchsorted(points, gap, side="right") - 1, 0, len(points) - 2)
         way = (gap - points[below]) / (points[below + 1] - points[below])
         up = np.rint(way * self.weight).astype(np.int64)
-        size = len(points)
-        low = np.bincount(below, self.weight - up, minlength=size)
-        high = np.bincount(below + 1, up, minlength=size)
-        return (low + high).astype(np.int64)  # whole numbers in floats, exact: a batch is small
+        return [(below, self.weight - up), (below + 1, up)]
 
-    def in_words(self, layout: Layout, axis: Axis) -> str:
+    def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
         del layout, axis
         return (
@@ -231,15 +222,21 @@ class TableSum(NamedTuple):
     table: AnyTable
     values: NDArray[Any]
 
+    def by_group(self, layout: Layout) -> NDArray[Any]:
+        """The values, by group and cell; one row where the table is of all rows."""
+        return self.values.reshape(self.table.groups(layout), -1)
+
 
 def check_tables(tables: tuple[AnyTable, ...], layout: Layout, axis: Axis) -> None:
     """Refuse tables that rows of this layout do not have, or that are too many or too large."""
     if len(tables) > MOST_TABLES:
         raise PlanError(f"a plan has at most {MOST_TABLES} tables.")
     for table in tables:
+        if table.grouping and table.grouping not in layout.groupings:
+            raise PlanError("a table is by a grouping that the task has not.")
         table.check(layout, axis)
         if table.cells(layout, axis) > MOST_CELLS:
-            raise PlanError(f"a table has at most {MOST_CELLS:,} cells. Use fewer bins.")
+            raise PlanError(f"a table has at most {MOST_CELLS:,} cells. Use fewer bins or groups.")
     kinds = [structs.replace(table, noise=0.0) for table in tables]
     if len({*kinds}) < len(kinds):
         raise PlanError("a plan has the same table twice. Name each once.")
@@ -251,6 +248,46 @@ def _check_pair(models: tuple[str, str], layout: Layout) -> None:
         raise PlanError(f"a pair is two of the task's models, got {first!r} and {second!r}.")
     if layout.classes or layout.labels > 1:
         raise PlanError("pairs of models are compared on two classes and one label.")
+
+
+def are_all(tables: Sequence[AnyTable], layout: Layout, axis: Axis) -> bool:
+    """Whether all counts of the histogram are sums of tables' cells."""
+    return {*layout.groupings} <= {t.grouping for t in tables if t.margin_terms(layout, axis)}
+
+
+def margins(tables: Sequence[TableSum], layout: Layout, axis: Axis) -> NDArray[Any]:
+    """The counts of the histogram, where they are sums of tables' cells."""
+    found: dict[Block, NDArray[Any]] = {}
+    for table, values in tables:
+        found |= table.margins(values, layout, axis)
+    return np.concatenate([found[block] for block in layout.blocks])
+
+
+def _added_up(cube: NDArray[Any], first: Indices, second: Indices) -> NDArray[Any]:
+    """Cells of ranges that start at these, of either model."""
+    summed: NDArray[Any] = np.add.reduceat(np.add.reduceat(cube, first, axis=1), second, axis=2)
+    return summed
+
+
+def _finest(cube: NDArray[Any], cut: Callable[..., Indices]) -> tuple[Indices, Indices]:
+    """Where ranges of both models start so that no cell is small.
+
+    The second model's ranges are merged evenly, the first's as `cut` says; of all such ways, the
+    one with the finest square.
+    """
+    best = None
+    width = 1
+    while width < 2 * cube.shape[2]:
+        second = np.arange(0, cube.shape[2], width)
+        halved = np.add.reduceat(cube, second, axis=2)
+        width *= 2
+        with suppress(ResultWithheld):  # where a range of the second model is small in all
+            first = cut(halved.transpose(0, 2, 1).reshape(-1, cube.shape[1]))[:-1]
+            if best is None or min(len(first), len(second)) > min(map(len, best)):
+                best = first, second
+    if best is None:
+        raise ResultWithheld(NO_JOINT)
+    return best
 
 
 def _even_runs(axis: Axis, ranges: int) -> tuple[int, ...]:

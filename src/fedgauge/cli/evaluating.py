@@ -231,7 +231,7 @@ def evaluate(
                 ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
             )
             _refuse_idle_hints(ctx, model, asked)
-            told = Told(positive, crossed, also, pair or (), paired_brier)
+            told = Told(positive, crossed, also, pair or (), paired_brier, model.sends_reports)
             task, columns = task_and_columns(named, told, files)
             design = {
                 "privacy": model,

@@ -23,9 +23,9 @@ def refuse_to_replace(
     if json not in (None, STDOUT):
         _check(json, "result", _is_result, "--json")
     if plots is not None:
-        from fedgauge.plots.figures import NAMES, is_plot
+        from fedgauge.plots.figures import NAMES, OF_SLICES, is_plot
 
-        for name in NAMES:
+        for name in (*NAMES, *OF_SLICES):
             _check(plots / name, "plot", is_plot, "--plots")
     if plan is not None:
         _check(plan, "plan", _is_plan, "--out")

@@ -154,7 +154,7 @@ def plan(
             "score_sums": score_sums,
             "axis": planned_axis(asked, noisy=model.adds_noise),
         }
-        told = Told(positive, crossed, also, pair or (), paired_brier)
+        told = Told(positive, crossed, also, pair or (), paired_brier, model.sends_reports)
         task = planned_task(told, group or (), classes, labels, models)
         wanted = None if want is None else read_want(want)
         if wanted is not None and len(task.slices) > 1:

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 import fedgauge as fg
+from fedgauge.cli import site_rows
 from fedgauge.cli.options import (
     Decimal,
     HintExamples,
@@ -21,6 +22,7 @@ from fedgauge.cli.options import (
     naming_labels,
 )
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.results import require_curves
 from fedgauge.cli.terminal import (
     print_result,
     readable_errors,
@@ -51,9 +53,12 @@ Score = Annotated[str, typer.Option(help="Column of the score; higher is more po
 def encode(
     plan: PlanFile,
     file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
-    label: Label,
-    score: Score,
+    label: site_rows.Label,
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
+    score: site_rows.Score = None,
+    class_scores: site_rows.ClassScores = None,
+    model_score: site_rows.ModelScores = None,
+    group: site_rows.Groups = None,
     site: Annotated[
         Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
     ] = None,
@@ -66,15 +71,17 @@ def encode(
     It says, on this screen only, how many rows there were, how many of them positive, clipped or
     odd.
 
-    Example:
+    Examples:
 
       fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
+
+      fedgauge encode plan.toml rows.csv --label y --score p --group sex=gender -o site-a.fgr
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         loaded = fg.EvaluationPlan.load(plan)
-        dialect = make_dialect(separator, decimal)
-        rows = fg.ScoreFile(file, label=label, score=score, **dialect)
+        named = site_rows.Columns(label, score, class_scores, model_score, group)
+        rows = named.scored(str(file), make_dialect(separator, decimal)).checked(loaded)
         trusted = None if site is None else fg.Site.from_toml(site)
         with_progress(
             quiet,
@@ -122,7 +129,7 @@ def intake(
             for told in broken:
                 warn(told)
             result = with_progress(quiet, lambda: result_of(server), "Measuring")
-        result.slices[0].roc_curve()  # a result without curves is an error here
+        require_curves(result)
         if json is not None:
             result.to_json(json)
     print_result(result, quiet=quiet)

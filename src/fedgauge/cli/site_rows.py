@@ -57,20 +57,26 @@ class Columns(NamedTuple):
     class_scores: str | None
     model_scores: list[str] | None
     groups: list[str] | None
-    key: str | None
-    bins: Path | None
-    subject: str | None
+    key: str | None = None
+    bins: Path | None = None
+    subject: str | None = None
 
     def rows(self, file: Path, dialect: Dialect) -> Rows:
         """Rows of labels and scores or, with bins, of labels apart from scores."""
+        path = str(file.absolute())  # commands of later rounds may run elsewhere
+        if self.bins is not None:
+            return self._labels(path, str(self.bins.absolute()), dialect)
+        if self.key is not None and not self.score:
+            raise InputError("--id needs the bins that this site was sent: --bins FILE.")
+        return self.scored(path, dialect)
+
+    def _check_one_key(self) -> None:
         given = [option for option, value in self._keys.items() if value]
         if len(given) > 1:
             raise InputError(
                 f"{' and '.join(given)} are one too many: --id goes with bins by id, --score with "
                 "rows that have one, or with bins by score, and the others with plans for several."
             )
-        path = str(file.absolute())
-        return self._labels(path, dialect) if self.bins else self._scored(path, dialect)
 
     @property
     def is_whole(self) -> bool:
@@ -87,14 +93,9 @@ class Columns(NamedTuple):
             "--model-score": self.model_scores,
         }
 
-    def _scored(self, path: str, dialect: Dialect) -> NamedRows:
-        if self.key is not None:
-            raise InputError("--id needs the bins that this site was sent: --bins FILE.")
-        if not self.is_whole:
-            raise InputError(
-                "name the column of the score: --score COLUMN. Where labels are apart from scores: "
-                "--id COLUMN --bins FILE."
-            )
+    def scored(self, path: str, dialect: Dialect) -> NamedRows:
+        """Rows of labels and scores; what a plan asks for beyond them is told once it is read."""
+        self._check_one_key()
         label = self.label or ""
         return NamedRows(
             path,
@@ -107,7 +108,8 @@ class Columns(NamedTuple):
             **dialect,
         )
 
-    def _labels(self, path: str, dialect: Dialect) -> NamedLabels:
+    def _labels(self, path: str, bins: str, dialect: Dialect) -> NamedLabels:
+        self._check_one_key()
         if self.subject is not None:
             raise InputError("with --bins each label is protected by itself. Leave out --subject.")
         if self.class_scores or self.model_scores or self.groups:
@@ -121,11 +123,5 @@ class Columns(NamedTuple):
                 "--bins needs the column that names examples: --id COLUMN, or --score COLUMN where "
                 "this site scored them itself."
             )
-        return NamedLabels(
-            path,
-            self.label or "",
-            column,
-            str(self.bins.absolute()) if self.bins else "",
-            scored=self.key is None,
-            **dialect,
-        )
+        label = self.label or ""
+        return NamedLabels(path, label, column, bins, scored=self.key is None, **dialect)

@@ -36,6 +36,14 @@ GroupValues = Annotated[
         "column: sex=COLUMN.",
     ),
 ]
+GroupColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        help="Column of a grouping of the plan, unless it has that name: sex=COLUMN; may be "
+        "repeated.",
+    ),
+]
 Crossed = Annotated[
     bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
 ]
@@ -54,6 +62,9 @@ PairOption = Annotated[
 PairedBrier = Annotated[
     bool, typer.Option("--paired-brier", help="Also count the differences of losses of pairs.")
 ]
+OneGroup = Annotated[str | None, typer.Option("--group", help="Of this group alone.")]
+OneModel = Annotated[str | None, typer.Option("--model", help="Of this model alone.")]
+OneClass = Annotated[str | None, typer.Option("--class", help="Of this class, or label, alone.")]
 Margin = Annotated[
     float | None,
     typer.Option("--margin", help="How much lower a model's AUC may be and it not inferior."),
@@ -103,13 +114,17 @@ class Named(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is told apart beyond the columns, as it was written."""
+    """What is told apart beyond the columns, as it was written.
+
+    Of rows that are `reported` one by one none has its scores counted together.
+    """
 
     positive: str | None = None
     crossed: bool = False
     also: str | None = None
     pair: Sequence[str] = ()
     paired_brier: bool = False
+    reported: bool = False
 
 
 def task_of(
@@ -140,7 +155,7 @@ def task_of(
         )
     _refuse(told.also, "--also is for several classes. Name them, or leave it out.")
     pairs = [read_names("--pair", pair) for pair in told.pair]
-    if len(models) == 2 and not pairs:  # as of models= in evaluate
+    if len(models) == 2 and not pairs and not told.reported:  # as of models= in evaluate
         pairs = [tuple(models)]
     return fg.BinaryTask(
         told.positive,

@@ -89,6 +89,9 @@ _AS_OPTIONS = {
         "--pair names two of the models, such as new,old"
     ),
     "(pairs=)": "(--pair)",
+    "Leave out pairs, paired_brier and also, or use DistributedDP": (
+        "Leave out --pair, --paired-brier and --also, or use --privacy ddp"
+    ),
     "paired_brier is for": "--paired-brier is for",
     "(paired_brier)": "(--paired-brier)",
     "without groups. Leave them out": "without groups. Leave out --score-sums",

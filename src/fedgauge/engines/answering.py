@@ -20,9 +20,9 @@ from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
 from fedgauge.engines.contribution import contribution, count_leniently
 from fedgauge.engines.named import NamedLabels
-from fedgauge.engines.summary import summarise
 from fedgauge.errors import FedgaugeError, InputError, PlanRefused, RecordError, SiteError
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy import LocalDP
 from fedgauge.privacy.flipping import Flags
 from fedgauge.privacy.keystream import Keystream
@@ -214,7 +214,7 @@ def _by_bins(site: Site, plan: EvaluationPlan, rows: NamedLabels) -> _Numbers:
     """Positives by bin, with the noise of a cohort of one: all of it."""
     histogram, oddities = count_leniently(plan, lambda: rows.data(plan, site))
     numbers = contribution(plan, histogram, Keystream())
-    return _Numbers(numbers.tolist(), summarise(plan, histogram, oddities))
+    return _Numbers(numbers.tolist(), summarise(plan.task, histogram.counts, oddities))
 
 
 def _as_pair(site: Site, plan: EvaluationPlan, rows: NamedLabels) -> _Numbers:

@@ -12,13 +12,13 @@ from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
-from fedgauge.engines.summary import summarise
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.small_groups import hide_small
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
 from fedgauge.secagg.words import check_size
@@ -77,7 +77,7 @@ def count_exactly(
         labels_by_row=layout.labels,
         of_classes=bool(layout.classes),
     )
-    return histogram, summarise(plan, histogram, odd)
+    return histogram, summarise(plan.task, histogram.counts, odd)
 
 
 def count_leniently(

@@ -15,7 +15,6 @@ from fedgauge.data.fingerprint import Fingerprinter
 from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.contribution import contribution, count_exactly, count_leniently
-from fedgauge.engines.summary import summarise
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -26,6 +25,7 @@ from fedgauge.errors import (
 )
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.sizes import peek
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
@@ -186,7 +186,7 @@ class SiteDuties:
         """The rows under noise, whatever they are."""
         assert self._data is not None  # noqa: S101  (checked before)
         histogram, oddities = count_leniently(plan, self._data)
-        self._tell_of(summarise(plan, histogram, oddities))
+        self._tell_of(summarise(plan.task, histogram.counts, oddities))
         return histogram
 
     def _tell_of(self, counted: Counted) -> None:

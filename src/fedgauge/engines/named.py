@@ -67,19 +67,25 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     def check(self, plan: EvaluationPlan, site: Site) -> None:
         """Refuse, before anything is spent, a file that cannot be counted under a plan."""
         del site  # any site's
+        self.checked(plan)
+
+    def checked(self, plan: EvaluationPlan) -> ScoreFile:
+        """The file, unless it cannot be counted under a plan; reads its first rows."""
         if isinstance(plan.task, LabelTask):
             raise InputError(
                 "the plan is for labels apart from scores. Name the column of ids, and the bins "
                 "that this site was sent: --id COLUMN --bins FILE."
             )
         self._check_groups(plan.task)
-        self.file(plan).check()
+        file = self.file(plan)
+        file.check()
         cap = plan.privacy.unit_cap
         if cap is not None and cap.unit == "subject" and self.subject is None:
             raise InputError(
                 "the plan protects subjects, so each row needs the id of its subject. Name its "
                 "column with --subject."
             )
+        return file
 
     def _check_groups(self, task: AnyTask) -> None:
         """Refuse a file without a column that nobody named but the plan."""

@@ -14,7 +14,6 @@ from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, naming, say
-from fedgauge.engines.summary import summarise
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -24,6 +23,7 @@ from fedgauge.errors import (
 )
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan, expiry
+from fedgauge.plan.summary import summarise
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
@@ -354,7 +354,7 @@ def fingerprint_rows(site: Site, plan: EvaluationPlan, data: Data) -> tuple[Fing
     with naming(data):
         rows = taken.watch(read_batches(data))
         oddities = histogram.update_leniently(rows)
-    return taken.fingerprint(), summarise(plan, histogram, oddities)
+    return taken.fingerprint(), summarise(plan.task, histogram.counts, oddities)
 
 
 def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> None:

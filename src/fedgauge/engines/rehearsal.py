@@ -10,9 +10,9 @@ from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import fingerprint_rows
 from fedgauge.engines.review import Review, check_ledger, review
-from fedgauge.engines.summary import summarise
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
 
@@ -51,7 +51,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     plan = seen.plan
     rows.check(plan, site)
     histogram, oddities = count_leniently(plan, lambda: rows.data(plan, site))
-    counted = summarise(seen.plan, histogram, oddities)
+    counted = summarise(seen.plan.task, histogram.counts, oddities)
     refusal = None if seen.plan.is_noisy else _refusal(site, invitation, seen.plan, rows)
     return Rehearsal(seen, counted, tuple(rows.warnings(counted, seen.plan)), refusal)
 

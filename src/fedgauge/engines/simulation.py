@@ -30,7 +30,7 @@ from fedgauge.errors import InputError, PlanError, PrivacyWarning, located
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.plan import BinaryTask, EvaluationPlan
-from fedgauge.plan.plan import require_clipping
+from fedgauge.plan.rules import require_clipping
 from fedgauge.plan.task import AnyTask, LabelTask
 from fedgauge.planner import check_hints, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
@@ -400,7 +400,7 @@ def _task(
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
     told = BinaryTask(positive, groups=groups or {}, models=() if models is None else models)
-    if len(told.models) != _PAIR or told.groups or privacy.sends_reports:
+    if len(told.models) != _PAIR or privacy.sends_reports:
         return told
     return structs.replace(told, pairs=(tuple(told.models),))
 

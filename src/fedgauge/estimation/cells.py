@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.table import Kept
 from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.released import Released
@@ -31,15 +32,17 @@ def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     ResultWithheld
         If a channel has examples, and fewer than `least` in all.
     """
-    return merge_at(released, kept_edges(released.counts, least), least, sum_steps)
+    kept = kept_edges(released.counts, least)
+    return merge_at(released, Kept(kept, kept), least, sum_steps)
 
 
-def merge_at(released: Released, kept: Indices, least: int, sum_steps: int) -> Released:
+def merge_at(released: Released, stay: Kept, least: int, sum_steps: int) -> Released:
     """The release with the edges that are kept alone, and tables with no small cell on these."""
+    kept = stay.edges
     axis = merged_axis(released.axis, kept)
     tables = tuple(
         TableSum(
-            *table.merged(values, released.axis, kept, lambda counts: kept_edges(counts, least))
+            *table.merged(values, released.axis, stay, lambda counts: kept_edges(counts, least))
         )
         for table, values in released.tables
     )

@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.binning.table import Kept
+from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.estimation.cells import is_large, kept_edges, merge_at, merge_small
 from fedgauge.estimation.released import Released
 from fedgauge.plan.slices import Sliced
@@ -35,8 +37,9 @@ def hide_small(task: AnyTask, released: Released, least: int, sum_steps: int) ->
     counts = np.zeros_like(released.counts)
     np.add.at(counts, joining(task, joined), released.counts)
     further = kept_edges(np.add.reduceat(counts, kept[:-1], axis=1), least)
-    joint = replace(released, counts=counts, joined=joined)
-    return merge_at(joint, kept[further], least, sum_steps)
+    tables = tuple(_together(task, each, joined) for each in released.tables)
+    joint = replace(released, counts=counts, joined=joined, tables=tables)
+    return merge_at(joint, Kept(kept, kept[further]), least, sum_steps)
 
 
 def too_small(task: Sliced, counts: NDArray[np.int64], least: int) -> tuple[str, ...]:
@@ -89,6 +92,20 @@ def joining(task: Sliced, joined: tuple[str, ...]) -> Indices:
         last = task.layout.cells(group.grouping) - 1
         places[_channels(task, group.grouping, group.cell)] = _channels(task, group.grouping, last)
     return places
+
+
+def _together(task: Sliced, told: TableSum, joined: tuple[str, ...]) -> TableSum:
+    """A table with these groups counted in the last one, where it tells them apart."""
+    cells, rows = told.by_group(task.layout).copy(), joined_cells(task, told.table, joined)
+    cells[-1] += cells[rows].sum(axis=0)
+    cells[rows] = 0
+    return told._replace(values=cells.ravel())
+
+
+def joined_cells(task: Sliced, table: AnyTable, joined: tuple[str, ...]) -> list[int]:
+    """Which of these groups a table tells apart, by number."""
+    groups = [task.groups_told[name] for name in joined]
+    return [group.cell for group in groups if group.grouping == table.grouping]
 
 
 def ungrouped(task: Sliced, counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -100,7 +100,7 @@ def precision_one_by_one(counts: Floats) -> float:
     """Average precision of examples that do not tie: its mean over all orders within bins.
 
     A positive is itself among those flagged at its score. A smooth curve has half of it there,
-    and is lower by half an example for each: by 0.01 with 25 positives among 500.
+    and its area is lower by half an example for each: by 0.01 with 25 positives among 500.
     """
     negatives, positives = counts[:, ::-1]
     both = negatives + positives

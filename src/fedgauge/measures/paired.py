@@ -17,6 +17,7 @@ from fedgauge.errors import UndefinedMetric
 from fedgauge.measures import areas, estimates
 from fedgauge.measures.benefit import Decision, benefit_of_model
 from fedgauge.measures.intervals import Estimate, Interval, critical, holding
+from fedgauge.measures.losses import require_probabilities
 from fedgauge.measures.outcomes import Formula, Outcomes, split
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, ThresholdMetrics
@@ -129,6 +130,7 @@ class Pair:
 
     def net_benefit(self, threshold: float) -> Estimate:
         """Difference of the net benefits at a threshold."""
+        require_probabilities(self.first.pooled.axis, "net benefits")
         checked = Decision(self.first.pooled, threshold, self.level).threshold
         return DifferencesAt(self, checked)._estimate(
             "net_benefit", benefit_of_model(checked), "there is no example"

@@ -13,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge import notebook
-from fedgauge.binning.axis import MOST_POINTS, Axis, AxisSpec
+from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import Draw, ScoreHistogram, check_tree
-from fedgauge.binning.tables import AnyTable, TableSum
+from fedgauge.binning.tables import AnyTable, TableSum, margins
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.plan import expiry, mapping
 from fedgauge.plan.flipped import FlipRound
+from fedgauge.plan.form import decode_axis, encode_axis, is_toml, without_none
 from fedgauge.plan.paired import PairName, PairRound
 from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
+from fedgauge.plan.rules import NO_SMALL_CELLS, check_rules, check_unit, require_clipping
 from fedgauge.plan.sizes import (
     check_bytes,
     check_counts,
@@ -45,10 +47,6 @@ from fedgauge.privacy.oracles import Oracle
 from fedgauge.privacy.shares import ShareLaw
 from fedgauge.typing import Floats
 
-MOST_MIN_CELL: Final = 1_000_000
-NO_SMALL_CELLS: Final = (
-    "min_cell is for exact sums: under differential privacy noise hides small cells. Leave it out."
-)
 _FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."
 _SMALL_CELLS: Final = (
     "Neighbouring ranges are joined before anything is shown, saved or drawn, until each holds no "
@@ -142,59 +140,14 @@ class EvaluationPlan(
             )
         if self.privacy.adds_noise:
             require_clipping(self.axis)
-            self._check_unit()
+            check_unit(self)
         for sent in self.rounds:
             sent.check(self.terms)
-        self._check_apart()
-        self._check_reported()
-        self._check_min_cell()
+        check_rules(self)
         if self.calibrator is not None:
             mapping.check(self.calibrator, self.axis)
             bare = self.calibrator.without_facts()  # what it was fitted on changes no count
             msgspec.structs.force_setattr(self, "calibrator", bare)
-
-    def _check_unit(self) -> None:
-        """Refuse a promise for labels where more than them is counted, or the other way round."""
-        if self.privacy.protects_labels != isinstance(self.task, LabelTask):
-            raise PlanError(
-                "a promise for labels (unit='label') goes with a task of labels apart from scores, "
-                "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."
-            )
-
-    def _check_apart(self) -> None:
-        """Refuse what needs scores where label parties have none, but bins that they were told."""
-        if isinstance(self.task, LabelTask) and (self.sum_steps or self.calibrator is not None):
-            raise PlanError(
-                "label parties have no scores to sum or to map. Leave out score sums and the map: "
-                "whoever scored the examples maps scores before they are given bins."
-            )
-
-    def _check_reported(self) -> None:
-        """Refuse tables in local reports, whose noise differs from cell to cell."""
-        if self.privacy.sends_reports and self.task.tables(self.axis, noisy=True):
-            raise PlanError(
-                "local reports are about one score at a time, and not about scores of a row "
-                "together. Leave out pairs, paired_brier and also, or use DistributedDP."
-            )
-
-    def _check_min_cell(self) -> None:
-        least = self.min_cell
-        if isinstance(least, bool) or not isinstance(least, int):
-            raise PlanError(f"min_cell must be a whole number, got {type(least).__name__}.")
-        if least == 0:
-            return
-        if not 2 <= least <= MOST_MIN_CELL:
-            raise PlanError(
-                f"min_cell must be 0, which merges nothing, or lie between 2 and {MOST_MIN_CELL:,}."
-            )
-        if self.privacy.adds_noise:
-            raise PlanError(NO_SMALL_CELLS)
-        if not all(table.hides_small for table in self.tables):
-            raise PlanError("the plan has a table whose small cells cannot be merged (min_cell).")
-        if self.axis.bins > MOST_POINTS:
-            raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
-        if self.sum_steps and not math.isfinite(self.axis.high - self.axis.low):
-            raise PlanError("merged bins are too wide for score sums. Narrow the axis.")
 
     @classmethod
     def under(
@@ -484,9 +437,7 @@ class EvaluationPlan(
         """The histogram's counts where they are sums of a table's cells; else None."""
         if self.final.nodes:
             return None
-        layout, axis = self.task.layout, self.axis
-        found = (table.margins(values, layout, axis) for table, values in tables)
-        return next(each for each in found if each is not None)
+        return margins(tables, self.task.layout, self.axis)
 
     def table_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise of so many clients in one cell of each table; 0 without noise."""
@@ -660,7 +611,7 @@ class EvaluationPlan(
     def to_toml(self) -> str:
         """The plan as TOML, to be read and edited by people."""
         plain = msgspec.to_builtins(self, enc_hook=encode_axis)
-        return msgspec.toml.encode(_without_none(plain)).decode()
+        return msgspec.toml.encode(without_none(plain)).decode()
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -676,7 +627,7 @@ class EvaluationPlan(
     def save(self, path: str | Path) -> None:
         """Write the plan to a ``.json`` (as distributed) or ``.toml`` file."""
         path = Path(path)
-        data = self.to_toml().encode() if _is_toml(path) else self.to_bytes()
+        data = self.to_toml().encode() if is_toml(path) else self.to_bytes()
         try:
             path.write_bytes(data)
         except OSError as error:
@@ -688,20 +639,11 @@ class EvaluationPlan(
         path = Path(path)
         try:
             data = path.read_bytes()
-            return cls.from_toml(data.decode()) if _is_toml(path) else cls.from_bytes(data)
+            return cls.from_toml(data.decode()) if is_toml(path) else cls.from_bytes(data)
         except OSError as error:
             raise PlanError(f"cannot read plan {path}: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise PlanError(f"{path} is not text, so it is not a TOML plan.") from None
-
-
-def require_clipping(axis: Axis) -> None:
-    """Refuse an axis that refuses scores, where that would leak."""
-    if axis.outside != "clip":
-        raise PlanError(
-            "under differential privacy a client may not refuse scores, since a refusal that "
-            'depends on data is a leak. Make the axis with outside="clip".'
-        )
 
 
 def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
@@ -725,30 +667,3 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         rows.append(("not after", plan.not_after))
     sender = "report" if plan.final.sends_reports else "client"
     return [*rows, ("sent", f"{plan.bytes_per_client:,} bytes per {sender}")]
-
-
-def _is_toml(path: Path) -> bool:
-    if path.suffix not in (".json", ".toml"):
-        raise PlanError(f"a plan file ends in .json or .toml, got {path.name!r}.")
-    return path.suffix == ".toml"
-
-
-def encode_axis(value: Any) -> Any:
-    """Plain data for an axis: msgspec's hook for types it does not know."""
-    if isinstance(value, Axis):
-        return value.spec
-    raise NotImplementedError(type(value).__name__)
-
-
-def decode_axis(kind: type, value: Any) -> Any:
-    """The inverse of :func:`encode_axis`."""
-    if kind is Axis:
-        return Axis.from_spec(msgspec.convert(value, AxisSpec))
-    raise NotImplementedError(kind.__name__)
-
-
-def _without_none(value: Any) -> Any:
-    # TOML has no null; a missing field reads back as its default, None.
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value

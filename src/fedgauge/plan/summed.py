@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from fedgauge.binning.histogram import check_sums
-from fedgauge.binning.tables import AnyTable, check_tables
+from fedgauge.binning.tables import AnyTable, are_all, check_tables
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.rounds import Terms, alone_in_words, nodes_by_level
 from fedgauge.privacy import Cohort, PrivacyModel, apart
@@ -211,7 +211,7 @@ class HistogramRound(
                 variance * table.margin_terms(terms.layout, terms.axis)
                 for table, variance in by_table
             )
-            return (next(filter(None, summed)),)
+            return (max(summed),)
         return variances
 
     def table_variances(self, terms: Terms, contributions: int) -> tuple[float, ...]:
@@ -388,8 +388,7 @@ def are_alone(tables: Sequence[AnyTable], terms: Terms) -> bool:
     Under noise, where its counts are sums of cells: they would cost a part of the budget for
     nothing new. Without noise they are finer.
     """
-    layout, axis = terms.layout, terms.axis
-    return terms.privacy.adds_noise and any(table.margin_terms(layout, axis) for table in tables)
+    return terms.privacy.adds_noise and are_all(tables, terms.layout, terms.axis)
 
 
 def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:

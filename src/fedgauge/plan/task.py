@@ -1,5 +1,6 @@
 """What a classifier tells apart, and so which channels are counted: slices times classes."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -70,9 +71,11 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
 
     def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
         """The scores of each pair together, and the differences of their losses if wanted."""
-        joint = [JointScores.on(axis, pair, noisy=noisy) for pair in self.pairs]
-        losses = [LossDifferences(models=pair) for pair in self.pairs if self.paired_brier]
-        return (*joint, *losses)
+        each = list(itertools.product(self.pairs, self.layout.groupings))
+        joint = [JointScores.on(axis, pair, grouping, noisy=noisy) for pair, grouping in each]
+        if not self.paired_brier:
+            return tuple(joint)
+        return (*joint, *(LossDifferences(models=pair, grouping=way) for pair, way in each))
 
     @cached_property
     def layout(self) -> Layout:
@@ -130,9 +133,10 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
         """What is counted of all scores of a row together, of each model."""
         del axis, noisy
         return tuple(
-            CLASS_TABLES[name](model=model)
+            CLASS_TABLES[name](model=model, grouping=grouping)
             for model in self.models or (None,)
             for name in self.also
+            for grouping in self.layout.groupings
         )
 
     @property

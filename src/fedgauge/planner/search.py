@@ -19,8 +19,8 @@ from fedgauge.estimation.drawn import drawn_blocks, redraw
 from fedgauge.estimation.repair import monotone
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import NO_SMALL_CELLS
 from fedgauge.plan.prediction import Errors, Prediction
+from fedgauge.plan.rules import NO_SMALL_CELLS
 from fedgauge.plan.slices import Contrast, Slice
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask
 from fedgauge.planner.noise import less_noise, usual_delta

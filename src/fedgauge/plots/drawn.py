@@ -96,7 +96,8 @@ class Drawn:
             `chance_level_`, which may be None.
         """
         own = ax is None
-        self._draw(new_axes() if ax is None else ax, name, plot_chance_level, line_kwargs, own)
+        where = new_axes() if ax is None else ax
+        self._draw(where, name, line_kwargs, chance=plot_chance_level, spacious=own)
         draw_legend(self.ax_, self._corner(), self._legend_pad)
         if own and self.overlaid is not None:
             clear_curves(self.ax_)
@@ -109,7 +110,13 @@ class Drawn:
         return [self.line_, *(each.line_ for each in others)]
 
     def _draw(
-        self, ax: Axes, name: str | None, chance: bool, line_kwargs: dict[str, Any], spacious: bool
+        self,
+        ax: Axes,
+        name: str | None,
+        line_kwargs: dict[str, Any],
+        *,
+        chance: bool,
+        spacious: bool,
     ) -> None:
         """All but the legend, whose entries are brief unless there is much room for them."""
         name = name or self.name
@@ -242,3 +249,20 @@ class Drawn:
 
     def _draw_more(self, plain: bool) -> None:
         """What else a display shows."""
+
+
+@dataclass(eq=False)
+class Zoomed(Drawn):
+    """A display whose axes go no farther than what there is to see, on all of them."""
+
+    def _set_limits(self, first: bool) -> None:
+        across, up = self._limits()
+        if not first:
+            across, up = (
+                (min(low, limits[0]), max(high, limits[1]))
+                for (low, high), limits in (
+                    (across, self.ax_.get_xlim()),
+                    (up, self.ax_.get_ylim()),
+                )
+            )
+        self.ax_.set(xlim=across, ylim=up)

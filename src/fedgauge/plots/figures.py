@@ -1,20 +1,26 @@
-"""Pictures of a result as PNG files: its curves and, of probabilities, their calibration."""
+"""Pictures of a result as PNG files: its curves, calibration, and what slices are compared by."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from fedgauge.errors import RecordError, UndefinedMetric
+from fedgauge.errors import InputError, RecordError, UndefinedMetric
 from fedgauge.measures.kinds import PR, ROC
+from fedgauge.plan import Slice
+from fedgauge.plan.slices import Sliced
+from fedgauge.plan.task import MulticlassTask
 from fedgauge.plots.axes import draw_legend, is_dark
-from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
+from fedgauge.plots.calibration import ReliabilityDisplay
+from fedgauge.plots.decision import DecisionCurveDisplay
 from fedgauge.plots.displays import PrecisionRecallDisplay, RocCurveDisplay
 from fedgauge.plots.drawn import Drawn
+from fedgauge.plots.forest import ComparisonDisplay, GapDisplay
+from fedgauge.plots.matrix import ConfusionMatrixDisplay
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
 from fedgauge.results.verdict import mapping, promise, who
@@ -36,6 +42,11 @@ _TAG = b"Software\x00fedgauge"  # as a PNG holds it, near its beginning
 _HEAD_BYTES = 1024
 
 NAMES = ("roc.png", "pr.png", "reliability.png", "decision.png")
+OF_SLICES = ("gaps.png", "confusion.png", "comparison.png")
+
+
+_Table = GapDisplay | ComparisonDisplay | ConfusionMatrixDisplay
+_TWO = 2  # models, which are compared
 
 
 class Overlay(NamedTuple):
@@ -62,7 +73,9 @@ def save_plots(
 ) -> list[Path]:
     """Draw a result into ``roc.png`` and ``pr.png``; returns the paths.
 
-    Where scores are probabilities, also into ``reliability.png`` and ``decision.png``.
+    Where scores are probabilities, also into ``reliability.png`` and ``decision.png``. Each slice
+    has a curve in them. ``gaps.png`` has the ROC AUC of groups, ``comparison.png`` how two models
+    differ, and ``confusion.png`` the confusion matrix of classes where it was counted.
 
     Parameters
     ----------
@@ -72,29 +85,34 @@ def save_plots(
     folder
         Where to save them.
     name
-        Of the model, for the legend.
+        Of the model, for the legend; slices have names of their own.
     roc, pr
         Other curves.
     signature
         If it was compared with known keys; else that of the result.
     """
+    called = None if len(result.slices) > 1 else name
     pictures = [
-        *zip(_curves(result, name), (ROC.title, PR.title), (roc, pr), strict=True),
-        *((each, title, ()) for each, title in _of_probabilities(result, name)),
+        *zip(_curves(result, called), (ROC.title, PR.title), (roc, pr), strict=True),
+        *((each, title, ()) for each, title in _of_probabilities(result, called)),
     ]
-    paths = []
+    signed, figures = signature or result.signature, {}
     for file, (display, title, overlays) in zip(NAMES, pictures, strict=False):
         figure, axes = _square(title, result)
         _overlay(axes, overlays, display)
-        display.plot(ax=axes, linewidth=2)
+        look = {} if display.overlaid else {"linewidth": 2}
+        display._draw(axes, None, look, chance=True, spacious=True)
         draw_legend(axes, "below", 0.0)
-        lines = _foot(axes, signature or result.signature, result, display.rough)
-        _fit(figure, axes, lines)
-        paths.append(_save(figure, Path(folder) / file))
-    return paths
+        foot = _Foot.of(axes, signed, result, display.rough)
+        figure.text(0.985, 0.015, foot.text, ha="right", va="bottom", **foot.look)
+        _fit(figure, axes, foot.lines)
+        figures[file] = figure
+    for file, title, table in _of_slices(result):
+        figures[file] = _laid_out(title, table, signed, result)
+    return [_save(figure, Path(folder) / file) for file, figure in figures.items()]
 
 
-def _curves(result: Evaluation, name: str) -> tuple[Drawn, Drawn]:
+def _curves(result: Evaluation, name: str | None) -> tuple[Drawn, Drawn]:
     try:
         return (
             RocCurveDisplay.from_evaluation(result, name=name),
@@ -106,15 +124,36 @@ def _curves(result: Evaluation, name: str) -> tuple[Drawn, Drawn]:
         ) from None
 
 
-def _of_probabilities(result: Evaluation, name: str) -> list[tuple[Drawn, str]]:
+def _of_probabilities(result: Evaluation, name: str | None) -> list[tuple[Drawn, str]]:
     """Displays and their titles; none where scores are no probabilities."""
     try:
         return [
             (ReliabilityDisplay.from_evaluation(result, name=name), "Reliability diagram"),
             (DecisionCurveDisplay.from_evaluation(result, name=name), "Decision curve"),
         ]
-    except UndefinedMetric:
+    except (UndefinedMetric, InputError):  # the latter of several models and classes at once
         return []
+
+
+def _of_slices(result: Evaluation) -> list[tuple[str, str, _Table]]:
+    """Files, titles and displays of what slices are compared by."""
+    task, mine, mapped = result.plan.task, result.slice, result.mapped_by is not None
+    found: list[tuple[str, str, _Table]] = []
+    if not isinstance(task, Sliced):
+        return found
+    if task.groups and mine.group is None and not result.is_several:
+        gaps = GapDisplay.from_gaps(result.gaps("roc_auc"))
+        found.append((OF_SLICES[0], "ROC AUC by group", gaps))
+    if isinstance(task, MulticlassTask) and "confusion" in task.also:
+        if result.has_average and mine.group is None and not mapped:
+            matrix = ConfusionMatrixDisplay.from_matrix(result.confusion_matrix(), normalize="true")
+            found.append((OF_SLICES[1], "Confusion matrix", matrix))
+    elif (
+        len(task.models) == _TWO and mine == Slice() and task.labels_told == (None,) and not mapped
+    ):
+        both = ComparisonDisplay.from_comparison(result.compare(*task.models))
+        found.append((OF_SLICES[2], "Difference of the models", both))
+    return found
 
 
 def _square(title: str, result: Evaluation) -> tuple[Figure, Axes]:
@@ -123,9 +162,8 @@ def _square(title: str, result: Evaluation) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(_WIDTH, _WIDTH), dpi=150)
     axes = figure.add_axes((_LEFT / _WIDTH, 0.1, _SIDE / _WIDTH, _SIDE / _WIDTH))
     axes.set_title(title, pad=35)
-    facts = f"{who(result)}\n{promise(result) or 'exact sum'}"
     axes.annotate(
-        facts,
+        _facts(result),
         (0.5, 1.02),
         xycoords="axes fraction",
         ha="center",
@@ -136,6 +174,11 @@ def _square(title: str, result: Evaluation) -> tuple[Figure, Axes]:
     )
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def _facts(result: Evaluation) -> str:
+    """Who took part, and what is promised."""
+    return f"{who(result)}\n{promise(result) or 'exact sum'}"
 
 
 def _fit(figure: Figure, axes: Axes, foot_lines: int) -> None:
@@ -162,19 +205,44 @@ def _overlay(axes: Axes, overlays: Sequence[Overlay], display: Drawn) -> None:
             axes.plot(x, y, color=_EXACT, linewidth=5, alpha=0.6, label=overlay.label)
 
 
-def _foot(axes: Axes, signature: Signature, result: Evaluation, rough: str | None) -> int:
-    """Write below the curves what to know about them; returns how many lines that takes."""
-    caution, through = result.caution, mapping(result)
-    told = [f"mapped by {through}"] if through else []
-    told += [f"rough: {rough}"] if rough else []
-    told += [f"caution: {caution}"] if caution else []
-    told.append(signature.in_brief)
-    lines = [line for each in told for line in textwrap.wrap(each, _FOOT_WIDTH)]
-    alarms = caution is not None or signature.state == "broken"
-    quiet, alarm = (_QUIET_ON_DARK, _ALARM_ON_DARK) if is_dark(axes) else (_QUIET, _ALARM)
-    look: dict[str, Any] = {"color": alarm, "weight": "bold"} if alarms else {"color": quiet}
-    axes.figure.text(0.985, 0.015, "\n".join(lines), ha="right", va="bottom", fontsize=7.5, **look)
-    return len(lines)
+class _Foot(NamedTuple):
+    """What to know about a picture, to stand below it."""
+
+    text: str
+    look: dict[str, Any]
+
+    @property
+    def lines(self) -> int:
+        return 1 + self.text.count("\n")
+
+    @classmethod
+    def of(cls, axes: Axes, signature: Signature, result: Evaluation, rough: str | None) -> Self:
+        """Of a result on axes, which may be dark."""
+        caution, through = result.caution, mapping(result)
+        told = [f"mapped by {through}"] if through else []
+        told += [f"rough: {rough}"] if rough else []
+        told += [f"caution: {caution}"] if caution else []
+        told.append(signature.in_brief)
+        lines = [line for each in told for line in textwrap.wrap(each, _FOOT_WIDTH)]
+        quiet, alarm = (_QUIET_ON_DARK, _ALARM_ON_DARK) if is_dark(axes) else (_QUIET, _ALARM)
+        look: dict[str, Any] = {"color": quiet}
+        if caution is not None or signature.state == "broken":
+            look = {"color": alarm, "weight": "bold"}
+        return cls("\n".join(lines), {"fontsize": 7.5, **look})
+
+
+def _laid_out(title: str, table: _Table, signature: Signature, result: Evaluation) -> Figure:
+    """A picture as large as what it shows needs, with the same words around it."""
+    from matplotlib.figure import Figure
+
+    width, height = table._size()
+    figure = Figure(figsize=(max(width, _WIDTH), height + 1.0), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    foot = _Foot.of(axes, signature, result, None)
+    figure.suptitle(f"{title}\n{_facts(result)}", fontsize="medium", linespacing=1.4)
+    figure.supxlabel(foot.text, x=0.985, ha="right", **foot.look)
+    table.plot(ax=axes)
+    return figure
 
 
 def is_plot(path: Path) -> bool:

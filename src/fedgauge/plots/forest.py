@@ -169,10 +169,11 @@ class _Forest:
                 )
 
     def _write_verdict(self) -> None:
-        """Above the rows, as far as the figure goes."""
+        """Above the rows and the numbers beside them, as other axes may be farther right."""
         lay_out(self.ax_)
-        right = self.figure_.bbox.x1 - self.ax_.get_window_extent().x0
-        room = int(_LETTERS_AN_INCH * right / self.ax_.figure.dpi)
+        rows, around = self.ax_.get_window_extent(), self.ax_.get_tightbbox()
+        width = (around or rows).x1 - rows.x0
+        room = int(_LETTERS_AN_INCH * width / self.ax_.figure.dpi)
         told = textwrap.fill(self._verdict(), max(room, _LONGEST))
         self.ax_.set_title(_plain(told), loc="left", fontsize="small")
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # matplotlib takes half a second to load: only who draws wait
 _MOST_NUMBERS: Final = 20  # classes whose cells have numbers
 _LARGEST, _SMALLEST = 10.0, 4.5  # points: of text in cells
 _LETTER: Final = 0.62  # how wide it is, of its height
+_LIGHT: Final = (0.299, 0.587, 0.114)  # how much red, green and blue look like (ITU-R BT.601)
+_HALF_LIGHT: Final = 0.55
 _LONGEST: Final = 20  # characters of a class's name
 _SHARES: Final = {
     "true": "Share of the true class",
@@ -194,27 +196,15 @@ class ConfusionMatrixDisplay:
         self.ax_.set(xlabel="Predicted label", ylabel="True label")
 
     def _write_numbers(self, size: float) -> tuple[tuple[Text, ...], ...]:
+        ground = self.im_.to_rgba(self._shown)[..., :3] @ _LIGHT
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
         return tuple(
             tuple(
-                self.ax_.text(
-                    column,
-                    row,
-                    text,
-                    ha="center",
-                    va="center",
-                    fontsize=size,
-                    color=self._on(row, column),
-                )
-                for column, text in enumerate(texts)
+                self.ax_.text(x, y, text, color="black" if light > _HALF_LIGHT else "white", **look)
+                for x, (text, light) in enumerate(zip(texts, lights, strict=True))
             )
-            for row, texts in enumerate(self._texts)
+            for y, (texts, lights) in enumerate(zip(self._texts, ground, strict=True))
         )
-
-    def _on(self, row: int, column: int) -> str:
-        """Black or white, whichever is told better from the colour of a cell."""
-        cell = self._shown[row : row + 1, column : column + 1]
-        ((red, green, blue, _),) = self.im_.to_rgba(cell)[0]
-        return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "white"
 
 
 def _short(name: str, longest: int) -> str:

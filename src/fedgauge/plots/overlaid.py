@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.plan import Slice
 from fedgauge.plan.slices import Sliced
+from fedgauge.plan.task import MulticlassTask
 from fedgauge.plots.axes import entry, mark
 from fedgauge.results.evaluation import Evaluation
 
@@ -31,7 +32,6 @@ _REFERENCE: Final[dict[str, dict[str, Any]]] = {
     MACRO: {"linewidth": 2.5, "zorder": 2.5},
 }
 _CROWD: Final = {"linewidth": 0.6, "alpha": 0.4}
-_PLURAL: Final = {"model": "models", "label": "classes", "group": "groups"}
 
 _Display = TypeVar("_Display", bound="Drawn")
 
@@ -48,8 +48,8 @@ class Overlaid(NamedTuple):
 
     Attributes
     ----------
-    kind
-        What tells them apart: ``"model"``, ``"label"`` or ``"group"``.
+    kinds
+        What they are: models, classes, labels or groups.
     own
         What the display itself shows, for the legend.
     is_reference
@@ -60,7 +60,7 @@ class Overlaid(NamedTuple):
         Slices of which nothing is shown.
     """
 
-    kind: str
+    kinds: str
     own: str
     is_reference: bool
     others: tuple[Drawn, ...]
@@ -74,7 +74,7 @@ class Overlaid(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether slices are too many for more than a line each."""
-        return self.slices + len(self.absent) > MOST_BANDS
+        return self.slices > MOST_BANDS
 
     @property
     def is_crowd(self) -> bool:
@@ -98,32 +98,40 @@ def read_slices(
     if kind is None:
         return read(result, False)
     parts = {name: result.select(**{kind: name}) for name in _names(result, kind)}
-    shown: dict[str, _Display] = {}
-    absent: list[Absent] = []
-    why: list[UndefinedMetric] = []
+    shown, why = _read_each(parts, read)
+    own = _reference(result, kind, averages)
+    if own is None and not shown:
+        raise next(iter(why.values()))
+    if own is None:
+        (first, display), *others = shown.items()
+    else:
+        first, display, others = own, read(result, bool(shown)), list(shown.items())
+    for name, each in others:
+        each.name = name
+    absent = [
+        Absent(name, "withheld" if isinstance(error, NoSignal) else "undefined")
+        for name, error in why.items()
+        if kind != "group" or _is_listed(result, name)
+    ]
+    slices = tuple(each for _, each in others)
+    kinds = _plural(result, kind)
+    display.overlaid = Overlaid(kinds, first, own is not None, slices, tuple(absent))
+    return display
+
+
+def _read_each(
+    parts: Mapping[str, Evaluation], read: Callable[[Evaluation, bool], _Display]
+) -> tuple[dict[str, _Display], dict[str, UndefinedMetric]]:
+    """Displays of those that have one, as lines if they are many; and why others have none."""
+    shown, why, many = {}, {}, len(parts) > MOST_BANDS
     for name, part in parts.items():
         try:
-            shown[name] = read(part, True)
+            shown[name] = read(part, many)
         except UndefinedMetric as error:
-            why.append(error)
-            if kind != "group" or _is_listed(result, name):
-                hidden = isinstance(error, NoSignal)
-                absent.append(Absent(name, "withheld" if hidden else "undefined"))
-    if not shown:
-        raise why[0]
-    if len(shown) + len(absent) <= MOST_BANDS:
+            why[name] = error
+    if many and len(shown) <= MOST_BANDS:
         shown = {name: read(parts[name], False) for name in shown}
-    for name, each in shown.items():
-        each.name = name
-    own, is_reference = _reference(result, kind, averages), True
-    if own is None:
-        (own, display), *rest = shown.items()
-        shown, is_reference = dict(rest), False
-    else:
-        display = read(result, True)
-    display.name = None
-    display.overlaid = Overlaid(kind, own, is_reference, tuple(shown.values()), tuple(absent))
-    return display
+    return shown, why
 
 
 def _kind(result: Evaluation, by: By | None) -> str | None:
@@ -160,6 +168,12 @@ def _names(result: Evaluation, kind: str) -> list[str]:
     )
 
 
+def _plural(result: Evaluation, kind: str) -> str:
+    if kind == "label" and isinstance(result.plan.task, MulticlassTask):
+        return "classes"
+    return f"{kind}s"
+
+
 def _is_listed(result: Evaluation, group: str) -> bool:
     """Whether the plan names the group: of other rows nobody misses the curve."""
     task = result.plan.task
@@ -192,7 +206,8 @@ def put_slices(
     if overlaid.is_reference:
         look = {"color": text, "linestyle": "-", "marker": "", **_REFERENCE[overlaid.own]}
         called = _joined(name, overlaid.own)
-        display._put(ax, called, look | line_kwargs, chance=chance, plain=True, brief=brief)
+        alone = not slices
+        display._put(ax, called, look | line_kwargs, chance=chance, plain=not alone, brief=brief)
     else:
         slices = (display, *slices)
     for number, each in enumerate(slices):
@@ -213,13 +228,11 @@ def _joined(*names: str | None) -> str:
 def _of_all(overlaid: Overlaid, ax: Axes, name: str | None, slices: Sequence[Drawn]) -> str | None:
     """The entry that stands for more slices than can be told apart."""
     shown, every = overlaid.slices, overlaid.slices + len(overlaid.absent)
-    told = f"{shown} {_PLURAL[overlaid.kind]}" if shown == every else f"{shown} of {every} "
-    if shown != every:
-        told += _PLURAL[overlaid.kind]
+    number = f"{shown}" if shown == every else f"{shown} of {every}"
     areas = sorted(each.area.value for each in slices if each.area)
     called = slices[0]._area_name()
     span = f"{called} {areas[0]:.2f} to {areas[-1]:.2f}" if called and areas else None
-    return entry(ax, _joined(name, told), span)
+    return entry(ax, _joined(name, f"{number} {overlaid.kinds}"), span)
 
 
 def _name_absent(overlaid: Overlaid, ax: Axes, name: str | None) -> None:
@@ -229,7 +242,7 @@ def _name_absent(overlaid: Overlaid, ax: Axes, name: str | None) -> None:
     told = list(overlaid.absent)
     if len(told) > _MOST_NAMED:
         many = Counter(each.why for each in told)
-        told = [Absent(f"{count} {_PLURAL[overlaid.kind]}", why) for why, count in many.items()]
+        told = [Absent(f"{count} {overlaid.kinds}", why) for why, count in many.items()]
     for each in told:
         line = Line2D([], [], linestyle="none", label=entry(ax, _joined(name, each.name), each.why))
         ax.add_line(line)

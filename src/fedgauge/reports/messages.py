@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
-from fedgauge.binning.channels import ChannelReader
+from fedgauge.binning.channels import Block, ChannelReader
 from fedgauge.data.examples import Data, Examples
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities
 from fedgauge.errors import ReportRefused
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import Keystream, WordSource
 from fedgauge.privacy.oracles import Cells, Payloads, draw_topics
 from fedgauge.privacy.response import randomise_drawn
@@ -240,9 +241,9 @@ class _LeafCells:
         self._source = source
         self._rows = LenientRows(data)
         self._channels = ChannelReader(self._layout, leniently=True)
-        (whole, *_) = plan.task.slices  # of all rows, by the first score
-        self._positive = plan.task.contrast(whole).positives
-        self._rows_read = self._positives = self._not_finite = self._clipped = 0
+        self._task = plan.task
+        self._counts = np.zeros((self._layout.channels, plan.axis.bins), dtype=np.int64)
+        self._rows_read = self._not_finite = self._clipped = 0
 
     def read(self, rows: int) -> Iterator[Cells]:
         """Blocks and cells, `rows` at a time."""
@@ -272,14 +273,20 @@ class _LeafCells:
             block = blocks[number]
             placed = self._axis.place_any(mapped(scores, self._calibrator))
             row = channels - np.intp(block.first)
-            np.copyto(cells, placed.bins + row * self._axis.bins, where=drawn == number)
+            cell = placed.bins + row * self._axis.bins
+            np.copyto(cells, cell, where=drawn == number)
+            self._count(block, cell)
             if block.grouping == grouping:  # each score once
                 self._not_finite += placed.not_finite
                 self._clipped += placed.clipped
-            if block == blocks[0]:
-                self._positives += int(np.count_nonzero(np.isin(channels, self._positive)))
         self._rows_read += len(batch)
         return np.stack([drawn, cells])
+
+    def _count(self, block: Block, cells: Cells) -> None:
+        """Count rows in all blocks, drawn or not: what the operator is told of."""
+        size = self._layout.cells(block.grouping) * self._layout.by_block
+        counts = self._counts[block.first : block.first + size]
+        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
     @property
     def counted(self) -> Counted:
@@ -291,11 +298,11 @@ class _LeafCells:
             missing_labels=self._channels.missing,
             other_labels=self._channels.unusable,
             by_row=self._layout.by_row,
+            labels_by_row=self._layout.labels,
             of_classes=bool(self._layout.classes),
             **self._rows.left_out,
         )
-        one = not self._layout.classes and self._layout.labels == 1
-        return Counted(self._positives if one else None, odd)
+        return summarise(self._task, self._counts, odd)
 
 
 def _new_ids(count: int) -> NDArray[np.uint8]:

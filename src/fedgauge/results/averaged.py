@@ -28,11 +28,13 @@ from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.slices import Contrast
 from fedgauge.plan.task import CLASS_TABLES, MulticlassTask
 from fedgauge.results.calibrated import Calibrated, Contrasted
+from fedgauge.results.tabled import tables_of
 from fedgauge.typing import Floats
 
 Average = Literal["macro", "weighted", "micro"]
 Against = Literal["rest", "one"]
 _Read = TypeVar("_Read")
+_NOT_COUNTED: Final = 'the plan does not count this: MulticlassTask(labels, also=["{0}"]).'
 _NAMED: Final = 5  # parts that are left out, in words
 _INFLUENCES: Final[dict[str, Callable[[Reading], Influence]]] = {
     "roc_auc": averages.of_auc,
@@ -253,17 +255,15 @@ class Averaged(Calibrated):
         """The sums of a table of the task, and the noise variance of one of its cells."""
         task = self.plan.task
         if not isinstance(task, MulticlassTask) or name not in task.also:
-            raise InputError(
-                f'the plan does not count this: MulticlassTask(labels, also=["{name}"]).'
-            )
+            raise InputError(_NOT_COUNTED.format(name))
         self._labelled()  # of all classes, and one model
+        told = tables_of(self.plan, self.released, self.slice.group, CLASS_TABLES[name])
+        for table, values, variance in told:
+            if table.model == self.slice.model:
+                return values, variance
         if self.slice.group is not None:
             raise InputError("this was counted of all rows, not by group.")
-        variances = self.plan.table_variances(self.released.clients)
-        for (table, values), variance in zip(self.released.tables, variances, strict=True):
-            if isinstance(table, CLASS_TABLES[name]) and table.model == self.slice.model:
-                return values, variance
-        raise AssertionError  # a task's plans have its tables
+        raise InputError(_NOT_COUNTED.format(name))  # a plan by hand may lack the task's tables
 
     @cached_property
     def _shared(self) -> Shared:

@@ -11,6 +11,7 @@ from fedgauge.binning.tables import JointScores, LossDifferences
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.measures.intervals import Estimate
 from fedgauge.measures.paired import DifferencesAt, Joint, Losses, Pair
+from fedgauge.results.tabled import tables_of
 
 if TYPE_CHECKING:  # a result is compared, and makes the comparison
     from fedgauge.results.sliced import SlicedResult
@@ -154,12 +155,9 @@ def compare(
 def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
     """Both scores together, if they were counted of these rows."""
     plan, released = result.plan, result.released
-    variances = plan.table_variances(released.clients)
-    for (table, values), variance in zip(released.tables, variances, strict=True):
-        if not isinstance(table, JointScores) or {*table.models} != {*models}:
+    for table, values, variance in tables_of(plan, released, result.slice.group, JointScores):
+        if {*table.models} != {*models}:
             continue
-        if result.slice.group is not None:
-            return None
         counts = np.asarray(values, dtype=np.float64).reshape(-1, *table.ranges(released.axis))
         starts = table.starts
         if table.models != models:
@@ -170,12 +168,9 @@ def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
 
 def _losses(result: "SlicedResult", models: tuple[str, str]) -> Losses | None:
     """The differences of losses, if they were counted of these rows."""
-    plan, released = result.plan, result.released
-    variances = plan.table_variances(released.clients)
-    for (table, values), variance in zip(released.tables, variances, strict=True):
-        if isinstance(table, LossDifferences) and {*table.models} == {*models}:
-            if result.slice.group is not None:
-                return None
+    group = result.slice.group
+    for table, values, variance in tables_of(result.plan, result.released, group, LossDifferences):
+        if {*table.models} == {*models}:
             losses = Losses.of(table, values, variance)
             return losses if table.models == models else losses.turned()
     return None

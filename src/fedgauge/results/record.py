@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
@@ -16,9 +17,10 @@ from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.estimation.regrouped import check_probabilities
 from fedgauge.estimation.released import Released
+from fedgauge.estimation.small_groups import joined_cells
 from fedgauge.measures.intervals import LEVEL, Estimate, check_level
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.plan.form import decode_axis, encode_axis
 from fedgauge.plan.sizes import peek_plain
 from fedgauge.plan.slices import Contrast, Sliced
 from fedgauge.plan.task import LabelTask
@@ -263,11 +265,18 @@ class Record(msgspec.Struct, frozen=True):
             return margins is None or np.array_equal(margins, released.counts)
         rows = int(released.counts.sum()) // plan.task.per_row
         return all(
-            values.min() >= 0
-            and sum(values.tolist()) == rows * table.weight
-            and is_large(values, plan.min_cell)
-            for table, values in released.tables
+            told.values.min() >= 0
+            and sum(told.values.tolist()) == rows * told.table.weight
+            and is_large(told.values, plan.min_cell)
+            and not self._of_joined(told).any()
+            for told in released.tables
         )
+
+    def _of_joined(self, told: TableSum) -> NDArray[Any]:
+        """A table's cells of groups that are counted elsewhere, which are empty."""
+        task = self.plan.task
+        rows = joined_cells(task, told.table, self._joined) if isinstance(task, Sliced) else []
+        return told.by_group(task.layout)[rows]
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:
         """Whether counts of this plan can be on this axis."""

@@ -17,7 +17,7 @@ from fedgauge.data.keyed import NO_BIN, Places, ids_of
 from fedgauge.errors import InputError, ProtocolError
 from fedgauge.estimation.released import Released
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import encode_axis
+from fedgauge.plan.form import encode_axis
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.site import Site

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgauge.errors import ExchangeError, SiteError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import decode_axis
+from fedgauge.plan.form import decode_axis
 from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.vertical.ranks import PartyRanks

@@ -5,17 +5,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.oddities import Counted, Oddities, Parts
-from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import OTHER
 from fedgauge.plan.task import AnyTask, MulticlassTask, MultilabelTask
 
 _ENOUGH: Final = 50  # rows of a class, to say that its scores are lower than another class's
 
 
-def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Oddities) -> Counted:
-    """What a client's rows came to, for its operator.
+def summarise(task: AnyTask, counts: NDArray[Any], oddities: Oddities) -> Counted:
+    """What a client's rows came to, by its counts in channels and bins; for its operator.
 
     Examples
     --------
@@ -24,10 +22,10 @@ def summarise(plan: EvaluationPlan, histogram: ScoreHistogram, oddities: Odditie
     >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3), task=task)
     >>> histogram = plan.histogram()
     >>> rows = fg.Examples([0, 1, 1], [0.1, 0.9, 0.4], group=["men", "women", "none"])
-    >>> summarise(plan, histogram, histogram.update_leniently([rows])).in_words
+    >>> oddities = histogram.update_leniently([rows])
+    >>> summarise(task, histogram.counts, oddities).in_words
     '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: women (1), men (1), other (1)'
     """
-    task, counts = plan.task, histogram.counts
     labels, positives = _labels(task, counts), None
     if labels is None:
         (whole, *_) = task.slices  # of all rows, by the first score
