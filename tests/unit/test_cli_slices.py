@@ -150,9 +150,13 @@ def test_several_labels_a_row(tmp_path):
 
 
 def test_classes_by_group_and_models_by_group(tmp_path):
-    text, result = evaluated(tmp_path, *CLASSES, "--group", "sex=women,men")
-    women = result.select(group="women").macro("roc_auc")
-    assert row(text, "women")[2:] == shown(women)
+    confused = ["--also", "confusion"]
+    text, result = evaluated(tmp_path, *CLASSES, "--group", "sex=women,men", *confused)
+    women = result.select(group="women")
+    assert row(text, "women")[2:] == shown(women.macro("roc_auc"))
+    alone = after(run("show", tmp_path / "r.json", "--group", "women").stdout, "true class")
+    cold = women.confusion_matrix().counts[1]
+    assert row(alone, "cold") == ["cold", *(f"{n:,}" for n in cold)]
     gap = result.select(label="cold").gaps("roc_auc").largest
     assert row(text, "cold: ROC AUC")[1] == f"{gap.difference.value:.4f}"
     text, result = evaluated(tmp_path, *MODELS, "--group", "sex=women,men")
@@ -182,6 +186,10 @@ def test_many_groups_do_not_flood_and_long_names_are_cut(tmp_path):
     text, _ = evaluated(tmp_path, *rows, *BINS)
     assert len(re.findall(r"^internal medicine,\.\.\..{4} +\d", text, re.MULTILINE)) == 20
     assert "31 more: all are in --json FILE, and `fedgauge show FILE --group NAME`" in text
+    assert "holds for all 1,225 gaps together" in text
+    text, _ = evaluated(tmp_path, *rows[:-1], f'ward={wards},"{WARD} 50"', *BINS)
+    assert "holds for all 51 gaps together" in text
+    assert "each is compared with all rows outside it" in text
 
 
 def test_quiet_prints_nothing():
@@ -232,7 +240,7 @@ def test_local_reports_are_made_of_the_columns_of_a_plan(tmp_path):
     plan.save(tmp_path / "plan.toml")
     out = tmp_path / "a.fgr"
     rows = [tmp_path / "plan.toml", "clinic-a.csv", *KINDS, "--out", out]
-    assert "no column 'years'" in complaint(run("encode", *rows))
+    assert "Name it: --group years=COLUMN" in complaint(run("encode", *rows))
     done = run("encode", *rows, "--group", "years=age")
     assert "Counted 1,500 rows" in done.stdout
     state = ["--state", tmp_path / "state", "--json", tmp_path / "r.json"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.columns import read_columns, read_lists, read_names, read_pairs
+from fedgauge.cli.columns import read_lists, read_names, read_pairs
+from fedgauge.cli.options import make_dialect
 
 if TYPE_CHECKING:
     from fedgauge.data.named_columns import GroupColumns, LabelColumns, ScoreColumns
@@ -34,14 +35,6 @@ GroupValues = Annotated[
         "--group",
         help="A column and the groups in it: sex=women,men; may be repeated. With a plan its "
         "column: sex=COLUMN.",
-    ),
-]
-GroupColumn = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--group",
-        help="Column of a grouping of the plan, unless it has that name: sex=COLUMN; may be "
-        "repeated.",
     ),
 ]
 Crossed = Annotated[
@@ -212,19 +205,12 @@ def task_and_columns(named: Named, told: Told, files: Sequence[Path]) -> tuple[A
 
 def columns_of(task: AnyTask, named: Named) -> Columns:
     """The columns that a plan's task is counted in, where the plan says all else."""
-    from fedgauge.engines.named import NamedRows
+    from fedgauge.cli import site_rows  # with all that sites need
 
     named.check()
-    label, classes = named.label, named.class_scores
-    rows = NamedRows(
-        "",
-        read_pairs("--label", label) if "=" in label else label,
-        named.score or "",
-        classes={} if classes is None else read_pairs("--class-scores", classes),
-        models=read_lists("--model-score", named.model_score),
-        groups=read_columns("--group", named.group),
-    )
-    return Columns(*rows.by_task(task))
+    models, groups = list(named.model_score), list(named.group)
+    rows = site_rows.Columns(named.label, named.score, named.class_scores, models, groups)
+    return Columns(*rows.scored("", make_dialect(None, None)).by_task(task))
 
 
 def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.binning.tables import NOISY_RANGES
+from fedgauge.binning.tables import NOISY_EDGES, ranges_for
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreTable
 from fedgauge.data.labels import Label
@@ -343,11 +343,15 @@ def _design(
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
     bins = _auto_bins(privacy) if isinstance(tree, str) else math.prod(_branchings(tree, None))
-    paired = isinstance(task, BinaryTask) and bool(task.pairs)
-    if noisy and paired and isinstance(tree, str):
-        bins = NOISY_RANGES  # of two models' scores together; finer, noise would drown them
+    paired = noisy and isinstance(task, BinaryTask) and bool(task.pairs)
+    if paired and isinstance(tree, str) and not hints.named():
+        # Of two models' scores together; finer, noise would drown them.
+        edges = Axis.from_edges(NOISY_EDGES, outside="clip")
+        return edges, _branchings(tree, edges.bins)
     if noisy and hints.named():
         examples, rate = check_hints(*hints, task)
+        if paired and isinstance(tree, str) and privacy.budget is not None:
+            bins = ranges_for(examples * min(rate, 1.0 - rate), privacy.budget.epsilon)
         if tree == "auto" and not paired:
             plan = propose(
                 privacy=privacy,

@@ -7,7 +7,7 @@ a difference is the sum over all examples of the squared difference of both grad
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -94,7 +94,10 @@ class Pair:
         counts = [each.pooled.counts for each in self.readings]
         straight = [areas.straight_auc(*each) for each in counts]
         unbiased = [areas.straight_auc(*each.pooled.unbiased) for each in self.readings]
-        gradients = [areas.auc_gradient(each) for each in counts]
+        if self.joint is not None and self.joint.is_all:
+            gradients = [_area_gradient(each) for each in self.readings]
+        else:
+            gradients = [areas.auc_gradient(each) for each in counts]
         if self.joint is None or any(end.caution for end in ends):
             return self._from_ends(ends, gradients)
         return self._normal(
@@ -136,31 +139,32 @@ class Pair:
             "net_benefit", benefit_of_model(checked), "there is no example"
         )
 
-    def _covariances(self, gradients: list[Floats], joint: Joint) -> tuple[float, float]:
-        """By sampling and by noise, of two metrics with these gradients."""
+    def _deviations(
+        self, ends: list[Estimate], gradients: list[Floats], joint: Joint
+    ) -> tuple[float, float]:
+        """Standard deviations of a difference, by sampling and by noise.
+
+        Where all is read from the cells, a row moves a difference by what its cell does, and so
+        does the noise in the cell. Else the deviations of both models are known, and cells tell how
+        far errors go together. Within a range both scores are then taken as independent, which errs
+        to the safe side where they go together.
+        """
+        if joint.is_all:
+            one, other = gradients
+            moves = (one[:, :, np.newaxis] - other[:, np.newaxis, :]) ** 2
+            by_sampling = max(
+                float(np.sum(joint.counts * moves)), 0.0
+            )  # noisy cells may be negative
+            return math.sqrt(by_sampling), math.sqrt(joint.variance * float(moves.sum()))
         one, other = (
             _by_range(gradient, reading.pooled.counts, starts)
             for gradient, reading, starts in zip(
                 gradients, self.readings, joint.starts, strict=True
             )
         )
-        sampling = float(np.einsum("cij,ci,cj->", joint.counts, one, other))
-        if not joint.is_all:
-            return sampling, 0.0
-        return sampling, joint.variance * float(one.sum(axis=1) @ other.sum(axis=1))
-
-    def _deviations(
-        self, ends: list[Estimate], gradients: list[Floats], joint: Joint
-    ) -> tuple[float, float]:
-        """Standard deviations of a difference, by sampling and by noise.
-
-        Within a range of a joint histogram both scores are taken as independent, which errs to
-        the safe side where they go together. Noisy cells can tell of more than there can be:
-        deviations are between the difference of both models' and their sum.
-        """
-        by_sampling, by_noise = self._covariances(gradients, joint)
-        one, other = ([end.parts.get(k, 0.0) for end in ends] for k in ("sampling", "noise"))
-        return _of_difference(one, by_sampling), _of_difference(other, by_noise)
+        covariance = float(np.einsum("cij,ci,cj->", joint.counts, one, other))
+        sampling, noise = ([end.parts.get(k, 0.0) for end in ends] for k in ("sampling", "noise"))
+        return _of_difference(sampling, covariance), _of_difference(noise, 0.0)
 
     def _normal(
         self,
@@ -280,6 +284,23 @@ def _mean_difference(losses: Losses, level: float) -> Estimate:
     parts |= {"noise": by_noise} if variance else {}
     bounds = (value - sure, value + sure)
     return Estimate(value, bounds, value - reach, value + reach, level, parts)
+
+
+def _area_gradient(reading: Reading) -> Floats:
+    """What one more example of each class and bin does to the area under the ROC curve.
+
+    On few bins a smooth curve moves further than straight lines between its points, whose gradient
+    is known: by 6% on 8 bins, 4% on 9 and nothing on 16.
+    """
+
+    def area(counts: Floats) -> float:
+        return replace(reading, pooled=replace(reading.pooled, released=counts)).roc.path.area()
+
+    counts = reading.pooled.counts
+    now, step = area(counts), 1e-3 * float(counts.mean())
+    moved = counts + step * np.eye(counts.size).reshape(-1, *counts.shape)
+    slopes: Floats = np.array([area(each) - now for each in moved]).reshape(counts.shape) / step
+    return slopes
 
 
 def _by_range(gradient: Floats, counts: Floats, starts: tuple[int, ...]) -> Floats:
