@@ -108,13 +108,13 @@ def _population(rate: float, apart: float) -> dict[str, float]:
     precision = flagged[1] / (flagged[0] + flagged[1])
     losses = held[1] * (1 - chance) ** 2 + held[0] * chance**2
     prior = np.log(rate / (1 - rate))
-    half, quarter = ((odds - prior) / apart + apart / 2 for odds in (0.0, -np.log(3)))
+    half, fifth = ((odds - prior) / apart + apart / 2 for odds in (0.0, -np.log(4)))
     return {
         "AUC": norm.cdf(apart / np.sqrt(2)),
         "AP": np.trapezoid(precision * held[1], score) / rate,
         "Brier": np.trapezoid(losses, score),
         "recall": norm.sf(half - apart),
-        "benefit": rate * norm.sf(quarter - apart) - (1 - rate) * norm.sf(quarter) / 3,
+        "benefit": rate * norm.sf(fifth - apart) - (1 - rate) * norm.sf(fifth) / 4,
     }
 
 
@@ -125,7 +125,7 @@ def measured(result) -> dict[str, fg.Estimate]:
         "AP": result.average_precision,
         "Brier": result.brier_score,
         "recall": result.at_threshold(0.5).recall,
-        "benefit": result.net_benefit(0.25),
+        "benefit": result.net_benefit(0.2),
     }
 
 
