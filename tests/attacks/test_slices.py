@@ -271,7 +271,10 @@ def test_a_class_that_is_left_out_shows_once(folder):
 
 
 def test_a_plan_says_what_its_slices_are_and_what_they_show():
-    """Whoever approves reads the names, how often a row counts, and what noise would hide."""
+    """Whoever approves reads the names, how often a row counts, and what noise would hide.
+
+    Under noise the two scores together are all that is sent: a row counts once.
+    """
     task = msgspec.structs.replace(PAIR, groups=SEX)
     exact, noisy = plan_of(task), plan_of(task, min_cell=0, privacy=fg.DistributedDP(1.0))
     for plan in (exact, noisy):
