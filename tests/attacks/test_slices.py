@@ -279,7 +279,13 @@ def test_a_plan_says_what_its_slices_are_and_what_they_show():
     exact, noisy = plan_of(task), plan_of(task, min_cell=0, privacy=fg.DistributedDP(1.0))
     for plan in (exact, noisy):
         told = " ".join(text for _, text in plan.in_words())
-        for word in ("women, men, other", "their score of new", "that of old", "at the same time"):
+        for word in (
+            "women, men, other",
+            "their score of new",
+            "that of old",
+            "at the same time",
+            "of all sites together, and of each model of each group;",
+        ):
             assert word in told
         for word in ("each model (new, old)", "counts 3 times"):  # under noise a row counts once
             assert (word in told) == (plan is exact)
