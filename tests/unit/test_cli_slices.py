@@ -139,6 +139,23 @@ def test_classes_have_a_row_each_and_averages(tmp_path):
     assert row(text, "top label: expected calibration error")[1:] == shown(calibration)
 
 
+def test_what_is_given_twice_counts_twice(tmp_path):
+    scores = [each for pair in SCORES.split(",") for each in ("--class-scores", pair)]
+    tables = ["--also", "confusion", "--also", "ranks"]
+    text, _ = evaluated(tmp_path, *CLINICS, *BINS, "--label", "kind", *scores, *tables)
+    assert "\ntrue class" in text
+    assert "\ntop-2 accuracy" in text
+    planned = run(*PLAN, "--epsilon", 3, "--classes", "flu", "--classes", "cold,well")
+    assert "flu, cold, well" in planned.stdout
+    models = run(*PLAN, "--epsilon", 3, "--models", "new", "--models", "old")
+    assert "new, old" in models.stdout
+
+
+def test_a_group_without_its_column_is_told_where_it_goes():
+    asked = run("evaluate", *GROUPS[:-1], "women,men")
+    assert "--group COLUMN=women,men" in complaint(asked)
+
+
 def test_several_labels_a_row(tmp_path):
     columns = ["--label", "fever=fever,cough=cough"]
     columns += ["--class-scores", "cough=p_cough,fever=p_fever"]

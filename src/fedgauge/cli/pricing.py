@@ -22,13 +22,14 @@ PlannedGroups = Annotated[
     typer.Option("--group", help="Groups to tell apart: sex=women,men; may be repeated."),
 ]
 Classes = Annotated[
-    str | None, typer.Option("--classes", help="Classes with a score each: flu,cold,well.")
+    list[str] | None, typer.Option("--classes", help="Classes with a score each: flu,cold,well.")
 ]
 Labels = Annotated[
-    str | None, typer.Option("--labels", help="Several labels a row, a score each: fever,cough.")
+    list[str] | None,
+    typer.Option("--labels", help="Several labels a row, a score each: fever,cough."),
 ]
 Models = Annotated[
-    str | None, typer.Option("--models", help="Models that score the same rows: new,old.")
+    list[str] | None, typer.Option("--models", help="Models that score the same rows: new,old.")
 ]
 # What tables are called, by the tag that they have in a plan.
 _TABLES = {

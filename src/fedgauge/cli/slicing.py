@@ -22,7 +22,7 @@ ScoreOption = Annotated[
     str | None, typer.Option("--score", help="Column of the score; higher is more positive.")
 ]
 ClassScores = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--class-scores", help="Of several classes, the score of each: cat=p1,dog=p2."),
 ]
 ModelScore = Annotated[
@@ -41,7 +41,7 @@ Crossed = Annotated[
     bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
 ]
 Also = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--also", help="Of classes, count also: confusion,ranks,top."),
 ]
 PairOption = Annotated[
@@ -170,10 +170,7 @@ def task_and_columns(named: Named, told: Told, files: Sequence[Path]) -> tuple[A
     named.check()
     for text in named.group:
         if "=" not in text:
-            raise fg.InputError(
-                f"--group {text} needs the groups that are told apart, such as --group "
-                f"{text}=women,men. {_values(files, text)}"
-            )
+            raise fg.InputError(f"--group {text} needs {_what_a_group_needs(files, text)}")
     groups = read_lists("--group", named.group)
     group: GroupColumns = {name: name for name in groups} or None
     if named.class_scores is not None:
@@ -219,7 +216,8 @@ def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
         if len(columns) > 1:
             raise fg.InputError(
                 f"--model-score {name}= names {len(columns)} columns, and a model of two classes "
-                "has one score. Name each model by itself."
+                "has one score. Give the option once for each model. For models of several "
+                "classes make a plan, and evaluate it with --plan."
             )
     return {name: columns[0] for name, columns in models.items()}
 
@@ -234,6 +232,14 @@ def _require_same(option: str, given: Collection[str], wanted: Collection[str], 
     if not missing:
         told = f"{option} names {strange[0]!r}, which {where} does not have"
     raise fg.InputError(f"{told}. Name each once: {', '.join(wanted)}.")
+
+
+def _what_a_group_needs(files: Sequence[Path], text: str) -> str:
+    """What is to be said of a group option that has no values, or no column."""
+    if "," in text:
+        return f"the column that holds these groups: --group COLUMN={text}."
+    told = f"the groups that are told apart, such as --group {text}=women,men."
+    return f"{told} {_values(files, text)}".rstrip()
 
 
 def _values(files: Sequence[Path], column: str, separator: str | None = None) -> str:
