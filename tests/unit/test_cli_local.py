@@ -221,6 +221,23 @@ def test_the_number_of_reports_is_public_and_not_about():
     assert shown.startswith(f"1 client, {ROWS:,} reports; noise hides the number of ")
 
 
+def test_reports_about_models_are_made_and_taken_in():
+    task = fg.BinaryTask(models=("new", "old"))
+    axis = fg.Axis.uniform(8, outside="clip")
+    plan = fg.EvaluationPlan.for_reports(axis, fg.LocalDP(4.0), task=task)
+    plan.save(Path("plan.toml"))
+    first, *rows = Path("a.csv").read_text().split()
+    Path("a.csv").write_text("\n".join([f"{first},p2", *(f"{row},0.5" for row in rows)]))
+    columns = ["--label", "y", "--model-score", "new=p", "--model-score", "old=p2"]
+    done = run("encode", "plan.toml", "a.csv", *columns, "-o", "a.fgr")
+    assert done.exit_code == 0, done.stderr
+    done = run("intake", "plan.toml", "a.fgr", "--json", "r.json")
+    assert done.exit_code == 0, done.stderr
+    assert f"Took in {ROWS:,} reports" in done.stdout
+    new = fg.Evaluation.from_json("r.json").select(model="new")
+    assert (new.reports, new.examples) == (ROWS, ROWS)
+
+
 def test_reports_of_slices_name_columns_by_the_plan(folder):
     task = fg.MulticlassTask(labels=["cat", "dog"], groups={"sex": ["women", "men"]})
     axis = fg.Axis.uniform(8, outside="clip")

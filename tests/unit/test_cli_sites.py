@@ -86,6 +86,26 @@ def test_groups_are_refused_unless_allowed(site, tmp_path):
     run("site", "init", *named, folder, "-q")
     told = run("site", "show", "--site", folder / "site.toml")
     assert row_of("Groups", told) == "at most 6"
+    assert row_of("Most counts", told) == "4,000,000"
+
+
+def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
+    asked = ("site", "init", "--name", "a", "--dataset", "d", "--allow-exact", "--quiet")
+    run(*asked, tmp_path / "a")
+    site = tmp_path / "a" / "site.toml"
+    told = " ".join(run("site", "show", "--site", site).split())
+    assert "at most 1 score of a row; groups: none" in told
+    text = site.read_text()
+    for old, new in (
+        ("exact_scores = 1 ", "exact_scores = 12 "),
+        ("exact_pairs = false", "exact_pairs = true"),
+        ("exact_groups = []", 'exact_groups = ["women", "men"]'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    site.write_text(text)
+    told = " ".join(run("site", "show", "--site", site).split())
+    assert "at most 12 scores of a row, two of them together; groups: women, men" in told
 
 
 def test_score_sums_are_refused_unless_allowed(site, tmp_path):

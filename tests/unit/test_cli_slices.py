@@ -150,9 +150,13 @@ def test_several_labels_a_row(tmp_path):
 
 
 def test_classes_by_group_and_models_by_group(tmp_path):
-    text, result = evaluated(tmp_path, *CLASSES, "--group", "sex=women,men")
-    women = result.select(group="women").macro("roc_auc")
-    assert row(text, "women")[2:] == shown(women)
+    confused = ["--also", "confusion"]
+    text, result = evaluated(tmp_path, *CLASSES, "--group", "sex=women,men", *confused)
+    women = result.select(group="women")
+    assert row(text, "women")[2:] == shown(women.macro("roc_auc"))
+    alone = after(run("show", tmp_path / "r.json", "--group", "women").stdout, "true class")
+    cold = women.confusion_matrix().counts[1]
+    assert row(alone, "cold") == ["cold", *(f"{n:,}" for n in cold)]
     gap = result.select(label="cold").gaps("roc_auc").largest
     assert row(text, "cold: ROC AUC")[1] == f"{gap.difference.value:.4f}"
     text, result = evaluated(tmp_path, *MODELS, "--group", "sex=women,men")
@@ -182,6 +186,10 @@ def test_many_groups_do_not_flood_and_long_names_are_cut(tmp_path):
     text, _ = evaluated(tmp_path, *rows, *BINS)
     assert len(re.findall(r"^internal medicine,\.\.\..{4} +\d", text, re.MULTILINE)) == 20
     assert "31 more: all are in --json FILE, and `fedgauge show FILE --group NAME`" in text
+    assert "holds for all 1,225 gaps together" in text
+    text, _ = evaluated(tmp_path, *rows[:-1], f'ward={wards},"{WARD} 50"', *BINS)
+    assert "holds for all 51 gaps together" in text
+    assert "each is compared with all rows outside it" in text
 
 
 def test_quiet_prints_nothing():
@@ -212,6 +220,36 @@ def test_groups_too_small_to_be_shown_have_no_row(tmp_path):
     assert row(text, "other")[1] == "300"
     assert "\ninternal" not in text
     assert "no two groups to compare" in text
+
+
+def test_a_map_is_fitted_to_one_slice(tmp_path):
+    _, result = evaluated(tmp_path, *MODELS)
+    path, out = tmp_path / "r.json", tmp_path / "map.json"
+    assert run("calibrate", path, "--model", "old", "--method", "beta", "-o", out).exit_code == 0
+    fitted = fg.Calibrator.from_json(out)
+    assert fitted.digest == result.select(model="old").calibrator("beta").digest
+    assert "are shown by themselves" in run("show", path, "--calibrator", out).stdout
+    mapped = run("show", path, "--calibrator", out, "--model", "old")
+    assert "mapped by" in mapped.stdout
+    told = complaint(run("calibrate", path, "-o", out))
+    assert "several models. Choose one, as with" in told
+    assert "--model NAME" in told
+
+
+def test_local_reports_are_made_of_the_columns_of_a_plan(tmp_path):
+    task = fg.MulticlassTask(labels=["flu", "cold", "well"], groups={"years": ["young", "old"]})
+    axis = fg.Axis.uniform(4, outside="clip")
+    plan = fg.EvaluationPlan.for_reports(axis, fg.LocalDP(9.0), task=task)
+    plan.save(tmp_path / "plan.toml")
+    out = tmp_path / "a.fgr"
+    rows = [tmp_path / "plan.toml", "clinic-a.csv", *KINDS, "--out", out]
+    assert "Name it: --group years=COLUMN" in complaint(run("encode", *rows))
+    done = run("encode", *rows, "--group", "years=age")
+    assert "Counted 1,500 rows" in done.stdout
+    state = ["--state", tmp_path / "state", "--json", tmp_path / "r.json"]
+    assert run("intake", tmp_path / "plan.toml", out, *state).exit_code == 0
+    result = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert result.macro("roc_auc").value > 0.7
 
 
 def test_show_chooses_one_slice(tmp_path):

@@ -12,6 +12,7 @@ from fedgauge.engines.contribution import release
 from fedgauge.estimation import impossible
 from fedgauge.estimation.impossible import caution, check_exact, noise_reach
 from fedgauge.estimation.released import Released
+from fedgauge.estimation.repair import node_variances
 from fedgauge.privacy import laws
 from noise import share_law
 
@@ -150,6 +151,34 @@ def test_inner_nodes_show_what_each_leaf_hides():
     counts[1, :16] = -12.0
     assert caution(flat, noisy(counts, flat)) is None
     assert caution(tree, noisy(counts, tree)) is not None
+
+
+@pytest.mark.parametrize("tree", [(8,), (4, 2)], ids=["flat", "tree"])
+def test_scores_of_the_same_rows_differ_by_noise_alone(tree):
+    """By two models: more rows of a class by one of them than noise explains are a caution."""
+    task = fg.BinaryTask(models=("new", "old"))
+    plan = plan_for(NOISES["polya"], tree, COHORT, task=task)
+    variances = node_variances(tree, plan.noise_variances(CLIENTS))
+    checked = 2 * 4 * sum(plan.final.nodes) + 2 * (2 + 1 + 2)
+    by_class = noise_reach(2 * tree[0] * variances[0], CLIENTS * plan.noise_parts, 1e-6 / checked)
+    for beyond, told in ((-0.01, False), (0.01, True)):
+        counts = np.full((4, 8), 500.0)
+        counts[2] -= (by_class + beyond) / 8  # of one class, by the second model
+        assert (caution(plan, noisy(counts, plan)) is not None) == told
+        counts[0] = counts[2]
+        assert caution(plan, noisy(counts, plan)) is None
+
+
+def test_honest_rows_of_slices_are_not_cautioned():
+    """Seeded. Chance of a false alarm: 1e-6 each of 15."""
+    rng = np.random.default_rng(4)
+    labels = rng.integers(0, 3, 300)
+    rows = fg.Examples(labels, rng.random((300, 3)), group=rng.choice(["a", "b"], 300))
+    task = fg.MulticlassTask(labels=[0, 1, 2], groups={"g": ["a"]}, also=["confusion"])
+    plan = plan_for(NOISES["polya"], (4, 2), COHORT, task=task)
+    for seed in range(15):
+        result = fg.evaluate({str(i): rows for i in range(5)}, plan, seed=seed)
+        assert result.caution is None
 
 
 @pytest.mark.parametrize(

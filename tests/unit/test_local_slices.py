@@ -239,11 +239,11 @@ def test_rows_without_what_the_plan_asks_are_refused_before_anything_is_written(
 
 def test_the_officer_reads_what_a_report_is_about():
     words = explain(plan_of("models by group", fg.LocalDP(1.0)))
-    assert "whether the row is positive, of which group it is and in which of 16 ranges" in words
-    assert "for one of 2 scores, which is drawn at random whatever the row holds" in words
+    assert "row, about one of 2 scores, drawn at random whatever the row holds" in words
+    assert "whether the row is positive, of which group and in which of 16 ranges that" in words
     assert "sex (women, men, other)" in words
     words = explain(plan_of("each", fg.LocalDP(1.0)))
-    assert "for one of 2 ways to group rows, which is drawn at random" in words
+    assert "row, about one of 2 ways to group rows, drawn at random" in words
     assert "drawn at random" not in explain(plan_of("groups", fg.LocalDP(1.0)))
 
 
@@ -266,3 +266,8 @@ def test_averages_take_reports_about_different_scores_as_independent():
     for kind in ("sampling", "noise"):
         apart = np.hypot(*(one.parts[kind] for one in each)) / 2
         assert average.parts[kind] == pytest.approx(apart, rel=0.02)
+
+
+def test_all_rows_are_as_many_as_reports():
+    result = simulated("models", plan_of("models"))
+    assert str(result).splitlines()[0] == f"1 client, {ROWS:,} reports"

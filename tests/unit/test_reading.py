@@ -108,7 +108,6 @@ def exact(counts, estimator=fg.Aligned(), axis=None):  # noqa: B008
 
 def test_rows_that_share_bins_far_apart_are_tied():
     assert exact(spread(64, step=2)).pooled.apart
-    assert exact(spread(64, step=2)).pr.path.area() == pytest.approx(0.5)
     touching = spread(64, step=2)
     touching[0, 1] = 1
     few = spread(64, step=8, rows=1)
@@ -121,12 +120,15 @@ def test_rows_that_share_bins_far_apart_are_tied():
     assert not noisy_ones.apart
 
 
-def test_examples_are_taken_one_by_one_where_bins_are_fine():
+def test_average_precision_is_of_examples_where_bins_are_fine():
     fine = spread(1024)
-    assert exact(fine).one_by_one
-    assert not exact(fine[:, 1:]).one_by_one
-    assert not exact(spread(1024, step=2)).one_by_one
-    assert not exact(fine, fg.Quantile(32)).one_by_one
-    assert not exact(fine, axis=fg.Axis.from_values(range(1024))).one_by_one
+    assert exact(fine).precision_of_rows > 0.5  # each positive is itself among those flagged
+    assert exact(spread(64, step=2)).precision_of_rows == pytest.approx(0.5)  # tied
     pooled = PooledCounts(fg.Axis.uniform(1024), fine, (1024,), (1.0,))
-    assert not Reading(pooled, fg.Aligned(), 0.95).one_by_one
+    for coarse_or_other in (
+        exact(fine[:, 1:]),
+        exact(fine, fg.Quantile(32)),
+        exact(fine, axis=fg.Axis.from_values(range(1024))),
+        Reading(pooled, fg.Aligned(), 0.95),
+    ):
+        assert coarse_or_other.precision_of_rows is None

@@ -159,3 +159,20 @@ def test_local_reports_are_judged_by_the_same_rules(tmp_path):
     make_site(tmp_path / "enough").judge_reports(plan)
     with pytest.raises(PlanRefused, match=r"\(max_counts\)"):
         make_site(tmp_path / "few", max_counts=127).judge_reports(plan)
+
+
+# Local reports
+
+
+def test_reports_are_judged_as_sums_are(tmp_path):
+    site = make_site(tmp_path, labels=("cat", "dog", "owl"), max_groups=3, max_epsilon=2.0)
+    axis, privacy = Axis.uniform(16, outside="clip"), LocalDP(1.0)
+
+    def judge_task(task):
+        site.judge_reports(EvaluationPlan.for_reports(axis, privacy, task=task))
+
+    judge_task(MulticlassTask(labels=CLASSES.labels, groups={"sex": ["women", "men"]}))
+    with pytest.raises(PlanRefused, match=r"tells the class 'ant' apart"):
+        judge_task(MulticlassTask(labels=["cat", "ant"]))
+    with pytest.raises(PlanRefused, match=r"5 groups apart.*\(max_groups\)"):
+        judge_task(MulticlassTask(labels=CLASSES.labels, groups={"ward": ["a", "b", "c", "d"]}))

@@ -9,6 +9,7 @@ from rich.table import Table
 import fedgauge as fg
 from fedgauge.cli.options import Decimal, Quiet, Separator, make_dialect
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.slicing import OneClass, OneGroup, OneModel, chosen
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.data.rewriting import Rewrite
 
@@ -24,6 +25,9 @@ def calibrate(
             help="auto, beta, isotonic, platt, temperature, binning, bbq or scaling-binning."
         ),
     ] = "auto",
+    group: OneGroup = None,
+    model: OneModel = None,
+    label: OneClass = None,
     quiet: Quiet = False,
 ) -> None:
     """Fit a map from scores to calibrated probabilities on a saved result.
@@ -39,7 +43,8 @@ def calibrate(
     """
     with readable_errors():
         refuse_to_replace(calibrator=out)
-        measured = fg.Evaluation.from_json(result)
+        whole = fg.Evaluation.from_json(result)
+        measured = chosen(whole, group=group, model=model, label=label)
         made = with_progress(quiet, lambda: measured.calibrator(method), "Fitting")
         tables = [] if quiet else with_progress(quiet, lambda: _fit_tables(measured, made))
         made.to_json(out)

@@ -59,7 +59,7 @@ def class_tables(result: fg.Evaluation, thresholds: Sequence[float]) -> Iterator
     yield _averages(result)
     for at in thresholds:
         yield _at_threshold(result, parts, at, notes)
-    if result.slice.group is None and isinstance(task, MulticlassTask) and task.also:
+    if isinstance(task, MulticlassTask) and task.also and result.plan.tables:
         yield from _by_highest(result, task)
 
 

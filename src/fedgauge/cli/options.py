@@ -162,7 +162,7 @@ Plots = Annotated[
     typer.Option(
         "--plots",
         help="Save roc.png and pr.png in this folder; of probabilities also reliability.png and "
-        "decision.png.",
+        "decision.png; of slices also gaps.png, confusion.png or comparison.png.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]

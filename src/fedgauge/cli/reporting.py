@@ -22,6 +22,7 @@ from fedgauge.cli.options import (
     naming_labels,
 )
 from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.results import require_curves
 from fedgauge.cli.terminal import (
     print_result,
     readable_errors,
@@ -128,7 +129,7 @@ def intake(
             for told in broken:
                 warn(told)
             result = with_progress(quiet, lambda: result_of(server), "Measuring")
-        result.slices[0].roc_curve()  # a result without curves is an error here
+        require_curves(result)
         if json is not None:
             result.to_json(json)
     print_result(result, quiet=quiet)

@@ -14,7 +14,7 @@ from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtReca
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.reliability import calibration_tables
 from fedgauge.cli.sliced import slice_tables
-from fedgauge.cli.slicing import Margin, chosen
+from fedgauge.cli.slicing import Margin, OneClass, OneGroup, OneModel, chosen
 from fedgauge.cli.terminal import (
     fail,
     plain_table,
@@ -55,11 +55,9 @@ def show(
     plots: Plots = None,
     key: Keys = None,
     site_file: KnownTo = None,
-    group: Annotated[str | None, typer.Option(help="Show this group alone.")] = None,
-    model: Annotated[str | None, typer.Option(help="Show this model alone.")] = None,
-    label: Annotated[
-        str | None, typer.Option("--class", help="Show this class, or label, alone.")
-    ] = None,
+    group: OneGroup = None,
+    model: OneModel = None,
+    label: OneClass = None,
     margin: Margin = None,
     calibration: Annotated[
         bool,
@@ -257,7 +255,7 @@ def read_out(
 ) -> tuple[str, list[Table | str]]:
     """A new result in words and tables; saves what is to be saved."""
     try:
-        _require_curves(result)
+        require_curves(result)
     except fg.NoSignal:
         if json is not None:  # the budget is spent: keep what was released
             save_json(result, json)
@@ -274,7 +272,7 @@ def read_out(
     return verdict(result, slices=False), tables
 
 
-def _require_curves(result: fg.Evaluation) -> None:
+def require_curves(result: fg.Evaluation) -> None:
     """Refuse a result without any curve: of several classes or models one is enough."""
     parts = (result,) if not result.is_several else result.slices
     for part in parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,9 +24,10 @@ from fedgauge.cli.rows import (
     slice_table,
 )
 from fedgauge.measures.intervals import show_count
-from fedgauge.plan.slices import Sliced
+from fedgauge.plan.slices import REST, Sliced
 
 _MOST_PAIRS = 3  # of models that are compared in full: more have a line each
+_MOST_COMPARED = 50  # groups of which every pair is: 1,225 of them
 _NO_GAP = "no two groups to compare"
 
 
@@ -35,6 +37,9 @@ def slice_tables(
     """All that a result holds beside the whole: its models, its classes, its groups."""
     task = result.plan.task
     if not isinstance(task, Sliced):
+        return
+    if result.is_several and result.mapped_by is not None:  # of which there are no averages
+        yield "Scores that go through a map are shown by themselves: --class NAME or --model NAME."
         return
     models: Sequence[str] = () if result.slice.model is not None else task.models
     if models:
@@ -118,18 +123,28 @@ def gap_table(result: fg.Evaluation, thresholds: Sequence[float]) -> Table:
     asked: list[tuple[str, float | None]] = [("roc_auc", None)]
     if not labels:
         asked += [(name, at) for at in thresholds for name in ("recall", "fpr")]
-    compared = 0
+    compared, against = 0, _against(result)
     for label in first(labels) or [None]:
         part = result if label is None else result.select(label=label)
         for metric, at in asked:
-            gaps = part.gaps(metric, at=at)
+            gaps = part.gaps(metric, at=at, against=against)
             compared = gaps.compared
             title = gaps.metric if label is None else f"{fitting(label)}: {gaps.metric}"
             table.add_row(title, *_largest(gaps, notes))
     told = "What stands out is more than chance: its interval leaves out 0"
-    together = f", and holds for all {compared:,} pairs together" if compared > 1 else ""
-    more = left_out(len(labels) - len(first(labels)), "--class")
-    return close(table, notes, f"{told}{together}.", *more)
+    together = f", and holds for all {compared:,} gaps together" if compared > 1 else ""
+    lines = [f"{told}{together}."]
+    if against is not None:
+        lines.append("Of so many groups each is compared with all rows outside it.")
+    return close(table, notes, *lines, *left_out(len(labels) - len(first(labels)), "--class"))
+
+
+def _against(result: fg.Evaluation) -> str | None:
+    """What groups are compared with: each other, or the rest where that would take long."""
+    task = result.plan.task
+    assert isinstance(task, Sliced)  # noqa: S101  (no other has groups)
+    sizes = Counter(each.grouping for each in task.groups_told.values() if each.listed)
+    return REST if any(size > _MOST_COMPARED for size in sizes.values()) else None
 
 
 def _labels(result: fg.Evaluation) -> list[str | None]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.columns import read_columns, read_lists, read_names, read_pairs
+from fedgauge.cli.columns import read_lists, read_names, read_pairs
+from fedgauge.cli.options import make_dialect
 
 if TYPE_CHECKING:
     from fedgauge.data.named_columns import GroupColumns, LabelColumns, ScoreColumns
@@ -54,6 +55,9 @@ PairOption = Annotated[
 PairedBrier = Annotated[
     bool, typer.Option("--paired-brier", help="Also count the differences of losses of pairs.")
 ]
+OneGroup = Annotated[str | None, typer.Option("--group", help="Of this group alone.")]
+OneModel = Annotated[str | None, typer.Option("--model", help="Of this model alone.")]
+OneClass = Annotated[str | None, typer.Option("--class", help="Of this class, or label, alone.")]
 Margin = Annotated[
     float | None,
     typer.Option("--margin", help="How much lower a model's AUC may be and it not inferior."),
@@ -201,19 +205,12 @@ def task_and_columns(named: Named, told: Told, files: Sequence[Path]) -> tuple[A
 
 def columns_of(task: AnyTask, named: Named) -> Columns:
     """The columns that a plan's task is counted in, where the plan says all else."""
-    from fedgauge.engines.named import NamedRows
+    from fedgauge.cli import site_rows  # with all that sites need
 
     named.check()
-    label, classes = named.label, named.class_scores
-    rows = NamedRows(
-        "",
-        read_pairs("--label", label) if "=" in label else label,
-        named.score or "",
-        classes={} if classes is None else read_pairs("--class-scores", classes),
-        models=read_lists("--model-score", named.model_score),
-        groups=read_columns("--group", named.group),
-    )
-    return Columns(*rows.by_task(task))
+    models, groups = list(named.model_score), list(named.group)
+    rows = site_rows.Columns(named.label, named.score, named.class_scores, models, groups)
+    return Columns(*rows.scored("", make_dialect(None, None)).by_task(task))
 
 
 def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -228,7 +225,7 @@ def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _require_same(option: str, given: Collection[str], wanted: Collection[str], where: str) -> None:
-    """Refuse names that are not those of the plan, or of another option."""
+    """Refuse names that are not those of another option."""
     if {*given} == {*wanted}:
         return
     missing = [name for name in wanted if name not in given]
@@ -285,7 +282,8 @@ def check_groups(
 
 
 def _seems_empty(result: fg.Evaluation, group: str) -> bool:
-    part = result.slices[0].select(group=group)
+    scored = result.plan.task.slices[0]  # any score will do: rows are the same
+    part = result.select(model=scored.model, group=group, label=scored.label)
     if result.plan.is_noisy:
         return part.withheld is not None
     return group not in result.released.joined and not part.examples

@@ -60,9 +60,10 @@ class Wanted:
 
     def thresholds(self, result: fg.Evaluation) -> list[float]:
         """The thresholds that slices are shown at: the same for all of them."""
+        points = self.points(result)
         if result.is_several:
             return [_within(threshold, result) for threshold in self._at]
-        return [at.threshold for _, at in self.points(result)]
+        return [at.threshold for _, at in points]
 
 
 def _within(threshold: float, result: fg.Evaluation) -> float:

@@ -108,20 +108,20 @@ class ScoreDistribution:
 
 
 def estimate(
-    axis: Axis, counts: NDArray[Any], estimator: Estimator, *, tied: bool = False
+    axis: Axis, counts: NDArray[Any], estimator: Estimator, *, straight: bool = False
 ) -> ScoreDistribution:
     """The distribution that an estimator sees in pooled counts (negatives, positives).
 
     Counts are not negative: noisy ones are repaired before. Only `Range` takes them as they
-    were released, because it smooths the rates itself. Where scores in a bin are `tied`, though
-    the axis does not say so, `Aligned` draws them as such.
+    were released, because it smooths the rates itself. With `straight`, `Aligned` joins points by
+    lines whatever its interpolation.
     """
     negatives, positives = (float(row.sum()) for row in counts)
     require_both_classes(negatives, positives)
     if isinstance(estimator, Range):
         return _ranges(axis, counts, estimator)
     if isinstance(estimator, Aligned):
-        return _aligned(axis, counts, estimator, tied=tied)
+        return _aligned(axis, counts, estimator, straight=straight)
     rows = [*counts, counts.sum(axis=0)]
     quantiles = [_left_edges(axis, row, estimator.quantiles) for row in rows]
     return from_quantiles(quantiles, (negatives, positives), estimator)
@@ -152,25 +152,22 @@ def require_both_classes(negatives: float, positives: float) -> None:
 
 
 def _aligned(
-    axis: Axis, counts: NDArray[Any], estimator: Aligned, *, tied: bool
+    axis: Axis, counts: NDArray[Any], estimator: Aligned, *, straight: bool
 ) -> ScoreDistribution:
     from_top = np.cumsum(counts[:, ::-1], axis=1, dtype=np.float64)
     # Where scores in a bin are one value, examples in it are tied: chance joins the points.
-    straight = tied or axis.kind == "values" or estimator.interpolation == "linear"
-    single = np.full(axis.bins, fill_value=True) if tied else axis.single
-    return _through(axis, from_top[:, -1], from_top / from_top[:, -1:], single, straight=straight)
+    straight = straight or axis.kind == "values" or estimator.interpolation == "linear"
+    return _through(axis, from_top[:, -1], from_top / from_top[:, -1:], straight=straight)
 
 
 def _ranges(axis: Axis, counts: NDArray[Any], estimator: Range) -> ScoreDistribution:
     from_top = np.cumsum(counts[:, ::-1], axis=1, dtype=np.float64)
     rates = np.array([repair.smooth(row / row[-1], estimator.smoothing) for row in from_top])
     rates[:, -1] = 1.0  # the lowest threshold flags everything
-    return _through(axis, from_top[:, -1], rates, axis.single, straight=True)
+    return _through(axis, from_top[:, -1], rates, straight=True)
 
 
-def _through(
-    axis: Axis, totals: Floats, rates: Floats, single: NDArray[np.bool_], *, straight: bool
-) -> ScoreDistribution:
+def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> ScoreDistribution:
     """The path through the rates of both classes at the edges, from the top edge down."""
     negatives, positives = totals
     fpr, tpr = rates
@@ -179,7 +176,7 @@ def _through(
     thresholds = np.append(np.inf, axis.thresholds[::-1][kept])
     fpr, tpr, u = (np.append(0.0, rate[kept]) for rate in (fpr, tpr, u))
     width = np.diff(u)
-    tied = single[::-1][kept]
+    tied = axis.single[::-1][kept]
     if straight or len(u) < 3:
         fpr_pieces = linear_pieces(width, fpr[:-1], fpr[1:])
         tpr_pieces = linear_pieces(width, tpr[:-1], tpr[1:])

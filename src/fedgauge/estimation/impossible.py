@@ -7,7 +7,7 @@ many local reports, each of which is possible.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,10 @@ def check_exact(
         int(counts.max()) > clients * plan.summed.largest,
         "a count of the sum is above the plan's largest for all its sites together",
     )
-    _refuse(_disagree(plan, counts), "scores of the same rows are of other numbers of them")
+    _refuse(
+        any(np.any(each) for each, _ in _differences(plan, counts)),
+        "scores of the same rows are of other numbers of them",
+    )
     if plan.sum_steps:
         _refuse(bool(sums.min() < 0), "a score sum is negative")
         # Rounded up, and so without a product that could overflow.
@@ -81,24 +84,28 @@ def check_exact(
         _refuse(int(cells.sum()) != rows * table.weight, "a table is of other rows than the counts")
 
 
-def _disagree(plan: EvaluationPlan, counts: NDArray[np.int64]) -> bool:
-    """Whether a row would be of one group or class by one of its scores, and not by another."""
+def _differences(plan: EvaluationPlan, counts: NDArray[Any]) -> Iterator[tuple[NDArray[Any], int]]:
+    """Numbers of the same rows by several of their scores, less each other: zero without noise.
+
+    A row is of one group and of one class by whichever score it is counted. Each difference comes
+    with how many channels are added up in it.
+    """
     layout, totals = plan.task.layout, counts.sum(axis=1)
-    if layout.per_row == 1:
-        return False
-    seen: dict[object, NDArray[np.int64]] = {}
-    for block in layout.blocks:
+    seen: dict[object, tuple[NDArray[Any], int]] = {}
+    for block in layout.blocks if layout.per_row > 1 else ():
         cells = layout.cells(block.grouping)
         rows = totals[block.first :][: cells * layout.by_block].reshape(cells, -1)
         label = block.column if layout.labels > 1 else 0
-        for told_by, told in (
-            ((block.grouping, label), rows),
-            (block.grouping, rows.sum(axis=1)),
-            (label, rows.sum(axis=0)),
+        for told_by, told, channels in (
+            ((block.grouping, label), rows, 1),
+            (block.grouping, rows.sum(axis=1), layout.by_block),
+            (label, rows.sum(axis=0), cells),
         ):
-            if not np.array_equal(seen.setdefault(told_by, told), told):
-                return True
-    return False
+            if told_by in seen:
+                before, of_before = seen[told_by]
+                yield told - before, channels + of_before
+            else:
+                seen[told_by] = told, channels
 
 
 def _refuse(impossible: bool, what: str) -> None:
@@ -143,6 +150,10 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         level = counts.reshape(len(counts), nodes, -1).sum(axis=2)
         yield level, variance
         yield most - level, variance
+    by_channel = plan.tree[0] * variances[0]  # the highest nodes have no noise in common
+    for difference, channels in _differences(plan, counts):
+        yield difference, channels * by_channel
+        yield -difference, channels * by_channel
     law = plan.sums_law(shares=1)
     if law is not None and released.sums is not None:
         # In bins: the examples of a bin add up to between none and all of its width.

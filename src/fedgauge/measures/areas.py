@@ -77,9 +77,9 @@ def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
 
 
 def average_precision(
-    pr: PrCurve, counts: Floats, *, tied: bool, one_by_one: bool = False
+    pr: PrCurve, counts: Floats, *, tied: bool, of_rows: float | None = None
 ) -> Bounded:
-    """Average precision: the area under the PR curve, or of examples taken `one_by_one`.
+    """Average precision: the area under the PR curve, or what is known `of_rows`.
 
     Highest when in each bin the positives come first and tie, lowest when the negatives
     come first and no two positives tie.
@@ -88,12 +88,19 @@ def average_precision(
     hits, wrong = np.cumsum(positives), np.cumsum(negatives)
     total = float(hits[-1])
     if tied:
-        exact = _ratio_sum(positives, hits, hits + wrong) / total
+        exact = tied_precision(counts)
         return Bounded(exact, exact, exact)
     # In this order rounding leaves at least the hits below the line, however few they are.
     highest = _ratio_sum(positives, hits, hits + (wrong - negatives)) / total
-    value = precision_one_by_one(counts) if one_by_one else pr.path.area()
+    value = pr.path.area() if of_rows is None else of_rows
     return _within(value, min(_least_precision(counts), highest), highest)
+
+
+def tied_precision(counts: Floats) -> float:
+    """Average precision when scores in a bin are tied."""
+    negatives, positives = counts[:, ::-1]
+    hits, flagged = np.cumsum(positives), np.cumsum(negatives + positives)
+    return _ratio_sum(positives, hits, flagged) / float(hits[-1])
 
 
 def precision_one_by_one(counts: Floats) -> float:

@@ -79,8 +79,8 @@ def average_precision(reading: Reading) -> Estimate:
     """Average precision."""
     pooled, level, tied = reading.pooled, reading.level, reading.tied
     counts = pooled.counts
-    one_by_one = reading.one_by_one
-    number = areas.average_precision(reading.pr, counts, tied=tied, one_by_one=one_by_one)
+    of_rows = reading.precision_of_rows
+    number = areas.average_precision(reading.pr, counts, tied=tied, of_rows=of_rows)
     if pooled.divided:
         worst, best = reading.worst.pooled.counts, reading.best.pooled.counts
         number = _joined(number, areas.precision_range(worst, best, tied=tied))

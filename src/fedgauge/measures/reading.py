@@ -15,7 +15,7 @@ from fedgauge.estimation.distribution import (
     require_both_classes,
 )
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.areas import edge_rates
+from fedgauge.measures.areas import edge_rates, precision_one_by_one, tied_precision
 from fedgauge.measures.curves import PrCurve, RocCurve, pr_curve, roc_curve
 from fedgauge.measures.losses import BinLosses, Loss, Positions, bin_losses
 from fedgauge.typing import Floats
@@ -54,18 +54,24 @@ class Reading:
         return self.pooled.axis.separates_all
 
     @property
-    def one_by_one(self) -> bool:
-        """Whether bins are so fine that average precision is told of examples, not of a curve."""
+    def precision_of_rows(self) -> float | None:
+        """Average precision of examples, where bins are so fine that they tell it; else None."""
         pooled, axis = self.pooled, self.pooled.axis
-        known = not (pooled.noisy or pooled.divided or pooled.apart or axis.single.any())
-        return known and axis.bins >= FINE and isinstance(self.estimator, Aligned)
+        if pooled.noisy or pooled.divided or not isinstance(self.estimator, Aligned):
+            return None
+        require_both_classes(pooled.negatives, pooled.positives)
+        if pooled.apart:
+            return tied_precision(pooled.counts)
+        if axis.bins < FINE or axis.single.any():
+            return None
+        return precision_one_by_one(pooled.counts)
 
     @cached_property
     def distribution(self) -> ScoreDistribution:
         """The rates of both rows along all thresholds; needs examples of both."""
         smooths = isinstance(self.estimator, Range)
         counts = self.pooled.unbiased if smooths else self.pooled.counts
-        return estimate(self.pooled.axis, counts, self.estimator, tied=self.pooled.apart)
+        return estimate(self.pooled.axis, counts, self.estimator, straight=self.pooled.apart)
 
     @cached_property
     def roc(self) -> RocCurve:

@@ -102,9 +102,9 @@ class ReportRound(
         privacy, count = terms.privacy, self.bytes_sent(terms)
         size = "1 byte" if count == 1 else f"{count:,} bytes"
         leaves = (
-            f"One report for each row ({size}, and a random number that names the report): "
-            f"{_told(terms)}, made uncertain by the site's own secure generator before it is sent. "
-            "No score, name or identifier leaves."
+            f"One report for each row{_about(terms.layout)} ({size}, and a random number that "
+            f"names the report): {_told(terms)}, made uncertain by the site's own secure generator "
+            "before it is sent. No score, name or identifier leaves."
         )
         estimated = "the curves of all rows together"
         if not terms.layout.is_plain:
@@ -123,24 +123,20 @@ class ReportRound(
         ]
 
 
+def _about(layout: Layout) -> str:
+    """What a report is about, of several things."""
+    among = [(layout.by_row, "scores"), (len(layout.groupings), "ways to group rows")]
+    told = " and ".join(f"one of {count:,} {what}" for count, what in among if count > 1)
+    return told and f", about {told}, drawn at random whatever the row holds and said openly"
+
+
 def _told(terms: Terms) -> str:
     """What a report says of its row, before it is made uncertain."""
-    layout, ranges = terms.layout, f"in which of {terms.axis.bins:,} ranges"
-    if layout.is_plain:
-        return f"whether the row is positive and {ranges} its score lies"
+    layout = terms.layout
     of_class = "of which class the row is" if layout.classes else "whether the row is positive"
-    of_group = ", of which group it is" if layout.groups else ""
-    told = f"{of_class}{of_group} and {ranges} its score lies"
-    topics = len(layout.blocks)
-    if topics == 1:
-        return told
-    scores = len(layout.models or (None,)) * layout.scores
-    among = [f"{scores} scores"] * (scores > 1)
-    among += [f"{len(layout.groupings)} ways to group rows"] * (len(layout.groupings) > 1)
-    return (
-        f"{told}, for one of {' and of '.join(among)}, which is drawn at random whatever the row "
-        "holds, and said openly"
-    )
+    of_group = ", of which group" if layout.groups else ""
+    score = "its score" if layout.by_row == 1 else "that score"
+    return f"{of_class}{of_group} and in which of {terms.axis.bins:,} ranges {score} lies"
 
 
 def _cells(nodes: Sequence[int], layout: Layout) -> list[int]:

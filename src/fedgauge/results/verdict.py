@@ -68,18 +68,26 @@ def counted(result: Evaluation) -> str:
     return "1 client" if result.clients == 1 else f"{result.clients:,} clients"
 
 
+def _reported(result: Evaluation) -> str:
+    """How many reports there are, which is public, and of how many clients if that is known."""
+    told = counted(result)
+    if result.reports != result.clients or result.clients == 1:
+        told += f", {result.reports:,} {'report' if result.reports == 1 else 'reports'}"
+    return told
+
+
 def who(result: Evaluation) -> str:
     """Who took part, with how many examples of which class."""
     if result.slice.group in result.released.joined:
         return f"{counted(result)}; too few examples to be shown"
     if result.is_several:
+        if result.reports is not None and result.slice.group is None:
+            return _reported(result)
         about = "about " if result.plan.is_noisy else ""
         return f"{counted(result)}, {about}{result.examples:,} examples"
     hidden = result.pooled.hidden
     if result.reports is not None:  # how many there are is public, of which class is not
-        told = counted(result)
-        if result.reports != result.clients or result.clients == 1:
-            told += f", {result.reports:,} {'report' if result.reports == 1 else 'reports'}"
+        told = _reported(result)
         if hidden is not None:
             return f"{told}; noise hides the number of {hidden}"
         if result.slice.group is not None:
