@@ -271,6 +271,14 @@ def check_tables(tables: tuple[AnyTable, ...], layout: Layout, axis: Axis) -> No
         table.check(layout, axis)
         if table.cells(layout, axis) > MOST_CELLS:
             raise PlanError(f"a table has at most {MOST_CELLS:,} cells. Use fewer bins or groups.")
+    together = {
+        (frozenset(table.models), structs.replace(table, noise=0.0, grouping=()))
+        for table in tables
+        if isinstance(table, JointScores)
+    }
+    if len({pair for pair, _ in together}) < len(together):
+        # Merged each by itself, two of them less each other would show few rows.
+        raise PlanError("the scores of a pair are counted together in one way, by each grouping.")
     kinds = [structs.replace(table, noise=0.0) for table in tables]
     if len({*kinds}) < len(kinds):
         raise PlanError("a plan has the same table twice. Name each once.")
