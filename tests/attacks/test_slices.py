@@ -55,9 +55,25 @@ def test_a_group_of_one_patient_is_refused(folder):
     assert "(exact_groups)" in refusal(attack.ask(plan))
     # The control: where a site lists it, the sum shows the patient's label and score.
     (patient,) = plan.task.groups["sex"]
-    careless = exact_policy(max_groups=4, exact_groups=(patient,))
+    careless = exact_policy(max_groups=4, exact_groups=(f"sex={patient}",))
     shown = Attacker(folder / "b", clients, policy=careless).ask(plan).total
     assert shown.reshape(4, -1)[:2].sum() == 1
+
+
+def test_the_number_of_a_ward_is_not_the_number_of_a_patient(folder):
+    """The site lists wards 1 and 2; the plan names the column that has patients' numbers."""
+    wards = exact_policy(max_groups=4, exact_groups=("ward=1", "ward=2", "1", "2"))
+    clients = sites_of(
+        lambda labels, scores: fg.Examples(
+            labels,
+            scores,
+            group={"ward": np.arange(len(labels)) % 2 + 1, "patient": np.arange(len(labels))},
+        )
+    )
+    attack = Attacker(folder, clients, policy=wards)
+    asked = {name: fg.BinaryTask(groups={name: ["1", "2"]}) for name in ("patient", "ward")}
+    assert "the group '1' of 'patient'" in refusal(attack.ask(plan_of(asked["patient"])))
+    assert attack.ask(plan_of(asked["ward"])).total is not None
 
 
 # Scores side by side

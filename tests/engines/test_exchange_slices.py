@@ -49,7 +49,8 @@ TASKS = {
     ),
 }
 POLICY = open_policy(
-    labels=(*CLASSES, "1"), exact_groups=tuple(value for each in GROUPS.values() for value in each)
+    labels=(*CLASSES, "1"),
+    exact_groups=tuple(f"{name}={value}" for name, values in GROUPS.items() for value in values),
 )
 each = pytest.mark.parametrize("kind", TASKS)
 

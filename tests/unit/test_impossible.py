@@ -8,7 +8,8 @@ import pytest
 from plans import exact_plan, noisy_plan, plan_for, report_plan
 
 import fedgauge as fg
-from fedgauge.engines.contribution import release
+from fedgauge.binning.tables import JointScores
+from fedgauge.engines.contribution import release, to_numbers
 from fedgauge.estimation import impossible
 from fedgauge.estimation.impossible import caution, check_exact, noise_reach
 from fedgauge.estimation.released import Released
@@ -298,3 +299,88 @@ def test_the_chance_of_a_false_alarm_is_stated():
     assert impossible.FALSE_ALARM == 1e-6
     plan = noisy_plan(1.0, bins=4)
     assert "once in 1,000,000 results" in caution(plan, noisy(bins_with(plan, 0, -1e6), plan))
+
+
+# Tables
+
+
+PAIR = {"models": ("new", "old"), "pairs": [("new", "old")]}
+TABLED = {
+    "joint": fg.BinaryTask(**PAIR),
+    "joint by group": fg.BinaryTask(**PAIR, groups=BY),
+    "losses by group": fg.BinaryTask(**PAIR, paired_brier=True, groups=BY),
+    "classes": fg.MulticlassTask(labels=["a", "b"], also=["confusion", "ranks", "top"]),
+    "classes by group": fg.MulticlassTask(
+        labels=["a", "b"], also=["confusion", "ranks", "top"], groups={"sex": ["women"]}
+    ),
+}
+
+
+def tabled(plan, rows=400):
+    """The numbers of rows of both classes and all groups."""
+    rng, task = np.random.default_rng(3), plan.task
+    kinds, scores = rng.integers(0, 2, rows), rng.random((rows, 2))
+    group = {
+        name: np.where(rng.random(rows) < 0.5, values[0], "x")
+        for name, values in task.groups.items()
+    }
+    labels = np.array(task.layout.classes or (0, 1), dtype=object)[kinds]
+    given = dict(zip(task.models, scores.T, strict=True)) if task.models else scores
+    histogram = plan.histogram()
+    histogram.update_batches([fg.Examples(labels, given, group=group or None)])
+    return to_numbers(plan, histogram)
+
+
+def moves(plan):
+    """Of each table: one row's weight taken from a cell, and given to another of the table."""
+    end = plan.numbers
+    for table, cells in zip(plan.tables[::-1], plan.cells[::-1], strict=True):
+        end -= cells
+        by_group = np.arange(end, end + cells).reshape(table.groups(plan.task.layout), -1)
+        if len(by_group) > 1:
+            yield table, by_group[0], by_group[-1]  # another group
+        if table.by_class:
+            size = by_group.shape[1] // 2
+            yield table, by_group[0][:size], by_group[0][size:]  # another class
+        if isinstance(table, JointScores):
+            yield table, by_group[0][:4], by_group[0][12:16]  # another range of the first model
+            yield table, by_group[0][:16:4], by_group[0][3:16:4]  # of the second
+
+
+@pytest.mark.parametrize("kind", TABLED)
+def test_tables_are_of_the_rows_of_the_counts(kind):
+    """By group, class and range, as far as a table tells them; and no larger than rows can be."""
+    plan = exact_plan(bins=4, largest=LARGEST, task=TABLED[kind])
+    total = tabled(plan)
+    release(plan, total, CLIENTS)
+    seen = 0
+    for table, out_of, into in moves(plan):
+        wrong = total.copy()
+        wrong[max(out_of, key=lambda cell: total[cell])] -= table.weight
+        wrong[into[0]] += table.weight
+        with pytest.raises(fg.ProtocolError, match="a table is of other rows"):
+            release(plan, wrong, CLIENTS)
+        seen += 1
+    assert seen >= 2
+    wrapped = total.copy()
+    wrapped[-4:] += 2**62  # which add up to nothing in 64 bits
+    with pytest.raises(fg.ProtocolError, match="a cell of a table is above"):
+        release(plan, wrapped, CLIENTS)
+
+
+@pytest.mark.parametrize("kind", TABLED)
+def test_tables_of_other_rows_beyond_what_noise_does(kind):
+    """Rows more or less in one cell, too many in one, and all of a group or class in another."""
+    plan = plan_for(NOISES["polya"], None, COHORT, bins=64, largest=20 * LARGEST, task=TABLED[kind])
+    total = tabled(plan, rows=40_000)
+    assert caution(plan, release(plan, total, CLIENTS)) is None
+    last = plan.tables[-1]
+    for change in (10_000, -10_000, 20 * MOST):
+        wrong = total.copy()
+        wrong[-1] += change * last.weight
+        assert caution(plan, release(plan, wrong, CLIENTS)) is not None
+    if last.grouping or last.by_class:  # none below zero, and as many rows in all
+        wrong, half = total.copy(), plan.cells[-1] // 2
+        wrong[-half:] += wrong[-2 * half : -half]
+        wrong[-2 * half : -half] = 0
+        assert caution(plan, release(plan, wrong, CLIENTS)) is not None

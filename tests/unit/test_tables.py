@@ -165,6 +165,12 @@ def changed(plan, **fields):
     return msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, **fields),))
 
 
+def twice(starts, others, models=("new", "old")):
+    """Both scores together in two ways: one less the other shows what lies between."""
+    one = JointScores(models=("new", "old"), starts=starts)
+    return one, JointScores(models=models, starts=others)
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
@@ -176,6 +182,13 @@ def changed(plan, **fields):
         (lambda: changed(plan_for(), tables=(JointScores(models=("new", "third")),)), "two of the"),
         (lambda: changed(plan_for(), tables=plan_for().tables * 2), "same table twice"),
         (lambda: changed(plan_for(), tables=plan_for().tables * (MOST_TABLES + 1)), "at most 64"),
+        (lambda: changed(plan_for(), tables=twice(((0, 4), (0, 4)), ((0, 5), (0, 4)))), "one way"),
+        (
+            lambda: changed(
+                plan_for(), tables=twice(((0, 4), (0, 4)), ((0, 4), (0, 4)), ("old", "new"))
+            ),
+            "one way",
+        ),
         (
             lambda: changed(
                 plan_for(), tables=(JointScores(models=("new", "old"), starts=((1, 2), ())),)

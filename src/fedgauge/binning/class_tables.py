@@ -3,7 +3,7 @@
 What is counted of all scores of a row together, which counts by score do not tell.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,8 @@ class Predicted(_OfClasses, frozen=True, tag="predicted"):
     9
     """
 
+    by_class: ClassVar[bool] = True
+
     def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
         """One to the cell of each row's class and predicted class."""
         classes = len(rows.layout.classes)
@@ -72,6 +74,8 @@ class Ranked(_OfClasses, frozen=True, tag="ranked"):
 
     Of equal scores the first counts as the higher one, as for :class:`Predicted`.
     """
+
+    by_class: ClassVar[bool] = True
 
     def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
         """One to the cell of each row's class and rank."""

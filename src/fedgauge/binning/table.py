@@ -1,6 +1,6 @@
 """What every table can be asked, and what a table may look at: rows as they were counted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
@@ -85,6 +85,9 @@ class Table(
 
     weight: ClassVar[int] = 1  # what a row adds to all cells together
     hides_small: ClassVar[bool] = False  # whether small cells can be merged (see `merged`)
+    by_class: ClassVar[bool] = (
+        False  # whether cells of a group are those of one class after another
+    )
 
     def __post_init__(self) -> None:
         # Defaults are left out by identity. Another 0, from JSON or a pickle, would be written, and
@@ -128,6 +131,22 @@ class Table(
             # Whole numbers, in floats where they are weighted: exact, since a batch is small.
             total += np.bincount(first + place, added, minlength=cells).astype(np.int64)
         return total
+
+    def totals(self, values: NDArray[Any], layout: Layout) -> NDArray[Any]:
+        """What rows added, by group and class; by group alone where it does not tell classes."""
+        classes = layout.by_block if self.by_class else 1
+        summed: NDArray[Any] = values.reshape(self.groups(layout), classes, -1).sum(axis=2)
+        return summed
+
+    def by_range(
+        self, values: NDArray[Any], counts: NDArray[Any], layout: Layout, axis: Axis
+    ) -> Iterable[NDArray[Any]]:
+        """Numbers of rows in ranges of scores by its cells, less those by the histogram's counts.
+
+        None of a table that tells no ranges of one score. Without noise all are 0.
+        """
+        del values, counts, layout, axis
+        return ()
 
     def in_words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are: "how many examples ..."."""

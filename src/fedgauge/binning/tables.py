@@ -11,7 +11,7 @@ the variance of the noise in one of its cells is
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -64,6 +64,7 @@ class JointScores(Table, frozen=True, tag="joint"):
     )
 
     hides_small: ClassVar[bool] = True
+    by_class: ClassVar[bool] = True
 
     @classmethod
     def on(
@@ -124,6 +125,18 @@ class JointScores(Table, frozen=True, tag="joint"):
         sums = {self.models[0]: cube.sum(axis=2), self.models[1]: cube.sum(axis=1)}
         blocks = [each for each in layout.blocks if each.grouping == self.grouping]
         return {block: sums[str(block.model)] for block in blocks}
+
+    def by_range(
+        self, values: NDArray[Any], counts: NDArray[Any], layout: Layout, axis: Axis
+    ) -> Iterator[NDArray[Any]]:
+        """Rows and columns added up, by group, class and range, less the counts of either model."""
+        cube = values.reshape(self.groups(layout), _CLASSES, *self.ranges(axis))
+        grouping = self.grouping or layout.groupings[0]
+        for model, starts, other in zip(self.models, self.starts, (3, 2), strict=True):
+            block = next(b for b in layout.blocks if (b.model, b.grouping) == (model, grouping))
+            told = counts[layout.rows(block)].reshape(-1, _CLASSES, axis.bins)
+            told = told if self.grouping else told.sum(axis=0, keepdims=True)
+            yield cube.sum(axis=other) - np.add.reduceat(told, starts or range(axis.bins), axis=2)
 
     def margin_terms(self, layout: Layout, axis: Axis) -> int:
         """As many as there are bins, for two models on all bins, by a way of grouping they have."""
@@ -258,6 +271,14 @@ def check_tables(tables: tuple[AnyTable, ...], layout: Layout, axis: Axis) -> No
         table.check(layout, axis)
         if table.cells(layout, axis) > MOST_CELLS:
             raise PlanError(f"a table has at most {MOST_CELLS:,} cells. Use fewer bins or groups.")
+    together = {
+        (frozenset(table.models), structs.replace(table, noise=0.0, grouping=()))
+        for table in tables
+        if isinstance(table, JointScores)
+    }
+    if len({pair for pair, _ in together}) < len(together):
+        # Merged each by itself, two of them less each other would show few rows.
+        raise PlanError("the scores of a pair are counted together in one way, by each grouping.")
     kinds = [structs.replace(table, noise=0.0) for table in tables]
     if len({*kinds}) < len(kinds):
         raise PlanError("a plan has the same table twice. Name each once.")

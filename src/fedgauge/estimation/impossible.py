@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.binning.table import Table
 from fedgauge.binning.tables import TableSum
 from fedgauge.errors import ProtocolError
 from fedgauge.estimation.labelled import counts_of
@@ -59,7 +60,7 @@ def check_exact(
     ProtocolError
         If a count is negative or above what all clients may have, or scores of the same rows are
         not of as many of each group and class, or a score sum is negative or above what the rows in
-        its bin can add up to, or a table is not of as many rows.
+        its bin can add up to, or a table is not of as many rows of each group, class and range.
     """
     _refuse(bool(counts.min() < 0), "a count of the sum is negative")
     # In Python's integers: a plain sum may be over more clients than words have room for.
@@ -80,8 +81,31 @@ def check_exact(
         )
     for table, cells in tables:
         _refuse(bool(cells.min() < 0), "a cell of a table is negative")
-        rows = int(counts.sum()) // plan.task.per_row
-        _refuse(int(cells.sum()) != rows * table.weight, "a table is of other rows than the counts")
+        _refuse(
+            int(cells.max()) > clients * plan.summed.largest * table.weight,
+            "a cell of a table is above the plan's largest for all its sites together",
+        )
+        by_range = table.by_range(cells, counts, plan.task.layout, plan.axis)
+        others = [_of_other_rows(plan, counts, table, cells)[0], *by_range]
+        _refuse(any(np.any(each) for each in others), "a table is of other rows than the counts")
+
+
+def _of_other_rows(
+    plan: EvaluationPlan, counts: NDArray[Any], table: Table, cells: NDArray[Any]
+) -> tuple[NDArray[Any], int]:
+    """Numbers of rows by a table, less those by the counts: zero without noise.
+
+    By group and class, as far as the table tells them; in units of its weight. Also how many
+    channels are added up in each.
+    """
+    layout = plan.task.layout
+    grouping = table.grouping or layout.groupings[0]
+    block = next(each for each in layout.blocks if each.grouping == grouping)
+    rows = counts[layout.rows(block)].sum(axis=1).reshape(-1, layout.by_block)
+    told = table.totals(cells, layout)
+    rows = rows if table.grouping else rows.sum(axis=0, keepdims=True)
+    rows = rows if table.by_class else rows.sum(axis=1, keepdims=True)
+    return told - rows * table.weight, layout.cells(grouping) * layout.by_block // told.size
 
 
 def _differences(plan: EvaluationPlan, counts: NDArray[Any]) -> Iterator[tuple[NDArray[Any], int]]:
@@ -164,6 +188,12 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
     cells = zip(released.tables, plan.table_variances(clients), strict=True)
     for (table, values), variance in cells:
         yield values / table.weight, variance / table.weight**2
+        yield most - values / table.weight, variance / table.weight**2
+        difference, channels = _of_other_rows(plan, counts, table, values)
+        difference = difference / table.weight
+        added = values.size // difference.size * variance / table.weight**2
+        yield difference, added + channels * by_channel
+        yield -difference, added + channels * by_channel
 
 
 def _are_below(plan: EvaluationPlan, released: Released) -> bool:

@@ -87,7 +87,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         within the same ranges: many are alone there.
     exact_groups
         Values that exact sums may tell groups apart by, as they are spelled in the data: a plan
-        could name one that a single patient has.
+        could name one that a single patient has. With the grouping (``"ward=7"``) of that one
+        alone, which numbers need.
     exact_of_models
         Whether exact sums may be of a model that the coordinator sends. Who chooses the model can
         single out a patient by it.

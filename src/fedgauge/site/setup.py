@@ -69,7 +69,7 @@ min_cell = {min_cell}  # fewest examples that a result shows in a bin, besides n
 exact_dropouts = {exact_dropouts}  # true: sums may leave out sites that fell silent
 exact_scores = {exact_scores}  # most scores of a row, of all its classes, labels and models
 exact_pairs = {exact_pairs}  # true: also two models' scores together, where many a patient is alone
-exact_groups = {exact_groups}  # values that groups may be told apart by: not a patient's own
+exact_groups = {exact_groups}  # values of groups, not a patient's own; numbers as "ward=7"
 exact_of_models = {exact_of_models}  # true: also of models that a coordinator sends (Flower)
 min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 

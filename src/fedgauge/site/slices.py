@@ -49,14 +49,27 @@ def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:
             "shows what lies between two edges. Allow more if you know how the scores were made, "
             "or plan with noise."
         )
-    listed = {value for _, values in layout.groups for value in values}
-    for value in sorted(listed - {*policy.exact_groups}):
-        raise PlanRefused(
-            f"the plan tells the group {_quoted(value)} apart without noise, which is not among "
-            f"those allowed here: {', '.join(policy.exact_groups) or 'none'} (exact_groups). A "
-            "group may be one patient: list those that are not, or plan with noise."
-        )
+    for name, values in layout.groups:
+        for value in values:
+            _judge_exact_group(policy, name, value)
     _judge_exact_tables(policy, plan)
+
+
+def _judge_exact_group(policy: Policy, name: str, value: str) -> None:
+    """Refuse a group of an exact sum that the site file does not list.
+
+    A number that many share in one column is one patient's in another, and the plan names the
+    column: so it is listed with its grouping.
+    """
+    named = f"{name}={value}" in policy.exact_groups
+    if named or (value in policy.exact_groups and not value.isdecimal()):
+        return
+    raise PlanRefused(
+        f"the plan tells the group {_quoted(value)} of {_quoted(name)} apart without noise, which "
+        f"is not among those allowed here: {', '.join(policy.exact_groups) or 'none'} "
+        "(exact_groups). A group may be one patient: list those that are not, numbers with their "
+        'grouping ("ward=7"), or plan with noise.'
+    )
 
 
 def _judge_exact_tables(policy: Policy, plan: EvaluationPlan) -> None:
