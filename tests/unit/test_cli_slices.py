@@ -222,6 +222,41 @@ def test_what_noise_hides_is_withheld_and_why(tmp_path):
     assert row(text, "divers")[-1] == "withheld"
     assert text.count("the noise (standard deviation ") == 1
     assert result.select(group="divers").withheld in text
+    assert row(text, "divers")[-2].isdecimal()  # no share of positives: it would be noise
+
+
+def test_a_group_that_noise_hides_may_be_misspelt():
+    noisy = ["--privacy", "ddp", "--epsilon", 1, "--seed", 1]
+    done = run("evaluate", *GROUPS[:-1], "sex=women,man", *noisy)
+    assert "noise hides group 'man' of column 'sex'. Is it spelled so?" in done.stderr
+    assert "no two groups to compare" in done.stdout
+    assert "What stands out" not in done.stdout
+
+
+def test_columns_of_classes_that_are_swapped_are_told():
+    swapped = "flu=p_cold,cold=p_flu,well=p_well"
+    text = run("evaluate", *CLINICS, *BINS, "--label", "kind", "--class-scores", swapped).stdout
+    told = "flu, cold: other classes score higher. Check which column is of which class."
+    assert told in text
+    assert "score higher" not in run("evaluate", *CLASSES).stdout
+
+
+def test_a_class_that_no_row_is_of_is_no_matter_of_the_positive_label(files):
+    lines = (files / "clinic-a.csv").read_text().splitlines()
+    kept = [line for line in lines if ",well," not in f",{line},"]
+    assert 1 < len(kept) < len(lines)
+    (files / "ill.csv").write_text("\n".join(kept))
+    text = run("evaluate", "ill.csv", *BINS, *KINDS, "--at", 0.5).stdout
+    assert row(text, "well")[-1] == "no examples"
+    assert "--positive" not in text
+    assert "positive=" not in text
+
+
+def test_labels_that_are_no_classes_are_named(files):
+    text = (files / "clinic-a.csv").read_text()
+    (files / "upper.csv").write_text(text.replace("flu,", "Flu,").replace("p_Flu,", "p_flu,"))
+    told = complaint(run("evaluate", "upper.csv", *CLINICS[1:], *BINS, *KINDS))
+    assert "Column 'kind' of all files together also has 'Flu'." in told
 
 
 def test_groups_too_small_to_be_shown_have_no_row(tmp_path):

@@ -217,7 +217,7 @@ def evaluate(
 
       fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
-    with readable_errors(), naming_labels(files, label, separator):
+    with readable_errors(), naming_labels(files, label, separator) as known:
         refuse_to_replace(json=json, plots=plots)
         asked = AxisOptions(axis, bins, range_, values)
         named = Named(label, score, joined(class_scores), model_score or (), group or ())
@@ -247,6 +247,7 @@ def evaluate(
                 "calibrator": load_map(calibrator),
             }
             cap = model.unit_cap
+        known += map(str, getattr(task, "labels", ()))
         if not getattr(task, "models", ()):
             refuse_given(ctx, {"margin"}, "{} is for two models (--model-score). Leave it out.")
         if cap is None or cap.unit != "subject":

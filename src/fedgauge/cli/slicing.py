@@ -281,9 +281,12 @@ def check_groups(
                     f"the spelling. {told}"
                 )
             warnings.append(f"noise hides every group named for {where}. Is it spelled so? {told}")
-        elif len(grouping) == 1 and not result.plan.is_noisy:  # combinations may well be empty
-            some = ", ".join(map(repr, empty[:_MOST_VALUES]))
-            warnings.append(f"no row is of group {some} of {where}. {told}")
+        elif len(grouping) == 1:  # combinations may well be empty
+            some = f"group {', '.join(map(repr, empty[:_MOST_VALUES]))} of {where}"
+            if result.plan.is_noisy:
+                warnings.append(f"noise hides {some}. Is it spelled so? {told}")
+            else:
+                warnings.append(f"no row is of {some}. {told}")
     return warnings
 
 
