@@ -383,6 +383,16 @@ def test_plans_say_what_slices_cost():
     assert "--noise skellam --delta" in many
 
 
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [("--classes", "flu,cold"), ("--models", "new,old"), ("--labels", "fever,cough")],
+)
+def test_plans_take_no_columns(option, names):
+    columns = ",".join(f"{name}=p_{name}" for name in names.split(","))
+    told = complaint(run(*PLAN, "--epsilon", 3, option, columns))
+    assert f"{option} takes names alone, as {option} {names}:" in told
+
+
 def test_a_plan_is_evaluated_by_columns_alone(tmp_path):
     plan = tmp_path / "plan.toml"
     named = ["--classes", "well,cold,flu", "--group", "years=young,old"]
