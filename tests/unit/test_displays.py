@@ -387,6 +387,11 @@ def test_legend_leaves_the_chance_level_of_precision_gain_visible(result):
     assert drawn.ax_.get_legend().get_window_extent().y0 > zero + 2
 
 
+def test_a_name_that_starts_with_an_underscore_is_in_the_legend(result):
+    drawn = fg.RocCurveDisplay.from_evaluation(result, name="_new").plot()
+    assert legend(drawn)[0].strip().startswith("_new")
+
+
 def test_dollars_in_names_are_no_formulas(result):
     drawn = fg.RocCurveDisplay.from_evaluation(result, name="$5 to $7").plot()
     drawn.figure_.canvas.draw()

@@ -71,7 +71,9 @@ def entry(ax: Axes, name: str | None, area: str | None) -> str | None:
     elif area:
         shown = f"({area})" if lines else area
         lines.append(shown if len(shown) <= room else shown.replace(", ", ",\n", 1))
-    return "\n".join(lines).replace("$", r"\$") or None  # a dollar starts no formula
+    text = "\n".join(lines).replace("$", r"\$")  # a dollar starts no formula
+    # What starts with an underscore has no place in legends: with a blank before it, it has.
+    return f" {text}" if text.startswith("_") else text or None
 
 
 def side(ax: Axes) -> float:
