@@ -159,6 +159,17 @@ def test_rows_are_told_by_class_and_group(folder, kind, told):
     assert f"would count as {ROWS} rows: {told}" in done(command(world, "check", TASKS[kind][1]))
 
 
+def test_models_of_several_classes_are_told_how_many_columns_each_takes():
+    three = fg.MulticlassTask(labels=["cat", "dog", "owl"], models=["new", "old"])
+    asked = "--model-score new=COLUMN,COLUMN,COLUMN --model-score old=COLUMN,COLUMN,COLUMN"
+    assert column_options(three) == f"--label COLUMN {asked}"
+    rows = NamedRows("rows.csv", "kind", classes={"cat": "p1", "dog": "p2", "owl": "p3"})
+    with pytest.raises(fg.InputError, match=f"Name their columns: {asked}"):
+        rows.by_task(three)
+    many = fg.MulticlassTask(labels=[f"kind {k}" for k in range(9)], models=["new", "old"])
+    assert "new=COLUMN,COLUMN,COLUMN,COLUMN,COLUMN,... " in column_options(many)
+
+
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0)], ids=["exact", "noisy"])
 def test_groups_that_are_written_otherwise_are_warned_of(folder, privacy):
     world = make_world(folder, plan_of("groups", privacy))
