@@ -291,15 +291,12 @@ def test_a_map_put_into_a_signed_result_is_told_wherever_its_signature_is(
 
 @pytest.fixture(scope="module")
 def sliced(tmp_path_factory):
-    """A result between sites of two models, by group and together."""
+    """A result between sites of two classes, by group, with a confusion matrix."""
     folder = tmp_path_factory.mktemp("sliced")
-    task = fg.BinaryTask(
-        groups={"sex": ["women", "men"]}, models=("new", "old"), pairs=[("new", "old")]
-    )
     clients = {
         name: fg.Examples(
             labels,
-            {"new": scores, "old": scores**2},
+            np.column_stack([1 - scores, scores]),
             group=np.where(np.arange(len(labels)) % 3, "women", "men"),
         )
         for name, (labels, scores) in CLIENTS.items()
@@ -307,16 +304,16 @@ def sliced(tmp_path_factory):
     plan = fg.EvaluationPlan.for_histogram(
         fg.Axis.uniform(8, outside="clip"),
         fg.Cohort(3, 1),
-        task=task,
+        task=fg.MulticlassTask(labels=[0, 1], groups={"sex": ["women", "men"]}, also=["confusion"]),
         privacy=fg.DistributedDP(1.0),
     )
-    Attacker(folder, clients, policy=exact_policy(max_groups=3)).ask(plan)
+    Attacker(folder, clients, policy=exact_policy(max_groups=3, labels=("0", "1"))).ask(plan)
     return json.loads((folder / "run-0" / "result.json").read_text())
 
 
 def slices_made_to_fit(record):
     """Counts of slices that follow from those of the channels."""
-    task, channels = fg.BinaryTask(**_without_kind(record["plan"]["task"])), record["channels"]
+    task, channels = fg.MulticlassTask(**_without_kind(record["plan"]["task"])), record["channels"]
     for slice_, part in zip(task.slices, record["slices"], strict=True):
         contrast = task.contrast(slice_)
         part["counts"] = [np.array(channels)[list(rows)].sum(axis=0).tolist() for rows in contrast]
@@ -331,12 +328,12 @@ def cell_moved(record):
     values[0], values[1] = values[0] + 50, values[1] - 50
 
 
-def ranges_moved(record):
-    record["tables"][0]["table"]["starts"] = [[0, 1, 2, 3, 4, 5, 6, 7], []]
+def model_named(record):
+    record["tables"][0]["table"]["model"] = "new"
 
 
-def models_swapped(record):
-    record["tables"][0]["table"]["models"].reverse()
+def noise_lowered(record):
+    record["tables"][0]["table"]["noise"] *= 2
 
 
 def channel_moved(record):
@@ -369,8 +366,8 @@ def table_removed(record):
 
 SLICE_EDITS = [
     cell_moved,
-    ranges_moved,
-    models_swapped,
+    model_named,
+    noise_lowered,
     channel_moved,
     slice_moved,
     groups_renamed,

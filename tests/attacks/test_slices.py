@@ -287,18 +287,23 @@ def test_a_class_that_is_left_out_shows_once(folder):
 
 
 def test_a_plan_says_what_its_slices_are_and_what_they_show():
-    """Whoever approves reads the names, how often a row counts, and what noise would hide."""
+    """Whoever approves reads the names, how often a row counts, and what noise would hide.
+
+    Under noise the two scores together are all that is sent: a row counts once.
+    """
     task = msgspec.structs.replace(PAIR, groups=SEX)
     exact, noisy = plan_of(task), plan_of(task, min_cell=0, privacy=fg.DistributedDP(1.0))
     for plan in (exact, noisy):
         told = " ".join(text for _, text in plan.in_words())
-        for word in ("women, men, other", "score of new", "that of old", "at the same time"):
-            assert word in told
-        # Under noise the scores together are all that is sent, by group too: a row counts once.
         for word in (
-            "new, old",
-            "counts 3 times",
-            "Where a group is one person",
-            "many are alone there",
+            "women, men, other",
+            "their score of new",
+            "that of old",
+            "at the same time",
+            "of all sites together, and of each model of each group;",
         ):
+            assert word in told
+        for word in ("each model (new, old)", "counts 3 times"):  # under noise a row counts once
+            assert (word in told) == (plan is exact)
+        for word in ("Where a group is one person", "many are alone there"):
             assert (word in told) == (plan is exact)

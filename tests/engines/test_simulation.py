@@ -283,7 +283,7 @@ WRONG_DATA = {
     "stream of nothing": (lambda: None, "NoneType"),
     "stream without list": (lambda: 5, "int"),
     "lengths": (([0, 1, 1], [0.1, 0.9]), "y_true has 3 rows and y_score 2"),
-    "two columns": (([0, 1], [[0.1, 0.9], [0.2, 0.8]]), "y_score has 2 dimensions"),
+    "two columns": (([0, 1], [[0.1, 0.9], [0.2, 0.8]]), "several scores each"),
     "text scores": (([0, 1], ["0.987654321", "SECRET123"]), "not numbers"),
     "missing score": (([0, 1], [0.5, None]), "1 of 2 scores are missing"),
     "infinite score": (([0, 1], [0.5, np.inf]), "1 of 2 scores are missing, NaN or infinite"),

@@ -27,12 +27,6 @@ CELLS = [
 LEAST = binom.ppf(1e-3 / (len(CELLS) * len(study.METRICS)), RUNS, 0.94) / RUNS
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """A population of fewer rows: its differences are known to a tenth of an interval."""
-    monkeypatch.setattr(study, "SETTLED", 1_000_000)
-
-
 @pytest.mark.parametrize("cell", CELLS, ids=study.describe)
 def test_differences_are_covered_false_alarm_one_in_a_thousand(cell):
     found = study.run(cell, np.random.default_rng(8), RUNS)
@@ -41,7 +35,7 @@ def test_differences_are_covered_false_alarm_one_in_a_thousand(cell):
     if not cell.epsilon:
         assert found["AUC width"] <= 1.05
     if cell.losses:
-        assert found["Brier width"] <= 1.25  # of 8,000 rows; of 20,000 it is 1.05
+        assert found["Brier width"] <= 1.25  # of 8,000 rows; of 20,000 it is 1.09
 
 
 def test_the_study_notices_models_taken_for_alike(monkeypatch):

@@ -6,6 +6,9 @@ from typer.testing import CliRunner
 
 from fedgauge import cli
 
+# Before any command runs: a console that is made under the columns of one keeps them for all.
+from fedgauge.cli import terminal  # noqa: F401
+
 
 class Done(NamedTuple):
     """What became of a command in a process of its own."""

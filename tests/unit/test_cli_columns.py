@@ -40,3 +40,21 @@ def test_a_name_twice_is_refused():
 def test_values_where_a_column_is_wanted_are_refused():
     with pytest.raises(fg.InputError, match="--group sex= takes one column, got 2"):
         read_columns("--group", ["sex=women,men"])
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "remedy"),
+    [
+        ("--model-score", "p_new", "such as new=p1"),
+        ("--group", "sex", "such as sex=women,men"),
+        ("--group", "sex=women,", "Leave out blanks after commas, or put all of it in quotes"),
+    ],
+)
+def test_what_is_no_list_is_told_what_is(option, text, remedy):
+    with pytest.raises(fg.InputError, match=remedy):
+        read_lists(option, [text])
+
+
+def test_under_a_plan_a_group_is_told_its_column():
+    with pytest.raises(fg.InputError, match="such as sex=COLUMN"):
+        read_columns("--group", ["sex"])

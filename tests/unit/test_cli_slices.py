@@ -139,6 +139,23 @@ def test_classes_have_a_row_each_and_averages(tmp_path):
     assert row(text, "top label: expected calibration error")[1:] == shown(calibration)
 
 
+def test_what_is_given_twice_counts_twice(tmp_path):
+    scores = [each for pair in SCORES.split(",") for each in ("--class-scores", pair)]
+    tables = ["--also", "confusion", "--also", "ranks"]
+    text, _ = evaluated(tmp_path, *CLINICS, *BINS, "--label", "kind", *scores, *tables)
+    assert "\ntrue class" in text
+    assert "\ntop-2 accuracy" in text
+    planned = run(*PLAN, "--epsilon", 3, "--classes", "flu", "--classes", "cold,well")
+    assert "flu, cold, well" in planned.stdout
+    models = run(*PLAN, "--epsilon", 3, "--models", "new", "--models", "old")
+    assert "new, old" in models.stdout
+
+
+def test_a_group_without_its_column_is_told_where_it_goes():
+    asked = run("evaluate", *GROUPS[:-1], "women,men")
+    assert "--group COLUMN=women,men" in complaint(asked)
+
+
 def test_several_labels_a_row(tmp_path):
     columns = ["--label", "fever=fever,cough=cough"]
     columns += ["--class-scores", "cough=p_cough,fever=p_fever"]
@@ -205,6 +222,41 @@ def test_what_noise_hides_is_withheld_and_why(tmp_path):
     assert row(text, "divers")[-1] == "withheld"
     assert text.count("the noise (standard deviation ") == 1
     assert result.select(group="divers").withheld in text
+    assert row(text, "divers")[-2].isdecimal()  # no share of positives: it would be noise
+
+
+def test_a_group_that_noise_hides_may_be_misspelt():
+    noisy = ["--privacy", "ddp", "--epsilon", 1, "--seed", 1]
+    done = run("evaluate", *GROUPS[:-1], "sex=women,man", *noisy)
+    assert "noise hides group 'man' of column 'sex'. Is it spelled so?" in done.stderr
+    assert "no two groups to compare" in done.stdout
+    assert "What stands out" not in done.stdout
+
+
+def test_columns_of_classes_that_are_swapped_are_told():
+    swapped = "flu=p_cold,cold=p_flu,well=p_well"
+    text = run("evaluate", *CLINICS, *BINS, "--label", "kind", "--class-scores", swapped).stdout
+    told = "flu, cold: other classes score higher. Check which column is of which class."
+    assert told in text
+    assert "score higher" not in run("evaluate", *CLASSES).stdout
+
+
+def test_a_class_that_no_row_is_of_is_no_matter_of_the_positive_label(files):
+    lines = (files / "clinic-a.csv").read_text().splitlines()
+    kept = [line for line in lines if ",well," not in f",{line},"]
+    assert 1 < len(kept) < len(lines)
+    (files / "ill.csv").write_text("\n".join(kept))
+    text = run("evaluate", "ill.csv", *BINS, *KINDS, "--at", 0.5).stdout
+    assert row(text, "well")[-1] == "no examples"
+    assert "--positive" not in text
+    assert "positive=" not in text
+
+
+def test_labels_that_are_no_classes_are_named(files):
+    text = (files / "clinic-a.csv").read_text()
+    (files / "upper.csv").write_text(text.replace("flu,", "Flu,").replace("p_Flu,", "p_flu,"))
+    told = complaint(run("evaluate", "upper.csv", *CLINICS[1:], *BINS, *KINDS))
+    assert "Column 'kind' of all files together also has 'Flu'." in told
 
 
 def test_groups_too_small_to_be_shown_have_no_row(tmp_path):
@@ -228,6 +280,9 @@ def test_a_map_is_fitted_to_one_slice(tmp_path):
     assert run("calibrate", path, "--model", "old", "--method", "beta", "-o", out).exit_code == 0
     fitted = fg.Calibrator.from_json(out)
     assert fitted.digest == result.select(model="old").calibrator("beta").digest
+    assert "are shown by themselves" in run("show", path, "--calibrator", out).stdout
+    mapped = run("show", path, "--calibrator", out, "--model", "old")
+    assert "mapped by" in mapped.stdout
     told = complaint(run("calibrate", path, "-o", out))
     assert "several models. Choose one, as with" in told
     assert "--model NAME" in told
@@ -326,6 +381,16 @@ def test_plans_say_what_slices_cost():
     assert "expected of each label" in text
     many = run(*noisy, "--classes", ",".join("abcdefghijkl")).stdout
     assert "--noise skellam --delta" in many
+
+
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [("--classes", "flu,cold"), ("--models", "new,old"), ("--labels", "fever,cough")],
+)
+def test_plans_take_no_columns(option, names):
+    columns = ",".join(f"{name}=p_{name}" for name in names.split(","))
+    told = complaint(run(*PLAN, "--epsilon", 3, option, columns))
+    assert f"{option} takes names alone, as {option} {names}:" in told
 
 
 def test_a_plan_is_evaluated_by_columns_alone(tmp_path):

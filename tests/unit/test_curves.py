@@ -230,6 +230,7 @@ def test_exact_curves_read_any_two_labels(make, labels, positive):
         ([0, 1, None], [0.1, 0.2, 0.3]),
         ([0, 1], [0.1]),
         ([[0, 1]], [[0.1, 0.2]]),
+        ([[0, 1], [1, 1]], [0.1, 0.2]),
         ([0, 1], ["a", "b"]),
     ],
 )

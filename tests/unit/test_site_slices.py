@@ -59,10 +59,12 @@ def test_groups_need_leave_and_are_few(tmp_path):
     for privacy in (NOISY, EXACT):
         plan = plan_for(privacy, BinaryTask(groups=two))
         judge(some, plan)
-        with pytest.raises(PlanRefused, match=r"3 groups apart, .* allows none \(max_groups\)"):
+        with pytest.raises(
+            PlanRefused, match=r"3 groups apart, .* allows none \(max_groups; 'other' is one, too\)"
+        ):
             judge(closed, plan)
         judge(some, plan_for(privacy, BinaryTask(groups=both)))  # three and two
-        with pytest.raises(PlanRefused, match=r"6 groups apart, .* allows 5 \(max_groups\)"):
+        with pytest.raises(PlanRefused, match=r"6 groups apart, .* allows 5 \(max_groups;"):
             judge(some, plan_for(privacy, BinaryTask(groups=both, crossed=True)))
     assert Policy().max_groups == 0
     with pytest.raises(SiteError, match="max_groups must be 0 or more"):

@@ -19,10 +19,11 @@ from fedgauge.binning.tables import (
     _finest,
     are_all,
 )
-from fedgauge.engines.contribution import count_leniently, release, to_numbers
+from fedgauge.engines.contribution import count_leniently, draw_noise, release, to_numbers
 from fedgauge.engines.simulation import simulate
 from fedgauge.estimation.cells import is_large, kept_edges
 from fedgauge.plan.task import BinaryTask, MulticlassTask
+from fedgauge.privacy.keystream import SimulatedKeystream
 
 RNG = np.random.default_rng(2)
 N = 4000
@@ -547,3 +548,40 @@ def test_under_noise_a_group_has_the_noise_of_its_cells_and_all_rows_that_of_all
     )
     by_row = of_all.pair.joint.counts.sum(axis=2)
     np.testing.assert_allclose(by_row, result.select(model="new").pooled.unbiased)
+
+
+def test_under_noise_a_difference_is_off_as_far_as_its_deviations_say():
+    """Of 40 datasets drawn anew, with their noise: within two fifths. False alarm below 1e-3.
+
+    The deviation of a deviation is 11% then.
+    """
+    rng = np.random.default_rng(11)
+    axis = fg.planner.reference_axis(8, 0.4)
+    plan = fg.EvaluationPlan.for_histogram(
+        axis, fg.Cohort(3), task=PAIR, privacy=fg.DistributedDP(0.5)
+    )
+    (held,) = counted(plan).tables
+    differences = []
+    for seed in range(40):
+        drawn = rng.multinomial(N, held / N) + draw_noise(plan, SimulatedKeystream(seed), shares=3)
+        result = fg.Evaluation(
+            plan, plan.statement("simulated"), release(plan, drawn, 3), estimator=fg.Aligned()
+        )
+        differences.append(result.compare("new", "old"))
+    for name in ("roc_auc", "brier_score"):
+        every = [getattr(each, name) for each in differences]
+        said = np.mean([np.hypot(each.parts["sampling"], each.parts["noise"]) for each in every])
+        assert said == pytest.approx(np.std([each.value for each in every]), rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("hints", "bins"),
+    [({}, 12), ({"examples": 50_000, "positive_rate": 0.1}, 8), ({"examples": 10**6}, 16)],
+)
+def test_under_noise_ranges_follow_from_what_is_public(hints, bins):
+    privacy = fg.DistributedDP(1.0)
+    result = fg.evaluate(SITES, models=["new", "old"], privacy=privacy, seed=2, **hints)
+    assert result.plan.axis.bins == bins
+    assert result.plan.final.nodes == ()
+    if not hints:
+        assert {0.01, 0.05, 0.5, 0.95} < {*result.plan.axis.edges.tolist()}

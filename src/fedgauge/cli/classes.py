@@ -30,6 +30,7 @@ _MOST_PAIRED = 10  # classes of which all pairs are averaged: there are 90 of th
 _MOST_CROSSED = 10  # classes whose confusion matrix fits a screen
 _CROSSED_NAME = 12  # characters of a class to the left of it
 _LEAST_COLUMN = 3  # and above it
+_OF_CHANCE = 0.5  # ROC AUC of scores that say nothing
 _TOP = (2, 3, 5)  # highest scores among which the class may be
 
 
@@ -55,12 +56,34 @@ def class_tables(result: fg.Evaluation, thresholds: Sequence[float]) -> Iterator
     parts = [(name, result.select(label=name)) for name in first(labels)]
     notes = Notes()
     table = _areas(kind_of_labels(result), parts, notes)
-    yield close(table, notes, *left_out(len(labels) - len(parts), "--class"))
+    lines = (*left_out(len(labels) - len(parts), "--class"), *_turned_round(parts))
+    yield close(table, notes, *lines)
     yield _averages(result)
     for at in thresholds:
         yield _at_threshold(result, parts, at, notes)
     if isinstance(task, MulticlassTask) and task.also and result.plan.tables:
         yield from _by_highest(result, task)
+
+
+def _number(notes: Notes, name: str, part: fg.Evaluation, read: Callable[[], fg.Estimate]) -> str:
+    """A number of a class; one that no row is of has none, which needs no explanation."""
+    of_none = not (part.plan.is_noisy or part.positives)
+    return "no examples" if of_none else notes.number(name, read)
+
+
+def _turned_round(parts: Sequence[tuple[str, fg.Evaluation]]) -> Iterator[str]:
+    """Which scores are surely higher for other classes than for their own: columns swapped."""
+    names = []
+    for name, part in parts:
+        try:
+            high = part.roc_auc.high
+        except fg.UndefinedMetric:
+            continue
+        if high is not None and high < _OF_CHANCE:
+            names.append(fitting(name))
+    if names:
+        told = ", ".join(first(names))
+        yield f"{told}: other classes score higher. Check which column is of which class."
 
 
 def _areas(kind: str, parts: Sequence[tuple[str, fg.Evaluation]], notes: Notes) -> Table:
@@ -70,7 +93,7 @@ def _areas(kind: str, parts: Sequence[tuple[str, fg.Evaluation]], notes: Notes) 
     table = slice_table(kind, [counted, "share", *titles])
     for name, part in parts:
         share = f"{part.positives / part.examples:.1%}" if part.examples else ""
-        cells = (notes.number(name, reads(part, metric)) for metric in metrics)
+        cells = (_number(notes, name, part, reads(part, metric)) for metric in metrics)
         table.add_row(fitting(name), show_count(part.positives), share, *cells)
     return table
 
@@ -94,7 +117,7 @@ def _at_threshold(
     table = slice_table(f"{kind_of_labels(result)}, at {at:.6g}", metrics)
     notes = Notes(before)
     for name, part in parts:
-        cells = (notes.number(name, reads(part, metric, at=at)) for metric in metrics)
+        cells = (_number(notes, name, part, reads(part, metric, at=at)) for metric in metrics)
         table.add_row(fitting(name), *cells)
     table.add_row()
     for title, how in _AVERAGES.items():

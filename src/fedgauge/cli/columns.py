@@ -7,6 +7,8 @@ from typing import TypeVar
 from fedgauge.errors import InputError
 
 T = TypeVar("T")
+_MODELS = "--model-score"
+_BLANKS = " Leave out blanks after commas, or put all of it in quotes."
 
 
 def read_pairs(option: str, text: str) -> dict[str, str]:
@@ -32,7 +34,9 @@ def read_pairs(option: str, text: str) -> dict[str, str]:
     return read
 
 
-def read_lists(option: str, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def read_lists(
+    option: str, texts: Sequence[str], such_as: str | None = None
+) -> dict[str, tuple[str, ...]]:
     """Names and the values, or columns, of each: one name each time the option is given.
 
     Examples
@@ -45,9 +49,11 @@ def read_lists(option: str, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, _, rest = (each.strip() for each in text.partition("="))
         values = tuple(_parts(rest))
         if not (name and all(values)):
+            such_as = such_as or ("new=p1" if option == _MODELS else "sex=women,men")
+            blanks = _BLANKS if text.rstrip().endswith(",") else ""
             raise InputError(
-                f"{option} takes a name and what belongs to it, such as sex=women,men; got "
-                f"{text!r}."
+                f"{option} takes a name and what belongs to it, such as {such_as}; got {text!r}."
+                f"{blanks}"
             )
         _add(option, read, name, values)
     return read
@@ -76,7 +82,7 @@ def read_columns(option: str, texts: Sequence[str]) -> dict[str, str]:
     {'sex': 'gender', 'ward': 'w'}
     """
     read: dict[str, str] = {}
-    for name, columns in read_lists(option, texts).items():
+    for name, columns in read_lists(option, texts, "sex=COLUMN").items():
         if len(columns) > 1:
             raise InputError(
                 f"{option} {name}= takes one column, got {len(columns)}. The plan says which "
@@ -84,6 +90,17 @@ def read_columns(option: str, texts: Sequence[str]) -> dict[str, str]:
             )
         read[name] = columns[0]
     return read
+
+
+def joined(texts: Sequence[str] | None) -> str | None:
+    """What an option says that was given several times, as if it were once; None if never.
+
+    Examples
+    --------
+    >>> joined(["cat=p1", "dog=p2"])
+    'cat=p1,dog=p2'
+    """
+    return ",".join(texts) if texts else None
 
 
 def _parts(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import fedgauge as fg
+from fedgauge.cli.columns import joined
 from fedgauge.cli.options import (
     STDOUT,
     At,
@@ -216,10 +217,10 @@ def evaluate(
 
       fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
-    with readable_errors(), naming_labels(files, label, separator):
+    with readable_errors(), naming_labels(files, label, separator) as known:
         refuse_to_replace(json=json, plots=plots)
         asked = AxisOptions(axis, bins, range_, values)
-        named = Named(label, score, class_scores, model_score or (), group or ())
+        named = Named(label, score, joined(class_scores), model_score or (), group or ())
         design: dict[str, Any]
         if plan_file is not None:
             refuse_given(ctx, _IN_PLANS, f"{plan_file} says it: leave out {{}}, or --plan.")
@@ -231,7 +232,9 @@ def evaluate(
                 ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
             )
             _refuse_idle_hints(ctx, model, asked)
-            told = Told(positive, crossed, also, pair or (), paired_brier, model.sends_reports)
+            told = Told(
+                positive, crossed, joined(also), pair or (), paired_brier, model.sends_reports
+            )
             task, columns = task_and_columns(named, told, files)
             design = {
                 "privacy": model,
@@ -244,6 +247,7 @@ def evaluate(
                 "calibrator": load_map(calibrator),
             }
             cap = model.unit_cap
+        known += map(str, getattr(task, "labels", ()))
         if not getattr(task, "models", ()):
             refuse_given(ctx, {"margin"}, "{} is for two models (--model-score). Leave it out.")
         if cap is None or cap.unit != "subject":

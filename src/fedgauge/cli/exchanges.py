@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import fedgauge as fg
+from fedgauge.cli.columns import joined
 from fedgauge.cli.coordinating import advance, restart, start
 from fedgauge.cli.options import Decimal, Quiet, Separator, SiteOption, make_dialect
 from fedgauge.cli.progress import HERE, Run, Yes, became, budget_in_words, say_progress
@@ -84,7 +85,7 @@ def check(
     """
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
-        named = Columns(label, score, class_scores, model_score, group, key, bins, subject)
+        named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
         rows = named.rows(file, make_dialect(separator, decimal))
         seen = with_progress(quiet, lambda: rehearse(Exchange(run, site), site, rows))
     if not quiet:
@@ -131,7 +132,7 @@ def join(
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        named = Columns(label, score, class_scores, model_score, group, key, bins, subject)
+        named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
         rows = named.rows(file, make_dialect(separator, decimal))
         path = with_progress(
             quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
@@ -184,7 +185,7 @@ def submit(
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
-        named = Columns(label, score, class_scores, model_score, group, key, bins, subject)
+        named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
         rows = None
         if file is not None:
             if not named.is_whole:

@@ -169,6 +169,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors an
 
 
 _MOST_LABELS = 5  # that are named; more are no labels, but rows
+_MOST_STRANGE = 12  # beside the classes that are known
 # Options of privacy that a model has no use for, and why.
 _OF_NOISE = {"delta", "noise", "unit", "neighbours", "max_per_unit"}
 _IDLE: dict[Model, tuple[set[str], str]] = {
@@ -286,27 +287,36 @@ def load_map(path: Path | None) -> fg.Calibrator | None:
 
 
 @contextmanager
-def naming_labels(files: list[Path], column: str, separator: str | None = None) -> Iterator[None]:
-    """Say which labels a column has where they do not fit: the data are the caller's own here."""
+def naming_labels(
+    files: list[Path], column: str, separator: str | None = None
+) -> Iterator[list[str]]:
+    """Say which labels a column has where they do not fit: the data are the caller's own here.
+
+    Classes that are added to what it yields are known, and others are said.
+    """
+    known: list[str] = []
     try:
-        yield
+        yield known
     except fg.LabelError as error:
         if "=" in column:  # of several labels a row nobody knows which it was
             raise
         from fedgauge.data.files import some_labels
 
+        most = len(known) + _MOST_STRANGE if known else _MOST_LABELS
         labels = some_labels(
             files,
             column,
-            most=_MOST_LABELS,
+            most=most,
             separator=make_dialect(separator, None)["separator"],
         )
         if labels is None:
-            has = f"more than {_MOST_LABELS} different values. Is it the label?"
+            has = f"has more than {most} different values. Is it the label?"
         else:
-            has = f"{', '.join(repr(shorten(each, 24)) for each in labels)}."
+            strange = [each for each in labels if each.strip() not in known] or labels
+            has = "also has" if len(strange) < len(labels) else "has"
+            has += f" {', '.join(repr(shorten(each, 24)) for each in strange)}."
         where = f"Column {column!r}" + (" of all files together" if len(files) > 1 else "")
-        raise fg.LabelError(f"{error} {where} has {has}") from None
+        raise fg.LabelError(f"{error} {where} {has}") from None
 
 
 def hold_whole_numbers(clients: Any) -> bool:

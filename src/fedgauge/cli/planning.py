@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 import fedgauge as fg
+from fedgauge.cli.columns import joined
 from fedgauge.cli.options import (
     AxisOption,
     AxisOptions,
@@ -154,8 +155,8 @@ def plan(
             "score_sums": score_sums,
             "axis": planned_axis(asked, noisy=model.adds_noise),
         }
-        told = Told(positive, crossed, also, pair or (), paired_brier, model.sends_reports)
-        task = planned_task(told, group or (), classes, labels, models)
+        told = Told(positive, crossed, joined(also), pair or (), paired_brier, model.sends_reports)
+        task = planned_task(told, group or (), joined(classes), joined(labels), joined(models))
         wanted = None if want is None else read_want(want)
         if wanted is not None and len(task.slices) > 1:
             raise fg.PlanError(

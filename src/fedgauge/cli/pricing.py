@@ -22,13 +22,14 @@ PlannedGroups = Annotated[
     typer.Option("--group", help="Groups to tell apart: sex=women,men; may be repeated."),
 ]
 Classes = Annotated[
-    str | None, typer.Option("--classes", help="Classes with a score each: flu,cold,well.")
+    list[str] | None, typer.Option("--classes", help="Classes with a score each: flu,cold,well.")
 ]
 Labels = Annotated[
-    str | None, typer.Option("--labels", help="Several labels a row, a score each: fever,cough.")
+    list[str] | None,
+    typer.Option("--labels", help="Several labels a row, a score each: fever,cough."),
 ]
 Models = Annotated[
-    str | None, typer.Option("--models", help="Models that score the same rows: new,old.")
+    list[str] | None, typer.Option("--models", help="Models that score the same rows: new,old.")
 ]
 # What tables are called, by the tag that they have in a plan.
 _TABLES = {
@@ -54,8 +55,14 @@ def planned_task(
             "--classes are those of which a row has one, --labels those of which it may have "
             "several. Use one."
         )
-    for option, text in (("--classes", classes), ("--models", models)):
-        if text is not None and len(read_names(option, text)) < 2:
+    for option, text in (("--classes", classes), ("--models", models), ("--labels", labels)):
+        names = () if text is None else read_names(option, text)
+        if any("=" in name for name in names):  # no column could be given to such a name
+            bare = ",".join(name.partition("=")[0].strip() for name in names)
+            raise fg.PlanError(
+                f"{option} takes names alone, as {option} {bare}: each site names its own columns."
+            )
+        if len(names) == 1 and option != "--labels":
             raise fg.PlanError(f"{option} names one. Name at least two, or leave it out.")
     return task_of(
         told,

@@ -9,6 +9,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli import site_rows
+from fedgauge.cli.columns import joined
 from fedgauge.cli.options import (
     Decimal,
     HintExamples,
@@ -80,7 +81,7 @@ def encode(
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         loaded = fg.EvaluationPlan.load(plan)
-        named = site_rows.Columns(label, score, class_scores, model_score, group)
+        named = site_rows.Columns(label, score, joined(class_scores), model_score, group)
         rows = named.scored(str(file), make_dialect(separator, decimal)).checked(loaded)
         trusted = None if site is None else fg.Site.from_toml(site)
         with_progress(

@@ -16,7 +16,7 @@ Label = Annotated[str, typer.Option(help=_LABEL)]
 LabelAgain = Annotated[str | None, typer.Option("--label", help=f"{_LABEL} As at join.")]
 Score = Annotated[str | None, typer.Option(help="Column of the score; higher is more positive.")]
 ClassScores = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         help="Where the plan has several classes, or labels a row: columns of their scores, "
         "instead of --score: cat=p1,dog=p2."

@@ -38,6 +38,9 @@ def slice_tables(
     task = result.plan.task
     if not isinstance(task, Sliced):
         return
+    if result.is_several and result.mapped_by is not None:  # of which there are no averages
+        yield "Scores that go through a map are shown by themselves: --class NAME or --model NAME."
+        return
     models: Sequence[str] = () if result.slice.model is not None else task.models
     if models:
         yield from model_tables(result, models, thresholds, margin)
@@ -91,7 +94,9 @@ def _areas(parts: Sequence[tuple[str, fg.Evaluation]], notes: Notes) -> Table:
     titles = [getattr(fg.Evaluation, name).title for name in metrics]
     table = slice_table("group", ["examples", "positive", *titles])
     for name, part in parts:
-        share = f"{part.positives / part.examples:.1%}" if part.examples else ""
+        # Of a group that noise hides the share would be noise.
+        told = part.examples and part.withheld is None
+        share = f"{part.positives / part.examples:.1%}" if told else ""
         cells = (number_of(notes, name, part, reads(part, metric)) for metric in metrics)
         table.add_row(fitting(name), show_count(part.examples), share, *cells)
     return table
@@ -120,17 +125,17 @@ def gap_table(result: fg.Evaluation, thresholds: Sequence[float]) -> Table:
     asked: list[tuple[str, float | None]] = [("roc_auc", None)]
     if not labels:
         asked += [(name, at) for at in thresholds for name in ("recall", "fpr")]
-    compared, against = 0, _against(result)
+    compared, some, against = 0, False, _against(result)
     for label in first(labels) or [None]:
         part = result if label is None else result.select(label=label)
         for metric, at in asked:
             gaps = part.gaps(metric, at=at, against=against)
-            compared = gaps.compared
+            compared, some = gaps.compared, some or bool(gaps.pairs)
             title = gaps.metric if label is None else f"{fitting(label)}: {gaps.metric}"
             table.add_row(title, *_largest(gaps, notes))
     told = "What stands out is more than chance: its interval leaves out 0"
     together = f", and holds for all {compared:,} gaps together" if compared > 1 else ""
-    lines = [f"{told}{together}."]
+    lines = [f"{told}{together}."] if some else []
     if against is not None:
         lines.append("Of so many groups each is compared with all rows outside it.")
     return close(table, notes, *lines, *left_out(len(labels) - len(first(labels)), "--class"))

@@ -22,7 +22,7 @@ ScoreOption = Annotated[
     str | None, typer.Option("--score", help="Column of the score; higher is more positive.")
 ]
 ClassScores = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--class-scores", help="Of several classes, the score of each: cat=p1,dog=p2."),
 ]
 ModelScore = Annotated[
@@ -41,7 +41,7 @@ Crossed = Annotated[
     bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
 ]
 Also = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--also", help="Of classes, count also: confusion,ranks,top."),
 ]
 PairOption = Annotated[
@@ -170,10 +170,7 @@ def task_and_columns(named: Named, told: Told, files: Sequence[Path]) -> tuple[A
     named.check()
     for text in named.group:
         if "=" not in text:
-            raise fg.InputError(
-                f"--group {text} needs the groups that are told apart, such as --group "
-                f"{text}=women,men. {_values(files, text)}"
-            )
+            raise fg.InputError(f"--group {text} needs {_what_a_group_needs(files, text)}")
     groups = read_lists("--group", named.group)
     group: GroupColumns = {name: name for name in groups} or None
     if named.class_scores is not None:
@@ -219,13 +216,14 @@ def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
         if len(columns) > 1:
             raise fg.InputError(
                 f"--model-score {name}= names {len(columns)} columns, and a model of two classes "
-                "has one score. Name each model by itself."
+                "has one score. Give the option once for each model. For models of several "
+                "classes make a plan, and evaluate it with --plan."
             )
     return {name: columns[0] for name, columns in models.items()}
 
 
 def _require_same(option: str, given: Collection[str], wanted: Collection[str], where: str) -> None:
-    """Refuse names that are not those of the plan, or of another option."""
+    """Refuse names that are not those of another option."""
     if {*given} == {*wanted}:
         return
     missing = [name for name in wanted if name not in given]
@@ -234,6 +232,14 @@ def _require_same(option: str, given: Collection[str], wanted: Collection[str], 
     if not missing:
         told = f"{option} names {strange[0]!r}, which {where} does not have"
     raise fg.InputError(f"{told}. Name each once: {', '.join(wanted)}.")
+
+
+def _what_a_group_needs(files: Sequence[Path], text: str) -> str:
+    """What is to be said of a group option that has no values, or no column."""
+    if "," in text:
+        return f"the column that holds these groups: --group COLUMN={text}."
+    told = f"the groups that are told apart, such as --group {text}=women,men."
+    return f"{told} {_values(files, text)}".rstrip()
 
 
 def _values(files: Sequence[Path], column: str, separator: str | None = None) -> str:
@@ -275,14 +281,18 @@ def check_groups(
                     f"the spelling. {told}"
                 )
             warnings.append(f"noise hides every group named for {where}. Is it spelled so? {told}")
-        elif len(grouping) == 1 and not result.plan.is_noisy:  # combinations may well be empty
-            some = ", ".join(map(repr, empty[:_MOST_VALUES]))
-            warnings.append(f"no row is of group {some} of {where}. {told}")
+        elif len(grouping) == 1:  # combinations may well be empty
+            some = f"group {', '.join(map(repr, empty[:_MOST_VALUES]))} of {where}"
+            if result.plan.is_noisy:
+                warnings.append(f"noise hides {some}. Is it spelled so? {told}")
+            else:
+                warnings.append(f"no row is of {some}. {told}")
     return warnings
 
 
 def _seems_empty(result: fg.Evaluation, group: str) -> bool:
-    part = result.slices[0].select(group=group)
+    scored = result.plan.task.slices[0]  # any score will do: rows are the same
+    part = result.select(model=scored.model, group=group, label=scored.label)
     if result.plan.is_noisy:
         return part.withheld is not None
     return group not in result.released.joined and not part.examples

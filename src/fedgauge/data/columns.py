@@ -69,11 +69,12 @@ def read_only_column(name: str, values: Any) -> Column:
     return read_column(name, values)
 
 
-def read_table(name: str, values: Any) -> tuple[Any, tuple[str, ...]]:
+def read_table(name: str, values: Any, *, lists: bool) -> tuple[Any, tuple[str, ...]]:
     """An array of a table's columns, and their names; whatever is no table comes back as it is.
 
-    Tables are frames, and lists of equally long lists. Numbers that a frame gave its columns for
-    want of names are no names.
+    Tables are frames and, where `lists` are allowed, lists of equally long lists: one row of
+    another length makes them none. Numbers that a frame gave its columns for want of names are no
+    names.
     """
     if isinstance(values, np.matrix):
         return np.asarray(values), ()
@@ -82,7 +83,11 @@ def read_table(name: str, values: Any) -> tuple[Any, tuple[str, ...]]:
     if hasattr(type(values), "toarray"):
         raise InputError(f"{name} is a sparse array. Pass all its values: array.toarray().")
     if isinstance(values, list | tuple):
-        rows = bool(values) and all(isinstance(row, list | tuple | np.ndarray) for row in values)
+        rows = (
+            lists
+            and bool(values)
+            and all(isinstance(row, list | tuple | np.ndarray) for row in values)
+        )
         is_table = rows and len({len(row) for row in values}) == 1
         return (np.array(values) if is_table else values), ()
     if not hasattr(type(values), "columns"):  # which a lazy frame would have to find out

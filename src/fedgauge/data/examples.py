@@ -63,7 +63,7 @@ class Examples:
     def __init__(
         self, y_true: Any, y_score: Any, *, group: Any = None, subject: Any = None
     ) -> None:
-        self._read(y_true, y_score, group, subject, read_column, numbers_of)
+        self._read(y_true, y_score, group, subject, leniently=False)
 
     @classmethod
     def leniently(
@@ -72,27 +72,23 @@ class Examples:
         """The same of rows that may hold anything; a score that is no number is NaN.
 
         What is refused concerns columns as a whole: their number, lengths, shape and type. What
-        one row holds decides about that row alone.
+        one row holds decides about that row alone. So a list is one column, whatever is in it:
+        scores of several classes are an array or a frame.
         """
         examples = object.__new__(cls)
-        examples._read(y_true, y_score, group, subject, read_leniently, floats_of)
+        examples._read(y_true, y_score, group, subject, leniently=True)
         return examples
 
     def _read(
-        self,
-        y_true: Any,
-        y_score: Any,
-        group: Any,
-        subject: Any,
-        read: Callable[[str, Any], Column],
-        numbers: Callable[[Column], Floats],
+        self, y_true: Any, y_score: Any, group: Any, subject: Any, *, leniently: bool
     ) -> None:
-        y_true, named = read_table("y_true", y_true)
+        read, numbers = (read_leniently, floats_of) if leniently else (read_column, numbers_of)
+        y_true, named = read_table("y_true", y_true, lists=not leniently)
         names: dict[str | None, tuple[str, ...]] = {Y_TRUE: named}
         labels = _by_columns(y_true, lambda values: read("y_true", values))
         scores: dict[str | None, Floats] = {}
         for name, given in _named("y_score", y_score).items():
-            values, names[name] = read_table("y_score", given)
+            values, names[name] = read_table("y_score", given, lists=not leniently)
             scores[name] = _by_columns(values, lambda each: numbers(read("y_score", each)))
         groups = {
             name: read("group", values)

@@ -258,7 +258,7 @@ def _unlisted(parts: Parts, rows: int) -> list[str]:
     told = f"{other:,} of {rows:,} rows are of no listed group of {parts.name}"
     told += f", and none are of {_listed(empty)}" if empty else ""
     return [
-        f"{told}: they count in its last group. Check the column, and whether it spells groups "
+        f"{told}: they count in 'other'. Check the column, and whether it spells groups "
         "as the plan does."
     ]
 

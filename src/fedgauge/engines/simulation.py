@@ -100,8 +100,8 @@ def evaluate(
         :class:`MultilabelTask`.
     groups, models
         Short for a task of two classes with these: names of the groups that rows are of, or of
-        each grouping by its name; names of the models whose scores rows have. Two models without
-        groups are a pair to be compared, but for local reports.
+        each grouping by its name; names of the models whose scores rows have. Two models are a
+        pair to be compared, but for local reports.
     examples, positive_rate
         Public hints for the planner: about how many examples there are in all, and the share
         of positives. Never read from the data; listed in ``result.privacy``.

@@ -295,8 +295,10 @@ def _exact_counts(
 ) -> tuple[Floats, Floats, Floats]:
     """True and false positives at threshold infinity and at each distinct score, descending."""
     examples = Examples(y_true, y_score)
-    reader = LabelReader(positive)
-    labels, scores = reader(examples.labels), examples.y_score
+    reader, scores = LabelReader(positive), examples.y_score
+    if getattr(examples.labels, "ndim", 1) > 1:
+        raise InputError("an exact curve needs one label for each example. Pass one column.")
+    labels = reader(examples.labels)
     if reader.missing or reader.unusable or not np.all(np.isfinite(scores)):
         raise InputError("an exact curve needs finite scores and labels of two classes.")
     thresholds, group = np.unique(-scores, return_inverse=True)

@@ -165,7 +165,7 @@ def normalized_entropy(reading: Reading) -> Estimate:
     pooled = reading.pooled
     by_bin = reading.losses("log")
     loss = _mean_loss(reading, "log")
-    total = float(pooled.counts.sum())
+    total = pooled.negatives + pooled.positives  # without either the rate is 0 or 1 to the last bit
     rate = pooled.positives / total
     base = losses.entropy(rate)
     slope = math.log((1.0 - rate) / rate)

@@ -94,10 +94,9 @@ class Pair:
         counts = [each.pooled.counts for each in self.readings]
         straight = [areas.straight_auc(*each) for each in counts]
         unbiased = [areas.straight_auc(*each.pooled.unbiased) for each in self.readings]
-        if self.joint is not None and self.joint.is_all:
+        gradients = [areas.auc_gradient(each) for each in counts]
+        if self.joint is not None and self.joint.is_all and not self.first.tied:
             gradients = [_area_gradient(each) for each in self.readings]
-        else:
-            gradients = [areas.auc_gradient(each) for each in counts]
         if self.joint is None or any(end.caution for end in ends):
             return self._from_ends(ends, gradients)
         return self._normal(
@@ -152,10 +151,8 @@ class Pair:
         if joint.is_all:
             one, other = gradients
             moves = (one[:, :, np.newaxis] - other[:, np.newaxis, :]) ** 2
-            by_sampling = max(
-                float(np.sum(joint.counts * moves)), 0.0
-            )  # noisy cells may be negative
-            return math.sqrt(by_sampling), math.sqrt(joint.variance * float(moves.sum()))
+            sampled = float(np.sum(joint.counts * moves))  # of noisy cells, so maybe negative
+            return math.sqrt(max(sampled, 0.0)), math.sqrt(joint.variance * float(moves.sum()))
         one, other = (
             _by_range(gradient, reading.pooled.counts, starts)
             for gradient, reading, starts in zip(

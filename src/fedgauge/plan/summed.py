@@ -339,8 +339,8 @@ class HistogramRound(
         if self.sum_steps:
             follows += ", and the average scores within the ranges,"
         learned = (
-            f"Only {what}. From it come {follows} of all sites together; not the counts of one "
-            "site."
+            f"Only {what}. From it come {follows} of all sites together{_of_slices(terms)}; not "
+            "the counts of one site."
         )
         if terms.privacy.protects_labels:
             return f"{learned} {apart.KNOWN}. The result also shows {apart.SHOWN}."
@@ -356,6 +356,19 @@ class HistogramRound(
                 "result."
             )
         return text
+
+
+def _of_slices(terms: Terms) -> str:
+    """What else curves are of, in words."""
+    layout = terms.layout
+    kinds = {
+        "class": layout.classes,
+        "label": layout.labels > 1,
+        "model": layout.models,
+        "group": layout.groups,
+    }
+    told = [kind for kind, several in kinds.items() if several]
+    return f", and of each {' of each '.join(told)}" if told else ""
 
 
 def _laws(table: AnyTable, terms: Terms, shares: int) -> list[ShareLaw]:

@@ -40,8 +40,8 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
         Of several groupings: whether groups are all combinations, of which a row is in one. Else
         a row is counted once for each grouping, which shares the privacy budget among them.
     pairs
-        Pairs of models to be compared: their scores are also counted together. Under noise, where
-        there are two models and no groups, that is all that is sent.
+        Pairs of models to be compared: their scores are also counted together, in each group. Under
+        noise, where there are two models, that is all that is sent.
     paired_brier
         Whether the difference of the Brier scores of each pair is counted row by row, which under
         noise takes a part of the budget.

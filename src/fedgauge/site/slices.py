@@ -122,7 +122,7 @@ def _judge_groups(policy: Policy, plan: EvaluationPlan) -> None:
         allowed = f"{most:,}" if most else "none"
         raise PlanRefused(
             f"the plan tells {groups:,} groups apart, and this site allows {allowed} "
-            "(max_groups): the more groups, the fewer people are in each."
+            "(max_groups; 'other' is one, too): the more groups, the fewer people are in each."
         )
 
 
