@@ -183,6 +183,21 @@ def test_groups_that_are_written_otherwise_are_warned_of(folder, privacy):
     done(command(world, "join", TASKS["groups"][1]))  # nothing that is told stops a site
 
 
+@pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0)], ids=["exact", "noisy"])
+def test_a_column_of_ids_is_warned_of_where_the_sum_has_no_noise(folder, privacy):
+    """The wrong column: by ids, each of the plan's wards is one patient."""
+    world = make_world(folder, plan_of("groups", privacy))
+    path = world.folder / f"{A}.csv"
+    first, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{first},id", *(f"{row},{k}" for k, row in enumerate(rows))]))
+    options = f"{TASKS['groups'][1]} --group ward=id"
+    told = command(world, "check", options).stderr
+    assert ("fewer than 10 rows are of 1, 2, by ward, and the sum has no noise" in told) == (
+        privacy is None
+    )
+    assert "are of women" not in told
+
+
 SEX = "--group sex=gender"
 OF_CLASSES = "--label kind --class-scores cat=p1,dog=p2"
 WRONG = [
