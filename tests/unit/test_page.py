@@ -145,7 +145,8 @@ def test_metrics_are_printed_as_the_library_prints_them(pair):
             continue
         assert each["value"] == show(estimate.value)
         assert each["interval"] == [show(estimate.low), show(estimate.high)]
-        assert each["bounds"] == [show(end) for end in estimate.bounds]
+        bounded = np.isfinite(estimate.bounds).all()
+        assert each["bounds"] == ([show(end) for end in estimate.bounds] if bounded else None)
         assert set(each["parts"]) == set(estimate.parts)
 
 
@@ -256,7 +257,7 @@ def test_slices_are_tables_with_gaps_and_differences():
         str(each.slice) for each in result.slices
     ]
     assert result.select(model="new").gaps("roc_auc").verdict in told
-    assert result.compare("new", "old").verdict[1:] in told
+    assert result.compare("new", "old").verdict in told
     assert show(result.select(model="old", group="men").roc_auc.value) in told
 
 

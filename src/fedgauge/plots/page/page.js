@@ -24,6 +24,7 @@
   const share = (value) => (value === null ? "undefined" : value.toFixed(4));
   const count = (value) => value.toLocaleString("en-US");
   const percent = (value) => `${(100 * value).toFixed(1)}%`;
+  const between = (ends) => (ends ? span(...ends) : "");
   const span = (low, high) => (low === null || low === undefined ? "" : `${low} to ${high}`);
 
   // Tables
@@ -36,8 +37,9 @@
     const inside = make("table", { "data-csv": name }, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
     return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, inside);
   }
-  // A cell that begins like a formula would be run by a spreadsheet.
-  const guarded = (text) => (/^[=+\-@\t\r]/.test(text) && !/^-?[\d.,]+$/.test(text) ? `'${text}` : text);
+  // A cell that begins like a formula would be run by a spreadsheet; numbers and intervals are none.
+  const plain = /^-[\d.,]+( to -?[\d.,]+| \(-?[\d.,]+ to -?[\d.,]+\))?$/;
+  const guarded = (text) => (/^[=+\-@\t\r]/.test(text) && !plain.test(text) ? `'${text}` : text);
   const quoted = (text) => `"${guarded(text).replace(/"/g, '""')}"`;
   function csv(element) {
     const rows = [...element.querySelectorAll("tr")];
@@ -84,11 +86,11 @@
   }
   function addCsvButtons(root) {
     for (const each of root.querySelectorAll("table[data-csv]")) {
-      if (each.closest("figure") || each.parentElement.previousElementSibling?.classList.contains("tools")) continue;
+      if (each.closest("figure") || each.parentElement.nextElementSibling?.classList.contains("csv")) continue;
       const caption = each.caption.textContent;
       const name = `${each.dataset.csv}.csv`;
       const press = () => save(name, new Blob([csv(each)], { type: "text/csv" }));
-      each.parentElement.before(make("div", { class: "tools" }, button("CSV", `Save as CSV: ${caption}`, press)));
+      each.parentElement.after(make("div", { class: "tools csv" }, button("CSV", `Save as CSV: ${caption}`, press)));
     }
   }
 
@@ -262,17 +264,17 @@
     const { metrics, level } = part();
     const defined = metrics.filter((each) => each.value !== undefined);
     const first = headline.map((name) => defined.find((each) => each.name === name)).filter(Boolean);
-    put("strip", make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, each.interval ? span(...each.interval) : "")))));
+    put("strip", make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval))))));
     const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, surely"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]
-      : [each.title, each.value, each.interval ? span(...each.interval) : "", span(...each.bounds), each.caution ? `rough: ${each.caution}` : ""]);
+      : [each.title, each.value, between(each.interval), between(each.bounds), each.caution ? `rough: ${each.caution}` : ""]);
     put("metrics", make("details", {}, make("summary", {}, "All metrics, and what each says"),
       table("Metrics over all thresholds", ["metric", "value", people, sure, "note"], rows, "metrics"),
       make("dl", { class: "facts" }, ...defined.flatMap((each) => [make("dt", {}, each.title), make("dd", {}, data.over[each.name][1])]))));
     const errors = defined.filter((each) => each.parts && Object.keys(each.parts).length);
     put("parts", table("Sources of error", ["metric", "value", "binning, at most", "noise", "sampling", sure],
-      errors.map((each) => [each.title, each.value, each.parts.binning ?? "", each.parts.noise ?? "none", each.parts.sampling ?? "", span(...each.bounds)]), "errors"));
+      errors.map((each) => [each.title, each.value, each.parts.binning ?? "", each.parts.noise ?? "none", each.parts.sampling ?? "", between(each.bounds)]), "errors"));
   }
 
   // One threshold
@@ -402,7 +404,12 @@
     showReport();
   });
   // What is folded is printed unfolded, but for tables of figures.
-  addEventListener("beforeprint", () => find("more").setAttribute("open", ""));
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll("details:not([open])")].filter((each) => !each.closest("figure"));
+    for (const each of unfolded) each.open = true;
+  });
+  addEventListener("afterprint", () => unfolded.forEach((each) => (each.open = false)));
   options("which", data.reports.map((each) => each.name));
   showReport();
 })();

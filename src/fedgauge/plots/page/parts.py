@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -60,7 +61,10 @@ def _metric(result: Evaluation, name: str, title: str) -> dict[str, Any]:
 
 
 def _shown(ends: tuple[float, float] | None) -> list[str] | None:
-    return None if ends is None else [show(end) for end in ends]
+    """Both ends; None where there are none, as of calibration slopes, whose bounds are infinite."""
+    if ends is None or not all(map(math.isfinite, ends)):
+        return None
+    return [show(end) for end in ends]
 
 
 def _size(error: float) -> str:
@@ -87,15 +91,16 @@ def _curve(result: Evaluation, kind: CurveKind[Any]) -> dict[str, Any]:
         told["limits"] = [[0.0, 1.0], [_GAIN_FROM, 1.0]]
         y = np.maximum(y, _GAIN_FROM)
         band = band._replace(low=np.maximum(band.low, _GAIN_FROM))
-    if kind is PR:
-        x, y = _from(_RECALL_FROM, x, y)
-    edges = [line(band.x, edge) for edge in (band.low, band.high)]
-    return told | {"line": line(x, y), "band": edges}
+    start = _RECALL_FROM if kind is PR else -1.0
+    edges = [line(*_from(start, band.x, edge)) for edge in (band.low, band.high)]
+    return told | {"line": line(*_from(start, x, y)), "band": edges}
 
 
 def _from(start: float, x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """As much of a line as lies beyond an abscissa."""
     beyond = x > start
+    if beyond.all():
+        return x, y
     return np.append(start, x[beyond]), np.append(np.interp(start, x, y), y[beyond])
 
 

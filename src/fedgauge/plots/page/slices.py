@@ -141,6 +141,5 @@ def _compared(result: Evaluation) -> Iterator[str]:
             except (UndefinedMetric, InputError):
                 continue
         caption = f"{one} less {other}, {comparison.basis}"
-        verdict = comparison.verdict[0].upper() + comparison.verdict[1:]
-        yield paragraph(verdict)
+        yield paragraph(comparison.verdict)
         yield table(caption, ["metric", "difference"], rows, name="models")
