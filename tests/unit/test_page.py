@@ -16,7 +16,7 @@ from fedgauge.measures.intervals import show
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots.page import report, save_report
 from fedgauge.plots.page.thinned import TOLERANCE, kept
-from fedgauge.plots.page.thresholds import COSTS, METRICS, SHARES
+from fedgauge.plots.page.thresholds import COSTS, FEW_SHARES, METRICS, SHARES
 
 VOID = {"meta", "input", "br", "link", "img"}
 HOSTILE = '</script><img src=x onerror="alert(1)">&amp;'
@@ -277,6 +277,19 @@ def test_classes_have_averages_and_a_confusion_matrix():
 
 def test_a_binary_report_is_small():
     assert len(report({"r": exact()}).encode()) < 150_000  # of 4,096 bins
+
+
+def test_many_slices_are_told_in_brief():
+    names = [f"ward {number}" for number in range(13)]
+    labels, scores = rows()
+    group = [names[place % 13] for place in range(900)]
+    wards = fg.Examples(labels, scores, group=group)
+    result = fg.evaluate({"a": wards}, groups=names, axis=fg.Axis.uniform(256))
+    part = Page(report({"r": result})).part
+    assert [each["name"] for each in part["curves"]] == ["roc", "pr"]
+    assert [each[0] for each in part["thresholds"]["wishes"]["recall"]] == list(FEW_SHARES)
+    # 120 of these, and 45 kB of page, are below 5 MB.
+    assert len(json.dumps(part, separators=(",", ":"))) < 40_000
 
 
 def test_a_line_is_thinned_to_what_looks_the_same():

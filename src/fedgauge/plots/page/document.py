@@ -24,6 +24,7 @@ from fedgauge.storage.whole import write_whole
 
 _MARK: Final = b'<meta name="generator" content="fedgauge">'
 _HEAD: Final = 1024  # bytes within which it stands
+_MANY: Final = 12  # slices: of more, each is told in brief, so that 120 of them stay below 5 MB
 # Names are anybody's text: none may end the block, or begin another element.
 _ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
@@ -103,7 +104,8 @@ def _json(results: Mapping[str, Evaluation]) -> str:
 
 
 def _parts(result: Evaluation) -> Sequence[dict[str, Any]]:
-    return [part_of(each) for each in result.slices]
+    brief = len(result.slices) > _MANY
+    return [part_of(each, brief=brief) for each in result.slices]
 
 
 def _policy(style: str, script: str) -> str:

@@ -364,6 +364,7 @@
     find("why").textContent = known ? "" : `There are no curves and thresholds: ${shown.why}`;
     if (known) {
       shown.curves.forEach(drawCurve);
+      find("more").hidden = shown.curves.length === 2;
       find("slider").max = shown.thresholds.labels.length - 1;
       listWishes();
       set(shown.thresholds.start);

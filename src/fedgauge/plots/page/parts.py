@@ -25,8 +25,10 @@ _LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
 _RECALL_FROM: Final = 0.01  # as pictures of PR curves: before, precision hangs on few examples
 
 
-def part_of(result: Evaluation) -> dict[str, Any]:
+def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
     """What the page shows of a result of one model and class, as plain data.
+
+    To be `brief`, as one of many, it has ROC and PR curve alone, and fewer thresholds.
 
     ``why`` says why there are no curves and thresholds, where there are none.
     """
@@ -34,8 +36,8 @@ def part_of(result: Evaluation) -> dict[str, Any]:
     part["metrics"] = [_metric(result, row.name, row.title) for row in _listed()]
     part["histogram"] = _histogram(result)
     try:
-        part["curves"] = [_curve(result, kind) for kind in _CURVES]
-        part["thresholds"] = thresholds_of(result)
+        part["curves"] = [_curve(result, kind) for kind in _CURVES[: 2 if brief else None]]
+        part["thresholds"] = thresholds_of(result, brief=brief)
     except UndefinedMetric as error:
         return part | {"why": str(error)}
     return part | _of_probabilities(result)

@@ -30,23 +30,24 @@ SHARES: Final = (
     *(share / 100 for share in range(5, 100, 5)),
     *(1 - share for share in reversed(_FINE)),
 )
+FEW_SHARES: Final = (0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99)
 COSTS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-_SPREAD: Final = 41  # edges over the axis
+_SPREAD, _FEW_SPREAD = 41, 15  # edges over the axis
 _USUAL: Final = 0.5
 
 Wishes = dict[str, list[tuple[float, float | None]]]
 
 
-def thresholds_of(result: Evaluation) -> dict[str, Any]:
-    """All that the page knows of thresholds, as plain data.
+def thresholds_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
+    """All that the page knows of thresholds, as plain data; fewer of them if it is to be brief.
 
     ``labels`` are the thresholds in words, ascending. ``counts`` and ``metrics`` have a column of
     values, one of lows and one of highs for each. ``wishes`` name for each share, or cost, the
     place of the threshold that the library chooses; None where there is none.
     """
-    wished = _wishes(result)
+    wished = _wishes(result, FEW_SHARES if brief else SHARES)
     asked = {at for each in wished.values() for _, at in each if at is not None}
-    grid = sorted(asked | _spread(result))
+    grid = sorted(asked | _spread(result, _FEW_SPREAD if brief else _SPREAD))
     points = [result.at_threshold(threshold) for threshold in grid]
     places = {threshold: place for place, threshold in enumerate(grid)}
     rows = {row: [_read(each, row) for each in points] for row in METRICS}
@@ -70,10 +71,10 @@ def named() -> dict[str, list[str]]:
     return {name: [row.title, row.__doc__] for name, row in rows}
 
 
-def _wishes(result: Evaluation) -> Wishes:
+def _wishes(result: Evaluation, shares: tuple[float, ...]) -> Wishes:
     """What can be wanted of a threshold, and which does it."""
     wished: Wishes = {
-        name: [(share, _chosen(result, **{name: share})) for share in SHARES]
+        name: [(share, _chosen(result, **{name: share})) for share in shares]
         for name in ("recall", "fpr", "precision")
     }
     # A missed positive is so many times as bad as a false alarm.
@@ -88,12 +89,12 @@ def _chosen(result: Evaluation, **wish: Any) -> float | None:
         return None
 
 
-def _spread(result: Evaluation) -> set[float]:
+def _spread(result: Evaluation, number: int) -> set[float]:
     """Edges over the axis, and the usual threshold where it is one."""
     axis = result.pooled.axis
     edges = axis.thresholds
     lowest = 1 if axis.outside == "clip" else 0  # scores below the axis are in its first bin
-    places = np.linspace(lowest, len(edges) - 1, _SPREAD).round().astype(int)
+    places = np.linspace(lowest, len(edges) - 1, number).round().astype(int)
     spread = {float(edges[place]) for place in places if place < len(edges)}
     if axis.low < _USUAL < axis.high:
         spread.add(float(edges[lowest:][np.abs(edges[lowest:] - _USUAL).argmin()]))
