@@ -273,6 +273,7 @@
       table("Metrics over all thresholds", ["metric", "value", people, sure, "note"], rows, "metrics"),
       make("dl", { class: "facts" }, ...defined.flatMap((each) => [make("dt", {}, each.title), make("dd", {}, data.over[each.name][1])]))));
     const errors = defined.filter((each) => each.parts && Object.keys(each.parts).length);
+    find("errors").hidden = !errors.length;
     put("parts", table("Sources of error", ["metric", "value", "binning, at most", "noise", "sampling", sure],
       errors.map((each) => [each.title, each.value, each.parts.binning ?? "", each.parts.noise ?? "none", each.parts.sampling ?? "", between(each.bounds)]), "errors"));
   }

@@ -107,10 +107,11 @@ def _lines(text: str) -> str:
 def plan(result: Evaluation) -> str:
     """The plan and its digest."""
     axis = result.released.axis
+    sender = "client" if result.reports is None else "report"
     rows = [
         ("digest", result.plan.digest),
         ("score axis", f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({axis.kind})"),
-        ("sent", f"{result.plan.bytes_per_client:,} bytes by each client"),
+        ("sent", f"{result.plan.bytes_per_client:,} bytes per {sender}"),
         ("curves between edges", repr(result.estimator)),
         ("intervals", f"{result.level * 100:g}% confidence"),
     ]
