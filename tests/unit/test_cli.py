@@ -397,10 +397,12 @@ def test_demo_table(demo_output):
 
 def test_demo_says_where_its_files_are(demo_output):
     folder, result = demo_output
-    last = result.stdout.splitlines()[-1]
+    saved, last = result.stdout.splitlines()[-2:]
     for name in (*NAMES, "result.json"):
-        assert str(folder / name) in last
+        assert str(folder / name) in saved
         assert (folder / name).stat().st_size > 1000
+    assert last.startswith(f"Open {folder / 'report.html'} in a browser")
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
     for name in NAMES:
         colours = imread(folder / name)[..., :3] @ [1, 256, 65536]
         assert len(np.unique(colours)) > 10
@@ -410,7 +412,7 @@ def test_demo_without_options_writes_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-    assert len(list((tmp_path / "fedgauge-demo").iterdir())) == 5
+    assert len(list((tmp_path / "fedgauge-demo").iterdir())) == 6
 
 
 def test_demo_into_a_file(tmp_path):
