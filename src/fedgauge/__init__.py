@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
     from fedgauge.results.compared import Comparison
+    from fedgauge.results.differences import Differences, diff
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.gaps import Gap, Gaps
     from fedgauge.results.proof import Signature
@@ -124,6 +125,7 @@ __all__ = [
     "DecisionCurveDisplay",
     "DetCurve",
     "DetCurveDisplay",
+    "Differences",
     "DistributedDP",
     "Estimate",
     "Evaluation",
@@ -178,6 +180,7 @@ __all__ = [
     "Slice",
     "UndefinedMetric",
     "area_error",
+    "diff",
     "encode_rows",
     "evaluate",
     "evaluate_vertical",
@@ -241,6 +244,7 @@ _HOMES: Final = {
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
     "results.compared": ["Comparison"],
+    "results.differences": ["Differences", "diff"],
     "results.evaluation": ["Evaluation"],
     "results.gaps": ["Gap", "Gaps"],
     "results.proof": ["Signature"],
