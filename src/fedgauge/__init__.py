@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.gaps import Gap, Gaps
     from fedgauge.results.proof import Signature
+    from fedgauge.results.series import Alarm, Trend, read_trend
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
     from fedgauge.vertical.outlook import LabelOutlook, plan_vertical
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
     "Aligned",
     "AtThreshold",
     "Axis",
@@ -178,6 +180,7 @@ __all__ = [
     "Site",
     "SiteError",
     "Slice",
+    "Trend",
     "UndefinedMetric",
     "area_error",
     "diff",
@@ -188,6 +191,7 @@ __all__ = [
     "exact_roc_curve",
     "plan_vertical",
     "planner",
+    "read_trend",
 ]
 
 # Where those names live, and the rooms of the house. Each is loaded when it is first asked for: all
@@ -248,6 +252,7 @@ _HOMES: Final = {
     "results.evaluation": ["Evaluation"],
     "results.gaps": ["Gap", "Gaps"],
     "results.proof": ["Signature"],
+    "results.series": ["Alarm", "Trend", "read_trend"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],
     "vertical.outlook": ["LabelOutlook", "plan_vertical"],

@@ -15,6 +15,8 @@ _ELSEWHERE: Final = {
     "demo": ("demo", "demo"),
     "show": ("results", "show"),
     "verify": ("results", "verify"),
+    "diff": ("trends", "diff"),
+    "trend": ("trends", "trend"),
     "calibrate": ("calibration", "calibrate"),
     "apply": ("calibration", "apply"),
     "doctor": ("sites", "doctor"),
