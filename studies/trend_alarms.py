@@ -148,7 +148,7 @@ def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
         most = RATE + 2.0 * math.sqrt(RATE * (1 - RATE) / each.runs)
         told = "before" if cell.shift else "alarmed"
         yield Check(f"quiet: {describe(cell)}", each[told] <= most, f"{each[told]:.3f}")
-        if cell.shift and (cell.epsilon is None or cell.epsilon >= 1.0) and cell.rate >= 0.3:
+        if cell.shift and (cell.epsilon is None or cell.epsilon >= 1.0):
             kept = each["within"] >= 0.9
             yield Check(f"found soon: {describe(cell)}", kept, f"{each['within']:.3f}")
 
