@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedgauge.errors import InputError
@@ -31,6 +32,28 @@ def require_alike(first: Evaluation, second: Evaluation, names: tuple[str, str])
             "be compared: result.select(model=...) of each."
         )
     return tuple(_notes(first, second, names, len(mine ^ theirs), lone=lone))
+
+
+def require_series(results: Mapping[str, Evaluation]) -> None:
+    """Refuse results that are no series of one model: other classes, other maps, one twice."""
+    (first, result), *others = results.items()
+    seen = {result.released.digest: first}
+    result._require_one()
+    for name, other in others:
+        require_alike(result, other, (first, name))
+        if other.slice != result.slice:
+            raise InputError(f"{first} is of {result.slice}, {name} of {other.slice}: choose one.")
+        if kinds(other) != kinds(result):
+            raise InputError(
+                f"{first} and {name} are of scores that went through different maps, so they are "
+                "no series. Read both through one map, or none: result.with_calibrator(...)."
+            )
+        if other.released.digest in seen:
+            raise InputError(
+                f"{seen[other.released.digest]} and {name} are the same result. Each look counts "
+                "once: leave one of them out."
+            )
+        seen[other.released.digest] = name
 
 
 def _notes(

@@ -33,7 +33,7 @@ from fedgauge.privacy.accounting import compose
 from fedgauge.results.dated import Order, dated_files
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.frame import Backend, frame_of
-from fedgauge.results.likeness import kinds, require_alike
+from fedgauge.results.likeness import require_series
 from fedgauge.storage.whole import write_whole
 
 FORMAT: Final = "fedgauge-trend/1"
@@ -148,7 +148,7 @@ class Trend:
             raise InputError("a trend is of results, and there are none.")
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 0.5:
             raise InputError(f"rate must lie above 0 and up to 0.5, such as 0.05, got {rate!r}.")
-        _require_series(results)
+        require_series(results)
         days = dict.fromkeys(results) if when is None else when
         chosen = tuple(check_threshold(each) for each in at)
         return cls(dict(results), days, chosen, float(rate), order, dict(skipped or {}))
@@ -391,28 +391,6 @@ def is_trend(path: Path) -> bool:
     with path.open("rb") as file:
         start = file.read(200)
     return start.startswith((f'{{"format":"{FORMAT}"'.encode(), ",".join(_Row._fields).encode()))
-
-
-def _require_series(results: Mapping[str, Evaluation]) -> None:
-    """Refuse results that are no series of one model: other classes, other maps, one twice."""
-    (first, result), *others = results.items()
-    seen = {result.released.digest: first}
-    result._require_one()
-    for name, other in others:
-        require_alike(result, other, (first, name))
-        if other.slice != result.slice:
-            raise InputError(f"{first} is of {result.slice}, {name} of {other.slice}: choose one.")
-        if kinds(other) != kinds(result):
-            raise InputError(
-                f"{first} and {name} are of scores that went through different maps, so they are "
-                "no series. Read both through one map, or none: result.with_calibrator(...)."
-            )
-        if other.released.digest in seen:
-            raise InputError(
-                f"{seen[other.released.digest]} and {name} are the same result. Each look counts "
-                "once: leave one of them out."
-            )
-        seen[other.released.digest] = name
 
 
 def _known(number: Any) -> float | None:
