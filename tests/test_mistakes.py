@@ -399,7 +399,7 @@ MISTAKES = [
             (
                 "a class that is not named",
                 "kind --class-scores flu=new,cold=old",
-                ("3 of 9 labels are none", "Name all of them", "'cold', 'flu', 'well'"),
+                ("3 of 9 labels are none", "Name all of them", "Column 'kind' also has 'well'"),
             ),
             (
                 "scores named in two ways",

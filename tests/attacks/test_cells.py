@@ -181,3 +181,22 @@ def test_a_coarse_simulation_stays_exact():
     result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(64))
     assert result.at_threshold(0.5).recall.value == labels[scores >= 0.5].sum() / labels.sum()
     assert alone(result.record.slices[0].counts) > 0
+
+
+def test_a_score_and_the_same_moved_up_show_few_rows():
+    """What is not promised, as slices.md says: a reader who knows how the scores were made."""
+    sites = {}
+    for seed in range(3):
+        labels, scores = draw_rows(400, seed=seed, rate=0.3)
+        moved = {"new": scores, "old": np.minimum(scores + 1 / 1024, 1.0)}
+        sites[f"site-{seed}"] = fg.Examples(labels, moved)
+    plan = fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8),
+        fg.Cohort(3),
+        task=fg.BinaryTask(models=("new", "old")),
+        min_cell=MIN_CELL,
+    )
+    counts = fg.evaluate(sites, plan).released.counts
+    assert alone(counts) == 0
+    new, old = counts.reshape(2, 2, -1).cumsum(axis=2)
+    assert alone(new - old) > 0

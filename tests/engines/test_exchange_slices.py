@@ -159,6 +159,17 @@ def test_rows_are_told_by_class_and_group(folder, kind, told):
     assert f"would count as {ROWS} rows: {told}" in done(command(world, "check", TASKS[kind][1]))
 
 
+def test_models_of_several_classes_are_told_how_many_columns_each_takes():
+    three = fg.MulticlassTask(labels=["cat", "dog", "owl"], models=["new", "old"])
+    asked = "--model-score new=COLUMN,COLUMN,COLUMN --model-score old=COLUMN,COLUMN,COLUMN"
+    assert column_options(three) == f"--label COLUMN {asked}"
+    rows = NamedRows("rows.csv", "kind", classes={"cat": "p1", "dog": "p2", "owl": "p3"})
+    with pytest.raises(fg.InputError, match=f"Name their columns: {asked}"):
+        rows.by_task(three)
+    many = fg.MulticlassTask(labels=[f"kind {k}" for k in range(9)], models=["new", "old"])
+    assert "new=COLUMN,COLUMN,COLUMN,COLUMN,COLUMN,... " in column_options(many)
+
+
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0)], ids=["exact", "noisy"])
 def test_groups_that_are_written_otherwise_are_warned_of(folder, privacy):
     world = make_world(folder, plan_of("groups", privacy))
@@ -170,6 +181,21 @@ def test_groups_that_are_written_otherwise_are_warned_of(folder, privacy):
     ) in told.stderr
     assert "of ward" not in told.stderr
     done(command(world, "join", TASKS["groups"][1]))  # nothing that is told stops a site
+
+
+@pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0)], ids=["exact", "noisy"])
+def test_a_column_of_ids_is_warned_of_where_the_sum_has_no_noise(folder, privacy):
+    """The wrong column: by ids, each of the plan's wards is one patient."""
+    world = make_world(folder, plan_of("groups", privacy))
+    path = world.folder / f"{A}.csv"
+    first, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{first},id", *(f"{row},{k}" for k, row in enumerate(rows))]))
+    options = f"{TASKS['groups'][1]} --group ward=id"
+    told = command(world, "check", options).stderr
+    assert ("fewer than 10 rows are of 1, 2, by ward, and the sum has no noise" in told) == (
+        privacy is None
+    )
+    assert "are of women" not in told
 
 
 SEX = "--group sex=gender"

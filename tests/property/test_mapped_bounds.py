@@ -151,3 +151,14 @@ def test_a_map_that_always_rises_leaves_every_rank(examples, axis, calibrator):
         assert result.roc_auc.bounds == pytest.approx(before.roc_auc.bounds, abs=1e-12)
     np.testing.assert_allclose(result.pooled.counts.sum(axis=1), before.pooled.counts.sum(axis=1))
     assert (result.negatives, result.positives) == (before.negatives, before.positives)
+
+
+def test_one_class_has_no_entropy_whatever_a_map_makes_of_its_counts():
+    """Shares of counts that a map divides add up to a total only to the last bits."""
+    edges = (0.003, 0.02383333333333333, 0.04466666666666667)
+    calibrator = Calibrator(method="binning", form=Steps(edges=edges, values=(0.0, 0.3, 0.1, 0.2)))
+    axis = Axis.from_edges([0.0, 0.020833333333333332, 0.041666666666666664, 1.0])
+    examples = np.ones(16, dtype=int), np.repeat([0.0, 1 / 24, 1.0], [7, 7, 2])
+    result, _ = mapped(examples, axis, calibrator)
+    with pytest.raises(UndefinedMetric, match="both classes"):
+        result.normalized_entropy  # noqa: B018

@@ -5,9 +5,7 @@ from typing import NamedTuple
 from typer.testing import CliRunner
 
 from fedgauge import cli
-
-# Before any command runs: a console that is made under the columns of one keeps them for all.
-from fedgauge.cli import terminal  # noqa: F401
+from fedgauge.cli.terminal import screen
 
 
 class Done(NamedTuple):
@@ -21,7 +19,9 @@ class Done(NamedTuple):
 def run(*arguments, columns=100, typed=None):
     """Run in this process; a crash is a failure of the test, not of the command."""
     arguments = [str(argument) for argument in arguments]
+    before, screen.width = screen.width, columns  # a console reads COLUMNS once, when it is made
     result = CliRunner().invoke(cli.app, arguments, env={"COLUMNS": str(columns)}, input=typed)
+    screen.width = before
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -57,7 +57,7 @@ def colours(display):
 def test_groups_below_each_other_with_intervals(unequal):
     gaps = unequal.gaps("recall", at=0.5)
     drawn = fg.GapDisplay.from_gaps(gaps).plot()
-    assert rows(drawn) == ["women", "men", "other"]
+    assert rows(drawn) == ["women", "men"]  # nobody is in "other"
     values = [gaps.groups[name] for name in ("women", "men")]
     np.testing.assert_allclose(
         drawn.points_.get_offsets(), [[each.value, y] for y, each in enumerate(values)]
@@ -66,7 +66,6 @@ def test_groups_below_each_other_with_intervals(unequal):
     assert ends == [[each.low, each.high] for each in values]
     bottom, top = drawn.ax_.get_ylim()
     assert bottom > top  # the first is on top
-    assert texts(drawn)[2] == "undefined"
     first = values[0]
     assert texts(drawn)[0] == f"{first.value:.2f} ({first.low:.2f} to {first.high:.2f})"
 
@@ -86,6 +85,14 @@ def test_the_largest_gap_is_marked(unequal):
     assert not gaps.largest.stands_out
     assert colours(drawn) == [USUAL] * 2
     assert drawn.span_ is not None
+
+
+def test_a_listed_group_that_nobody_is_in_says_so():
+    rows_ = fg.Examples([0, 1] * 30, np.linspace(0, 1, 60), group=["women", "men", "men"] * 20)
+    result = fg.evaluate({"a": rows_}, groups=["women", "nobody", "men"])
+    drawn = fg.GapDisplay.from_gaps(result.gaps("roc_auc")).plot()
+    assert rows(drawn) == ["women", "nobody", "men"]
+    assert texts(drawn)[1] == "undefined"
 
 
 def test_a_gap_of_other_rows_has_no_range(unequal):
@@ -125,10 +132,10 @@ def test_many_groups_make_the_figure_higher():
     result = grouped(0.01, names=[f"g{k}" for k in range(25)])
     drawn = fg.GapDisplay.from_gaps(result.gaps("selection_rate", at=0.5)).plot()
     assert 6 < drawn.figure_.get_size_inches()[1] < 8  # low rows
-    assert len(rows(drawn)) == 26
+    assert len(rows(drawn)) == 25
     _, small = pyplot.subplots(figsize=(3.5, 2.5))
     drawn = fg.GapDisplay.from_gaps(result.gaps("selection_rate", at=0.5)).plot(ax=small)
-    assert len(rows(drawn)) < 26  # those that would lie on each other
+    assert len(rows(drawn)) < 25  # those that would lie on each other
     assert len(drawn.points_.get_offsets()) == 25
 
 

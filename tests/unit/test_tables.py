@@ -467,6 +467,20 @@ def test_verdicts_in_words(result):
     assert str(result.compare("new", "old")).splitlines()[-1].startswith("intervals")
 
 
+@pytest.mark.parametrize("edges", [[0, 1], [0, 0.02, 1], [0, 0.05, 1], [0, 0.5, 1]], ids=str)
+def test_bins_that_leave_all_open_make_no_model_as_good_as_another(edges):
+    """As small groups leave them: a much worse model is not said to be no worse. Seeded."""
+    rng = np.random.default_rng(4)
+    y = rng.random(9000) < 0.4
+    new, old = (1 / (1 + np.exp(-rng.normal(lift * y, 1))) for lift in (0.3, 1.8))
+    sites = {str(k): fg.Examples(y[k::3], {"new": new[k::3], "old": old[k::3]}) for k in range(3)}
+    plan = fg.EvaluationPlan.for_histogram(fg.Axis.from_edges(edges), fg.Cohort(3), task=PAIR)
+    compared = fg.evaluate(sites, plan).compare("new", "old", margin=0.06)
+    assert compared.roc_auc.low < -0.317 < compared.roc_auc.high  # of the rows
+    assert compared.brier_score.low < 0.074 < compared.brier_score.high
+    assert "not inferior" not in compared.verdict
+
+
 def test_what_cannot_be_compared_is_refused(result):
     with pytest.raises(fg.InputError, match="Name two"):
         result.compare("new", "new")

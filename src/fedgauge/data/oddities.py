@@ -19,6 +19,7 @@ _REFUSED: Final = (
 _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
 _MANY_UNLISTED: Final = 0.5  # of the rows: then the groups that were asked for are hardly there
 _SOME_UNLISTED: Final = 0.1  # the same where a listed group has no row at all
+_FEW: Final = 10  # rows of a group in an exact sum: as the default of min_cell
 _MOST_TOLD: Final = 10  # classes or groups in a sentence
 
 
@@ -222,7 +223,8 @@ class Counted:
                 f"by the score of {_listed(self.swapped)} another class scores highest, and the "
                 "other way round. Check which column is of which class."
             )
-        return told + [sentence for parts in self.groups for sentence in _unlisted(parts, rows)]
+        told += [sentence for parts in self.groups for sentence in _unlisted(parts, rows)]
+        return told + [each for parts in self.groups if exact for each in _few(parts)]
 
     def _one_sided(self, positive: Label | None) -> list[str]:
         """That one class has all rows, or none."""
@@ -258,6 +260,19 @@ def _unlisted(parts: Parts, rows: int) -> list[str]:
     return [
         f"{told}: they count in 'other'. Check the column, and whether it spells groups "
         "as the plan does."
+    ]
+
+
+def _few(parts: Parts) -> list[str]:
+    """That groups of an exact sum are of few rows here, as those of ids are."""
+    *listed, _ = parts.rows.items()
+    few = [name for name, count in listed if 0 < count < _FEW]
+    if not few:
+        return []
+    return [
+        f"fewer than {_FEW} rows are of {_listed(few)}, by {parts.name}, and the sum has no noise: "
+        "if other sites have as few, whoever takes it sees them. Check that the column is none of "
+        "ids, or ask for a plan with noise."
     ]
 
 

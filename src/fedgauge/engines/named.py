@@ -117,7 +117,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         models = task.layout.models
         names = () if isinstance(task, LabelTask | BinaryTask) else task.labels_told
         if models:
-            given = _by_name("--model-score", self.models, models)
+            given = _by_name("--model-score", self.models, models, task.layout.scores)
             if any(len(columns) != task.layout.scores for columns in given):
                 wanted = f"{len(names)} columns, of {listed(names)}" if names else "one column"
                 raise InputError(f"--model-score takes for each model {wanted}.")
@@ -266,8 +266,10 @@ Rows = NamedRows | NamedLabels
 T = TypeVar("T")
 
 
-def _by_name(option: str, given: Mapping[str, T], names: Sequence[str | None]) -> list[T]:
-    """What is named for each of the plan's names, in its order."""
+def _by_name(
+    option: str, given: Mapping[str, T], names: Sequence[str | None], columns: int = 1
+) -> list[T]:
+    """What is named for each of the plan's names, in its order: so many columns each."""
     other = [name for name in given if name not in names]
     missing = [name for name in names if name not in given]
     if not (other or missing):
@@ -276,7 +278,8 @@ def _by_name(option: str, given: Mapping[str, T], names: Sequence[str | None]) -
     if other:
         told = f"{option} names {listed(other)}, and "
     raise InputError(
-        f"{told}the plan has {listed(names)}. Name their columns: {_options(option, names)}."
+        f"{told}the plan has {listed(names)}. Name their columns: "
+        f"{_options(option, names, columns)}."
     )
 
 
@@ -293,14 +296,15 @@ def column_options(task: AnyTask) -> str:
     label = _options("--label", names) if layout.labels > 1 else "--label COLUMN"
     score = _options("--class-scores", names) if names else "--score COLUMN"
     if layout.models:
-        score = _options("--model-score", layout.models)
+        score = _options("--model-score", layout.models, layout.scores)
     groups = _options("--group", [name for name, _ in layout.groups])
     return " ".join(filter(None, (label, score, groups)))
 
 
-def _options(option: str, names: Sequence[str | None]) -> str:
-    """An option, with the names that it takes."""
-    shown = [f"{name}=COLUMN" for name in names[:_MOST_SHOWN]]
+def _options(option: str, names: Sequence[str | None], columns: int = 1) -> str:
+    """An option, with the names that it takes, and so many columns for each."""
+    each = ",".join(["COLUMN"] * min(columns, _MOST_SHOWN) + ["..."] * (columns > _MOST_SHOWN))
+    shown = [f"{name}={each}" for name in names[:_MOST_SHOWN]]
     more = "..." if len(names) > _MOST_SHOWN else ""
     if option in _REPEATED:
         return " ".join([f"{option} {shlex.quote(each)}" for each in shown] + [more] * bool(more))

@@ -42,6 +42,7 @@ Summation = Literal["plain", "every-share", "secure"]
 
 AUTO_BINS: Final = 4096
 AUTO_NOISY_BINS: Final = 64
+_FEWEST_BINS: Final = 8  # that share a budget with others: fewer tell scores apart too little
 _REPORT_BINS: Final = (16, 32)  # below and from the epsilon of a report where more bins pay
 _WEAK_EPSILON: Final = 2.0
 _EXPECTED: Final = 20  # clients, where their number is not known yet; it hardly matters
@@ -86,8 +87,8 @@ def evaluate(
         The privacy model.
     axis
         The score axis. ``"auto"`` is 4,096 bins of equal width on [0, 1] without noise; under
-        differential privacy what the planner chooses from the hints, or 64 bins without hints
-        (16 or 32 under local DP).
+        differential privacy what the planner chooses from the hints, or 64 bins without hints,
+        divided by how many counts a row adds to (16 or 32 under local DP).
     tree
         ``"flat"``, or branchings whose product is the number of bins (and sets it, where the
         axis is ``"auto"``).
@@ -342,7 +343,8 @@ def _design(
         if noisy:
             require_clipping(axis)
         return axis, _branchings(tree, axis.bins)
-    bins = _auto_bins(privacy) if isinstance(tree, str) else math.prod(_branchings(tree, None))
+    planned = isinstance(tree, str)
+    bins = _auto_bins(privacy, task) if planned else math.prod(_branchings(tree, None))
     paired = noisy and isinstance(task, BinaryTask) and bool(task.pairs)
     if paired and isinstance(tree, str) and not hints.named():
         # Of two models' scores together; finer, noise would drown them.
@@ -368,12 +370,13 @@ def _design(
     return uniform, _branchings(tree, bins)
 
 
-def _auto_bins(privacy: PrivacyModel) -> int:
+def _auto_bins(privacy: PrivacyModel, task: AnyTask) -> int:
     if not privacy.adds_noise or privacy.budget is None:
         return AUTO_BINS
     if privacy.sends_reports:
         return _REPORT_BINS[privacy.budget.epsilon >= _WEAK_EPSILON]
-    return AUTO_NOISY_BINS
+    # The more counts share the budget, the coarser: about what the planner takes of 50,000 rows.
+    return max(AUTO_NOISY_BINS // task.per_row, _FEWEST_BINS)
 
 
 def _warn_of_delta(privacy: PrivacyModel, examples: int | None) -> None:

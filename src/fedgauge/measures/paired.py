@@ -24,6 +24,10 @@ from fedgauge.measures.thresholds import AtThreshold, ThresholdMetrics
 from fedgauge.typing import Floats
 
 _STEP: Final = 1e-7  # of all examples, to differentiate a formula by
+# What bins may hide of a model's area or loss before smooth scores within them are a mere guess.
+# Of 9,000 rows on two bins it is 0.39 where these are alike, and the interval covers; from 0.6 on,
+# where one of them has most rows, it does not, and on one bin any two models would be equal.
+_COARSE: Final = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,14 +178,17 @@ class Pair:
         """A normal interval around where unbiased counts put the difference.
 
         Scores are taken as smooth within bins: where a second view of the same counts (`others`)
-        differs, that counts as error. What any data could do is in the bounds.
+        differs, that counts as error. What any data could do is in the bounds; where bins leave
+        nearly everything open, as merged ones may, also in the interval.
         """
         sampling, noise = self._deviations(ends, gradients, joint)
         value = ends[0].value - ends[1].value
         centre = value + shifts[0] - shifts[1]
         off = others[0] - others[1] - value
         reach = math.hypot(critical(self.level) * math.hypot(sampling, noise), off)
-        interval = Interval(centre - reach, centre + reach)
+        if max(end.parts.get("binning", 0.0) for end in ends) > _COARSE:
+            reach += _binning(ends)
+        interval = Interval(max(centre - reach, -1.0), min(centre + reach, 1.0))
         return self._made(ends, interval, {"sampling": sampling, "noise": noise})
 
     def _from_ends(

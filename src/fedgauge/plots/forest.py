@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.measures.intervals import Estimate
+from fedgauge.plan.slices import OTHER
 from fedgauge.plots.axes import SMALL, decimals, lay_out
 from fedgauge.results.compared import Comparison
 from fedgauge.results.gaps import Gap, Gaps
@@ -25,6 +26,7 @@ _COLOUR, _STANDS_OUT = "#0072B2", "#D55E00"  # Okabe & Ito 2008
 # Inches: a row, one of many, and what stands above and below all of them.
 _ROW, _LOW_ROW, _AROUND = 0.34, 0.2, 1.5
 _MANY: Final = 20  # rows
+_UNDEFINED: Final = "undefined"
 _NAMES_AN_INCH: Final = 8
 _LONGEST: Final = 28  # characters in a line of a row's name
 _LETTERS_AN_INCH: Final = 14  # of small text
@@ -196,7 +198,7 @@ def _read_at(at: float | None) -> tuple[_Read, ...]:
 
 
 def _why(withheld: str) -> str:
-    return "withheld" if withheld.startswith("withheld") else "undefined"
+    return "withheld" if withheld.startswith("withheld") else _UNDEFINED
 
 
 def _numbers(estimate: Estimate, digits: int) -> str:
@@ -251,10 +253,14 @@ class GapDisplay(_Forest):
 
     @classmethod
     def from_gaps(cls, gaps: Gaps) -> Self:
-        """Of a metric by group, ``result.gaps("recall", at=0.5)``."""
-        rows = [
+        """Of a metric by group, ``result.gaps("recall", at=0.5)``.
+
+        Rows of no listed group have a row if they have the metric, or if it is withheld.
+        """
+        every = (
             Row(name, each, _why(gaps.withheld.get(name, ""))) for name, each in gaps.groups.items()
-        ]
+        )
+        rows = [row for row in every if (row.name, row.note) != (OTHER, _UNDEFINED) or row.estimate]
         largest = gaps.largest if gaps.pairs else None
         return cls(tuple(rows), gaps.metric, gaps.level, largest, gaps.verdict)
 
