@@ -89,9 +89,11 @@ if TYPE_CHECKING:
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
     from fedgauge.results.compared import Comparison
+    from fedgauge.results.differences import Differences, diff
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.gaps import Gap, Gaps
     from fedgauge.results.proof import Signature
+    from fedgauge.results.series import Alarm, Trend, read_trend
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
     from fedgauge.vertical.outlook import LabelOutlook, plan_vertical
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
     "Aligned",
     "AtThreshold",
     "Axis",
@@ -124,6 +127,7 @@ __all__ = [
     "DecisionCurveDisplay",
     "DetCurve",
     "DetCurveDisplay",
+    "Differences",
     "DistributedDP",
     "Estimate",
     "Evaluation",
@@ -176,8 +180,10 @@ __all__ = [
     "Site",
     "SiteError",
     "Slice",
+    "Trend",
     "UndefinedMetric",
     "area_error",
+    "diff",
     "encode_rows",
     "evaluate",
     "evaluate_vertical",
@@ -185,6 +191,7 @@ __all__ = [
     "exact_roc_curve",
     "plan_vertical",
     "planner",
+    "read_trend",
 ]
 
 # Where those names live, and the rooms of the house. Each is loaded when it is first asked for: all
@@ -241,9 +248,11 @@ _HOMES: Final = {
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
     "results.compared": ["Comparison"],
+    "results.differences": ["Differences", "diff"],
     "results.evaluation": ["Evaluation"],
     "results.gaps": ["Gap", "Gaps"],
     "results.proof": ["Signature"],
+    "results.series": ["Alarm", "Trend", "read_trend"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],
     "vertical.outlook": ["LabelOutlook", "plan_vertical"],

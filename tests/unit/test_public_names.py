@@ -12,18 +12,18 @@ import fedgauge as fg
 from fedgauge import planner
 
 NAMES = """
-Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition BudgetExceeded
-CalibrationCurve CalibrationTest Calibrator CalibratorError ClassConfusion Cohort CohortTooSmall
-Comparison ComparisonDisplay ConfusionMatrix ConfusionMatrixDisplay CountOverflow DecisionCurve
-DecisionCurveDisplay DetCurve DetCurveDisplay DistributedDP Estimate Evaluation EvaluationPlan
-Examples ExchangeError FedgaugeError GainCurve GainDisplay Gap GapDisplay Gaps HistogramRound
-IdTable InputError InputWarning IntakeError LabelAuc LabelError LabelOutlook LedgerError LocalDP
-MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve PrGainCurve PrGainDisplay
-PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range RecordError
-ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay ScoreFile
-ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site SiteError Slice UndefinedMetric
-area_error encode_rows evaluate evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical
-planner
+Alarm Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecomposition
+BudgetExceeded CalibrationCurve CalibrationTest Calibrator CalibratorError ClassConfusion Cohort
+CohortTooSmall Comparison ComparisonDisplay ConfusionMatrix ConfusionMatrixDisplay CountOverflow
+DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay Differences DistributedDP Estimate
+Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay Gap GapDisplay
+Gaps HistogramRound IdTable InputError InputWarning IntakeError LabelAuc LabelError LabelOutlook
+LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve
+PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError
+Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve
+RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site
+SiteError Slice Trend UndefinedMetric area_error diff encode_rows evaluate evaluate_vertical
+exact_pr_curve exact_roc_curve plan_vertical planner read_trend
 """
 
 

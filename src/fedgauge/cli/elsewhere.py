@@ -16,6 +16,8 @@ _ELSEWHERE: Final = {
     "show": ("results", "show"),
     "report": ("report", "report"),
     "verify": ("results", "verify"),
+    "diff": ("trends", "diff"),
+    "trend": ("trends", "trend"),
     "calibrate": ("calibration", "calibrate"),
     "apply": ("calibration", "apply"),
     "doctor": ("sites", "doctor"),

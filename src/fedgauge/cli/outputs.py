@@ -14,6 +14,7 @@ def refuse_to_replace(
     plan: Path | None = None,
     calibrator: Path | None = None,
     roster: Path | None = None,
+    trend: Path | None = None,
     rows: Path | None = None,
     html: Path | None = None,
     report: Path | None = None,
@@ -40,6 +41,8 @@ def refuse_to_replace(
         _check(calibrator, "map", _is_map, "--out")
     if roster is not None:
         _check(roster, "roster", _is_roster, "--output")
+    if trend is not None:
+        _check(trend, "trend", _is_trend, "--out")
     if rows is not None and rows.exists():
         raise fg.InputError(
             f"{rows} exists, and rows are not overwritten. Name another place with --out, or move "
@@ -78,6 +81,12 @@ def _is_roster(path: Path) -> bool:
     from fedgauge.vertical.roster import Roster
 
     return _reads(lambda: Roster.from_bytes(path.read_bytes()))
+
+
+def _is_trend(path: Path) -> bool:
+    from fedgauge.results.series import is_trend
+
+    return is_trend(path)
 
 
 def _reads(read: Callable[[], object]) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a result makes its frame
 Backend = Literal["pandas", "polars", "pyarrow"]
 _BACKENDS: Final = ("pandas", "polars", "pyarrow")
 # Columns of text; the others hold numbers.
-_TEXT: Final = (*Slice.__struct_fields__, "against", "metric", "caution")
+_TEXT: Final = (*Slice.__struct_fields__, "against", "metric", "caution", "look", "when", "alarm")
 
 
 class _Row(NamedTuple):

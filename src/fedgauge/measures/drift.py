@@ -1,0 +1,237 @@
+"""Whether something moved between looks at a model: tests that know sampling, noise and looks.
+
+A quantity that is watched is a ratio of weighted counts, or a sum of such (the AUC: positives
+placed among all negatives, negatives among all positives). Its weights are those of all looks so
+far taken together, so that without a change every look deviates from 0 by chance alone: linear in
+counts, with a variance that follows from the rows and the noise of the look, and not from how the
+look itself came out.
+
+A look is compared with the mean of the looks before it, weighed by their precision. These
+comparisons are independent of each other (recursive residuals; Brown, Durbin & Evans 1975). Three
+tests are made of them. *Jump*: one of them is far from 0. *Shift*: the last three together are.
+Look t may spend 1/(t(t-1)) of the rate on each, which adds up to all of it however many looks there
+will be. *Drift*: the sum of all is outside a boundary that a random walk crosses with at most that
+chance, ever (Robbins 1970, the normal mixture). So no number of looks is set beforehand, and what a
+look was judged to be never changes by later ones.
+
+Arrays may have axes of their own in front: many series at once.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from fedgauge.typing import Floats
+
+# The noise variance of weighted counts, by look: weights are by look, class and bin.
+Noise = Callable[[Floats], Floats]
+WINDOW: Final = 3  # looks that a shift is seen in
+_RHO: Final = 1.0  # of the mixture: the boundary is tightest about ten looks after the first
+_LEAST: Final = 20.0  # rows that a ratio divides by: below, nothing is tested
+_SIGNAL: Final = 4.0  # standard deviations that these must stand out of the noise
+_FAR: Final = 37.0  # standard deviations beyond which floats know no smaller chance
+
+
+class Term(NamedTuple):
+    """A ratio: what each row of a class and bin adds above, less the mean, and below."""
+
+    above: Floats
+    below: Floats
+
+
+class Moved(NamedTuple):
+    """How far a look is from those before it; not a number where there is too little to compare.
+
+    `by` is the difference, `deviation` its standard deviation, `z` the difference as a normal
+    deviate: less than the ratio of both where skewed counts or noise make far values likelier.
+    """
+
+    by: Floats
+    deviation: Floats
+    z: Floats
+
+
+class Judged(NamedTuple):
+    """How far each look is on the way to an alarm, by test: one from 1 up."""
+
+    jump: Floats
+    shift: Floats
+    drift: Floats
+
+
+def ratio(pool: Floats, above: Floats, below: Floats) -> tuple[Term, ...]:
+    """The term of a mean of rows, centred at that of the pool."""
+    base = _over(below * pool)
+    mean = _over(above * pool) / np.where(base > 0, base, 1.0)
+    return (Term(above - mean[..., np.newaxis, np.newaxis] * below, below),)
+
+
+def area(pool: Floats) -> tuple[Term, ...]:
+    """The terms of the area under the ROC curve: Hajek's projection, at the pool's classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> positives, negatives = area(np.array([[3.0, 1.0], [1.0, 3.0]]))
+    >>> positives.above[1].tolist()  # where positives stand among negatives, less the mean
+    [-0.375, 0.125]
+    """
+    terms: list[Term] = []
+    for row, other, sign in ((1, 0, 1.0), (0, 1, -1.0)):
+        total = pool[..., other, :].sum(axis=-1, keepdims=True)
+        shares = pool[..., other, :] / np.where(total > 0, total, 1.0)
+        above, below = np.zeros_like(pool), np.zeros_like(pool)
+        above[..., row, :] = sign * (np.cumsum(shares, axis=-1) - shares / 2.0)
+        below[..., row, :] = 1.0
+        terms += ratio(pool, above, below)
+    return tuple(terms)
+
+
+def moved(counts: Floats, terms: Sequence[Term], noise: Noise | None = None) -> Moved:
+    """How far the last look is from those before it.
+
+    Parameters
+    ----------
+    counts
+        By look, class and bin, as released.
+    terms
+        What is watched, of the pool of all these looks.
+    noise
+        The noise in the counts, if there is some.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> before, now = [[300, 100], [100, 300]], [[300, 100], [200, 200]]
+    >>> counts = np.array([before, before, now], dtype=float)
+    >>> found = moved(counts, area(counts.sum(axis=0)))
+    >>> round(float(found.by), 3), round(float(found.z), 1)
+    (-0.125, -6.3)
+    """
+    pool = counts.sum(axis=-3)
+    weights = np.zeros_like(counts)
+    sampling, third = np.zeros(counts.shape[:-2]), np.zeros(counts.shape[:-2])
+    usable = np.ones(counts.shape[:-2], dtype=bool)
+    for term in terms:
+        above, below = (each[..., np.newaxis, :, :] for each in term)
+        base = _over(below * counts)
+        usable &= base >= _LEAST
+        if noise is not None:
+            usable &= base >= _SIGNAL * np.sqrt(noise(np.broadcast_to(below, counts.shape)))
+        base = np.maximum(base, 1.0)
+        weights += above / base[..., np.newaxis, np.newaxis]
+        of_pool = np.maximum(_over(term.below * pool), 1.0)
+        second, cubed = (_over(term.above**k * pool) / of_pool for k in (2, 3))
+        sampling += np.maximum(second, 0.0)[..., np.newaxis] / base
+        third += cubed[..., np.newaxis] / base**2
+    of_noise = np.zeros_like(sampling) if noise is None else noise(weights)
+    return _compared(_over(weights * counts), sampling, of_noise, third, usable)
+
+
+def _compared(by: Floats, sampling: Floats, noise: Floats, third: Floats, usable: Any) -> Moved:
+    """The last less the mean of the others, weighed by their precision."""
+    variances = sampling + noise
+    precise = usable[..., :-1] / np.maximum(variances[..., :-1], 1e-30)
+    total = precise.sum(axis=-1, keepdims=True)
+    weights = -precise / np.where(total > 0, total, 1.0)
+    weights = np.concatenate([weights, np.ones_like(total)], axis=-1)
+    gap, variance = (weights * by).sum(axis=-1), (weights**2 * variances).sum(axis=-1)
+    deviation = np.sqrt(np.maximum(variance, 1e-30))  # where nothing ever varied
+    skew = (weights**3 * third).sum(axis=-1) / deviation**3
+    noisy = (weights**2 * noise).sum(axis=-1) / deviation**2
+    z = _normal(gap / deviation, skew, np.minimum(noisy, 1.0))
+    told = usable[..., -1] & usable[..., :-1].any(axis=-1)
+    return Moved(*(np.where(told, each, np.nan) for each in (gap, deviation, z)))
+
+
+def judge(z: Floats, rate: float) -> Judged:
+    """What the comparisons of looks show, by look on the first axis.
+
+    Parameters
+    ----------
+    z
+        The deviates, not a number where there is none; the first look has none.
+    rate
+        The chance that any of the tests is ever an alarm without a change, at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> judge(np.array([np.nan, 0.5, -0.2, -6.0]), 0.05).jump.round(2).tolist()
+    [0.0, 0.19, 0.07, 1.88]
+    """
+    each = rate / len(Judged._fields)
+    there, filled = np.isfinite(z), np.nan_to_num(z)
+    number, summed = np.cumsum(there, axis=0), np.cumsum(filled, axis=0)
+    ago = np.zeros_like(number)
+    ago[WINDOW:] = number[:-WINDOW]
+    earlier = np.zeros_like(summed)
+    earlier[WINDOW:] = summed[:-WINDOW]
+    looks = np.arange(1, len(z) + 1).reshape(-1, *(1,) * (z.ndim - 1))
+    limits = np.reshape(
+        [jump_limit(each, max(look, 2)) for look in range(1, len(z) + 1)], looks.shape
+    )
+    recent = (summed - earlier) / np.sqrt(np.maximum(number - ago, 1))
+    steps = number + _RHO
+    boundary = np.sqrt(steps * (np.log(steps / _RHO) - 2.0 * math.log(each)))
+    told = (np.abs(filled) / limits, np.abs(recent) / limits, np.abs(summed) / boundary)
+    return Judged(*(np.where(there, share, 0.0) for share in told))
+
+
+def jump_limit(rate: float, look: int) -> float:
+    """How far from 0 the comparison of a look must be to be an alarm.
+
+    Examples
+    --------
+    >>> [round(jump_limit(0.05, look), 2) for look in (2, 10, 52)]
+    [2.24, 3.45, 4.28]
+    """
+    return -NormalDist().inv_cdf(rate / (look * (look - 1)) / 2.0)
+
+
+def _normal(deviate: Floats, skew: Floats, noisy: Floats) -> Floats:
+    """A deviate with the tails of a normal one, of a sum of skewed counts and noise."""
+    sign = np.where(deviate < 0, -1.0, 1.0)
+    far = np.clip(sign * _unskewed(deviate, skew), 0.0, np.abs(deviate))
+    far = np.minimum(far, _FAR)
+    return sign * np.minimum(far, _heavy(far, noisy))
+
+
+def _unskewed(deviate: Floats, skew: Floats) -> Floats:
+    """Less what a skewed law adds to its longer tail (Hall 1992: monotone Cornish-Fisher)."""
+    c = np.where(np.abs(skew) < 1e-6, 1e-7, -skew / 6.0)
+    told: Floats = ((1.0 + c * deviate) ** 3 - 1.0) / (3.0 * c) - c
+    return told
+
+
+def _heavy(deviate: Floats, noisy: Floats) -> Floats:
+    """The normal deviate that is as unlikely as this one, of which a share `noisy` is Laplace.
+
+    Of all laws of noise those of one Laplace number have the heaviest tail for their variance;
+    sums of several have lighter ones.
+    """
+    from scipy.special import log_ndtr, ndtri_exp  # here, for results do without
+
+    scale = np.sqrt(np.maximum(noisy, 1e-6) / 2.0)
+    normal = np.sqrt(np.maximum(1.0 - noisy, 1e-9))
+    half, x, ratio_ = normal**2 / (2.0 * scale**2), deviate / normal, normal / scale
+    # P(normal + Laplace > x), after completing the square in each half of the Laplace density.
+    parts = (
+        log_ndtr(-x),
+        half - deviate / scale + log_ndtr(x - ratio_) - math.log(2.0),
+        half + deviate / scale + log_ndtr(-x - ratio_) - math.log(2.0),
+    )
+    most = np.max(parts, axis=0)
+    plain, more, less = (np.exp(part - most) for part in parts)
+    chance = most + np.log(np.maximum(plain + more - less, 1e-300))
+    heavy: Floats = -ndtri_exp(np.minimum(chance, math.log(0.5)))
+    return np.where(noisy < 1e-5, deviate, heavy)
+
+
+def _over(weighted: Floats) -> Floats:
+    """The sum over classes and bins."""
+    total: Floats = weighted.sum(axis=(-2, -1))
+    return total

@@ -1,0 +1,86 @@
+"""Whether results can be compared: what must be the same in both, and what is noted else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedgauge.errors import InputError
+
+if TYPE_CHECKING:
+    from fedgauge.results.evaluation import Evaluation
+
+
+def kinds(result: Evaluation) -> tuple[Any, Any]:
+    """The maps that scores went through: before they were counted, and as they are read."""
+    return result.plan.calibrator, result.mapped_by
+
+
+def require_alike(first: Evaluation, second: Evaluation, names: tuple[str, str]) -> tuple[str, ...]:
+    """Refuse results of which no number compares; note what else differs."""
+    one, other = (_positive(each) for each in (first, second))
+    if one != other:
+        raise InputError(
+            f"{names[0]} and {names[1]} count different labels as positive, so their numbers do "
+            "not compare. Evaluate one of them again with the positive label of the other."
+        )
+    mine, theirs = ({each.slice for each in result.slices} for result in (first, second))
+    lone = len(mine) == 1 == len(theirs)
+    if not lone and not mine & theirs:
+        raise InputError(
+            f"{names[0]} and {names[1]} have no model, class or group in common. Choose what is to "
+            "be compared: result.select(model=...) of each."
+        )
+    return tuple(_notes(first, second, names, len(mine ^ theirs), lone=lone))
+
+
+def require_series(results: Mapping[str, Evaluation]) -> None:
+    """Refuse results that are no series of one model: other classes, other maps, one twice."""
+    (first, result), *others = results.items()
+    seen = {result.released.digest: first}
+    result._require_one()
+    for name, other in others:
+        require_alike(result, other, (first, name))
+        if other.slice != result.slice:
+            raise InputError(f"{first} is of {result.slice}, {name} of {other.slice}: choose one.")
+        if kinds(other) != kinds(result):
+            raise InputError(
+                f"{first} and {name} are of scores that went through different maps, so they are "
+                "no series. Read both through one map, or none: result.with_calibrator(...)."
+            )
+        if other.released.digest in seen:
+            raise InputError(
+                f"{seen[other.released.digest]} and {name} are the same result. Each look counts "
+                "once: leave one of them out."
+            )
+        seen[other.released.digest] = name
+
+
+def _notes(
+    first: Evaluation, second: Evaluation, names: tuple[str, str], unshared: int, *, lone: bool
+) -> list[str]:
+    one, other = first.plan, second.plan
+    notes = []
+    if lone and first.slice != second.slice:
+        notes.append(f"{names[0]} is of {first.slice}, {names[1]} of {second.slice}")
+    elif unshared:
+        notes.append(f"{unshared:,} slices are in one of the results only and are left out")
+    if kinds(first) != kinds(second):
+        notes.append("scores went through different maps (calibrators), or only those of one did")
+    if one.axis != other.axis:
+        notes.append("the axes differ, so each has a binning error of its own")
+    if one.privacy != other.privacy:
+        notes.append("privacy differs, so one may be noisier than the other")
+    if first.clients != second.clients:
+        notes.append(f"{first.clients:,} clients took part in one, {second.clients:,} in the other")
+    return notes
+
+
+def _positive(result: Evaluation) -> str:
+    """The positive class; without a name it is 1, or True."""
+    if result.is_several:
+        return "each"  # as slices name them
+    if result.slice.label is not None:
+        return result.slice.label
+    positive = result.plan.task.positive
+    return "1" if positive is None or positive is True else str(positive)

@@ -1,0 +1,43 @@
+"""A small, seeded run of studies/trend_alarms.py.
+
+With alarms as rare as stated, more of them than the limit has a chance of one in ten thousand.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom, kstest, norm
+
+_FOLDER = Path(__file__).parents[2] / "studies"
+_SPEC = importlib.util.spec_from_file_location("trend_alarms_study", _FOLDER / "trend_alarms.py")
+study = importlib.util.module_from_spec(_SPEC)
+sys.modules[_SPEC.name] = study
+_SPEC.loader.exec_module(study)
+
+RUNS = 40
+QUIET = [study.Cell(2_000, 0.3), study.Cell(2_000, 0.3, epsilon=1.0, tree=(8, 8))]
+CHANGED = [study.Cell(10_000, 0.3, shift=0.05), study.Cell(10_000, 0.3, epsilon=1.0, shift=0.05)]
+
+
+@pytest.mark.parametrize("cell", QUIET, ids=lambda cell: str(cell.epsilon))
+def test_quiet_series_raise_few_alarms_false_alarm_one_in_ten_thousand(cell, monkeypatch):
+    monkeypatch.setattr(study, "LOOKS", 26)
+    found = study.run(cell, np.random.default_rng(1), RUNS)
+    assert found["alarmed"] <= binom.isf(1e-4, RUNS, study.RATE) / RUNS
+
+
+@pytest.mark.parametrize("cell", CHANGED, ids=lambda cell: str(cell.epsilon))
+def test_a_fall_of_the_auc_is_found_soon(cell):
+    """With a chance of 0.99 of each, fewer than 35 of 40 have one of 1e-6."""
+    assert study.run(cell, np.random.default_rng(2), RUNS)["within"] >= 35 / 40
+
+
+def test_comparisons_without_noise_are_normal_and_independent_false_alarm_one_in_a_thousand():
+    found = study.series(study.Cell(10_000, 0.3), 100, 24, np.random.default_rng(3))
+    (auc,) = (run.moved.z[1:, 0] for each, run in found.items() if each.name == "roc_auc")
+    assert kstest(auc.ravel(), norm.cdf).pvalue > 5e-4
+    together = np.mean(auc[1:] * auc[:-1])
+    assert abs(together) < norm.isf(2.5e-4) / np.sqrt(auc[1:].size)

@@ -1,0 +1,62 @@
+"""Commands diff and trend: tables, files, and what is told of mistakes."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedgauge as fg
+from fedgauge.cli import app
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for n in range(1, 5):
+        y = rng.random(3000) < 0.3
+        s = 1 / (1 + np.exp(1 - (1.6 if n < 4 else 0.9) * y - rng.normal(size=3000)))
+        fg.evaluate({"a": (y, s)}).to_json(tmp_path / f"week-{n}.json")
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(app, list(map(str, args)), env={"COLUMNS": "120"})
+
+
+def test_diff_prints_differences_and_what_they_rest_on(folder):
+    done = run("diff", folder / "week-4.json", folder / "week-1.json", "--at", 0.5)
+    assert done.exit_code == 0, done.output
+    assert "week-4 less week-1" in done.output
+    assert "recall at 0.5" in done.output
+    assert "independent" in done.output
+    wide = run("diff", folder / "week-4.json", folder / "week-1.json", "--overlapping")
+    assert "as wide as can be" in wide.output
+
+
+def test_diff_of_a_result_with_itself_is_refused(folder):
+    done = run("diff", folder / "week-1.json", folder / "week-1.json")
+    assert done.exit_code == 2
+    assert "same result" in done.stderr
+
+
+def test_trend_prints_looks_alarms_and_their_rate(folder):
+    done = run("trend", folder)
+    assert done.exit_code == 0, done.output
+    assert "ALARM week-4: ROC AUC" in done.output
+    assert "at most 0.05 of series" in done.output
+
+
+def test_trend_saves_its_numbers_and_overwrites_nothing_else(folder):
+    for name in ("t.json", "t.csv"):
+        for _ in range(2):  # its own file is written again
+            assert run("trend", folder, "-o", folder / name, "--quiet").exit_code == 0
+        assert (folder / name).stat().st_size > 1000
+    done = run("trend", folder, "-o", folder / "week-1.json")
+    assert done.exit_code == 2
+    assert "is no trend of fedgauge" in done.stderr
+    assert run("trend", folder, "-o", folder / "t.png").exit_code == 2
+
+
+def test_quiet_still_tells_alarms(folder):
+    done = run("trend", folder, "--quiet")
+    assert done.stdout == ""
+    assert "alarm: week-4" in done.stderr

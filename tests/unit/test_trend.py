@@ -1,0 +1,287 @@
+"""A series of results: its order, what is no series, what is told of each look."""
+
+import csv
+import json
+import os
+
+import numpy as np
+import pytest
+
+import fedgauge as fg
+from fedgauge.measures.drift import area, moved
+from fedgauge.measures.watching import Looks, shift
+from fedgauge.results.dated import dated_files
+
+AXIS = fg.Axis.uniform(64, outside="clip")
+
+
+def week(seed, signal=1.5, n=3000, **options):
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.3
+    s = 1 / (1 + np.exp(1 - signal * y - rng.normal(size=n)))
+    clients = {f"site-{i}": (y[i::3], s[i::3]) for i in range(3)}
+    return fg.evaluate(clients, **({"axis": AXIS} | options))
+
+
+WEEKS = {f"week {i}": week(i, 1.5 if i < 6 else 1.0) for i in range(1, 8)}
+CALIBRATOR = WEEKS["week 3"].calibrator()
+TREND = fg.Trend.of(WEEKS, at=[0.5])
+
+
+def test_a_fall_of_the_auc_is_an_alarm_when_it_comes_and_not_before():
+    looks = [each.look for each in TREND.alarms if each.metric == "roc_auc"]
+    assert looks[0] == "week 6"
+    assert {each.look for each in TREND.alarms} <= {"week 6", "week 7"}
+    assert "ROC AUC moved by -0.0" in str(TREND)
+
+
+def test_what_a_look_was_judged_to_be_does_not_change_by_later_ones():
+    early = fg.Trend.of(dict(list(WEEKS.items())[:6]), at=[0.5])
+    kept = [each for each in TREND.alarms if each.look != "week 7"]
+    assert [each[:4] for each in early.alarms] == [each[:4] for each in kept]
+
+
+def test_values_are_those_of_the_results():
+    frame = TREND.to_frame()
+    row = frame.query("look == 'week 3' and metric == 'recall'").iloc[0]
+    assert row["value"] == WEEKS["week 3"].at_threshold(0.5).recall.value
+    share = frame.query("look == 'week 3' and metric == 'prevalence'").iloc[0]
+    assert share["value"] == pytest.approx(
+        WEEKS["week 3"].positives / WEEKS["week 3"].examples, abs=1e-12
+    )
+    assert len(frame) == 7 * (5 + 3 + 2)
+    assert frame.query("look == 'week 1'")["z"].isna().all()
+
+
+def test_the_change_of_the_auc_is_about_that_of_the_values():
+    """Each look is placed among the pool's classes: the same to second order."""
+    row = TREND.to_frame().query("look == 'week 6' and metric == 'roc_auc'").iloc[0]
+    before = np.mean([WEEKS[f"week {i}"].roc_auc.value for i in range(1, 6)])
+    assert row["moved"] == pytest.approx(WEEKS["week 6"].roc_auc.value - before, abs=0.01)
+
+
+def test_psi_is_the_sum_over_tenths_and_its_chance_value_that_of_a_chi_square():
+    axis = fg.Axis.uniform(10)
+    counts = np.stack([np.full((2, 10), 50.0), np.full((2, 10), 50.0)])
+    counts[1, 0] = np.linspace(30, 70, 10)
+    found = shift(Looks(axis, counts, None), axis.edges[1:-1])
+    p, q = counts[1].sum(axis=0) / 1000, np.full(10, 0.1)
+    assert found.psi == pytest.approx(np.sum((p - q) * np.log(p / q)))
+    assert found.psi_expected == pytest.approx(9 * (1 / 1000 + 1 / 1000))
+    assert found.ks == pytest.approx(np.abs(np.cumsum(p - q)).max())
+
+
+def test_noise_raises_the_psi_that_is_expected():
+    axis, counts = fg.Axis.uniform(10), np.full((2, 2, 10), 50.0)
+
+    def noise(weights):
+        return 4.0 * (weights**2).sum(axis=(-2, -1))
+
+    exact, noisy = (shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, noise))
+    # A share is (group - share) / n: 2 * 4 * (0.9**2 + 9 * 0.1**2) / 1000**2 in each look, of 10.
+    more = 10 * 2 * 8 * (0.81 + 0.09) / 1000**2 / 0.1
+    assert noisy.psi_expected - exact.psi_expected == pytest.approx(more)
+
+
+def test_bins_that_were_merged_in_another_way_are_compared_on_those_in_common():
+    plan = fg.EvaluationPlan.for_histogram(AXIS, fg.Cohort(3, 1), min_cell=5)
+    looks = {str(i): week(i, n=400, axis="auto", plan=plan) for i in range(3)}
+    axes = {result.released.axis.bins for result in looks.values()}
+    assert len(axes) > 1
+    trend = fg.Trend.of(looks)
+    row = trend.to_frame().query("look == '2' and metric == 'roc_auc'").iloc[0]
+    assert np.isfinite(row["z"])
+
+
+def test_the_noise_of_looks_is_that_of_their_counts_also_on_bins_in_common():
+    model = fg.DistributedDP(epsilon=1.0)
+    fine, coarse = (
+        week(1, privacy=model, axis=fg.Axis.uniform(bins, outside="clip")).pooled
+        for bins in (64, 16)
+    )
+    looks = Looks.of([fine, coarse])
+    assert looks.axis.bins == 16
+    assert looks.counts[0] == pytest.approx(fine.unbiased.reshape(2, 16, 4).sum(axis=-1))
+    weights = np.random.default_rng(0).normal(size=(2, 2, 16))
+    told = fine.noise_variance(np.repeat(weights[0], 4, axis=-1)), coarse.noise_variance(weights[1])
+    assert looks.noise(weights) == pytest.approx(told)
+    assert Looks.of([WEEKS["week 1"].pooled]).noise is None
+
+
+def test_noise_makes_the_same_difference_less_of_an_alarm():
+    """Its variance counts, and its tail is heavier than a normal one."""
+    counts = np.stack([np.full((2, 10), 100.0)] * 5)
+    counts[-1, 1] = np.linspace(60, 140, 10)
+
+    def noise(weights):
+        return 50.0 * (weights**2).sum(axis=(-2, -1))
+
+    terms = area(counts.sum(axis=0))
+    exact, noisy = moved(counts, terms), moved(counts, terms, noise)
+    assert noisy.by == pytest.approx(exact.by)
+    assert noisy.z < noisy.by / noisy.deviation < exact.by / exact.deviation
+
+
+def test_few_rows_are_not_compared():
+    counts = np.full((3, 2, 2), 9.0)  # 18 of a class
+    assert np.isnan(moved(counts, area(counts.sum(axis=0))).z)
+
+
+def test_one_look_has_nothing_to_be_compared_with():
+    trend = fg.Trend.of({"a": WEEKS["week 1"]})
+    assert not trend.alarms
+    assert "nothing to compare it with yet" in str(trend)
+
+
+def test_a_look_that_noise_hides_is_in_no_test():
+    hidden = week(9, n=30, privacy=fg.DistributedDP(epsilon=0.1))
+    trend = fg.Trend.of({"a": WEEKS["week 1"], "b": hidden, "c": WEEKS["week 2"]})
+    assert list(trend.withheld) == ["b"]
+    frame = trend.to_frame()
+    assert frame.query("look == 'b'")["value"].isna().all()
+    assert frame.query("look == 'c' and metric == 'roc_auc'")["z"].notna().all()
+
+
+def test_the_budget_adds_up():
+    looks = {str(i): week(i, privacy=fg.DistributedDP(epsilon=1.0)) for i in range(2)}
+    assert fg.Trend.of(looks).spent[0] == 2.0
+    assert "epsilon 2" in str(fg.Trend.of(looks))
+    assert TREND.spent[0] == np.inf
+    assert "exact sums" in str(TREND)
+
+
+def test_scores_that_are_no_probabilities_have_no_losses():
+    rng = np.random.default_rng(0)
+    looks = {}
+    for name in "ab":
+        y = rng.random(500) < 0.4
+        rows = {"a": (y, rng.normal(y, 1.0))}
+        looks[name] = fg.evaluate(rows, axis=fg.Axis.uniform(32, low=-8, high=8))
+    assert "brier_score" not in set(fg.Trend.of(looks).to_frame()["metric"])
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ({}, "there are none"),
+        ({"a": WEEKS["week 1"], "b": WEEKS["week 1"]}, "a and b are the same result"),
+        (
+            {
+                "a": WEEKS["week 1"],
+                "b": WEEKS["week 2"].with_calibrator(WEEKS["week 3"].calibrator()),
+            },
+            "different maps",
+        ),
+        (
+            {
+                "a": fg.evaluate({"a": (["s", "w"], [0.9, 0.1])}, positive="s"),
+                "b": fg.evaluate({"a": (["s", "w"], [0.9, 0.1])}, positive="w"),
+            },
+            "different labels as positive",
+        ),
+    ],
+)
+def test_what_is_no_series_is_refused(looks, told):
+    with pytest.raises(fg.InputError, match=told):
+        fg.Trend.of(looks)
+
+
+def test_axes_with_other_ends_are_refused():
+    wide = week(1, axis=fg.Axis.uniform(64, low=0, high=2))
+    trend = fg.Trend.of({"a": WEEKS["week 1"], "b": wide})
+    with pytest.raises(fg.InputError, match="from and to different scores"):
+        _ = trend.alarms
+
+
+@pytest.mark.parametrize("rate", [0, 1, -0.1, True, "0.05"])
+def test_a_rate_is_a_chance(rate):
+    with pytest.raises(fg.InputError, match="rate must lie"):
+        fg.Trend.of(WEEKS, rate=rate)
+
+
+# Files
+
+
+def saved(folder, names):
+    for seed, name in enumerate(names):
+        week(seed, n=200).to_json(folder / name)
+    return folder
+
+
+def test_dates_in_names_say_the_order(tmp_path):
+    folder = saved(tmp_path, ["b-2026-01-05.json", "a-20260112.json", "c-2026-W01.json"])
+    trend = fg.read_trend(folder)
+    assert trend.looks == ("c-2026-W01", "b-2026-01-05", "a-20260112")
+    assert trend.when["c-2026-W01"] == "2025-12-29"
+    assert "dates" in trend.order
+
+
+def test_names_without_dates_are_ordered_as_people_count(tmp_path):
+    found = dated_files(saved(tmp_path, ["week-10.json", "week-9.json"]), "name")
+    assert list(found.files) == ["week-9", "week-10"]
+    assert found.when == {"week-9": None, "week-10": None}
+    assert "no dates" in found.order
+
+
+def test_times_of_files_say_the_order_where_they_are_asked(tmp_path):
+    folder = saved(tmp_path, ["a.json", "b.json"])
+    os.utime(folder / "a.json", (2e9, 2e9))
+    os.utime(folder / "b.json", (1e9, 1e9))
+    found = dated_files(folder, "time")
+    assert list(found.files) == ["b", "a"]
+    assert found.when["b"] == "2001-09-09T01:46:40+00:00"
+
+
+def test_dates_in_some_names_only_are_refused(tmp_path):
+    folder = saved(tmp_path, ["2026-01-05.json", "last.json"])
+    with pytest.raises(fg.InputError, match=r"last\.json has no date"):
+        fg.read_trend(folder)
+
+
+def test_files_that_are_no_results_are_skipped_and_named(tmp_path):
+    folder = saved(tmp_path, ["a.json", "b.json"])
+    (folder / "notes.txt").write_text("x")
+    (folder / "other.json").write_text("{}")
+    (folder / "sub").mkdir()
+    fg.read_trend(folder).to_json(folder / "trend.json")
+    trend = fg.read_trend(folder)
+    assert trend.looks == ("a", "b")
+    assert set(trend.skipped) == {"notes.txt", "other.json", "sub", "trend.json"}
+    assert "fedgauge-trend" in trend.skipped["trend.json"]
+
+
+def test_a_result_that_was_edited_is_no_file_to_skip(tmp_path):
+    folder = saved(tmp_path, ["a.json", "b.json"])
+    record = json.loads((folder / "b.json").read_text())
+    record["clients"] = 0
+    (folder / "b.json").write_text(json.dumps(record))
+    with pytest.raises(fg.RecordError, match=r"b\.json"):
+        fg.read_trend(folder)
+
+
+@pytest.mark.parametrize("name", ["", "missing", "file"])
+def test_a_folder_without_results_is_refused(tmp_path, name):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(fg.InputError):
+        fg.read_trend(tmp_path / name)
+
+
+def test_saved_numbers_are_those_of_the_frame(tmp_path):
+    TREND.to_json(tmp_path / "t.json")
+    TREND.to_csv(tmp_path / "t.csv")
+    kept = json.loads((tmp_path / "t.json").read_text())
+    assert kept["format"] == "fedgauge-trend/1"
+    assert kept["alarms"][0]["look"] == TREND.alarms[0].look
+    with (tmp_path / "t.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(kept["rows"]) == len(TREND.to_frame())
+
+
+def test_a_slice_is_followed(tmp_path):
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        y, s = rng.random(400) < 0.4, rng.random(400)
+        rows = fg.Examples(y, s, group=rng.choice(["x", "y"], 400))
+        fg.evaluate({"a": rows}, groups=["x", "y"]).to_json(tmp_path / f"{seed}.json")
+    part = fg.read_trend(tmp_path, group="x")
+    assert part.results["0"].slice.group == "x"
