@@ -46,15 +46,42 @@ class FedgaugeError(Exception):
 
 
 class InputError(FedgaugeError, ValueError):
-    """Rows, columns or files that cannot be measured."""
+    """Rows, columns or files that cannot be measured.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.evaluate({"a": ([0, 1], [0.2])})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.InputError: client 'a': y_true has 2 rows and y_score 1. ...
+    """
 
 
 class LabelError(InputError):
-    """Labels that are neither positive nor negative."""
+    """Labels that are neither positive nor negative.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.evaluate({"a": (["no", "yes"], [0.2, 0.7])})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.LabelError: client 'a': 2 of 2 labels are neither bool nor ...
+    """
 
 
 class AxisError(FedgaugeError, ValueError):
-    """A score axis that cannot exist or be used."""
+    """A score axis that cannot exist or be used.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.Axis.uniform(0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.AxisError: an axis needs at least 1 bin, got 0. 4096 is a ...
+    """
 
 
 class AxisMismatch(AxisError):
@@ -66,7 +93,16 @@ class CalibratorError(FedgaugeError, ValueError):
 
 
 class PlanError(FedgaugeError, ValueError):
-    """A plan that is incomplete, inconsistent or altered."""
+    """A plan that is incomplete, inconsistent or altered.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.EvaluationPlan.from_toml("tree = 5")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.PlanError: this is not a plan in TOML: Expected `array`, ...
+    """
 
 
 class RecordError(FedgaugeError, ValueError):
@@ -124,7 +160,16 @@ class ResultWithheld(FedgaugeError):
 
 
 class UndefinedMetric(FedgaugeError, ValueError):
-    """A number that the counts do not define."""
+    """A number that the counts do not define.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.evaluate({"a": ([1, 1], [0.2, 0.7])}).roc_auc  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.UndefinedMetric: no client has a negative example, so ROC and PR ...
+    """
 
 
 class NoSignal(UndefinedMetric):

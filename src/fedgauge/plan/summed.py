@@ -58,6 +58,13 @@ class HistogramRound(
     client's are at most `largest` times their steps. `tables` come last, each with its noise; a
     cell is at most `largest` times the table's weight. Under noise, where the counts are sums of
     a table's cells, they are not sent besides: then `nodes` and `noise` are empty.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3, 1))
+    >>> plan.final.nodes
+    (4,)
     """
 
     nodes: tuple[int, ...]
