@@ -13,6 +13,17 @@ DOCS = ROOT / "docs"
 generated = runpy.run_path(str(DOCS / "_ext" / "generated.py"))
 broken = runpy.run_path(str(ROOT / "tools" / "check_site.py"))["broken"]
 
+NO_EXAMPLE = {
+    "BudgetExceeded",
+    "CohortTooSmall",
+    "ExchangeError",
+    "IntakeError",
+    "LedgerError",
+    "PlanRefused",
+    "ProtocolError",
+    "ReportRefused",
+}
+
 
 def pages():
     return {page.stem: page.read_text() for page in DOCS.glob("*.md")}
@@ -28,6 +39,12 @@ def test_every_page_is_in_one_table_of_contents():
 def test_every_public_name_is_in_the_reference():
     named = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(fg.__all__)
+
+
+def test_every_public_name_has_an_example():
+    """Which runs: all docstrings are doctests. These errors take several parties."""
+    without = {name for name in fg.__all__ if ">>>" not in getattr(fg, name).__doc__}
+    assert without == NO_EXAMPLE
 
 
 def test_every_command_and_option_is_in_the_reference():

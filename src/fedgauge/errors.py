@@ -40,7 +40,14 @@ from typing import ClassVar
 
 
 class FedgaugeError(Exception):
-    """Base class of all errors raised by fedgauge."""
+    """Base class of all errors raised by fedgauge.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> issubclass(fg.AxisError, fg.FedgaugeError), fg.AxisError.exit_code
+    (True, 2)
+    """
 
     exit_code: ClassVar[int] = 2
 
@@ -85,11 +92,30 @@ class AxisError(FedgaugeError, ValueError):
 
 
 class AxisMismatch(AxisError):
-    """Two histograms, or a histogram and a plan, use different axes."""
+    """Two histograms, or a histogram and a plan, use different axes.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fine = fg.ScoreHistogram(fg.Axis.uniform(8))
+    >>> fine + fg.ScoreHistogram(fg.Axis.uniform(4))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.AxisMismatch: cannot add histograms on axes 97213e04 and ...
+    """
 
 
 class CalibratorError(FedgaugeError, ValueError):
-    """A map from scores to probabilities that cannot exist or be read."""
+    """A map from scores to probabilities that cannot exist or be read.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.Calibrator.from_json("nothing")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.CalibratorError: cannot read nothing: No such file or directory. ...
+    """
 
 
 class PlanError(FedgaugeError, ValueError):
@@ -106,13 +132,38 @@ class PlanError(FedgaugeError, ValueError):
 
 
 class RecordError(FedgaugeError, ValueError):
-    """A saved result that cannot be read."""
+    """A saved result that cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedgauge as fg
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "r.json").write_text("{}")
+    >>> fg.Evaluation.from_json(folder / "r.json")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.RecordError: ...r.json: this is not a fedgauge ...
+    """
 
     exit_code = 1
 
 
 class SiteError(FedgaugeError, ValueError):
-    """A site file, or its key, that cannot be used."""
+    """A site file, or its key, that cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedgauge as fg
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> fg.Site.from_toml(folder / "site.toml")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.SiteError: there is no site file ...
+    """
 
 
 class PlanRefused(FedgaugeError):
@@ -154,7 +205,17 @@ class ExchangeError(FedgaugeError):
 
 
 class ResultWithheld(FedgaugeError):
-    """A result that would show a few examples however its bins are merged."""
+    """A result that would show a few examples however its bins are merged.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> plan = fg.planner.propose(privacy=fg.SecureAggregation(), clients=1, min_cell=10)
+    >>> fg.evaluate({"a": ([0, 1], [0.2, 0.7])}, plan)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.ResultWithheld: the result is withheld: a class has fewer ...
+    """
 
     exit_code = 1
 
@@ -173,19 +234,63 @@ class UndefinedMetric(FedgaugeError, ValueError):
 
 
 class NoSignal(UndefinedMetric):
-    """Noise, or the rule about small cells, hides what is measured."""
+    """Noise, or the rule about small cells, hides what is measured.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> few = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> fg.evaluate(few, privacy=fg.DistributedDP(0.1), seed=1).roc_auc  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.NoSignal: no signal: the noise (standard deviation 160) ...
+    """
 
 
 class CountOverflow(FedgaugeError, OverflowError):
-    """Counts too large for 64-bit integers."""
+    """Counts too large for 64-bit integers.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> many = fg.ScoreHistogram.from_counts(fg.Axis.uniform(2), [[2**62, 0], [0, 0]])
+    >>> many + many  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.CountOverflow: more than 4,611,686,018,427,387,904 examples ...
+    """
 
 
 class PrivacyWarning(UserWarning):
-    """A setting that is allowed but protects little."""
+    """A setting that is allowed but protects little.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fedgauge as fg
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     privacy = fg.DistributedDP(50.0)
+    >>> print(told[0].message)
+    epsilon 50 protects nobody: 1 is usual, 10 is already weak.
+    """
 
 
 class InputWarning(UserWarning):
-    """Rows that were left out, since nothing goes with them."""
+    """Rows that were left out, since nothing goes with them.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fedgauge as fg
+    >>> scores = {f"user {k}": k / 40 for k in range(40)}
+    >>> bought = {f"user {k}": k > 20 for k in range(41)}
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     result = fg.evaluate_vertical(scores, {"shop": bought}, positive_rate=0.4, seed=1)
+    >>> print(told[0].message)
+    1 of 41 labels of party 'shop' have no score and are left out.
+    """
 
 
 @contextmanager

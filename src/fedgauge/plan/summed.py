@@ -34,6 +34,13 @@ class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     An example at score s in a bin from a to b adds ``round((s - a) / (b - a) * steps)``. `noise` is
     the budget of the noise on these sums; 0 without.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> plan = fg.planner.propose(privacy=fg.SecureAggregation(), clients=3, score_sums=True)
+    >>> plan.final.sums
+    ScoreSums(steps=256, noise=0.0)
     """
 
     steps: int
