@@ -55,7 +55,7 @@ def test_every_command_and_option_is_in_the_reference():
         assert f"# {context.command_path}\n" in text
     shown = text.split("## fedgauge plan\n")[1].split("\n## ")[0]
     assert "$ fedgauge plan --examples 50000 --positive-rate 0.1" in shown
-    assert "| `--clients` | `INTEGER` | How many clients will take part. Required. |" in shown
+    assert "| `--clients` `INTEGER` | How many clients will take part. Required. |" in shown
     assert "`[sa\\|ddp\\|ldp]`" in shown
     assert "Default: `ddp`." in shown
     assert "`PATH`" in shown

@@ -68,24 +68,22 @@ def _command(context: click.Context) -> str:
         parts.append("\n".join(["```console", *(f"$ {line}" for line in lines), "```"]))
     rows = [_row(each, context) for each in context.command.params if not each.hidden]
     if rows:
-        parts.append("\n".join(["| | | |", "|---|---|---|", *rows]))
+        parts.append("\n".join(["| give | it means |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
 def _row(param: Any, context: click.Context) -> str:
-    if param.param_type_name == "argument":
-        names = f"`{param.make_metavar(context)}`"
-        kind = ""
-    else:
-        names = ", ".join(f"`{name}`" for name in [*param.opts, *param.secondary_opts])
-        kind = "" if param.is_flag else f"`{param.make_metavar(context)}`"
+    names = [] if param.param_type_name == "argument" else [*param.opts, *param.secondary_opts]
+    given = ", ".join(f"`{name}`" for name in names)
+    if not names or not param.is_flag:
+        given += f" `{param.make_metavar(context)}`".replace("|", "\\|")
     notes = ["Required."] if param.required else []
     shown = param.default is not None and param.default is not False and param.show_default
     if shown and not callable(param.default) and param.default not in ([], ()):
         value = getattr(param.default, "value", param.default)
         notes.append(f"Default: `{value}`.")
-    told = " ".join([" ".join((param.help or "").split()), *notes])
-    return " | ".join(["", names, kind, told]).replace("|", "\\|").replace(" \\| ", " | ") + " |"
+    told = " ".join([*(param.help or "").split(), *notes]).replace("|", "\\|")
+    return f"| {given.strip()} | {told} |"
 
 
 def error_index() -> str:
