@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
+DOCS := .venv-docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint build oldest fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
+.PHONY: help setup demo test lint build oldest docs fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -14,6 +15,7 @@ help:
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make build  source distribution and wheel into dist/, checked and tried"
 	@echo "make oldest  a short test on the oldest dependencies that pyproject.toml allows"
+	@echo "make docs   the documentation site into docs/_build, its links checked"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
@@ -56,6 +58,14 @@ $(OLDEST)/.ready: $(BIN)/python pyproject.toml constraints.txt tools/oldest.py
 		install --no-compile --constraint $(OLDEST)/constraints.txt --editable '.[privacy]'
 	@touch $@
 
+$(DOCS)/.ready: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing what the documentation needs into $(DOCS) (once)"
+	@rm -rf $(DOCS)
+	@$(BIN)/python -m venv --without-pip $(DOCS)
+	@$(BIN)/python -m pip --python $(DOCS)/bin/python --disable-pip-version-check --quiet \
+		install --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
 setup: $(VENV)/.test
 
 demo: $(VENV)/.demo
@@ -76,6 +86,12 @@ build: $(VENV)/.build
 
 oldest: $(OLDEST)/.ready
 	@$(OLDEST)/bin/python tools/smoke.py tests/fixtures
+
+docs: $(DOCS)/.ready
+	@rm -rf docs/_build docs/api docs/auto_examples
+	@$(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
+	@$(DOCS)/bin/python tools/check_site.py docs/_build
+	@echo "Open docs/_build/index.html"
 
 fuzz: $(VENV)/.test
 	@FEDGAUGE_FUZZ=200000 $(BIN)/python -m pytest tests/property/test_fuzz_machines.py
@@ -121,4 +137,4 @@ study-vertical: $(VENV)/.test
 	@$(BIN)/python studies/sun_figures.py
 
 clean:
-	@rm -rf $(VENV) $(OLDEST) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
+	@rm -rf $(VENV) $(OLDEST) $(DOCS) docs/_build docs/api docs/auto_examples dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

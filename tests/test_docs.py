@@ -1,5 +1,6 @@
 """Pages of the documentation can be followed from an empty folder, by copying their commands."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -29,10 +30,15 @@ def test_every_page_with_commands_is_followed():
     pages = {page.name for page in DOCS.glob("*.md") if script(page)}
     assert pages == {
         "calibration.md",
+        "choose-epsilon.md",
         "exchange.md",
+        "five-minutes.md",
         "install.md",
+        "large-data.md",
         "local.md",
         "officer.md",
+        "read-a-result.md",
+        "site-file.md",
         "slices.md",
         "vertical.md",
     }
@@ -41,13 +47,25 @@ def test_every_page_with_commands_is_followed():
 @pytest.mark.parametrize(
     ("page", "told"),
     [
+        ("choose-epsilon.md", "local DP, epsilon 5"),
+        ("five-minutes.md", "epsilon 1"),
         ("install.md", "3 clients, 6,000 examples"),
+        ("large-data.md", "3 clients, 6,000 examples"),
         ("officer.md", "What leaves each site"),
+        ("read-a-result.md", "pooled data, surely"),
+        ("site-file.md", "no coordinator, so nobody may start an evaluation here"),
         ("slices.md", "group women: 3 clients"),
     ],
 )
 def test_a_page_runs_as_written(page, told, tmp_path, shell):
     assert told in follow(DOCS / page, tmp_path, shell)
+
+
+@pytest.mark.parametrize("page", ["choose-epsilon.md", "five-minutes.md", "large-data.md"])
+def test_examples_print_what_is_shown(page):
+    outcome = doctest.testfile(str(DOCS / page), module_relative=False)
+    assert outcome.attempted
+    assert outcome.failed == 0
 
 
 def test_calibration_runs_as_written(tmp_path, shell, monkeypatch, capsys):

@@ -40,43 +40,130 @@ from typing import ClassVar
 
 
 class FedgaugeError(Exception):
-    """Base class of all errors raised by fedgauge."""
+    """Base class of all errors raised by fedgauge.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> issubclass(fg.AxisError, fg.FedgaugeError), fg.AxisError.exit_code
+    (True, 2)
+    """
 
     exit_code: ClassVar[int] = 2
 
 
 class InputError(FedgaugeError, ValueError):
-    """Rows, columns or files that cannot be measured."""
+    """Rows, columns or files that cannot be measured.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.evaluate({"a": ([0, 1], [0.2])})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.InputError: client 'a': y_true has 2 rows and y_score 1. ...
+    """
 
 
 class LabelError(InputError):
-    """Labels that are neither positive nor negative."""
+    """Labels that are neither positive nor negative.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.evaluate({"a": (["no", "yes"], [0.2, 0.7])})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.LabelError: client 'a': 2 of 2 labels are neither bool nor ...
+    """
 
 
 class AxisError(FedgaugeError, ValueError):
-    """A score axis that cannot exist or be used."""
+    """A score axis that cannot exist or be used.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.Axis.uniform(0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.AxisError: an axis needs at least 1 bin, got 0. 4096 is a ...
+    """
 
 
 class AxisMismatch(AxisError):
-    """Two histograms, or a histogram and a plan, use different axes."""
+    """Two histograms, or a histogram and a plan, use different axes.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fine = fg.ScoreHistogram(fg.Axis.uniform(8))
+    >>> fine + fg.ScoreHistogram(fg.Axis.uniform(4))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.AxisMismatch: cannot add histograms on axes 97213e04 and ...
+    """
 
 
 class CalibratorError(FedgaugeError, ValueError):
-    """A map from scores to probabilities that cannot exist or be read."""
+    """A map from scores to probabilities that cannot exist or be read.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.Calibrator.from_json("nothing")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.CalibratorError: cannot read nothing: No such file or directory. ...
+    """
 
 
 class PlanError(FedgaugeError, ValueError):
-    """A plan that is incomplete, inconsistent or altered."""
+    """A plan that is incomplete, inconsistent or altered.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.EvaluationPlan.from_toml("tree = 5")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.PlanError: this is not a plan in TOML: Expected `array`, ...
+    """
 
 
 class RecordError(FedgaugeError, ValueError):
-    """A saved result that cannot be read."""
+    """A saved result that cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedgauge as fg
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "r.json").write_text("{}")
+    >>> fg.Evaluation.from_json(folder / "r.json")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.RecordError: ...r.json: this is not a fedgauge ...
+    """
 
     exit_code = 1
 
 
 class SiteError(FedgaugeError, ValueError):
-    """A site file, or its key, that cannot be used."""
+    """A site file, or its key, that cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedgauge as fg
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> fg.Site.from_toml(folder / "site.toml")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.SiteError: there is no site file ...
+    """
 
 
 class PlanRefused(FedgaugeError):
@@ -118,29 +205,92 @@ class ExchangeError(FedgaugeError):
 
 
 class ResultWithheld(FedgaugeError):
-    """A result that would show a few examples however its bins are merged."""
+    """A result that would show a few examples however its bins are merged.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> plan = fg.planner.propose(privacy=fg.SecureAggregation(), clients=1, min_cell=10)
+    >>> fg.evaluate({"a": ([0, 1], [0.2, 0.7])}, plan)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.ResultWithheld: the result is withheld: a class has fewer ...
+    """
 
     exit_code = 1
 
 
 class UndefinedMetric(FedgaugeError, ValueError):
-    """A number that the counts do not define."""
+    """A number that the counts do not define.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.evaluate({"a": ([1, 1], [0.2, 0.7])}).roc_auc  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.UndefinedMetric: no client has a negative example, so ROC and PR ...
+    """
 
 
 class NoSignal(UndefinedMetric):
-    """Noise, or the rule about small cells, hides what is measured."""
+    """Noise, or the rule about small cells, hides what is measured.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> few = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> fg.evaluate(few, privacy=fg.DistributedDP(0.1), seed=1).roc_auc  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.NoSignal: no signal: the noise (standard deviation 160) ...
+    """
 
 
 class CountOverflow(FedgaugeError, OverflowError):
-    """Counts too large for 64-bit integers."""
+    """Counts too large for 64-bit integers.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> many = fg.ScoreHistogram.from_counts(fg.Axis.uniform(2), [[2**62, 0], [0, 0]])
+    >>> many + many  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.CountOverflow: more than 4,611,686,018,427,387,904 examples ...
+    """
 
 
 class PrivacyWarning(UserWarning):
-    """A setting that is allowed but protects little."""
+    """A setting that is allowed but protects little.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fedgauge as fg
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     privacy = fg.DistributedDP(50.0)
+    >>> print(told[0].message)
+    epsilon 50 protects nobody: 1 is usual, 10 is already weak.
+    """
 
 
 class InputWarning(UserWarning):
-    """Rows that were left out, since nothing goes with them."""
+    """Rows that were left out, since nothing goes with them.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fedgauge as fg
+    >>> scores = {f"user {k}": k / 40 for k in range(40)}
+    >>> bought = {f"user {k}": k > 20 for k in range(41)}
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     result = fg.evaluate_vertical(scores, {"shop": bought}, positive_rate=0.4, seed=1)
+    >>> print(told[0].message)
+    1 of 41 labels of party 'shop' have no score and are left out.
+    """
 
 
 @contextmanager

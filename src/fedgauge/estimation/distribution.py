@@ -30,6 +30,16 @@ class Aligned(
 
     Between edges the path is a monotone cubic (PCHIP) in the sum of both rates. It is
     approximate only there; on an axis of known values it is exact everywhere.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> fg.Aligned().interpolation
+    'pchip'
+    >>> result.with_estimator(fg.Aligned("linear")).roc_auc.value == result.roc_auc.value
+    True
     """
 
     interpolation: Interpolation = "pchip"
@@ -55,6 +65,14 @@ class Quantile(
     pr
         ``"separate"`` takes precision from both classes, ``"combine"`` its denominator
         from the quantiles of all examples.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.with_estimator(fg.Quantile()).roc_auc.value > 0.5
+    True
     """
 
     quantiles: int = 256
@@ -73,6 +91,14 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     Each class is smoothed on its own, in least squares or least absolute deviations. Kept
     to compare with that paper.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.with_estimator(fg.Range()).roc_auc.value > 0.5
+    True
     """
 
     smoothing: Literal["l1", "l2"] = "l2"

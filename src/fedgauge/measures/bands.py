@@ -28,6 +28,15 @@ class Band(NamedTuple):
 
     A simultaneous band holds the whole curve of the population with confidence `level`, a
     pointwise one its value at each single abscissa.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> band = result.roc_band()
+    >>> band.level, len(band.low) == len(band.high)
+    (0.95, True)
     """
 
     x: Floats

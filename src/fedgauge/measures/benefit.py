@@ -198,6 +198,15 @@ class DecisionCurve:
         Confidence of the intervals.
     caution
         Why they are rough at all thresholds, if they are.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> curve = result.decision_curve([0.2, 0.5])
+    >>> curve.thresholds
+    array([0.2, 0.5])
     """
 
     thresholds: Floats

@@ -30,6 +30,15 @@ class BrierDecomposition(NamedTuple):
         The score of always predicting the share of positives.
     rule
         How bins were grouped, in words.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> parts = result.brier_decomposition(bins=2)
+    >>> round(parts.uncertainty.value, 3)
+    0.25
     """
 
     reliability: Estimate

@@ -47,6 +47,15 @@ class CalibrationCurve:
         The expected, maximum, average and root mean square calibration error of the points, as
         other packages print them: above 0 also for scores that are right. What they say of the
         population is ``result.calibration_error(...)``.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> curve = result.calibration_curve(bins=2)
+    >>> curve.observed.round(2).tolist(), curve.predicted.round(2).tolist()
+    ([0.33, 0.67], [0.23, 0.73])
     """
 
     predicted: Floats = field(repr=False)

@@ -21,6 +21,15 @@ class RocCurve:
     `fpr`, `tpr` and `thresholds` are the knots, as scikit-learn's ``roc_curve`` gives
     them: from threshold infinity down. Call the curve for the true positive rate at any
     false positive rate; where the curve is vertical that is its upper end.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.roc_curve()(0.5)  # true positive rate at 50% false positives
+    1.0
+    >>> fpr, tpr, thresholds = result.roc_curve()
     """
 
     fpr: Floats
@@ -48,6 +57,14 @@ class PrCurve:
     ``precision_recall_curve`` gives them: thresholds ascend, and a last point (0, 1)
     without a threshold closes the curve. Call the curve for the precision at any recall:
     that of the highest threshold which reaches the recall.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> round(result.pr_curve()(0.5), 2)  # precision at 50% recall
+    1.0
     """
 
     precision: Floats
@@ -74,6 +91,15 @@ class DetCurve:
     `fpr`, `fnr` and `thresholds` are the knots in the order of scikit-learn's ``det_curve``:
     thresholds ascend, from the first that misses no positive to the last that flags no
     negative. Call the curve for the false negative rate at any false positive rate.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> fpr, fnr, thresholds = result.det_curve()
+    >>> round(float(fpr[0]), 2), float(fnr[0])
+    (0.33, 0.0)
     """
 
     fpr: Floats
@@ -100,6 +126,14 @@ class PrGainCurve:
 
     Both gains are 0 where precision or recall equals the share of positives, and 1 where
     it is 1. The knots, thresholds descending, start where recall gain reaches 0.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> round(float(result.prg_curve()(0.5)), 2)  # precision gain at a recall gain of 50%
+    1.0
     """
 
     precision_gain: Floats
@@ -132,6 +166,15 @@ class GainCurve:
 
     `flagged`, `recall` and `thresholds` are the knots, thresholds descending. Call the curve
     for the recall at any flagged share; :meth:`lift` is how many times that of chance it is.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> gain = result.gain_curve()
+    >>> round(float(gain(0.5)), 2)  # positives among the half with the highest scores
+    0.67
     """
 
     flagged: Floats

@@ -24,6 +24,14 @@ class CalibrationTest(NamedTuple):
         Degrees of freedom; None for a normal statistic.
     rule
         How bins were grouped, in words; None where they were not.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> 0 <= result.spiegelhalter().p_value <= 1
+    True
     """
 
     statistic: float

@@ -61,7 +61,17 @@ class ThresholdMetric(Metric):
 
 
 class ConfusionMatrix(NamedTuple):
-    """Counts of the four outcomes, in the order of scikit-learn's ``ravel()``."""
+    """Counts of the four outcomes, in the order of scikit-learn's ``ravel()``.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> matrix = result.at_threshold(0.5).confusion_matrix
+    >>> matrix.tp.value, matrix.fp.value, matrix.fn.value, matrix.tn.value
+    (2.0, 1.0, 1.0, 2.0)
+    """
 
     tn: Estimate
     fp: Estimate
@@ -188,6 +198,17 @@ class AtThreshold(ThresholdMetrics):
         The threshold.
     on_edge
         Whether it divides bins cleanly.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> at = result.at_threshold(0.5)
+    >>> at.precision
+    Estimate(0.6667, interval 0.2077..0.9385 at 95%)
+    >>> round(at.f1.value, 3)
+    0.667
     """
 
     def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:

@@ -20,7 +20,17 @@ TWO_CLASSES: Final = "how many positive and how many negative examples have a sc
 
 
 class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One part of the result with curves of its own; None means all."""
+    """One part of the result with curves of its own; None means all.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
+    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
+    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
+    >>> [str(each.slice) for each in result.slices]
+    ['all', 'group F', 'group M', 'group other']
+    """
 
     model: str | None = None
     group: str | None = None

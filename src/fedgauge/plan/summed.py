@@ -34,6 +34,13 @@ class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     An example at score s in a bin from a to b adds ``round((s - a) / (b - a) * steps)``. `noise` is
     the budget of the noise on these sums; 0 without.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> plan = fg.planner.propose(privacy=fg.SecureAggregation(), clients=3, score_sums=True)
+    >>> plan.final.sums
+    ScoreSums(steps=256, noise=0.0)
     """
 
     steps: int
@@ -58,6 +65,13 @@ class HistogramRound(
     client's are at most `largest` times their steps. `tables` come last, each with its noise; a
     cell is at most `largest` times the table's weight. Under noise, where the counts are sums of
     a table's cells, they are not sent besides: then `nodes` and `noise` are empty.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3, 1))
+    >>> plan.final.nodes
+    (4,)
     """
 
     nodes: tuple[int, ...]

@@ -3,6 +3,14 @@
 The planner never sees data. It plays the evaluation through on score distributions that
 are plausible for the hints, with the noise the privacy model asks for, and takes the
 design with the least error. All of it is repeatable: same hints, same plan.
+
+Examples
+--------
+>>> import fedgauge as fg
+>>> hints = {"clients": 5, "examples": 20_000, "positive_rate": 0.2}
+>>> plan = fg.planner.propose(privacy=fg.DistributedDP(1.0), **hints)
+>>> plan.axis.bins, plan.privacy.epsilon
+(32, 1.0)
 """
 
 from fedgauge.planner.enough import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs

@@ -137,6 +137,18 @@ class PrecisionRecallDisplay(_CurveDisplay):
     Attributes are those of :class:`RocCurveDisplay`; `area` is the average precision. Precision
     at the first 1% of recall hangs on few examples, and where the highest score is a negative's it
     starts at 0: it is not drawn.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> display = fg.PrecisionRecallDisplay.from_evaluation(result, name="triage").plot()
+    >>> display.line_.get_label()
+    'triage (AP 0.92, 0.34 to 1.00, rough)'
+    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     positive_rate: float = field(kw_only=True)
@@ -171,6 +183,18 @@ class DetCurveDisplay(_CurveDisplay):
 
     Attributes are those of :class:`RocCurveDisplay`, without an area. `x` and `y` are rates;
     those beyond 0.1% or 99.9%, 0 among them, are drawn at the edge.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> display = fg.DetCurveDisplay.from_evaluation(result, name="triage").plot()
+    >>> display.line_.get_label()
+    'triage'
+    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     _kind = DET
@@ -210,6 +234,18 @@ class PrGainDisplay(_CurveDisplay):
 
     Attributes are those of :class:`RocCurveDisplay`. Recall gains are drawn from 0 to 1;
     precision gains below -1 are not shown.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> display = fg.PrGainDisplay.from_evaluation(result, name="triage").plot()
+    >>> display.line_.get_label()
+    'triage (AUPRG 0.79, -0.25 to 1.00, rough)'
+    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     _kind = PR_GAIN
@@ -232,6 +268,18 @@ class GainDisplay(_CurveDisplay):
 
     Attributes are those of :class:`RocCurveDisplay`, without an area. Lift at the first 1% of
     examples hangs on few of them: what rises above the rest there is cut off.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> display = fg.GainDisplay.from_evaluation(result, name="triage").plot()
+    >>> display.line_.get_label()
+    'triage'
+    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     lift: bool = field(default=False, kw_only=True)

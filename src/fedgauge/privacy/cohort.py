@@ -20,6 +20,12 @@ class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_colluding
         How many contributors may pool what they know with whoever reads the result.
         At least 1 by default: a contributor who reads the result can subtract its own part.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> fg.Cohort(min_survivors=5, max_colluding=1)  # at least five stay, one may collude
+    Cohort(min_survivors=5, max_colluding=1)
     """
 
     min_survivors: int = 3

@@ -30,6 +30,14 @@ class PrivacyStatement(msgspec.Struct, frozen=True):
     take part. `public_inputs` names the hints the plan was made from. `claim` is ``"enforced"``
     only when a real protocol ran between the parties; everything computed in one process is
     ``"simulated"``.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.privacy.claim, result.privacy.epsilon
+    ('simulated', None)
     """
 
     model: str
@@ -247,6 +255,14 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
 
     No noise is added, so there is no differential privacy: the sum itself is public,
     and sums over cohorts that differ by one client reveal that client's histogram.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.privacy.model, result.privacy.epsilon
+    ('secure-aggregation', None)
     """
 
     adds_noise: ClassVar[bool] = False

@@ -39,6 +39,14 @@ class Comparison:
     margin
         How much worse in ROC AUC the first model may be and still do; None where that was not
         asked.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> y_true, scores = [0, 1, 1, 0], {"new": [0.1, 0.8, 0.6, 0.3], "old": [0.3, 0.4, 0.9, 0.5]}
+    >>> result = fg.evaluate({"a": fg.Examples(y_true, scores)}, models=["new", "old"])
+    >>> result.compare("new", "old").roc_auc.value
+    0.25
     """
 
     first: str

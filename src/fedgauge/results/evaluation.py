@@ -36,6 +36,16 @@ class Evaluation(SlicedResult):
 
     Made by :func:`fedgauge.evaluate` or :meth:`from_json`. It holds the plan, the pooled
     counts and what may be claimed about privacy; everything else follows from these.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.roc_auc
+    Estimate(0.8889, interval 0.4010..0.9884 at 95%)
+    >>> round(result.at_threshold(0.5).recall, 3)
+    0.667
     """
 
     def __init__(

@@ -48,6 +48,16 @@ class Gap:
         The first less the second.
     joint
         An interval of the difference that holds together with those of all other gaps.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
+    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
+    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
+    >>> gap = result.gaps("recall", at=0.5).largest
+    >>> gap.difference.value, gap.stands_out
+    (0.5, False)
     """
 
     group: str
@@ -89,6 +99,16 @@ class Gaps:
         The gaps between groups that both have it.
     compared
         How many gaps joint intervals hold for, those that are withheld included.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
+    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
+    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
+    >>> gaps = result.gaps("recall", at=0.5)
+    >>> gaps.pairs[0].difference.value, gaps.largest.stands_out
+    (0.5, False)
     """
 
     metric: str

@@ -80,6 +80,14 @@ class Signature:
         Whether the result itself says that no protocol ran.
     compared
         Whether the key was compared with named ones.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.signature.state
+    'unsigned'
     """
 
     state: State

@@ -58,6 +58,17 @@ class Site:
         The site file.
     key_path, ledger_path, witness_path
         The files it names; a witness only where it does.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedgauge as fg
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> from fedgauge.site import create_site
+    >>> site = create_site(folder / "hospital-a", name="hospital-a", dataset="stroke-2026")
+    >>> site.name, site.policy.max_epsilon
+    ('hospital-a', 1.0)
     """
 
     name: str

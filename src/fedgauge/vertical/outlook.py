@@ -43,6 +43,12 @@ class LabelOutlook:
     flipped
         The same of labels that are flipped at random with this epsilon, once for any number of
         evaluations.
+
+    Examples
+    --------
+    >>> outlook = plan_vertical(parties=4, examples=20_000, positive_rate=0.1)
+    >>> outlook.tree, next(iter(outlook.alike))
+    ((20,), 'histogram')
     """
 
     privacy: DistributedDP
