@@ -59,6 +59,7 @@ class Demo:
     roc_area_error: float
     pr_area_error: float
     files: tuple[Path, ...]
+    report: Path
 
 
 def generate(hospital: Hospital, seed: int) -> tuple[NDArray[np.int64], Floats]:
@@ -81,6 +82,8 @@ def run(folder: Path) -> Demo:
     pr_by_client = [exact_pr_curve(*data) for data in clients.values()]
     json = folder / "result.json"
     result.to_json(json)
+    page = folder / "report.html"
+    result.to_html(page, name="Five unlike hospitals")
     plots = save_plots(
         result,
         folder,
@@ -101,6 +104,7 @@ def run(folder: Path) -> Demo:
         roc_area_error=area_error(result.roc_curve(), roc),
         pr_area_error=area_error(result.pr_curve(), pr),
         files=(*plots, json),
+        report=page,
     )
 
 

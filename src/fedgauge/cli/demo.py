@@ -47,6 +47,7 @@ def demo(
         return
     screen.print(_demo_table(shown))
     screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
+    screen.print(f"Open {shown.report} in a browser: the report of all this.", markup=False)
 
 
 def _demo_table(shown: Demo) -> Table:

@@ -14,6 +14,7 @@ _ELSEWHERE: Final = {
     "explain": ("planning", "explain"),
     "demo": ("demo", "demo"),
     "show": ("results", "show"),
+    "report": ("report", "report"),
     "verify": ("results", "verify"),
     "calibrate": ("calibration", "calibrate"),
     "apply": ("calibration", "apply"),

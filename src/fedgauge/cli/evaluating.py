@@ -25,6 +25,7 @@ from fedgauge.cli.options import (
     EstimatorKind,
     HintExamples,
     HintRate,
+    Html,
     MaxPerUnit,
     Model,
     NeighbourKind,
@@ -186,6 +187,7 @@ def evaluate(
         typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
     ] = None,
     plots: Plots = None,
+    html: Html = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
     ] = None,
@@ -218,7 +220,7 @@ def evaluate(
       fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
     with readable_errors(), naming_labels(files, label, separator) as known:
-        refuse_to_replace(json=json, plots=plots)
+        refuse_to_replace(json=json, plots=plots, html=html)
         asked = AxisOptions(axis, bins, range_, values)
         named = Named(label, score, joined(class_scores), model_score or (), group or ())
         design: dict[str, Any]
@@ -269,7 +271,7 @@ def evaluate(
         rates = (at, at_fpr, at_recall, at_precision)
         words, tables = with_progress(
             quiet,
-            lambda: read_out(result, json, plots, columns.name, rates, margin),
+            lambda: read_out(result, json, plots, columns.name, rates, margin, html),
             "Measuring",
         )
     out = stderr if json == STDOUT else screen

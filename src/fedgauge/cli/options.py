@@ -165,6 +165,10 @@ Plots = Annotated[
         "decision.png; of slices also gaps.png, confusion.png or comparison.png.",
     ),
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", help="Save a report for people: one HTML file for a browser."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 

@@ -15,6 +15,8 @@ def refuse_to_replace(
     calibrator: Path | None = None,
     roster: Path | None = None,
     rows: Path | None = None,
+    html: Path | None = None,
+    report: Path | None = None,
 ) -> None:
     """Refuse, before any work, to write over files that are not of the kind to be written.
 
@@ -27,6 +29,11 @@ def refuse_to_replace(
 
         for name in (*NAMES, *OF_SLICES):
             _check(plots / name, "plot", is_plot, "--plots")
+    for page, option in ((html, "--html"), (report, "--out")):
+        if page is not None:
+            from fedgauge.plots.page import is_report
+
+            _check(page, "report", is_report, option)
     if plan is not None:
         _check(plan, "plan", _is_plan, "--out")
     if calibrator is not None:

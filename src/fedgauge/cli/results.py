@@ -96,7 +96,7 @@ def show(
             return
         result = fg.Evaluation.from_json(path)
         site = None if site_file is None else fg.Site.from_toml(site_file)
-        signature = result.signature.by(_known(key, site))
+        signature = result.signature.by(known_keys(key, site))
         result = chosen(result, group=group, model=model, label=label)
         if level is not None:
             result = result.at_level(level)
@@ -168,7 +168,7 @@ def verify(
     """
     with readable_errors():
         site = None if site_file is None else fg.Site.from_toml(site_file)
-        known = _known(key, site)
+        known = known_keys(key, site)
         if is_auc(path):
             fail(f"{path} {_unverified(fg.LabelAuc.from_json(path).signature)}", 1)
         result = fg.Evaluation.from_json(path)
@@ -197,7 +197,7 @@ def verify(
         screen.print(f"caution  {result.caution}", markup=False)
 
 
-def _known(keys: Sequence[str] | None, site: fg.Site | None) -> dict[bytes, str]:
+def known_keys(keys: Sequence[str] | None, site: fg.Site | None) -> dict[bytes, str]:
     """Keys that were named, and those that a site file names."""
     from fedgauge.keys import key_from_text
 
@@ -252,16 +252,15 @@ def read_out(
     name: str,
     rates: Rates,
     margin: float | None = None,
+    html: Path | None = None,
 ) -> tuple[str, list[Table | str]]:
     """A new result in words and tables; saves what is to be saved."""
     try:
         require_curves(result)
     except fg.NoSignal:
-        if json is not None:  # the budget is spent: keep what was released
-            save_json(result, json)
+        _save(result, json, html)  # the budget is spent: keep what was released
         raise
-    if json is not None:
-        save_json(result, json)
+    _save(result, json, html)
     if plots is not None:
         from fedgauge.plots import save_plots
 
@@ -270,6 +269,13 @@ def read_out(
     points = threshold_tables(wanted.points(result), result)
     tables = [*points, *slice_tables(result, wanted.thresholds(result), margin)]
     return verdict(result, slices=False), tables
+
+
+def _save(result: fg.Evaluation, json: Path | None, html: Path | None) -> None:
+    if json is not None:
+        save_json(result, json)
+    if html is not None:
+        result.to_html(html)
 
 
 def require_curves(result: fg.Evaluation) -> None:

@@ -17,19 +17,21 @@ _HOLDS: Final = (
 
 def explain(plan: EvaluationPlan) -> str:
     """All that an officer decides by: the brief, each party's worst case, and an example."""
+    return _as_text([*paragraphs(plan), _name(plan)])
+
+
+def paragraphs(plan: EvaluationPlan) -> list[tuple[str, str]]:
+    """The same with titles, but for which plan it is; each party's worst case is a line."""
     stated = plan.statement("enforced")
     learned = plan.privacy.learned(plan.cohort, plan.min_cell)
     parties = "\n  ".join(f"{who}: {what}" for who, what in learned)
-    return _as_text(
-        [
-            *plan.in_words(),
-            *_apart(plan),
-            ("What each party learns in the worst case", parties),
-            plan.privacy.worked(stated.delta, plan.min_cell),
-            ("Where this holds", _HOLDS),
-            _name(plan),
-        ]
-    )
+    return [
+        *plan.in_words(),
+        *_apart(plan),
+        ("What each party learns in the worst case", parties),
+        plan.privacy.worked(stated.delta, plan.min_cell),
+        ("Where this holds", _HOLDS),
+    ]
 
 
 def brief(plan: EvaluationPlan) -> str:

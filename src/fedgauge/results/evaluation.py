@@ -310,6 +310,30 @@ class Evaluation(SlicedResult):
         """Save the result."""
         write_whole(path, self.record.to_json())
 
+    def to_html(self, path: str | Path, *, name: str | None = None) -> None:
+        """Save a report for people: one HTML file that a browser opens without a network.
+
+        It has the verdict, curves, a threshold to move, calibration, slices, errors, and what is
+        promised about privacy.
+
+        Parameters
+        ----------
+        path
+            Where to save it.
+        name
+            Its title; by default the name of the file.
+
+        Examples
+        --------
+        >>> import tempfile, fedgauge as fg
+        >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.to_html(f"{folder}/report.html")
+        """
+        from fedgauge.plots.page import save_report  # only who wants a report waits for it
+
+        save_report({name or Path(path).stem: self}, path)
+
     @classmethod
     def from_json(cls, path: str | Path) -> "Evaluation":
         """Load a saved result."""

@@ -1,0 +1,68 @@
+"""`report`: saved results as one HTML file for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import fedgauge as fg
+from fedgauge.cli.options import AtLevel, Quiet
+from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.results import Keys, KnownTo, known_keys
+from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
+from fedgauge.vertical.auc import is_auc
+
+
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="Results saved as JSON.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
+    level: AtLevel = None,
+    key: Keys = None,
+    site_file: KnownTo = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a report of saved results: one HTML file that a browser opens without a network.
+
+    Examples:
+
+      fedgauge report r.json -o r.html
+
+      fedgauge report week-1.json week-2.json -o both.html
+    """
+    from fedgauge.plots.page import save_report
+
+    with readable_errors():
+        refuse_to_replace(report=out)
+        results = {name: _read(path, level) for name, path in _named(paths).items()}
+        site = None if site_file is None else fg.Site.from_toml(site_file)
+        known = known_keys(key, site)
+        signatures = {name: result.signature.by(known) for name, result in results.items()}
+        with_progress(
+            quiet, lambda: save_report(results, out, signatures=signatures), "Measuring and drawing"
+        )
+    if not quiet:
+        screen.print(f"Open {out} in a browser.", markup=False)
+    broken = [name for name, signature in signatures.items() if signature.state == "broken"]
+    if broken:
+        fail(f"not what was signed: {', '.join(broken)}. The report says so. Get it again.", 1)
+
+
+def _named(paths: list[Path]) -> dict[str, Path]:
+    """Results by the names of their files, or by their paths where files have the same name."""
+    by_name = {path.stem: path for path in paths}
+    named = by_name if len(by_name) == len(paths) else {str(path): path for path in paths}
+    if len(named) < len(paths):
+        raise fg.InputError("a result is named twice. Name each once.")
+    return named
+
+
+def _read(path: Path, level: float | None) -> fg.Evaluation:
+    if is_auc(path):
+        raise fg.InputError(
+            f"{path} holds the AUC alone, of which there is no report. `fedgauge show {path}` "
+            "prints all of it."
+        )
+    result = fg.Evaluation.from_json(path)
+    return result if level is None else result.at_level(level)

@@ -1,0 +1,122 @@
+"""Results put into one HTML file: words as HTML, numbers as one block of JSON, style and script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any, Final
+
+import msgspec
+
+from fedgauge.errors import InputError
+from fedgauge.measures.metric import metrics_of
+from fedgauge.plots.page import slices, words
+from fedgauge.plots.page.parts import part_of
+from fedgauge.plots.page.thresholds import named
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.results.proof import Signature
+from fedgauge.storage.whole import write_whole
+
+_MARK: Final = b'<meta name="generator" content="fedgauge">'
+_HEAD: Final = 1024  # bytes within which it stands
+# Names are anybody's text: none may end the block, or begin another element.
+_ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
+
+
+def save_report(
+    results: Mapping[str, Evaluation],
+    path: str | Path,
+    *,
+    signatures: Mapping[str, Signature] | None = None,
+) -> None:
+    """Write a report of results, given with their names, to an HTML file."""
+    write_whole(path, report(results, signatures=signatures).encode())
+
+
+def report(
+    results: Mapping[str, Evaluation], *, signatures: Mapping[str, Signature] | None = None
+) -> str:
+    """The same as text.
+
+    Parameters
+    ----------
+    results
+        By name, such as that of a file; the first is shown when the page opens.
+    signatures
+        Where they were compared with known keys; else those of the results.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
+    >>> report({"week 1": result}).startswith("<!doctype html>")
+    True
+    """
+    if not results:
+        raise InputError("a report is of one result or more. Name some.")
+    known = signatures or {}
+    signed = {name: known.get(name) or result.signature for name, result in results.items()}
+    style, script = _file("page.css"), _file("page.js")
+    return Template(_file("page.html")).substitute(
+        title=escape(", ".join(results)),
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        short=_each(results, lambda name, result: words.in_short(result, signed[name])),
+        slices=_each(results, lambda _, result: slices.tables_of(result)),
+        privacy=_each(results, lambda name, result: words.privacy(result, signed[name])),
+        plan=_each(results, lambda _, result: words.plan(result)),
+        data=_json(results),
+    )
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report that fedgauge wrote."""
+    with path.open("rb") as file:
+        return _MARK in file.read(_HEAD)
+
+
+def _each(results: Mapping[str, Evaluation], tell: Any) -> str:
+    """What is told of each result, of which the page shows one."""
+    return "".join(
+        f'<div data-report="{place}"{" hidden" if place else ""}>{tell(name, result)}</div>'
+        for place, (name, result) in enumerate(results.items())
+    )
+
+
+def _json(results: Mapping[str, Evaluation]) -> str:
+    """The numbers, as text that stays within its element."""
+    plain = {
+        "at": named(),
+        "over": {row.name: [row.title, row.__doc__] for row in metrics_of(Evaluation)},
+        "reports": [
+            {"name": name, "noisy": result.plan.is_noisy, "parts": _parts(result)}
+            for name, result in results.items()
+        ],
+    }
+    return msgspec.json.encode(plain).decode().translate(_ESCAPED)
+
+
+def _parts(result: Evaluation) -> Sequence[dict[str, Any]]:
+    return [part_of(each) for each in result.slices]
+
+
+def _policy(style: str, script: str) -> str:
+    """What the page may do: nothing but its own style and script, and pictures of its figures."""
+    return (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")

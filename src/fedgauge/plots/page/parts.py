@@ -1,0 +1,180 @@
+"""One slice of a result as the numbers that its figures and tables are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from fedgauge.errors import UndefinedMetric
+from fedgauge.measures.bands import Band
+from fedgauge.measures.intervals import Estimate, show
+from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC, CurveKind
+from fedgauge.measures.metric import metrics_of
+from fedgauge.plots.page.thinned import line, rounded
+from fedgauge.plots.page.thresholds import thresholds_of
+from fedgauge.results.evaluation import Evaluation
+from fedgauge.typing import Floats
+
+_CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
+_BARS: Final = 48  # of a histogram
+_DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+_GAIN_FROM: Final = -0.25  # PR-gain curves go to minus infinity
+_LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
+_RECALL_FROM: Final = 0.01  # as pictures of PR curves: before, precision hangs on few examples
+
+
+def part_of(result: Evaluation) -> dict[str, Any]:
+    """What the page shows of a result of one model and class, as plain data.
+
+    ``why`` says why there are no curves and thresholds, where there are none.
+    """
+    part: dict[str, Any] = {"name": str(result.slice), "level": f"{result.level * 100:g}%"}
+    part["metrics"] = [_metric(result, row.name, row.title) for row in _listed()]
+    part["histogram"] = _histogram(result)
+    try:
+        part["curves"] = [_curve(result, kind) for kind in _CURVES]
+        part["thresholds"] = thresholds_of(result)
+    except UndefinedMetric as error:
+        return part | {"why": str(error)}
+    return part | _of_probabilities(result)
+
+
+def _listed() -> list[Any]:
+    return [row for row in metrics_of(Evaluation) if row.listed]
+
+
+def _metric(result: Evaluation, name: str, title: str) -> dict[str, Any]:
+    """A metric as it is read: numbers in the words of `fedgauge show`."""
+    told: dict[str, Any] = {"name": name, "title": title}
+    try:
+        estimate: Estimate = getattr(result, name)
+    except UndefinedMetric:
+        return told
+    told["value"] = show(estimate.value)
+    told["interval"] = _shown(estimate.interval)
+    told["bounds"] = _shown(estimate.bounds)
+    told["parts"] = {source: _size(error) for source, error in estimate.parts.items()}
+    told["sizes"] = {source: float(f"{error:.3g}") for source, error in estimate.parts.items()}
+    return told | ({"caution": estimate.caution} if estimate.caution else {})
+
+
+def _shown(ends: tuple[float, float] | None) -> list[str] | None:
+    """Both ends; None where there are none, as of calibration slopes, whose bounds are infinite."""
+    if ends is None or not all(map(math.isfinite, ends)):
+        return None
+    return [show(end) for end in ends]
+
+
+def _size(error: float) -> str:
+    """How large an error is: two digits say enough, however small it is."""
+    return "0" if error == 0 else f"{error:.2g}"
+
+
+def _curve(result: Evaluation, kind: CurveKind[Any]) -> dict[str, Any]:
+    x, y = getattr(result, f"{kind.name}_curve")().points()
+    band: Band = getattr(result, f"{kind.name}_band")("pointwise")
+    told: dict[str, Any] = {
+        "name": kind.name,
+        "title": kind.title,
+        "labels": list(kind.labels),
+        "limits": [[0.0, 1.0], [0.0, 1.0]],
+        "chance": _chance(result, kind),
+    }
+    if kind.area is not None:
+        metric, brief = kind.area
+        told["area"] = f"{brief} {getattr(result, metric)}"
+    if kind is DET:
+        return told | _deviates(x, y, band)
+    if kind is PR_GAIN:
+        told["limits"] = [[0.0, 1.0], [_GAIN_FROM, 1.0]]
+        y = np.maximum(y, _GAIN_FROM)
+        band = band._replace(low=np.maximum(band.low, _GAIN_FROM))
+    start = _RECALL_FROM if kind is PR else -1.0
+    edges = [line(*_from(start, band.x, edge)) for edge in (band.low, band.high)]
+    return told | {"line": line(*_from(start, x, y)), "band": edges}
+
+
+def _from(start: float, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """As much of a line as lies beyond an abscissa."""
+    beyond = x > start
+    if beyond.all():
+        return x, y
+    return np.append(start, x[beyond]), np.append(np.interp(start, x, y), y[beyond])
+
+
+def _deviates(x: Floats, y: Floats, band: Band) -> dict[str, Any]:
+    """A DET curve as it is drawn, on normal deviates, with ticks that say the rates."""
+    from scipy.special import ndtri  # loaded only where a page is made
+
+    ends = _DET_TICKS[0], _DET_TICKS[-1]
+
+    def put(rates: Floats) -> Floats:
+        deviates: Floats = ndtri(np.clip(rates, *ends))
+        return deviates
+
+    reach = float(ndtri(ends[1]))
+    ticks = [[float(f"{ndtri(t):.4f}"), f"{100 * t:g}%"] for t in _DET_TICKS]
+    scale = 2 * reach, 2 * reach
+    return {
+        "limits": [[-reach, reach], [-reach, reach]],
+        "ticks": ticks,
+        "line": line(put(x), put(y), scale),
+        "band": [line(put(band.x), put(edge), scale) for edge in (band.low, band.high)],
+        "chance": [[-reach, reach], [reach, -reach]],
+    }
+
+
+def _chance(result: Evaluation, kind: CurveKind[Any]) -> list[list[float]]:
+    """What a classifier without skill would do."""
+    if kind is PR:
+        share = result.pooled.positives / (result.pooled.positives + result.pooled.negatives)
+        return [[0.0, 1.0], rounded([share, share])]
+    return [[0.0, 1.0], [0.0, 0.0] if kind is PR_GAIN else [0.0, 1.0]]
+
+
+def _histogram(result: Evaluation) -> dict[str, Any] | None:
+    """Shares of each class by runs of neighbouring bins; None where nothing is told of them."""
+    if result.withheld is not None:
+        return None
+    pooled = result.pooled
+    totals = pooled.counts.sum(axis=1)
+    if not totals.any():
+        return None
+    least = -(-pooled.axis.bins // _BARS)
+    even = (width for width in range(least, 2 * least) if pooled.axis.bins % width == 0)
+    width = next(even, least)  # the same for all bars where bins allow it
+    starts = np.arange(0, pooled.axis.bins, width)
+    counts = np.add.reduceat(pooled.counts, starts, axis=1)
+    edges = pooled.axis.edges[np.append(starts, pooled.axis.bins)]
+    return {
+        "edges": [f"{edge:.4g}" for edge in edges],
+        "negatives": rounded(counts[0] / totals[0]) if totals[0] else None,
+        "positives": rounded(counts[1] / totals[1]) if totals[1] else None,
+    }
+
+
+def _of_probabilities(result: Evaluation) -> dict[str, Any]:
+    """Calibration and decision curve; nothing where scores are no probabilities."""
+    try:
+        curve, decision = result.calibration_curve(), result.decision_curve()
+    except UndefinedMetric:
+        return {}
+    top = max(float(decision.high.max()), float(decision.treat_all.max()), _LEAST_BENEFIT)
+    columns = {
+        name: rounded(getattr(decision, name))
+        for name in ("thresholds", "net_benefit", "low", "high", "treat_all")
+    }
+    points = {
+        name: rounded(getattr(curve, name)) for name in ("predicted", "observed", "low", "high")
+    }
+    return {
+        "calibration": points
+        | {"count": [round(float(n)) for n in curve.count], "rule": curve.rule},
+        "decision": columns
+        | {
+            "limits": [-top / 2, top],  # what is worse leaves the figure
+            "useful": [f"{show(low)} to {show(high)}" for low, high in decision.useful],
+        },
+    }

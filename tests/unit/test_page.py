@@ -1,0 +1,338 @@
+"""The report page: numbers are the library's, words are escaped, nothing is fetched."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from commands import run
+
+import fedgauge as fg
+from fedgauge.errors import InputError
+from fedgauge.measures.intervals import show
+from fedgauge.measures.metric import metrics_of
+from fedgauge.plots.page import report, save_report
+from fedgauge.plots.page.thinned import TOLERANCE, kept
+from fedgauge.plots.page.thresholds import COSTS, METRICS, SHARES
+
+VOID = {"meta", "input", "br", "link", "img"}
+HOSTILE = '</script><img src=x onerror="alert(1)">&amp;'
+
+
+class Page(HTMLParser):
+    """A page taken apart: its elements, the text of some, and whether all are closed."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.open, self.texts = [], [], {}
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs).get("id", tag)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        for _, name in self.open:
+            self.texts[name] = self.texts.get(name, "") + data
+
+    @property
+    def data(self):
+        return json.loads(self.texts["data"])
+
+    @property
+    def part(self):
+        return self.data["reports"][0]["parts"][0]
+
+
+def rows(number=900, seed=3):
+    rng = np.random.default_rng(seed)
+    labels = rng.random(number) < 0.3
+    return labels.astype(int), 1 / (1 + np.exp(-rng.normal(2.0 * labels - 1.0, 1.0)))
+
+
+def exact(**options):
+    return fg.evaluate({"a": rows(seed=1), "b": rows(seed=2)}, **options)
+
+
+CASES = {
+    "exact": lambda: exact(axis=fg.Axis.uniform(64)),
+    "clipped": lambda: exact(axis=fg.Axis.uniform(16, 0.2, 0.8, outside="clip")),
+    "values": lambda: fg.evaluate(
+        {"a": ([0, 1, 0, 1, 1] * 40, [1, 2, 3, 4, 5] * 40)}, axis=fg.Axis.from_values(range(8))
+    ),
+    "ddp": lambda: exact(privacy=fg.DistributedDP(2.0), seed=1),
+    "ldp": lambda: exact(privacy=fg.LocalDP(6.0), seed=1),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(request):
+    result = CASES[request.param]()
+    return result, Page(report({"r": result}))
+
+
+def thresholds_shown(result, part):
+    """Every threshold of a page, as the number that its label stands for."""
+    words = {"above all scores": np.inf, "below all scores": -np.inf}
+    edges = result.pooled.axis.edges
+    for label in part["thresholds"]["labels"]:
+        yield words[label] if label in words else edges[np.abs(edges - float(label)).argmin()]
+
+
+def test_numbers_at_every_threshold_are_those_of_the_library(pair):
+    result, page = pair
+    shown = page.part["thresholds"]
+    for place, threshold in enumerate(thresholds_shown(result, page.part)):
+        there = result.at_threshold(threshold)
+        for name in METRICS:
+            told = [column[place] for column in shown["metrics"][name]]
+            estimate = there.as_dict()[name]
+            if estimate is None:
+                assert told == [None] * 3
+            else:
+                ends = estimate.value, estimate.low, estimate.high
+                # As JavaScript prints them: exactly what the library does.
+                assert [f"{each:.4f}" for each in told] == [show(end + 0.0) for end in ends]
+        for name, estimate in there.confusion_matrix._asdict().items():
+            value, *bounds = (column[place] for column in shown["counts"][name])
+            assert value == round(estimate.value)
+            assert bounds in ([], [round(end) for end in estimate.bounds])
+            assert bounds or estimate.bounds[0] == estimate.bounds[1]
+
+
+def test_rates_for_another_prevalence_have_seven_digits(pair):
+    result, page = pair
+    shown = page.part["thresholds"]
+    for place, threshold in enumerate(thresholds_shown(result, page.part)):
+        there = result.at_threshold(threshold)
+        told = [column[place] for column in shown["rates"]]
+        assert told == pytest.approx([there.fpr.value, there.recall.value], rel=1e-6)
+
+
+def test_wishes_are_granted_as_the_library_grants_them(pair):
+    result, page = pair
+    grid = list(thresholds_shown(result, page.part))
+    wishes = page.part["thresholds"]["wishes"]
+    assert [each[0] for each in wishes["cost"]] == list(COSTS)
+    for name, told in wishes.items():
+        for wish, place in told:
+            asked = {name: (1.0, wish) if name == "cost" else wish}
+            if place is None:
+                with pytest.raises(fg.UndefinedMetric):
+                    result.threshold_for(**asked)
+            else:
+                assert grid[place] == result.threshold_for(**asked).threshold
+    assert [each[0] for each in wishes["recall"]] == list(SHARES)
+
+
+def test_metrics_are_printed_as_the_library_prints_them(pair):
+    result, page = pair
+    told = {each["name"]: each for each in page.part["metrics"]}
+    assert set(told) == {row.name for row in metrics_of(fg.Evaluation) if row.listed}
+    for name, each in told.items():
+        try:
+            estimate = getattr(result, name)
+        except fg.UndefinedMetric:
+            assert "value" not in each
+            continue
+        assert each["value"] == show(estimate.value)
+        assert each["interval"] == [show(estimate.low), show(estimate.high)]
+        bounded = np.isfinite(estimate.bounds).all()
+        assert each["bounds"] == ([show(end) for end in estimate.bounds] if bounded else None)
+        assert set(each["parts"]) == set(estimate.parts)
+
+
+def test_curves_are_drawn_where_the_library_has_them(pair):
+    result, page = pair
+    roc, pr = page.part["curves"][:2]
+    roc_at = result.roc_curve()
+    for x, y in zip(*roc["line"], strict=True):
+        before, after = (roc_at(min(max(near, 0.0), 1.0)) for near in (x - 0.002, x + 0.002))
+        assert (before if x > 0.002 else 0.0) - 0.002 <= y <= after + 0.002
+    assert pr["line"][0] == sorted(pr["line"][0])
+    assert roc["area"] == f"AUC {result.roc_auc}"
+
+
+def test_histogram_adds_up_to_one_for_each_class(pair):
+    told = pair[1].part["histogram"]
+    for name in ("negatives", "positives"):
+        assert sum(told[name]) == pytest.approx(1.0, abs=0.01)
+        assert len(told["edges"]) == len(told[name]) + 1 <= 50
+
+
+def test_probabilities_have_calibration_and_decision_curve_and_points_have_not():
+    part = Page(report({"r": CASES["exact"]()})).part
+    result = CASES["exact"]()
+    curve, decision = result.calibration_curve(), result.decision_curve()
+    assert part["calibration"]["observed"] == pytest.approx(curve.observed, abs=5.1e-5)
+    assert part["calibration"]["count"] == curve.count.round().tolist()
+    assert part["decision"]["net_benefit"] == pytest.approx(decision.net_benefit, abs=5.1e-5)
+    assert "calibration" not in Page(report({"r": CASES["values"]()})).part
+
+
+def test_page_says_why_there_are_no_curves():
+    hidden = exact(privacy=fg.LocalDP(0.01), seed=1)
+    page = Page(report({"r": hidden}))
+    assert page.part["why"] == hidden.withheld
+    assert "There is no verdict: no signal" in page.texts["short"]
+    one = Page(report({"r": fg.evaluate({"a": ([0, 0], [0.1, 0.4])})}))
+    assert "no client has a positive example" in one.part["why"]
+    assert one.part["histogram"]["positives"] is None
+
+
+def test_nothing_in_a_name_becomes_part_of_the_page():
+    plain = fg.Examples(*rows(), group=["x", "y"] * 450)
+    result = fg.evaluate({"a": plain}, groups=["x", "y"])
+    text = report({HOSTILE: result, "other": result})
+    page = Page(text)
+    assert HOSTILE in page.texts["title"]
+    assert HOSTILE in page.texts["h1"]
+    assert page.data["reports"][0]["name"] == HOSTILE
+    assert "img" not in {tag for tag, _ in page.elements}
+    assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
+
+
+def test_page_may_run_its_own_script_and_fetch_nothing():
+    text = report({"r": CASES["exact"]()})
+    page = Page(text)
+    (policy,) = (
+        attrs["content"]
+        for _, attrs in page.elements
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for kind, source in (("script", r"<script>(.*?)</script>"), ("style", r"<style>(.*?)</style>")):
+        (inside,) = re.findall(source, text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    fetched = {"src", "action", "srcset", "poster", "style"}
+    assert not any(fetched & attrs.keys() for _, attrs in page.elements)
+    assert all(attrs["href"].startswith("#") for tag, attrs in page.elements if "href" in attrs)
+    assert "http://" not in re.sub(r"http://www\.w3\.org/2000/svg", "", text)
+    assert "https://" not in text
+
+
+def test_every_section_has_a_title_and_every_control_a_label():
+    page = Page(report({"r": CASES["exact"]()}))
+    ids = {attrs["id"] for _, attrs in page.elements if "id" in attrs}
+    labelled = {attrs["for"] for tag, attrs in page.elements if tag == "label"}
+    sections = [attrs for tag, attrs in page.elements if tag == "section"]
+    assert len(sections) == 9
+    assert all(attrs["aria-labelledby"] in ids for attrs in sections)
+    controls = {attrs["id"] for tag, attrs in page.elements if tag in ("select", "input")}
+    assert controls <= labelled
+    assert {tag for tag, _ in page.elements} >= {"header", "nav", "main", "footer"}
+
+
+def test_privacy_is_told_in_the_words_of_the_plan():
+    result = CASES["ddp"]()
+    page = Page(report({"r": result}))
+    for title, words in result.plan.in_words():
+        assert title in page.texts["privacy"]
+        assert words.splitlines()[0] in page.texts["privacy"]
+    assert "simulated: one process held all rows" in page.texts["privacy"]
+    assert result.plan.digest in page.texts["plan"]
+
+
+def test_slices_are_tables_with_gaps_and_differences():
+    labels, scores = rows()
+    other = np.clip(scores + np.random.default_rng(5).normal(0, 0.1, len(scores)), 0, 1)
+    group = ["women", "men", "men"] * 300
+    both = fg.Examples(labels, {"new": scores, "old": other}, group=group)
+    result = fg.evaluate(
+        {"a": both}, models=["new", "old"], groups=["women", "men"], axis=fg.Axis.uniform(32)
+    )
+    page = Page(report({"r": result}))
+    told = page.texts["slices"]
+    assert [each["name"] for each in page.data["reports"][0]["parts"]] == [
+        str(each.slice) for each in result.slices
+    ]
+    assert result.select(model="new").gaps("roc_auc").verdict in told
+    assert result.compare("new", "old").verdict in told
+    assert show(result.select(model="old", group="men").roc_auc.value) in told
+
+
+def test_classes_have_averages_and_a_confusion_matrix():
+    rng = np.random.default_rng(4)
+    kinds = rng.choice(3, 900)
+    odds = np.exp(rng.normal(size=(900, 3)) + 1.5 * np.eye(3)[kinds])
+    names = ["cat", "dog", "owl"]
+    task = fg.MulticlassTask(labels=names, also=["confusion"])
+    rows_ = fg.Examples([names[k] for k in kinds], odds / odds.sum(axis=1, keepdims=True))
+    result = fg.evaluate({"a": rows_}, task=task, axis=fg.Axis.uniform(32))
+    page = Page(report({"r": result}))
+    assert show(result.macro("roc_auc").value) in page.texts["slices"]
+    assert f"{result.confusion_matrix().normalized('true')[0, 0]:.1%}" in page.texts["slices"]
+    assert str(result.macro("roc_auc")) in page.texts["short"]
+
+
+def test_a_binary_report_is_small():
+    assert len(report({"r": exact()}).encode()) < 150_000  # of 4,096 bins
+
+
+def test_a_line_is_thinned_to_what_looks_the_same():
+    x = np.linspace(0, 1, 2000)
+    y = np.sqrt(x) + 0.01 * np.sin(40 * x)
+    few = kept(x, y)
+    assert len(few) < 120
+    assert few[[0, -1]].tolist() == [0, len(x) - 1]
+    start, along = np.array([x, y])[:, few[:-1]], np.diff(np.array([x, y])[:, few])
+    away = np.array([x, y])[:, :, None] - start[:, None]
+    where = np.clip(np.einsum("ck,cpk->pk", along, away) / (along**2).sum(axis=0), 0, 1)
+    distances = np.hypot(*(away - along[:, None] * where)).min(axis=1)
+    assert distances.max() <= TOLERANCE
+
+
+def test_a_line_that_comes_back_to_where_it_began_keeps_its_far_end():
+    assert kept(np.array([0.0, 0.5, 0.0]), np.zeros(3)).tolist() == [0, 1, 2]
+
+
+def test_command_writes_a_report_of_several_results(tmp_path):
+    for name, seed in (("one", 1), ("two", 2)):
+        fg.evaluate({"a": rows(seed=seed)}, axis=fg.Axis.uniform(16)).to_json(
+            tmp_path / f"{name}.json"
+        )
+    out = tmp_path / "r.html"
+    done = run("report", tmp_path / "one.json", tmp_path / "two.json", "-o", out)
+    assert done.exit_code == 0
+    assert f"Open {out}" in done.stdout.replace("\n", "")
+    page = Page(out.read_text())
+    assert [each["name"] for each in page.data["reports"]] == ["one", "two"]
+    told = [attrs for _, attrs in page.elements if "data-report" in attrs]
+    assert ["hidden" in attrs for attrs in told] == [False, True] * 4
+    assert run("report", tmp_path / "one.json", "-o", out).exit_code == 0  # its own may be replaced
+    out.write_text("mine")
+    refused = run("report", tmp_path / "one.json", "-o", out)
+    assert refused.exit_code == 2
+    assert out.read_text() == "mine"
+
+
+def test_a_result_named_twice_and_no_result_are_refused(tmp_path):
+    path = tmp_path / "r.json"
+    CASES["values"]().to_json(path)
+    assert run("report", path, path, "-o", tmp_path / "r.html").exit_code == 2
+    with pytest.raises(InputError):
+        save_report({}, tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_evaluate_saves_a_report(tmp_path):
+    labels, scores = rows(60)
+    lines = [f"{y},{p:.4f}\n" for y, p in zip(labels, scores, strict=True)]
+    (tmp_path / "a.csv").write_text("y,p\n" + "".join(lines))
+    html = tmp_path / "r.html"
+    done = run(
+        *("evaluate", tmp_path / "a.csv", "--label", "y", "--score", "p"),
+        *("--bins", 16, "--html", html),
+    )
+    assert done.exit_code == 0
+    assert Page(html.read_text()).data["reports"][0]["name"] == "r"
