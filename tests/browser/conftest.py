@@ -1,9 +1,11 @@
 """A real browser: Debian's Chromium, one for all tests of this folder."""
 
 from contextlib import ExitStack
+from functools import cache
 
 import pytest
 from pages import find_chromium, grave_violations, opened
+from shown import REPORTS
 
 
 # Closed with the folder, not with the session: while it is open an event loop runs in this thread,
@@ -32,3 +34,19 @@ def open_page(browser):
 def axe():
     """Serious and critical violations that axe-core finds in a page."""
     return grave_violations
+
+
+@pytest.fixture(scope="package")
+def report(tmp_path_factory):
+    """A result of a kind, and the page that was made of it."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    @cache
+    def made(kind):
+        result, path = REPORTS[kind](), folder / f"{kind}.html"
+        result.to_html(path)
+        return result, path
+
+    with pytest.MonkeyPatch.context() as patch:  # as few_redraws, for all tests of this folder
+        patch.setattr("fedgauge.measures.estimates._DRAWS", 12)
+        yield made

@@ -4,6 +4,7 @@ import shutil
 from contextlib import contextmanager
 from importlib import resources
 from io import BytesIO
+from unicodedata import normalize
 
 import pytest
 
@@ -49,7 +50,7 @@ def opened(browser, path, *, width=1280, dark=False):
     )
     try:
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(120_000)  # nothing here hangs on time: a crowded machine is slow
         _listen(page, path.as_uri(), faults)
         page.goto(path.as_uri(), wait_until="load")
         yield page
@@ -91,4 +92,5 @@ def printed(page):
     from pypdf import PdfReader
 
     document = PdfReader(BytesIO(page.pdf(format="A4", print_background=True)))
-    return [sheet.extract_text() for sheet in document.pages]
+    # Letters that are set as one, such as fl, are two again.
+    return [normalize("NFKC", sheet.extract_text()) for sheet in document.pages]
