@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 DOCS := .venv-docs
+CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo test lint build oldest docs fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
+.PHONY: help setup demo chromium test lint build oldest docs fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -66,13 +67,20 @@ $(DOCS)/.ready: $(BIN)/python pyproject.toml constraints.txt
 		install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
-setup: $(VENV)/.test
+# Tests of pages run in Debian's Chromium. Where it cannot be had they are skipped, and say so.
+chromium:
+	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && \
+		echo "Installing Debian's package chromium (once)" && \
+		{ apt-get update; DEBIAN_FRONTEND=noninteractive $(CHROMIUM) --yes; } < /dev/null > /dev/null 2>&1; } || \
+		echo "Tests of pages will be skipped: there is no Chromium. As root: $(CHROMIUM)"
+
+setup: $(VENV)/.test chromium
 
 demo: $(VENV)/.demo
 	@$(BIN)/fedgauge demo
 	@echo "The command is $(BIN)/fedgauge; '. $(BIN)/activate' puts it on the path of this shell"
 
-test: $(VENV)/.test
+test: $(VENV)/.test chromium
 	@$(BIN)/python -m pytest --numprocesses 2
 
 lint: $(VENV)/.test

@@ -1,0 +1,198 @@
+"""Every number that a report shows at a threshold is the library's, however it was set."""
+
+import re
+
+import pytest
+from shown import REPORTS, at, told
+
+import fedgauge as fg
+from fedgauge.errors import UndefinedMetric
+from fedgauge.measures.metric import metrics_of
+
+_WITH_CURVES = [kind for kind in REPORTS if kind not in ("no signal", "one class")]
+
+# What is shown at the threshold that is set: its name, the outcomes, the metrics.
+_SHOWN = """() => ({
+  label: document.querySelector("#at").textContent,
+  outcomes: ["tn", "fp", "fn", "tp"].map(id => document.querySelector(`#${id} b`).textContent),
+  metrics: Object.fromEntries([...document.querySelectorAll("[data-metric]")].map(
+    row => [row.dataset.metric, [...row.querySelectorAll("td")].map(cell => cell.textContent)])),
+})"""
+_METRICS = """() => [...document.querySelectorAll("table[data-csv=metrics] tbody tr")].map(
+  row => [...row.cells].slice(0, 3).map(cell => cell.textContent))"""
+_EVERYWHERE = f"""() => {{
+  const slider = document.querySelector("#slider"), shown = {_SHOWN};
+  return Array.from({{length: +slider.max + 1}}, (_, place) => {{
+    slider.value = place;
+    slider.dispatchEvent(new Event("input", {{bubbles: true}}));
+    return shown();
+  }});
+}}"""
+# Where the point is on a figure, as shares of its axes.
+_POINT = """id => {
+  const box = part => document.querySelector(`#${id} ${part}`).getBoundingClientRect();
+  const dot = box(".point"), axis = box(".axis");
+  return [(dot.left + dot.width / 2 - axis.left) / axis.width,
+          (axis.bottom - dot.top - dot.height / 2) / axis.height];
+}"""
+
+
+def check(result, shown):
+    """What is shown is what the library says."""
+    here = at(result, shown["label"])
+    matrix = here.confusion_matrix
+    assert shown["outcomes"] == [
+        f"{getattr(matrix, name).value:,.0f}" for name in ("tn", "fp", "fn", "tp")
+    ]
+    assert {"recall", "precision", "fpr", "f1"} <= set(shown["metrics"])
+    for metric, cells in shown["metrics"].items():
+        assert (metric, cells) == (metric, told(here, metric))
+
+
+def parts(page, result):
+    """Each slice of a result, when the page shows it."""
+    for place, each in enumerate(result.slices):
+        if len(result.slices) > 1:
+            page.select_option("#part", index=place)
+        yield each
+
+
+@pytest.mark.parametrize("kind", _WITH_CURVES)
+def test_at_every_threshold_of_every_slice(open_page, report, kind):
+    result, path = report(kind)
+    page = open_page(path)
+    for part in parts(page, result):
+        if not part.examples:  # of a group in which nobody is
+            assert page.locator("#explorer").is_hidden()
+            continue
+        everywhere = page.evaluate(_EVERYWHERE)
+        assert len(everywhere) > 5
+        for shown in everywhere:
+            check(part, shown)
+
+
+@pytest.mark.parametrize("kind", _WITH_CURVES)
+def test_by_keyboard(open_page, report, kind):
+    result, path = report(kind)
+    page = open_page(path)
+    slider = page.get_by_role("slider", name="Threshold", exact=False).first
+    slider.focus()
+    seen = []
+    for key in ("Home", "ArrowRight", "ArrowUp", "PageUp", "ArrowLeft", "End", "ArrowDown"):
+        page.keyboard.press(key)
+        seen.append(page.evaluate(_SHOWN))
+        check(result.slices[0], seen[-1])
+    labels = [each["label"] for each in seen]
+    assert len(set(labels)) >= 6
+    assert slider.get_attribute("aria-valuetext").startswith(labels[-1])
+
+
+@pytest.mark.parametrize("kind", _WITH_CURVES)
+def test_by_mouse(open_page, report, kind):
+    result, path = report(kind)
+    page = open_page(path)
+    slider = page.locator("#slider")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    labels = set()
+    for share in (0.1, 0.4, 0.8):
+        page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        shown = page.evaluate(_SHOWN)
+        check(result.slices[0], shown)
+        labels.add(shown["label"])
+    assert len(labels) == 3
+
+
+@pytest.mark.parametrize(
+    ("figure", "axes"), [("roc", ("fpr", "recall")), ("pr", ("recall", "precision"))]
+)
+def test_points_on_curves_are_dragged_and_moved_by_keys(open_page, report, figure, axes):
+    result, path = report("exact sum")
+    page = open_page(path)
+    dot = page.locator(f"#{figure} .point")
+    labels = [page.locator("#at").text_content()]
+
+    def check_point():
+        shown = page.evaluate(_SHOWN)
+        check(result, shown)
+        here = at(result, shown["label"])
+        expected = [getattr(here, name).value for name in axes]
+        assert page.evaluate(_POINT, figure) == pytest.approx(expected, abs=0.002)
+        labels.append(shown["label"])
+
+    dot.scroll_into_view_if_needed()
+    box, line = dot.bounding_box(), page.locator(f"#{figure} .axis").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(line["x"] + 0.45 * line["width"], line["y"] + 0.1 * line["height"], steps=4)
+    page.mouse.up()
+    check_point()
+    for key in ("ArrowLeft", "PageDown", "Home", "PageUp"):
+        page.keyboard.press(key)  # the point has the focus
+        check_point()
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("kind", ["exact sum", "distributed noise", "local reports"])
+def test_by_what_is_wanted(open_page, report, kind):
+    result, path = report(kind)
+    page = open_page(path)
+    for want in ("recall", "fpr", "precision", "cost"):
+        page.select_option("#want", want)
+        choices = page.locator("#wanted option").all_text_contents()
+        for choice in choices[:: len(choices) // 4]:
+            page.select_option("#wanted", label=choice)
+            page.get_by_role("button", name="Set").click()
+            number = float(re.match(r"[\d.]+", choice)[0])
+            wish = {want: (1.0, number) if want == "cost" else number / 100}
+            said = page.locator("#told").text_content()
+            try:
+                chosen = result.threshold_for(**wish)
+            except UndefinedMetric:
+                assert said.startswith("No threshold has")
+                continue
+            shown = page.evaluate(_SHOWN)
+            assert at(result, shown["label"]).threshold == chosen.threshold
+            assert shown["label"] in said
+            check(result, shown)
+
+
+def test_ppv_and_npv_follow_prevalence_and_threshold(open_page, report):
+    result, path = report("exact sum")
+    page = open_page(path)
+    page.locator("#prevalence").fill("2.5")
+    for key in ("Home", "PageUp", "PageUp", "PageUp"):
+        page.locator("#slider").press(key)
+        here = at(result, page.locator("#at").text_content())
+        r, f, p = here.recall.value, here.fpr.value, 0.025
+        said = re.findall(r"[PN]PV (undefined|[\d.]+)", page.locator("#elsewhere").text_content())
+        missed, spared = (1 - r) * p, (1 - f) * (1 - p)
+        ppv, npv = (
+            r * p / (r * p + f * (1 - p)),
+            spared / (spared + missed) if spared + missed else None,
+        )
+        assert float(said[0]) == pytest.approx(ppv, abs=5.1e-5)
+        assert (
+            said[1] == "undefined"
+            if npv is None
+            else float(said[1]) == pytest.approx(npv, abs=5.1e-5)
+        )
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_metrics_over_all_thresholds(open_page, report, kind):
+    result, path = report(kind)
+    page = open_page(path)
+    for part in parts(page, result):
+        rows = page.evaluate(_METRICS)
+        titles = {row.title: row.name for row in metrics_of(fg.Evaluation)}
+        assert len(rows) > 10
+        for title, *cells in rows:
+            assert (title, cells) == (title, told(part, titles[title]))
+
+
+@pytest.mark.parametrize("kind", ["no signal", "one class"])
+def test_without_curves_it_says_why(open_page, report, kind):
+    page = open_page(report(kind)[1])
+    assert page.locator("#explorer").is_hidden()
+    assert page.locator("#why").text_content().startswith("There are no curves")

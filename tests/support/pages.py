@@ -1,0 +1,96 @@
+"""Pages as a browser shows them: complaints, requests, what does not fit, what is printed."""
+
+import shutil
+from contextlib import contextmanager
+from importlib import resources
+from io import BytesIO
+from unicodedata import normalize
+
+import pytest
+
+GRAVE = ("serious", "critical")  # axe-core's words for what shuts people out
+
+# Parts that reach past the right edge, save those that a scrolling or clipping part holds.
+_OVERFLOW = """() => {
+  const root = document.documentElement, edge = root.clientWidth;
+  if (root.scrollWidth <= edge) return [];
+  const held = part => {
+    for (let up = part.parentElement; up && up !== document.body; up = up.parentElement)
+      if (getComputedStyle(up).overflowX !== "visible") return true;
+    return false;
+  };
+  const wide = [...document.body.querySelectorAll("*")]
+    .filter(part => part.getBoundingClientRect().right > edge + 0.5 && !held(part))
+    .map(part => part.tagName.toLowerCase() + (part.id ? "#" + part.id : ""));
+  return [`${root.scrollWidth} px wide in ${edge}`, ...wide.slice(0, 5)];
+}"""
+
+_AXE = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.map(
+  rule => [rule.impact, `${rule.id}: ${rule.help}: `
+    + rule.nodes.slice(0, 3).map(node => node.target.join(" ")).join(", ")])"""
+
+
+def find_chromium():
+    """Where Debian's Chromium is; without it the test is skipped."""
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("needs Chromium. As root: apt-get install --no-install-recommends chromium")
+    return found
+
+
+@contextmanager
+def opened(browser, path, *, width=1280, dark=False):
+    """A page from a file. When it is closed, its complaints and its requests are failures."""
+    faults = []
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if dark else "light",
+        offline=True,
+        reduced_motion="reduce",
+    )
+    try:
+        page = context.new_page()
+        page.set_default_timeout(120_000)  # nothing here hangs on time: a crowded machine is slow
+        _listen(page, path.as_uri(), faults)
+        page.goto(path.as_uri(), wait_until="load")
+        yield page
+        page.evaluate("() => new Promise(done => setTimeout(done))")  # what is queued comes first
+    finally:
+        context.close()
+    assert not faults, f"{path.name}: " + "; ".join(faults)
+
+
+def _listen(page, address, faults):
+    def console(message):
+        if message.type in ("error", "warning"):
+            faults.append(f"console {message.type}: {message.text}")
+
+    def request(asked):
+        if asked.url.partition("#")[0] != address and not asked.url.startswith(("data:", "blob:")):
+            faults.append(f"request: {asked.url}")
+
+    page.on("console", console)
+    page.on("pageerror", lambda error: faults.append(f"uncaught: {error}"))
+    page.on("request", request)
+    page.on("websocket", lambda socket: faults.append(f"request: {socket.url}"))
+
+
+def grave_violations(page):
+    """What axe-core finds serious or critical, a line each."""
+    source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    page.evaluate(source)  # not a script element, which the page's own policy may forbid
+    return [told for impact, told in page.evaluate(_AXE) if impact in GRAVE]
+
+
+def overflow(page):
+    """Where the page scrolls sideways: how wide it is, and the parts that stick out."""
+    return page.evaluate(_OVERFLOW)
+
+
+def printed(page):
+    """The text of each page of its print."""
+    from pypdf import PdfReader
+
+    document = PdfReader(BytesIO(page.pdf(format="A4", print_background=True)))
+    # Letters that are set as one, such as fl, are two again.
+    return [normalize("NFKC", sheet.extract_text()) for sheet in document.pages]
