@@ -23,6 +23,7 @@ from fedgauge.cli.options import (
     Delta,
     Epsilon,
     EstimatorKind,
+    EstimatorOption,
     HintExamples,
     HintRate,
     Html,
@@ -36,9 +37,12 @@ from fedgauge.cli.options import (
     OracleOption,
     Plots,
     Privacy,
+    Quantiles,
     Quiet,
     Range,
+    SaveJson,
     ScoreSums,
+    Seed,
     Separator,
     UnitKind,
     UnitOption,
@@ -171,26 +175,17 @@ def evaluate(
     ] = False,
     score_sums: ScoreSums = False,
     calibrator: CalibratorFile = None,
-    estimator: Annotated[
-        EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
-    ] = EstimatorKind.ALIGNED,
-    quantiles: Annotated[
-        int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
-    ] = None,
+    estimator: EstimatorOption = EstimatorKind.ALIGNED,
+    quantiles: Quantiles = None,
     at: At = None,
     at_fpr: AtFpr = None,
     at_recall: AtRecall = None,
     at_precision: AtPrecision = None,
     level: AtLevel = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
-    ] = None,
+    json: SaveJson = None,
     plots: Plots = None,
     html: Html = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
-    ] = None,
+    seed: Seed = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate a model over score files as if their rows were pooled.

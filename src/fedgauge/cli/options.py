@@ -124,6 +124,21 @@ AtPrecision = Annotated[
 AtLevel = Annotated[
     float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
 ]
+EstimatorOption = Annotated[
+    EstimatorKind, typer.Option("--estimator", help="How curves are drawn between bin edges.")
+]
+Quantiles = Annotated[
+    int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
+]
+SaveJson = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", help="Save the result to this file; - is stdout, with the rest on stderr."
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
+]
 AxisOption = Annotated[
     AxisKind | None,
     typer.Option(

@@ -21,12 +21,16 @@ from fedgauge.cli.options import (
     Decimal,
     Delta,
     EstimatorKind,
+    EstimatorOption,
     HintRate,
     Model,
     NoiseKind,
     NoiseOption,
     Plots,
+    Quantiles,
     Quiet,
+    SaveJson,
+    Seed,
     Separator,
     make_clients,
     make_dialect,
@@ -149,25 +153,16 @@ def evaluate(
     tree: Annotated[
         str | None, typer.Option(help=r"Branchings over the bins, or flat. \[default: planned]")
     ] = None,
-    estimator: Annotated[
-        EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
-    ] = EstimatorKind.ALIGNED,
-    quantiles: Annotated[
-        int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
-    ] = None,
+    estimator: EstimatorOption = EstimatorKind.ALIGNED,
+    quantiles: Quantiles = None,
     at: At = None,
     at_fpr: AtFpr = None,
     at_recall: AtRecall = None,
     at_precision: AtPrecision = None,
     level: AtLevel = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Save the result to this file; - is stdout, with the rest on stderr."),
-    ] = None,
+    json: SaveJson = None,
     plots: Plots = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
-    ] = None,
+    seed: Seed = None,
     quiet: Quiet = False,
 ) -> None:
     """Simulate an evaluation: this process reads all files, and no party is protected from it.
