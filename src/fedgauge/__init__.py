@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fedgauge.binning.axis import Axis
     from fedgauge.binning.calibrator import Calibrator
     from fedgauge.binning.histogram import ScoreHistogram
+    from fedgauge.binning.search import TwoRound
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.data.ids import IdTable
@@ -181,6 +182,7 @@ __all__ = [
     "SiteError",
     "Slice",
     "Trend",
+    "TwoRound",
     "UndefinedMetric",
     "area_error",
     "diff",
@@ -200,6 +202,7 @@ _HOMES: Final = {
     "binning.axis": ["Axis"],
     "binning.calibrator": ["Calibrator"],
     "binning.histogram": ["ScoreHistogram"],
+    "binning.search": ["TwoRound"],
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
     "data.ids": ["IdTable"],

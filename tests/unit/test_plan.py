@@ -279,7 +279,7 @@ def test_a_plan_without_a_field_is_refused(field):
         ({"tree": [8, 9]}, "does not divide 64 bins"),
         ({"tree": []}, "does not divide 64 bins"),
         ({"tree": [-8, -8]}, "does not divide 64 bins"),
-        ({"rounds": []}, "a plan has one round, got 0"),
+        ({"rounds": []}, "a plan has one round, or two where it searches, got 0"),
         ({"rounds": [{"kind": "histogram", "nodes": [32]}]}, r"one round of \(64,\) counts"),
         ({"rounds": [{"kind": "histogram", "nodes": [8, 64]}]}, r"one round of \(64,\) counts"),
         ({"rounds": [{"kind": "histogram", "nodes": [64]}] * 2}, "a plan has one round, got 2"),

@@ -15,7 +15,7 @@ from fedgauge.binning.lookup import BinLookup
 from fedgauge.errors import AxisError
 from fedgauge.typing import Floats, Indices
 
-Kind = Literal["uniform", "logit", "edges", "values"]
+Kind = Literal["uniform", "logit", "asinh", "edges", "values"]
 Outside = Literal["refuse", "clip"]
 
 MOST_BINS: Final = 1 << 20  # 256 times what is ever needed; a plan is judged in half a second
@@ -35,6 +35,7 @@ class AxisSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: float | None = None
     limit: float | None = None
     points: tuple[float, ...] | None = None
+    scale: float | msgspec.UnsetType = msgspec.UNSET  # left out elsewhere, as before it was there
 
 
 class Placed(NamedTuple):
@@ -53,7 +54,7 @@ class Axis:
     counts as predicted positive at threshold t when ``score >= t``, so at every edge
     but the top one the confusion matrix read from a histogram is exact.
 
-    Make one with :meth:`uniform`, :meth:`logit`, :meth:`from_edges` or
+    Make one with :meth:`uniform`, :meth:`logit`, :meth:`asinh`, :meth:`from_edges` or
     :meth:`from_values`.
 
     Examples
@@ -116,6 +117,34 @@ class Axis:
         return cls(_increasing(_logit_edges(bins, limit), "use fewer bins"), spec)
 
     @classmethod
+    def asinh(
+        cls,
+        bins: int,
+        *,
+        scale: float = 1e-6,
+        limit: float = 1e6,
+        outside: Outside = "clip",
+    ) -> "Axis":
+        """Bins for scores of any scale: equally wide below `scale`, then growing with the score.
+
+        Edges run from ``-limit`` to `limit`, evenly in ``asinh(score / scale)``; zero is one of
+        them where the number of bins is even.
+
+        Examples
+        --------
+        >>> Axis.asinh(4, scale=1.0, limit=100.0).edges.round(2)
+        array([-100.  ,   -7.04,    0.  ,    7.04,  100.  ])
+        """
+        bins = _check_bins(bins)
+        if bins > MOST_LOGIT_BINS:
+            raise AxisError(f"an asinh axis has at most {MOST_LOGIT_BINS:,} bins, got {bins:,}.")
+        scale, limit = _number("scale", scale), _number("limit", limit)
+        if not 1e-100 <= scale < limit <= 1e100:
+            raise AxisError("an asinh axis needs 0 < scale < limit, between 1e-100 and 1e100.")
+        spec = AxisSpec("asinh", bins, _check_outside(outside), "", limit=limit, scale=scale)
+        return cls(_increasing(_asinh_edges(bins, scale, limit), "use fewer bins"), spec)
+
+    @classmethod
     def from_edges(cls, edges: Iterable[float], outside: Outside = "refuse") -> "Axis":
         """Bins between the given increasing edges (at least two)."""
         array = _points("edges", edges)
@@ -148,6 +177,8 @@ class Axis:
     @classmethod
     def from_spec(cls, spec: AxisSpec) -> "Axis":
         """Rebuild an axis from plain data and check that its edges are the same bytes."""
+        if spec.kind != "asinh" and spec.scale is not msgspec.UNSET:
+            raise AxisError(f"a scale is for asinh axes; this one is {spec.kind}.")
         match spec:
             case AxisSpec(
                 kind="uniform", low=float(low), high=float(high), limit=None, points=None
@@ -155,6 +186,15 @@ class Axis:
                 axis = cls.uniform(spec.bins, low, high, spec.outside)
             case AxisSpec(kind="logit", limit=float(limit), low=None, high=None, points=None):
                 axis = cls.logit(spec.bins, limit=limit, outside=spec.outside)
+            case AxisSpec(
+                kind="asinh",
+                limit=float(limit),
+                scale=float(scale),
+                low=None,
+                high=None,
+                points=None,
+            ):
+                axis = cls.asinh(spec.bins, scale=scale, limit=limit, outside=spec.outside)
             case AxisSpec(kind="edges", points=tuple(points), low=None, high=None, limit=None):
                 axis = cls.from_edges(points, spec.outside)
             case AxisSpec(kind="values", points=tuple(points), low=None, high=None, limit=None):
@@ -172,7 +212,7 @@ class Axis:
 
     @property
     def kind(self) -> Kind:
-        """How the axis was made: uniform, logit, edges or values."""
+        """How the axis was made: uniform, logit, asinh, edges or values."""
         return self._spec.kind
 
     @property
@@ -305,6 +345,8 @@ class Axis:
                 inside = f"uniform({self.bins}, {spec.low!r}, {spec.high!r}"
             case "logit":
                 inside = f"logit({self.bins}, limit={spec.limit!r}"
+            case "asinh":
+                inside = f"asinh({self.bins}, scale={spec.scale!r}, limit={spec.limit!r}"
             case _:
                 inside = f"from_{self.kind}({reprlib.repr(list(spec.points or ()))}"
         return f"Axis.{inside}, outside={self.outside!r})"
@@ -344,6 +386,21 @@ def _logit_edges(bins: int, limit: float) -> Floats:
             inner.append(float(odds / (1 + odds)))
             odds *= ratio
     return np.array([0.0, *inner, 1.0])
+
+
+def _asinh_edges(bins: int, scale: float, limit: float) -> Floats:
+    import mpmath  # as for logit edges
+
+    with mpmath.workprec(640):  # sums of powers up to 1e200, and of their inverses
+        unit, end = mpmath.mpf(repr(scale)), mpmath.mpf(repr(limit))
+        span = mpmath.asinh(end / unit)
+        power, ratio = mpmath.exp(-span), mpmath.exp(2 * span / bins)
+        inner = []
+        for place in range(1, bins):
+            power *= ratio
+            at_zero = 2 * place == bins
+            inner.append(0.0 if at_zero else float(unit * (power - 1 / power) / 2))
+    return np.array([-limit, *inner, limit])
 
 
 def _check_bins(bins: int) -> int:

@@ -53,6 +53,8 @@ class Layout:
         Whether groups are all combinations of the groupings; else rows are counted once by each.
     names
         What columns of scores, or of labels, are called where a frame names them.
+    together
+        Whether rows of all classes are counted in one channel, by their score alone.
     """
 
     positive: Label | None = None
@@ -62,6 +64,7 @@ class Layout:
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     crossed: bool = False
     names: tuple[str, ...] = ()
+    together: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -71,7 +74,7 @@ class Layout:
     @property
     def by_block(self) -> int:
         """Classes that a block tells apart."""
-        return len(self.classes) or 2
+        return 1 if self.together else len(self.classes) or 2
 
     @property
     def scores(self) -> int:
@@ -188,6 +191,8 @@ class ChannelReader:
         """Scores and channels of a batch's rows, block after block."""
         layout = self._layout
         told = self._classes(batch)
+        if layout.together:
+            told = [np.zeros_like(each) for each in told]
         if layout.is_plain:
             yield batch.y_score, told[0]
             return

@@ -12,13 +12,15 @@ from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
-from fedgauge.errors import ResultWithheld
+from fedgauge.errors import PlanError, ResultWithheld
 from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.small_groups import hide_small
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.searching import Found
 from fedgauge.plan.summary import summarise
+from fedgauge.plan.task import SearchTask
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
 from fedgauge.secagg.words import check_size
@@ -189,6 +191,18 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
     if not plan.min_cell:
         return released
     return hide_small(plan.task, released, plan.min_cell, plan.sum_steps)
+
+
+def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") -> EvaluationPlan:
+    """The plan of the second round, of what the first released; `session` is where it was opened.
+
+    Scores of several models or classes share the bins: their counts are added up.
+    """
+    task = plan.task
+    if not isinstance(task, SearchTask):
+        raise PlanError("only the first of two rounds finds bins.")
+    many = released.reports or released.clients
+    return plan.located(Found.of(task.two, released.axis, released.counts, many, session))
 
 
 def _split(plan: EvaluationPlan, total: Numbers) -> tuple[Numbers, tuple[TableSum, ...]]:

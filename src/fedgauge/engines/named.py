@@ -19,7 +19,14 @@ from fedgauge.data.openers import column_names, list_columns
 from fedgauge.errors import ExchangeError, InputError, located
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.names import listed
-from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask, MultilabelTask
+from fedgauge.plan.task import (
+    AnyTask,
+    BinaryTask,
+    LabelTask,
+    MeasuredTask,
+    MultilabelTask,
+    measured_by,
+)
 from fedgauge.site import Site
 from fedgauge.vertical.assigned import Bins
 from fedgauge.vertical.mismatches import written_otherwise
@@ -62,6 +69,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
         """The columns of labels, scores and groups, in the order of a task."""
+        task = measured_by(task)
         return self._labels(task), self._scores(task), self._groups(task)
 
     def check(self, plan: EvaluationPlan, site: Site) -> None:
@@ -76,7 +84,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
                 "the plan is for labels apart from scores. Name the column of ids, and the bins "
                 "that this site was sent: --id COLUMN --bins FILE."
             )
-        self._check_groups(plan.task)
+        self._check_groups(measured_by(plan.task))
         file = self.file(plan)
         file.check()
         cap = plan.privacy.unit_cap
@@ -87,7 +95,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             )
         return file
 
-    def _check_groups(self, task: AnyTask) -> None:
+    def _check_groups(self, task: MeasuredTask) -> None:
         """Refuse a file without a column that nobody named but the plan."""
         groups = self._groups(task)
         unnamed = [name for name in groups if name not in self.groups]
@@ -101,7 +109,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
                 f"that name. Name it: {_options('--group', missing)}. {list_columns(present)}"
             )
 
-    def _labels(self, task: AnyTask) -> str | list[str]:
+    def _labels(self, task: MeasuredTask) -> str | list[str]:
         if isinstance(task, MultilabelTask):
             if isinstance(self.label, str):
                 raise InputError(
@@ -113,7 +121,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise InputError("the plan has one label a row. Name its column: --label COLUMN.")
         return self.label
 
-    def _scores(self, task: AnyTask) -> str | list[str] | dict[str, list[str]]:
+    def _scores(self, task: MeasuredTask) -> str | list[str] | dict[str, list[str]]:
         models = task.layout.models
         names = () if isinstance(task, LabelTask | BinaryTask) else task.labels_told
         if models:
@@ -130,7 +138,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise InputError("the plan has one score a row. Name its column: --score COLUMN.")
         return self.score
 
-    def _groups(self, task: AnyTask) -> dict[str, str]:
+    def _groups(self, task: MeasuredTask) -> dict[str, str]:
         names = [name for name, _ in task.layout.groups]
         other = [name for name in self.groups if name not in names]
         if other:
@@ -291,6 +299,7 @@ def column_options(task: AnyTask) -> str:
     >>> column_options(BinaryTask(models=["new", "old"], groups={"sex": ["women"]}))
     '--label COLUMN --model-score new=COLUMN --model-score old=COLUMN --group sex=COLUMN'
     """
+    task = measured_by(task)
     layout = task.layout
     names = () if isinstance(task, LabelTask | BinaryTask) else task.labels_told
     label = _options("--label", names) if layout.labels > 1 else "--label COLUMN"

@@ -169,6 +169,27 @@ def draws_of(plan: EvaluationPlan, source: WordSource) -> Draw | None:
     return None if blocks == 1 else lambda rows: draw_topics(source, rows, blocks)
 
 
+def in_this_round(
+    plan: EvaluationPlan, pooled: ScoreHistogram, source: WordSource
+) -> ScoreHistogram:
+    """The rows that report in this round: all, but where there are two.
+
+    Then each has tossed a coin. Here it is tossed anew in the second round, so that now and then a
+    row is in both or in none; sums of many rows do not show it.
+    """
+    chance = plan.chance_to_report
+    if chance == 1.0:
+        return pooled
+    least = np.uint64(min(int(chance * 2.0**64), 2**64 - 1))
+    kept, ends = np.zeros(pooled.counts.size, dtype=np.int64), np.cumsum(pooled.counts.ravel())
+    for start in range(0, int(ends[-1]), _AT_ONCE):
+        rows = np.arange(start, min(start + _AT_ONCE, int(ends[-1])))
+        taken = rows[source.words(len(rows)) < least]
+        kept += np.bincount(np.searchsorted(ends, taken, side="right"), minlength=kept.size)
+    counts = kept.reshape(pooled.counts.shape)
+    return ScoreHistogram.from_counts(pooled.axis, counts, layout=plan.task.layout)
+
+
 def simulate_reports(
     plan: EvaluationPlan, pooled: ScoreHistogram, clients: int, source: WordSource
 ) -> Released:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import ScoreHistogram
+from fedgauge.binning.search import TwoRound
 from fedgauge.binning.tables import NOISY_EDGES, ranges_for
 from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreTable
@@ -22,6 +23,7 @@ from fedgauge.engines.contribution import (
     contribution,
     count_rows,
     draw_noise,
+    find_bins,
     release,
     to_numbers,
 )
@@ -42,6 +44,7 @@ Summation = Literal["plain", "every-share", "secure"]
 
 AUTO_BINS: Final = 4096
 AUTO_NOISY_BINS: Final = 64
+_FOUND_BINS: Final = 1024  # of equal depth, without noise
 _FEWEST_BINS: Final = 8  # that share a budget with others: fewer tell scores apart too little
 _REPORT_BINS: Final = (16, 32)  # below and from the epsilon of a report where more bins pay
 _WEAK_EPSILON: Final = 2.0
@@ -56,7 +59,7 @@ def evaluate(
     plan: EvaluationPlan | None = None,
     *,
     privacy: AnyPrivacyModel = SecureAggregation(),
-    axis: Axis | Literal["auto"] = "auto",
+    axis: Axis | TwoRound | Literal["auto", "two-round"] = "auto",
     tree: Tree = "auto",
     cohort: Cohort | None = None,
     estimator: Estimator = Aligned(),
@@ -88,7 +91,8 @@ def evaluate(
     axis
         The score axis. ``"auto"`` is 4,096 bins of equal width on [0, 1] without noise; under
         differential privacy what the planner chooses from the hints, or 64 bins without hints,
-        divided by how many counts a row adds to (16 or 32 under local DP).
+        divided by how many counts a row adds to (16 or 32 under local DP). For scores of any scale
+        ``"two-round"``, or a :class:`TwoRound`: a first round finds where scores are.
     tree
         ``"flat"``, or branchings whose product is the number of bins (and sets it, where the
         axis is ``"auto"``).
@@ -199,6 +203,8 @@ def simulate(
             f"summation must be one of {', '.join(get_args(Summation))}, got {summation!r}."
         )
     plan.check_promise()
+    if plan.found is not None:
+        raise PlanError("the bins of this plan were found on other occasion. Pass plan.whole.")
     released, plan = _run(clients, plan, source_of(seed), summation)
     return Evaluation(plan, plan.statement("simulated"), released, estimator=estimator)
 
@@ -234,14 +240,45 @@ def _run(
             )
         return final
 
+    if plan.is_search:
+        _require_again(clients)
+        found, plan = _run_once(clients, plan, resolved, source, summation)
+        plan = find_bins(plan, found)
+        released, plan = _run_once(clients, plan, lambda _: plan, source, summation)
+        return released, plan
+    return _run_once(clients, plan, resolved, source, summation)
+
+
+def _require_again(clients: Clients | ScoreTable) -> None:
+    """Refuse data that can be read only once, where there are two rounds."""
+    if not isinstance(clients, Mapping | Sequence | ScoreTable):
+        raise InputError(
+            "two rounds read the data twice, and an iterator gives it once. Pass a mapping of "
+            "clients, or a ScoreTable."
+        )
+
+
+def _run_once(
+    clients: Clients | ScoreTable,
+    plan: EvaluationPlan,
+    resolved: Callable[[int], EvaluationPlan],
+    source: WordSource,
+    summation: Summation,
+) -> tuple[Released, EvaluationPlan]:
+    """Count and release, in one round."""
     if summation == "secure":
         return _run_securely(clients, resolved, source)
     if plan.privacy.sends_reports:
-        from fedgauge.engines.reporting import draws_of, simulate_reports  # what servers need
+        from fedgauge.engines.reporting import (  # what servers need
+            draws_of,
+            in_this_round,
+            simulate_reports,
+        )
 
         pooled, draw = _Pooled(plan), draws_of(plan, source)
         count = count_clients(clients, plan, pooled.take, largest=pooled.largest, draw=draw)
-        return simulate_reports(plan, pooled.histogram, count, source), plan
+        reporting = in_this_round(plan, pooled.histogram, source)
+        return simulate_reports(plan, reporting, count, source), plan
     added = _Added(plan)
     count = count_clients(clients, plan, added.take, largest=added.largest)
     final = resolved(count)
@@ -330,15 +367,19 @@ class _Hints(NamedTuple):
 
 def _design(
     privacy: AnyPrivacyModel,
-    axis: Axis | str,
+    axis: Axis | TwoRound | str,
     tree: Tree,
     hints: _Hints,
     expected: Cohort,
     score_sums: bool,
     task: AnyTask,
-) -> tuple[Axis, tuple[int, ...]]:
+) -> tuple[Axis | TwoRound, tuple[int, ...] | None]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = privacy.adds_noise
+    if axis == "two-round":
+        axis = default_search(privacy, task)
+    if isinstance(axis, TwoRound):
+        return axis, None if isinstance(tree, str) else _branchings(tree, axis.bins)
     if isinstance(axis, Axis):
         if noisy:
             require_clipping(axis)
@@ -368,6 +409,13 @@ def _design(
         return reference_axis(bins, rate), _branchings(tree, bins)
     uniform = Axis.uniform(bins, outside="clip" if noisy else "refuse")
     return uniform, _branchings(tree, bins)
+
+
+def default_search(privacy: PrivacyModel, task: AnyTask) -> TwoRound:
+    """Two rounds where nothing else is said: as many bins as each model can bear."""
+    if not privacy.adds_noise:
+        return TwoRound(_FOUND_BINS, coarse=Axis.asinh(AUTO_BINS))
+    return TwoRound(_auto_bins(privacy, task))
 
 
 def _auto_bins(privacy: PrivacyModel, task: AnyTask) -> int:
@@ -425,7 +473,7 @@ def _check_kinds(
     for name, value, fits, wanted in (
         ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
         ("privacy", privacy, isinstance(privacy, AnyPrivacyModel), "such as SecureAggregation()"),
-        ("axis", axis, isinstance(axis, Axis) or axis == "auto", "'auto' or an Axis"),
+        ("axis", axis, _is_axis(axis), "'auto', 'two-round', an Axis or a TwoRound"),
         ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
         ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),
         ("score_sums", score_sums, isinstance(score_sums, bool), "True or False"),
@@ -436,9 +484,13 @@ def _check_kinds(
             raise PlanError(f"{name} must be {wanted}, got {got}.")
 
 
+def _is_axis(axis: Any) -> bool:
+    return isinstance(axis, Axis | TwoRound) or axis in ("auto", "two-round")
+
+
 def _refuse_shortcuts(
     privacy: PrivacyModel,
-    axis: Axis | str,
+    axis: Axis | TwoRound | str,
     tree: Tree,
     cohort: Cohort | None,
     asked: Mapping[str, object],

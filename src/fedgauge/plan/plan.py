@@ -16,9 +16,10 @@ from fedgauge import notebook
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import Draw, ScoreHistogram, check_tree
+from fedgauge.binning.search import TwoRound
 from fedgauge.binning.tables import AnyTable, TableSum, margins
 from fedgauge.errors import AxisError, PlanError, PlanRefused
-from fedgauge.plan import expiry, mapping
+from fedgauge.plan import expiry, mapping, searching
 from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.form import decode_axis, encode_axis, is_toml, without_none
 from fedgauge.plan.paired import PairName, PairRound
@@ -26,6 +27,7 @@ from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
 from fedgauge.plan.rules import NO_SMALL_CELLS, check_rules, check_unit, require_clipping
+from fedgauge.plan.searching import Found
 from fedgauge.plan.sizes import (
     check_bytes,
     check_counts,
@@ -35,7 +37,7 @@ from fedgauge.plan.sizes import (
     plan_errors,
 )
 from fedgauge.plan.summed import LARGEST, HistogramRound, are_alone
-from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask
+from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask, ScoredTask, SearchTask
 from fedgauge.privacy import (
     AnyPrivacyModel,
     Claim,
@@ -91,6 +93,9 @@ class EvaluationPlan(
     calibrator
         A map that scores go through before they are binned; it never falls. See
         :meth:`with_calibrator`.
+    found
+        Of the second of two rounds: what the first released, and how the bins follow from it. See
+        :meth:`located`.
 
     Examples
     --------
@@ -110,6 +115,7 @@ class EvaluationPlan(
     min_cell: int = 0
     not_after: str | None = None
     calibrator: Calibrator | None = None
+    found: Found | None = None
 
     def __post_init__(self) -> None:
         if self.not_after is not None:
@@ -120,10 +126,10 @@ class EvaluationPlan(
             check_tree(self.tree, self.axis.bins)
         except AxisError as error:
             raise PlanError(str(error)) from None
-        if len(self.rounds) != 1:
+        if len(self.rounds) != 1 + self.has_two_rounds:
             raise PlanError(
-                f"a plan has one round, got {len(self.rounds)}. Make plans with "
-                "EvaluationPlan.for_histogram or EvaluationPlan.for_reports."
+                f"a plan has one round, or two where it searches, got {len(self.rounds)}. Make "
+                "plans with EvaluationPlan.for_histogram or EvaluationPlan.for_reports."
             )
         if (self.final.sends_reports, self.final.flips_labels) != (
             self.privacy.sends_reports,
@@ -141,8 +147,9 @@ class EvaluationPlan(
         if self.privacy.adds_noise:
             require_clipping(self.axis)
             check_unit(self)
-        for sent in self.rounds:
-            sent.check(self.terms)
+        if self.has_two_rounds:
+            searching.check(self)
+        self.final.check(self.terms)
         check_rules(self)
         if self.calibrator is not None:
             mapping.check(self.calibrator, self.axis)
@@ -153,7 +160,7 @@ class EvaluationPlan(
     def under(
         cls,
         privacy: AnyPrivacyModel,
-        axis: Axis,
+        axis: Axis | TwoRound,
         *,
         cohort: Cohort | None = None,
         task: AnyTask | None = None,
@@ -180,8 +187,11 @@ class EvaluationPlan(
                 raise PlanError(f"local {what}s carry no score sums. Leave score_sums out.")
             if min_cell:
                 raise PlanError(NO_SMALL_CELLS)
-            make = cls.for_reports if privacy.sends_reports else cls.for_flips
-            return make(axis, privacy, task=task, tree=tree)
+            if privacy.sends_reports:
+                return cls.for_reports(axis, privacy, task=task, tree=tree)
+            if isinstance(axis, TwoRound):
+                raise PlanError("labels are flipped in one round: the bins of scores are known.")
+            return cls.for_flips(axis, privacy, task=task, tree=tree)
         if cohort is None:
             raise PlanError(NO_COHORT)
         return cls.for_histogram(
@@ -197,7 +207,7 @@ class EvaluationPlan(
     @classmethod
     def for_reports(
         cls,
-        axis: Axis,
+        axis: Axis | TwoRound,
         privacy: AnyPrivacyModel,
         *,
         task: AnyTask | None = None,
@@ -214,7 +224,10 @@ class EvaluationPlan(
         """
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
-        task, tree = task or BinaryTask(), tree or (axis.bins,)
+        task = task or BinaryTask()
+        if isinstance(axis, TwoRound):
+            return cls._searching(axis, privacy, None, task, tree)
+        tree = tree or (axis.bins,)
         sent = ReportRound.calibrated(privacy, tree, task.layout)
         return cls(task, axis, tree, privacy, None, (sent,))
 
@@ -266,7 +279,7 @@ class EvaluationPlan(
     @classmethod
     def for_histogram(
         cls,
-        axis: Axis,
+        axis: Axis | TwoRound,
         cohort: Cohort,
         *,
         task: AnyTask | None = None,
@@ -283,8 +296,9 @@ class EvaluationPlan(
         is the largest count of one client: a lower one halves what travels, where it and the
         noise of all clients fit 32 bits. `score_sums` adds the sums of scores within bins,
         which take a fifth of the budget. `min_cell` merges bins of an exact sum.
+
+        With :class:`TwoRound` in the place of an axis the plan has two rounds.
         """
-        tree = tree or (axis.bins,)
         privacy = privacy or SecureAggregation()
         if not isinstance(cohort, Cohort):
             raise PlanError(NO_COHORT)
@@ -293,6 +307,11 @@ class EvaluationPlan(
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
         task = task or BinaryTask()
+        if isinstance(axis, TwoRound):
+            if weights is not None or score_sums:
+                raise PlanError("two rounds have neither weights nor score sums. Leave them out.")
+            return cls._searching(axis, privacy, cohort, task, tree, largest, min_cell)
+        tree = tree or (axis.bins,)
         tables = task.tables(axis, noisy=privacy.adds_noise)
         terms = Terms(privacy, cohort, axis, tree, task.rows_sent, task.per_row, task.layout)
         sent = HistogramRound.calibrated(
@@ -311,24 +330,66 @@ class EvaluationPlan(
         plan.table_laws(shares=1)
         return plan
 
+    @classmethod
+    def _searching(
+        cls,
+        two: TwoRound,
+        privacy: AnyPrivacyModel,
+        cohort: Cohort | None,
+        task: AnyTask,
+        tree: tuple[int, ...] | None,
+        largest: int = LARGEST,
+        min_cell: int = 0,
+    ) -> Self:
+        """A plan of two rounds."""
+        if not isinstance(task, ScoredTask):
+            raise PlanError("two rounds are for scores and labels in one place.")
+        if tree is not None and tree != (two.bins,):
+            raise PlanError("two rounds have no tree: bins of equal depth need none.")
+        search = SearchTask(task, two)
+        rounds = searching.rounds_for(search, privacy, cohort, largest)
+        return cls(search, two.coarse, (two.coarse.bins,), privacy, cohort, rounds, min_cell)
+
+    @property
+    def is_search(self) -> bool:
+        """Whether this is the first of two rounds: it finds bins, and there is no result yet."""
+        return isinstance(self.task, SearchTask)
+
+    @property
+    def has_two_rounds(self) -> bool:
+        """Whether bins are, or were, found in a first round."""
+        return self.is_search or self.found is not None
+
+    @property
+    def chance_to_report(self) -> float:
+        """The chance that a row is reported in the round that is run; 1 but for two rounds."""
+        if isinstance(self.task, SearchTask):
+            return self.task.two.share
+        return 1.0 if self.found is None else 1.0 - self.found.two.share
+
+    @cached_property
+    def whole(self) -> "EvaluationPlan":
+        """What sites approve of and pay for: the plan, before any bins were found."""
+        return self if self.found is None else searching.before(self)
+
+    def located(self, found: Found) -> "EvaluationPlan":
+        """The plan of the second round, of what the first found."""
+        return searching.located(self, found)
+
     @cached_property
     def terms(self) -> Terms:
-        """What the rounds work within."""
-        return Terms(
-            self.privacy,
-            self.cohort,
-            self.axis,
-            self.tree,
-            self.channels,
-            self.task.per_row,
-            self.task.layout,
-            self.task.counted,
-        )
+        """What the round works within that is run under this plan."""
+        return searching.terms_within(self, self.task, self.axis, self.tree)
+
+    @property
+    def terms_by_round(self) -> tuple[Terms, ...]:
+        """What each round works within."""
+        return searching.terms_of(self) if self.has_two_rounds else (self.terms,)
 
     @property
     def final(self) -> Round:
-        """The round whose counts the result is made of."""
-        return self.rounds[-1]
+        """The round that is run under this plan; but for a search, what the result is made of."""
+        return self.rounds[0 if self.is_search else -1]
 
     @property
     def summed(self) -> HistogramRound:
@@ -388,8 +449,10 @@ class EvaluationPlan(
 
     def check_promise(self) -> None:
         """Refuse a plan whose noise costs more than it promises."""
-        for sent in self.rounds:
-            sent.check_promise(self.terms)
+        if self.has_two_rounds:
+            searching.check_promise(self)
+        else:
+            self.final.check_promise(self.terms)
 
     @property
     def has_expired(self) -> bool:
@@ -406,7 +469,8 @@ class EvaluationPlan(
 
     def statement(self, claim: Claim, public_inputs: tuple[str, ...] = ()) -> PrivacyStatement:
         """What a result of this plan may claim about privacy."""
-        draws = [drawn for sent in self.rounds for drawn in sent.draws(self.terms)]
+        rounds = zip(self.rounds, self.terms_by_round, strict=True)
+        draws = [drawn for sent, terms in rounds for drawn in sent.draws(terms)]
         return self.privacy.state(
             self.cohort, draws=draws, claim=claim, public_inputs=public_inputs
         )
@@ -469,7 +533,9 @@ class EvaluationPlan(
 
     def in_words(self) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of the plan."""
-        words = [paragraph for sent in self.rounds for paragraph in sent.in_words(self.terms)]
+        words = list(
+            searching.in_words(self) if self.has_two_rounds else self.final.in_words(self.terms)
+        )
         if self.calibrator is not None:
             words.append(mapping.in_words(self.calibrator))
         if self.min_cell:
@@ -573,8 +639,8 @@ class EvaluationPlan(
 
     @property
     def numbers(self) -> int:
-        """How many counts and sums one client sends."""
-        return sum(sent.numbers(self.terms) for sent in self.rounds)
+        """How many counts and sums one client sends, in the round that is run."""
+        return self.final.numbers(self.terms)
 
     @cached_property
     def most_per_count(self) -> int:
@@ -584,7 +650,9 @@ class EvaluationPlan(
     @property
     def bytes_per_client(self) -> int:
         """Size of one client's counts and sums, or of one report, before any protocol."""
-        return sum(sent.bytes_sent(self.terms) for sent in self.rounds)
+        rounds = zip(self.rounds, self.terms_by_round, strict=True)
+        sizes = [sent.bytes_sent(terms) for sent, terms in rounds]
+        return max(sizes) if self.final.sends_reports else sum(sizes)
 
     @cached_property
     def digest(self) -> str:

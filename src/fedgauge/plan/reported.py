@@ -1,5 +1,6 @@
 """A round of reports: every row is sent by itself, randomised where it is held."""
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Final, Self
 
@@ -136,7 +137,8 @@ def _told(terms: Terms) -> str:
     of_class = "of which class the row is" if layout.classes else "whether the row is positive"
     of_group = ", of which group" if layout.groups else ""
     score = "its score" if layout.by_row == 1 else "that score"
-    return f"{of_class}{of_group} and in which of {terms.axis.bins:,} ranges {score} lies"
+    where = f"in which of {math.prod(terms.tree):,} ranges {score} lies"
+    return where if layout.together else f"{of_class}{of_group} and {where}"
 
 
 def _cells(nodes: Sequence[int], layout: Layout) -> list[int]:

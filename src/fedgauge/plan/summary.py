@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedgauge.data.oddities import Counted, Oddities, Parts
 from fedgauge.plan.slices import OTHER
-from fedgauge.plan.task import AnyTask, MulticlassTask, MultilabelTask
+from fedgauge.plan.task import AnyTask, MulticlassTask, MultilabelTask, SearchTask
 
 _ENOUGH: Final = 50  # rows of a class, to say that its scores are lower than another class's
 
@@ -26,6 +26,8 @@ def summarise(task: AnyTask, counts: NDArray[Any], oddities: Oddities) -> Counte
     >>> summarise(task, histogram.counts, oddities).in_words
     '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: women (1), men (1), other (1)'
     """
+    if isinstance(task, SearchTask):  # of which no class is told
+        return Counted(None, oddities)
     labels, positives = _labels(task, counts), None
     if labels is None:
         (whole, *_) = task.slices  # of all rows, by the first score

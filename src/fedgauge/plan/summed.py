@@ -140,7 +140,7 @@ class HistogramRound(
     def _level_noise(self) -> LevelNoise:
         return LevelNoise(self.noise, 0.0 if self.sums is None else self.sums.noise)
 
-    def _seen_by_a_row(self, terms: Terms) -> LevelNoise:
+    def seen_by_a_row(self, terms: Terms) -> LevelNoise:
         """The noise on all counts that one row adds to."""
         noise = self._level_noise
         return noise._replace(levels=noise.levels * terms.per_row + self._table_noise)
@@ -177,7 +177,7 @@ class HistogramRound(
 
     def check_promise(self, terms: Terms) -> None:
         """Refuse noise that costs more than the privacy model promises."""
-        terms.privacy.check_promise(self._seen_by_a_row(terms), terms.sum_cohort)
+        terms.privacy.check_promise(self.seen_by_a_row(terms), terms.sum_cohort)
 
     def laws(self, terms: Terms, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""
@@ -329,7 +329,7 @@ class HistogramRound(
     def _of_both_classes(self, terms: Terms, *, larger: bool) -> str:
         counted = []
         if self.nodes:
-            counted.append(f"{terms.counted} in each of {terms.axis.bins:,} ranges")
+            counted.append(f"{terms.counted} in each of {math.prod(terms.tree):,} ranges")
         if larger:
             counted[0] += ", and in larger ranges made of these"
         counted += [table.in_words(terms.layout, terms.axis) for table in self.tables]

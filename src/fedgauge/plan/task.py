@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -11,6 +12,7 @@ import msgspec
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import Layout
 from fedgauge.binning.class_tables import Predicted, Ranked, TopScore
+from fedgauge.binning.search import TwoRound
 from fedgauge.binning.tables import AnyTable, JointScores, LossDifferences
 from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError
@@ -304,4 +306,57 @@ class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
         return slice(1, 2)
 
 
-AnyTask = BinaryTask | MulticlassTask | MultilabelTask | LabelTask
+ScoredTask = BinaryTask | MulticlassTask | MultilabelTask  # labels and scores in one place
+
+
+class SearchTask(Task, frozen=True, tag="search"):
+    """Find where scores are, before `of` is done: rows are counted by score alone.
+
+    Each score of a row, of several models or classes, has a row of counts; they share the bins.
+    """
+
+    of: ScoredTask
+    two: TwoRound
+
+    @property
+    def positive(self) -> Label | None:
+        """The label of the positive class, which is read and told apart in the second round."""
+        return self.of.positive
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which channels rows are counted in: one for each of their scores."""
+        return replace(self.of.layout, groups=(), crossed=False, together=True)
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """None: no class is told apart, so there are no curves."""
+        return ()
+
+    def contrast(self, slice_: Slice) -> Contrast:
+        """Refused: no class is told apart."""
+        raise PlanError(f"the first of two rounds tells no classes apart, of {slice_}.")
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The counts that are sent, in order."""
+        return tuple(Channel(Slice(block.model), "examples") for block in self.layout.blocks)
+
+    @property
+    def counted(self) -> str:
+        """What is counted in each range of scores, in words."""
+        return "how many examples, of both classes together, have a score"
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names."""
+        return self.of.told
+
+
+MeasuredTask = ScoredTask | LabelTask  # of which there is a result
+AnyTask = MeasuredTask | SearchTask
+
+
+def measured_by(task: AnyTask) -> MeasuredTask:
+    """What a result is of in the end: what a search is for, any other task itself."""
+    return task.of if isinstance(task, SearchTask) else task

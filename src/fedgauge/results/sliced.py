@@ -5,6 +5,7 @@ from abc import abstractmethod
 from functools import cached_property
 from typing import Any, Self
 
+from fedgauge.binning.axis import Axis
 from fedgauge.binning.calibrator import Calibrator
 from fedgauge.errors import InputError, NoSignal
 from fedgauge.estimation.labelled import counts_of
@@ -43,6 +44,11 @@ class SlicedResult(Averaged):
     def plan(self) -> EvaluationPlan:
         """What was measured."""
         return self._plan
+
+    @property
+    def axis(self) -> Axis:
+        """The bins that were counted in: as planned, found in a first round, or merged since."""
+        return self._released.axis
 
     @property
     def clients(self) -> int:

@@ -1,0 +1,264 @@
+"""Plans of two rounds: the first finds where scores are, the second counts classes there.
+
+A plan that searches is what sites judge, approve of and pay for. Once its first round was summed,
+:func:`located` makes of it the plan of the second: the bins, and the counts that they follow from.
+"""
+
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.search import Counted, TwoRound
+from fedgauge.errors import AxisError, PlanError
+from fedgauge.plan.reported import ReportRound
+from fedgauge.plan.rounds import Terms
+from fedgauge.plan.slices import Task
+from fedgauge.plan.summed import HistogramRound
+from fedgauge.plan.task import ScoredTask, SearchTask
+from fedgauge.privacy import Cohort, PrivacyModel
+from fedgauge.privacy.models import LevelNoise
+from fedgauge.typing import Floats
+
+if TYPE_CHECKING:
+    from fedgauge.plan.plan import EvaluationPlan
+
+_MOST: Final = 1 << 62  # that a count of the first round may be
+Sent = HistogramRound | ReportRound
+
+
+class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the first round released, of which the bins of the second follow.
+
+    Parameters
+    ----------
+    two
+        How they follow.
+    counts
+        All scores in each coarse bin; as noisy as they were released.
+    clients
+        How many clients, or reports, they are of.
+    starts
+        Where small cells were merged: the coarse bin in which each of these counts begins.
+    session
+        The secure sum in which they were opened, in hexadecimal; empty where there was none.
+    """
+
+    two: TwoRound
+    counts: tuple[int, ...]
+    clients: int
+    starts: tuple[int, ...] = ()
+    session: str = ""
+
+    @classmethod
+    def of(
+        cls, two: TwoRound, axis: Axis, counts: Floats, clients: int, session: bytes = b""
+    ) -> Self:
+        """What was released on the coarse axis, or on one that was merged from it."""
+        totals = tuple(int(count) for count in np.rint(counts.sum(axis=0)))
+        merged = axis != two.coarse
+        starts = np.searchsorted(two.coarse.edges, axis.edges[:-1]).tolist() if merged else ()
+        return cls(two, totals, clients, tuple(starts), session.hex())
+
+    @property
+    def axis(self) -> Axis:
+        """The bins of the second round; refused where these are no counts of a first one."""
+        bins = self.two.coarse.bins
+        starts = self.starts or tuple(range(bins))
+        rising = all(a < b for a, b in zip(starts, (*starts[1:], bins), strict=True))
+        if len(starts) != len(self.counts) or starts[0] != 0 or not rising:
+            raise PlanError("the counts of the first round do not fit its axis.")
+        if max(map(abs, self.counts)) > _MOST or self.clients < 1:
+            raise PlanError("the counts of the first round are of nobody, or too large.")
+        try:
+            axis = self.two.axis(Counted(starts, self.counts))
+            self.two.check(axis)
+        except AxisError as error:
+            raise PlanError(str(error)) from None
+        return axis
+
+
+def rounds_for(
+    task: SearchTask, privacy: PrivacyModel, cohort: Cohort | None, largest: int
+) -> tuple[Sent, Sent]:
+    """Both rounds of a plan that searches, with the least noise that keeps its promise."""
+    two, coarse = task.two, (task.two.coarse.bins,)
+    if privacy.sends_reports:
+        first = ReportRound.calibrated(privacy, coarse, task.layout)
+        return first, ReportRound.calibrated(privacy, (two.bins,), task.of.layout)
+    assert cohort is not None  # noqa: S101  (a sum has one)
+    seen = (task.per_row, task.of.per_row)
+    shares = (two.share, 1.0 - two.share)
+    weights = [
+        share / times for share, times in zip(shares, seen, strict=True) for _ in range(times)
+    ]
+    noise = privacy.calibrate(cohort, sum(seen), weights=weights).levels
+    return (
+        HistogramRound(coarse, noise[:1], largest),
+        HistogramRound((two.bins,), noise[-1:], largest),
+    )
+
+
+def terms_of(plan: "EvaluationPlan") -> tuple[Terms, Terms]:
+    """What each round works within. The bins of a second one that is not found yet are the most."""
+    task, two = _parts(plan)
+    coarse = two.coarse
+    search = SearchTask(task, two)
+    bins = plan.axis if plan.found is not None else coarse
+    tree = plan.tree if plan.found is not None else (two.bins,)
+    return (
+        terms_within(plan, search, coarse, (coarse.bins,)),
+        terms_within(plan, task, bins, tree),
+    )
+
+
+def _parts(plan: "EvaluationPlan") -> tuple[ScoredTask, TwoRound]:
+    if isinstance(plan.task, SearchTask):
+        return plan.task.of, plan.task.two
+    if plan.found is None or not isinstance(plan.task, ScoredTask):
+        raise PlanError("a plan of two rounds is for scores and labels in one place.")
+    return plan.task, plan.found.two
+
+
+def terms_within(plan: "EvaluationPlan", task: Task, axis: Axis, tree: tuple[int, ...]) -> Terms:
+    """What a round works within."""
+    return Terms(
+        plan.privacy,
+        plan.cohort,
+        axis,
+        tree,
+        task.rows_sent,
+        task.per_row,
+        task.layout,
+        task.counted,
+    )
+
+
+def check(plan: "EvaluationPlan") -> None:
+    """Refuse a plan of two rounds that does not hang together."""
+    if plan.found is not None:
+        _check_located(plan, plan.found)
+        return
+    task = plan.task
+    assert isinstance(task, SearchTask)  # noqa: S101  (asked of no other plan)
+    if plan.axis != task.two.coarse or plan.tree != (task.two.coarse.bins,):
+        raise PlanError("the first of two rounds counts over the coarse axis, without a tree.")
+    for sent, terms in zip(plan.rounds, terms_of(plan), strict=True):
+        _check_kind(sent).check(terms)
+    _check_simple(plan, task)
+
+
+def _check_simple(plan: "EvaluationPlan", task: SearchTask) -> None:
+    """Refuse what is not counted in two rounds."""
+    if plan.calibrator is not None:
+        raise PlanError(
+            "two rounds are for scores of an unknown scale, and a map gives probabilities. Leave "
+            "out one of them."
+        )
+    if task.of.tables(task.two.coarse, noisy=plan.privacy.adds_noise):
+        raise PlanError(
+            "two rounds count one score at a time. Leave out pairs, paired_brier and also, or name "
+            "an axis."
+        )
+    if task.two.bins * task.of.rows > _MOST:
+        raise PlanError("a plan of two rounds has too many counts.")
+
+
+def _check_kind(sent: object) -> Sent:
+    if not isinstance(sent, Sent) or (
+        isinstance(sent, HistogramRound) and (sent.sums is not None or sent.tables)
+    ):
+        raise PlanError("two rounds are for counts, or reports, without score sums and tables.")
+    return sent
+
+
+def _check_located(plan: "EvaluationPlan", found: Found) -> None:
+    if plan.axis != found.axis:
+        raise PlanError(
+            "the bins of the second round are not those that follow from the counts of the first."
+        )
+    before(plan)  # refused as the plan of a search would be
+    second = _check_kind(plan.rounds[-1])
+    if plan.tree != (plan.axis.bins,) or second != _of_bins(plan, second, plan.axis.bins):
+        raise PlanError("the second round counts in the bins that were found, without a tree.")
+
+
+def before(plan: "EvaluationPlan") -> "EvaluationPlan":
+    """The plan that searched, of one whose bins were found: what sites approved of."""
+    task, two = _parts(plan)
+    first, second = (_check_kind(sent) for sent in plan.rounds)
+    return structs.replace(
+        plan,
+        task=SearchTask(task, two),
+        axis=two.coarse,
+        tree=(two.coarse.bins,),
+        rounds=(first, _of_bins(plan, second, two.bins)),
+        found=None,
+    )
+
+
+def located(plan: "EvaluationPlan", found: Found) -> "EvaluationPlan":
+    """The plan of the second round."""
+    task, two = _parts(plan)
+    if found.two != two:
+        raise PlanError("these bins were found under another plan.")
+    axis = found.axis
+    first, second = (_check_kind(sent) for sent in plan.rounds)
+    return structs.replace(
+        plan,
+        task=task,
+        axis=axis,
+        tree=(axis.bins,),
+        rounds=(first, _of_bins(plan, second, axis.bins)),
+        found=found,
+    )
+
+
+def _of_bins(plan: "EvaluationPlan", second: Sent, bins: int) -> Sent:
+    """The second round for as many bins as were found: its noise does not depend on them."""
+    if isinstance(second, HistogramRound):
+        return structs.replace(second, nodes=(bins,))
+    task, _ = _parts(plan)
+    return ReportRound.calibrated(plan.privacy, (bins,), task.layout)
+
+
+def check_promise(plan: "EvaluationPlan") -> None:
+    """Refuse rounds that together cost more than is promised.
+
+    Of a sum both rounds count the same rows. Of reports each is about one round.
+    """
+    terms = terms_of(plan)
+    rounds = [_check_kind(sent) for sent in plan.rounds]
+    summed = [sent for sent in rounds if isinstance(sent, HistogramRound)]
+    if not summed:
+        for sent, within in zip(rounds, terms, strict=True):
+            sent.check_promise(within)
+        return
+    levels = [sent.seen_by_a_row(within).levels for sent, within in zip(summed, terms, strict=True)]
+    plan.privacy.check_promise(LevelNoise(levels[0] + levels[1], 0.0), plan.sum_cohort)
+
+
+def in_words(plan: "EvaluationPlan") -> list[tuple[str, str]]:
+    """Titles and paragraphs of both rounds, for whoever must approve of them."""
+    _, two = _parts(plan)
+    first, second = terms_of(plan)
+    told = [*plan.rounds[0].in_words(first)[:1], *plan.rounds[1].in_words(second)]
+    titles = ["What leaves each site first", "What leaves each site then"]
+    told = [(title, text) for title, (_, text) in zip(titles, told, strict=False)] + told[2:]
+    share = f"{two.share:.0%}"
+    if plan.privacy.sends_reports:
+        how = (
+            f"Each row is reported in one of two rounds: {share} of them, drawn at random, in the "
+            "first. The promise is for its one report."
+        )
+    else:
+        of = f" The first takes {share} of the budget, and the promise is for both together."
+        how = f"Each row counts in two rounds.{of if plan.privacy.adds_noise else ''}"
+    why = (
+        f" The ranges of the second, at most {two.bins:,}, follow from the first: equally many "
+        "examples in each, as far as it tells. Each site finds them again from the sum of the "
+        "first, and refuses others."
+    )
+    return [("Two rounds", how + why), *told]
