@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ _BARS: Final = 48  # of a histogram
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 _GAIN_FROM: Final = -0.25  # PR-gain curves go to minus infinity
 _LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
+# Where a decision curve is read as one of many: at all thresholds it takes half of all the time.
+_RISKS: Final = (0.01, 0.02, 0.03, 0.04, *(risk / 20 for risk in range(1, 20)))
 _RECALL_FROM: Final = 0.01  # as pictures of PR curves: before, precision hangs on few examples
 
 
@@ -40,7 +43,7 @@ def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
         part["thresholds"] = thresholds_of(result, brief=brief)
     except UndefinedMetric as error:
         return part | {"why": str(error)}
-    return part | _of_probabilities(result)
+    return part | _of_probabilities(result, _few_risks(result) if brief else None)
 
 
 def _listed() -> list[Any]:
@@ -157,10 +160,23 @@ def _histogram(result: Evaluation) -> dict[str, Any] | None:
     }
 
 
-def _of_probabilities(result: Evaluation) -> dict[str, Any]:
+def _few_risks(result: Evaluation) -> list[float] | None:
+    """Edges at which a decision curve is read as one of many; None where it has too few."""
+    axis = result.pooled.axis
+    edges = axis.thresholds[1:] if axis.outside == "clip" else axis.thresholds
+    edges = edges[(edges > 0) & (edges < 1)]
+    if not len(edges):
+        return None
+    # Between edges a bin is open, and each interval takes four times as long.
+    nearest = np.abs(edges[:, np.newaxis] - np.array(_RISKS)).argmin(axis=0)
+    risks: list[float] = edges[np.unique(nearest)].tolist()
+    return risks
+
+
+def _of_probabilities(result: Evaluation, risks: Sequence[float] | None) -> dict[str, Any]:
     """Calibration and decision curve; nothing where scores are no probabilities."""
     try:
-        curve, decision = result.calibration_curve(), result.decision_curve()
+        curve, decision = result.calibration_curve(), result.decision_curve(risks)
     except UndefinedMetric:
         return {}
     top = max(float(decision.high.max()), float(decision.treat_all.max()), _LEAST_BENEFIT)
