@@ -221,7 +221,6 @@ def accepted(
 
     A value x is rejected when ``gap(x)**2 > z**2 variance(x)``.
     """
-
     square = z * z
     ends = []
     for end in scale:

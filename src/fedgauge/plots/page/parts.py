@@ -21,6 +21,7 @@ from fedgauge.typing import Floats
 _CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
 _BARS: Final = 48  # of a histogram
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+_LOGIT_TICKS: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 _GAIN_FROM: Final = -0.25  # PR-gain curves go to minus infinity
 _LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
 # Where a decision curve is read as one of many: at all thresholds it takes half of all the time.
@@ -153,11 +154,26 @@ def _histogram(result: Evaluation) -> dict[str, Any] | None:
     starts = np.arange(0, pooled.axis.bins, width)
     counts = np.add.reduceat(pooled.counts, starts, axis=1)
     edges = pooled.axis.edges[np.append(starts, pooled.axis.bins)]
-    return {
-        "edges": [f"{edge:.4g}" for edge in edges],
+    return _scaled(pooled.axis.kind, edges) | {
+        "edges": edges.tolist(),
         "negatives": rounded(counts[0] / totals[0]) if totals[0] else None,
         "positives": rounded(counts[1] / totals[1]) if totals[1] else None,
     }
+
+
+def _scaled(kind: str, edges: Floats) -> dict[str, Any]:
+    """How bars stand: as wide as they are, or as high, too, as the area of unequal ones says.
+
+    Bins of equal width in log-odds stand so, with ticks where round scores are.
+    """
+    if kind == "logit":
+        places = np.arange(len(edges), dtype=np.float64)
+        within = [tick for tick in _LOGIT_TICKS if edges[0] <= tick <= edges[-1]]
+        at = np.interp(within, edges, places)
+        ticks = [[place, f"{tick:g}"] for place, tick in zip(at.tolist(), within, strict=True)]
+        return {"at": places.tolist(), "ticks": ticks}
+    widths = np.diff(edges)
+    return {"density": not np.allclose(widths, widths[0], rtol=1e-6)}
 
 
 def _few_risks(result: Evaluation) -> list[float] | None:
