@@ -62,7 +62,7 @@ def report(
         raise InputError("a report is of one result or more. Name some.")
     known = signatures or {}
     signed = {name: known.get(name) or result.signature for name, result in results.items()}
-    style, script = _file("page.css"), _file("page.js")
+    style, script = _file("page.css"), _file("figures.js") + _file("page.js")
     return Template(_file("page.html")).substitute(
         title=escape(", ".join(results)),
         policy=_policy(style, script),
