@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-import msgspec
-
 from fedgauge.errors import InputError
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots.page import slices, words
+from fedgauge.plots.page.filling import plain_json, policy, text_of
 from fedgauge.plots.page.parts import part_of
 from fedgauge.plots.page.thresholds import named
 from fedgauge.results.evaluation import Evaluation
@@ -25,8 +21,6 @@ from fedgauge.storage.whole import write_whole
 _MARK: Final = b'<meta name="generator" content="fedgauge">'
 _HEAD: Final = 1024  # bytes within which it stands
 _MANY: Final = 12  # slices: of more, each is told in brief, so that 120 of them stay below 5 MB
-# Names are anybody's text: none may end the block, or begin another element.
-_ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 
 def save_report(
@@ -62,10 +56,10 @@ def report(
         raise InputError("a report is of one result or more. Name some.")
     known = signatures or {}
     signed = {name: known.get(name) or result.signature for name, result in results.items()}
-    style, script = _file("page.css"), _file("figures.js") + _file("page.js")
-    return Template(_file("page.html")).substitute(
+    style, script = text_of("page.css"), text_of("figures.js", "page.js")
+    return Template(text_of("page.html")).substitute(
         title=escape(", ".join(results)),
-        policy=_policy(style, script),
+        policy=policy(style, script),
         style=style,
         script=script,
         short=_each(results, lambda name, result: words.in_short(result, signed[name])),
@@ -100,25 +94,9 @@ def _json(results: Mapping[str, Evaluation]) -> str:
             for name, result in results.items()
         ],
     }
-    return msgspec.json.encode(plain).decode().translate(_ESCAPED)
+    return plain_json(plain)
 
 
 def _parts(result: Evaluation) -> Sequence[dict[str, Any]]:
     brief = len(result.slices) > _MANY
     return [part_of(each, brief=brief) for each in result.slices]
-
-
-def _policy(style: str, script: str) -> str:
-    """What the page may do: nothing but its own style and script, and pictures of its figures."""
-    return (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
