@@ -207,7 +207,7 @@ def jump_limit(rate: float, look: int) -> float:
 def least_change(found: Moved, rate: float) -> Floats:
     """How large a lasting change must be to be found, by look on the first axis.
 
-    One that begins after a look and raises an alarm within three looks with a chance of
+    One that begins after a look and raises an alarm within three looks with a chance of about
     :data:`POWER`: by the test for a shift, as if coming looks were as large and noisy as this one.
     Not a number where there was nothing to compare, or a handful of rows decides.
 
@@ -215,8 +215,8 @@ def least_change(found: Moved, rate: float) -> Floats:
     --------
     >>> import numpy as np
     >>> looks = Moved(*(np.array([each, each]) for each in (0.0, 0.01, 0.0, 0.0, 0.0)))
-    >>> least_change(looks, 0.05)[1].round(3)
-    np.float64(0.034)
+    >>> round(float(least_change(looks, 0.05)[1]), 3)
+    0.037
     """
     each = rate / len(Judged._fields)
     looks = np.arange(1, len(found.z) + 1).reshape(-1, *(1,) * (found.z.ndim - 1))

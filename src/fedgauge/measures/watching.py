@@ -26,6 +26,7 @@ from fedgauge.typing import Floats, Indices
 
 RATE: Final = 0.05
 DISTRIBUTION: Final = "score_distribution"
+_EDGES: Final = 3  # of an axis that tells scores apart: the ends, and one between
 GROUPS: Final = 10  # of scores, as many in each at the first look
 Terms = tuple[Term, ...]
 
@@ -312,6 +313,11 @@ def _common(axes: Sequence[Axis]) -> Axis:
     edges = first.edges
     for each in others:
         edges = np.intersect1d(edges, each.edges)
+    if len(edges) < _EDGES:
+        raise InputError(
+            "the axes of these results have no bin edge in common, so they are no series. Evaluate "
+            "all looks on one axis: by the same plan."
+        )
     return Axis.from_edges(edges, first.outside)
 
 

@@ -67,7 +67,7 @@ class Trend:
     >>> trend.verdict
     'no alarm in 6 looks: nothing that is watched moved by more than chance explains'
     >>> round(trend.least("roc_auc"), 3)  # a lasting change that three more looks would find
-    0.0
+    0.022
     """
 
     results: Mapping[str, Evaluation]
@@ -108,12 +108,20 @@ class Trend:
         """
         if not results:
             raise InputError("a trend is of results, and there are none.")
+        if not all(isinstance(each, Evaluation) for each in results.values()):
+            raise InputError(
+                "a trend is of results by the names of looks. Read files with "
+                "fg.Evaluation.from_json(path), or a folder with fg.read_trend(folder)."
+            )
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 0.5:
             raise InputError(f"rate must lie above 0 and up to 0.5, such as 0.05, got {rate!r}.")
         require_series(results)
         days = dict.fromkeys(results) if when is None else when
         chosen = tuple(check_threshold(each) for each in at)
-        return cls(dict(results), days, chosen, float(rate), order, dict(skipped or {}))
+        trend = cls(dict(results), days, chosen, float(rate), order, dict(skipped or {}))
+        if trend._told:
+            _ = trend._all  # refuses axes that have nothing in common
+        return trend
 
     @property
     def looks(self) -> tuple[str, ...]:
@@ -216,9 +224,9 @@ class Trend:
     def least(self, metric: str, at: float | None = None) -> float | None:
         """The least change, if it lasts, that the looks to come would find soon.
 
-        From the last look on, within three looks, with a chance of 0.9, if they are as large and
-        as noisy as the last. Of ``score_distribution`` a change of a share of scores. None where
-        nothing could be compared.
+        From the last look on, within three looks, with a chance of about 0.9, if they are as large
+        and as noisy as the last. Of ``score_distribution`` a change of a share of scores. None
+        where nothing could be compared.
         """
         for watched, run in self._runs.items():
             if (watched.name, watched.at) == (metric, at):

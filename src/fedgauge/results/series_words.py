@@ -55,7 +55,7 @@ def visible(trend: Trend, watched: Watched) -> str:
     where = " in a share of scores" if watched.name == DISTRIBUTION else ""
     return (
         f"From now on a lasting change by {least:.4f}{where} would be found within {WINDOW} looks "
-        f"with {POWER:.0%} chance; smaller ones may not be seen."
+        f"with about {POWER:.0%} chance; smaller ones may not be seen."
     )
 
 
@@ -88,7 +88,7 @@ def in_full(trend: Trend) -> str:
         if (least := trend.least(each.name, each.at)) is not None
     ]
     if seen:
-        found = f"found within {WINDOW} looks with {POWER:.0%} chance"
+        found = f"found within {WINDOW} looks with about {POWER:.0%} chance"
         lines.append(f"least lasting change from now on that is {found}: {', '.join(seen)}")
     lines += [f"withheld: {name}" for name in trend.withheld]
     return "\n".join([*lines, f"false alarms: {trend.promise}", f"budget: {budget(trend)}"])
