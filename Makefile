@@ -7,7 +7,7 @@ DOCS := .venv-docs
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test lint build oldest docs fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
+.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -17,6 +17,7 @@ help:
 	@echo "make build  source distribution and wheel into dist/, checked and tried"
 	@echo "make oldest  a short test on the oldest dependencies that pyproject.toml allows"
 	@echo "make docs   the documentation site into docs/_build, its links checked"
+	@echo "make screenshots  the pictures of the report in README, from the demo"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
@@ -100,6 +101,9 @@ docs: $(DOCS)/.ready
 	@$(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
 	@$(DOCS)/bin/python tools/check_site.py docs/_build
 	@echo "Open docs/_build/index.html"
+
+screenshots: $(VENV)/.test chromium
+	@$(BIN)/python tools/screenshots.py
 
 fuzz: $(VENV)/.test
 	@FEDGAUGE_FUZZ=200000 $(BIN)/python -m pytest tests/property/test_fuzz_machines.py
