@@ -49,6 +49,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"fedgauge {release}"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
+html_favicon = html_logo = "_static/logo.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
@@ -56,6 +57,7 @@ html_show_sphinx = False
 html_show_copyright = False
 html_last_updated_fmt = None
 html_theme_options = {
+    "logo": {"text": f"fedgauge {release}"},
     "navigation_with_keys": False,
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
