@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-DOCS := .venv-docs
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
@@ -46,6 +45,11 @@ $(VENV)/.test: $(VENV)/.demo
 	@$(PIP) --editable '.[test]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.demo
+	@echo "Installing what the documentation needs into $(VENV) (once)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
 $(VENV)/.build: $(BIN)/python constraints.txt
 	@echo "Installing the build tools into $(VENV) (once)"
 	@$(PIP) build twine
@@ -58,14 +62,6 @@ $(OLDEST)/.ready: $(BIN)/python pyproject.toml constraints.txt tools/oldest.py
 	@$(BIN)/python tools/oldest.py > $(OLDEST)/constraints.txt
 	@$(BIN)/python -m pip --python $(OLDEST)/bin/python --disable-pip-version-check --quiet \
 		install --no-compile --constraint $(OLDEST)/constraints.txt --editable '.[privacy]'
-	@touch $@
-
-$(DOCS)/.ready: $(BIN)/python pyproject.toml constraints.txt
-	@echo "Installing what the documentation needs into $(DOCS) (once)"
-	@rm -rf $(DOCS)
-	@$(BIN)/python -m venv --without-pip $(DOCS)
-	@$(BIN)/python -m pip --python $(DOCS)/bin/python --disable-pip-version-check --quiet \
-		install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 # Tests of pages run in Debian's Chromium. Where it cannot be had they are skipped, and say so.
@@ -96,10 +92,10 @@ build: $(VENV)/.build
 oldest: $(OLDEST)/.ready
 	@$(OLDEST)/bin/python tools/smoke.py tests/fixtures
 
-docs: $(DOCS)/.ready
+docs: $(VENV)/.docs
 	@rm -rf docs/_build docs/api docs/auto_examples
-	@$(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
-	@$(DOCS)/bin/python tools/check_site.py docs/_build
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
+	@$(BIN)/python tools/check_site.py docs/_build
 	@echo "Open docs/_build/index.html"
 
 screenshots: $(VENV)/.test chromium
@@ -149,4 +145,4 @@ study-vertical: $(VENV)/.test
 	@$(BIN)/python studies/sun_figures.py
 
 clean:
-	@rm -rf $(VENV) $(OLDEST) $(DOCS) docs/_build docs/api docs/auto_examples dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
+	@rm -rf $(VENV) $(OLDEST) docs/_build docs/api docs/auto_examples dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
