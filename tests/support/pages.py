@@ -1,6 +1,7 @@
 """Pages as a browser shows them: complaints, requests, what does not fit, what is printed."""
 
 import shutil
+from base64 import b64decode
 from contextlib import contextmanager
 from importlib import resources
 from io import BytesIO
@@ -25,9 +26,30 @@ _OVERFLOW = """() => {
   return [`${root.scrollWidth} px wide in ${edge}`, ...wide.slice(0, 5)];
 }"""
 
-_AXE = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.map(
+_AXE = """async how => (await axe.run(document, {resultTypes: ["violations"], ...how})).violations.map(
   rule => [rule.impact, `${rule.id}: ${rule.help}: `
     + rule.nodes.slice(0, 3).map(node => node.target.join(" ")).join(", ")])"""
+
+# Links that save are not followed; what they would have saved is handed to `caught`.
+_CATCH = """() => {
+  let blob;
+  URL.createObjectURL = each => { blob = each; return "blob:caught"; };
+  HTMLAnchorElement.prototype.click = function () {
+    const reader = new FileReader(), name = this.download, kind = blob.type;
+    reader.onload = () => window.caught([name, kind, reader.result.split(",")[1]]);
+    reader.readAsDataURL(blob);
+  };
+}"""
+_PRESS_ALL = """async () => {
+  const buttons = [...document.querySelectorAll(".tools button")].filter(each => each.checkVisibility());
+  const files = [];
+  for (const button of buttons) {
+    const come = new Promise(done => { window.caught = done; });
+    button.click();
+    files.push([button.getAttribute("aria-label") ?? button.textContent, ...await come]);
+  }
+  return files;
+}"""
 
 
 def find_chromium():
@@ -75,11 +97,24 @@ def _listen(page, address, faults):
     page.on("websocket", lambda socket: faults.append(f"request: {socket.url}"))
 
 
-def grave_violations(page):
-    """What axe-core finds serious or critical, a line each."""
+def grave_violations(page, *, colours=False):
+    """What axe-core finds serious or critical, a line each; of `colours` alone if so."""
     source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
     page.evaluate(source)  # not a script element, which the page's own policy may forbid
-    return [told for impact, told in page.evaluate(_AXE) if impact in GRAVE]
+    how = {"runOnly": ["color-contrast"]} if colours else {}
+    return [told for impact, told in page.evaluate(_AXE, how) if impact in GRAVE]
+
+
+def saved(page):
+    """What every button for a file saves: name, kind and bytes, by what the button is called.
+
+    Read where the page hands it over: Chromium drops what is over ten downloads in a second.
+    """
+    page.evaluate(_CATCH)
+    return {
+        label: (name, kind, b64decode(inside))
+        for label, name, kind, inside in page.evaluate(_PRESS_ALL)
+    }
 
 
 def overflow(page):
