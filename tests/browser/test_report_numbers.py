@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from shown import REPORTS, at, told
+from shown import REPORTS, at, parts, silence, told
 
 import fedgauge as fg
 from fedgauge.errors import UndefinedMetric
@@ -55,22 +55,6 @@ def outcome(result, estimate):
     """A cell of the confusion matrix: under noise it has an interval."""
     ends = [f"{end:,.0f}" for end in estimate.bounds] if result.plan.is_noisy else []
     return [f"{estimate.value:,.0f}", " to ".join(ends)]
-
-
-def silence(part):
-    """Why there are no curves; None where there are."""
-    try:
-        assert part.roc_auc.value >= 0
-    except UndefinedMetric as error:
-        return str(error)
-
-
-def parts(page, result):
-    """Each slice of a result, when the page shows it."""
-    for place, each in enumerate(result.slices):
-        if len(result.slices) > 1:
-            page.select_option("#part", index=place)
-        yield each
 
 
 @pytest.mark.parametrize("kind", _WITH_CURVES)

@@ -151,5 +151,28 @@ def told(holder, metric):
     return [_read(estimate.value), "" if interval is None else " to ".join(map(_read, interval))]
 
 
+def phrase(estimate):
+    """A number with its interval, as one cell has it."""
+    ends = estimate.interval
+    return show(estimate.value) + (f" ({show(ends.low)} to {show(ends.high)})" if ends else "")
+
+
+def parts(page, result):
+    """Each slice of a result, when the page shows it."""
+    for place, each in enumerate(result.slices):
+        if len(result.slices) > 1:
+            page.select_option("#part", index=place)
+        yield each
+
+
+def silence(part):
+    """Why there are no curves of a slice; None where there are."""
+    try:
+        part.roc_curve()
+    except fg.UndefinedMetric as error:
+        return str(error)
+    return None
+
+
 def _read(number):
     return show(number).replace("-0.0000", "0.0000")
