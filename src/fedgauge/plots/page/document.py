@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any, Final
-
-import msgspec
 
 from fedgauge.errors import InputError
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots.page import words
 from fedgauge.plots.page.beside import beside
+from fedgauge.plots.page.filling import plain_json, policy, text_of, without_turning
 from fedgauge.plots.page.gaps import Told
 from fedgauge.plots.page.parts import part_of
 from fedgauge.plots.page.slices import told_of
@@ -28,11 +24,6 @@ from fedgauge.storage.whole import write_whole
 _MARK: Final = b'<meta name="generator" content="fedgauge">'
 _HEAD: Final = 1024  # bytes within which it stands
 _MANY: Final = 12  # slices: of more, each is told in brief, so that 120 of them stay below 5 MB
-# Names are anybody's text: none may end the block, or begin another element.
-_ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
-# Marks that turn the order of letters, and of the digits behind them (Boucher & Anderson 2021).
-_TURNING: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_SHOWN: Final = {mark: f"[U+{mark:04X}]" for mark in _TURNING}
 
 
 def save_report(
@@ -75,10 +66,10 @@ def report(
     known = signatures or {}
     signed = {name: known.get(name) or result.signature for name, result in results.items()}
     sliced = {name: told_of(result, brief=_is_many(result)) for name, result in results.items()}
-    style, script = _file("page.css"), _file("page.js")
-    filled = Template(_file("page.html")).substitute(
+    style, script = text_of("page.css"), text_of("figures.js", "page.js")
+    filled = Template(text_of("page.html")).substitute(
         title=escape(", ".join(results)),
-        policy=_policy(style, script),
+        policy=policy(style, script),
         style=style,
         script=script,
         beside=beside(results),
@@ -88,7 +79,7 @@ def report(
         plan=_each(results, lambda _, result: words.plan(result)),
         data=_json(results, sliced),
     )
-    return filled.translate(_SHOWN)
+    return without_turning(filled)
 
 
 def is_report(path: Path) -> bool:
@@ -120,24 +111,8 @@ def _json(results: Mapping[str, Evaluation], sliced: Mapping[str, Told]) -> str:
             for name, result in results.items()
         ],
     }
-    return msgspec.json.encode(plain).decode().translate(_ESCAPED)
+    return plain_json(plain)
 
 
 def _is_many(result: Evaluation) -> bool:
     return len(result.slices) > _MANY
-
-
-def _policy(style: str, script: str) -> str:
-    """What the page may do: nothing but its own style and script, and pictures of its figures."""
-    return (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")

@@ -197,5 +197,6 @@ def plan(result: Evaluation) -> str:
         ("curves between edges", repr(result.estimator)),
         ("intervals", f"{result.level * 100:g}% confidence"),
     ]
-    text = f'<pre tabindex="0">{escape(result.plan.to_toml())}</pre>'
-    return facts(rows) + folded("The plan as a file", text)
+    title, toml = "The plan as a file", escape(result.plan.to_toml())
+    text = f'<pre tabindex="0" role="region" aria-label="{title}">{toml}</pre>'
+    return facts(rows) + folded(title, text)
