@@ -417,7 +417,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         return [
             (
                 COORDINATOR,
-                f"The sum over at least {least} sites, blurred by their random numbers. {allowed}, "
+                f"The sum over at least {least} {'site' if least == 1 else 'sites'}, blurred by their random numbers. {allowed}, "
                 "as shown below. Not the counts of one site.",
             ),
             (together(colluding), colluders if colluding else NO_COLLUDERS),
