@@ -22,7 +22,7 @@ _CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
 _BARS: Final = 48  # of a histogram
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 _MOST_TICKS: Final = 11
-_LOGIT_TICKS: Final = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, 0.9999, 0.0001, 0.999999, 1e-6)
+_LOGIT_TICKS: Final = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, 0.9999, 0.0001)
 _GAIN_FROM: Final = -0.25  # PR-gain curves go to minus infinity
 _LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
 # Where a decision curve is read as one of many: at all thresholds it takes half of all the time.
