@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from shown import REPORTS, at, told
+from shown import REPORTS, at, parts, silence, told
 
 import fedgauge as fg
 from fedgauge.errors import UndefinedMetric
@@ -14,7 +14,10 @@ _WITH_CURVES = [kind for kind in REPORTS if kind not in ("no signal", "one class
 # What is shown at the threshold that is set: its name, the outcomes, the metrics.
 _SHOWN = """() => ({
   label: document.querySelector("#at").textContent,
-  outcomes: ["tn", "fp", "fn", "tp"].map(id => document.querySelector(`#${id} b`).textContent),
+  outcomes: ["tn", "fp", "fn", "tp"].map(id => {
+    const number = document.querySelector(`#${id} b`);
+    return [number.textContent, number.nextSibling?.textContent ?? ""];
+  }),
   metrics: Object.fromEntries([...document.querySelectorAll("[data-metric]")].map(
     row => [row.dataset.metric, [...row.querySelectorAll("td")].map(cell => cell.textContent)])),
 })"""
@@ -40,21 +43,18 @@ _POINT = """id => {
 def check(result, shown):
     """What is shown is what the library says."""
     here = at(result, shown["label"])
-    matrix = here.confusion_matrix
     assert shown["outcomes"] == [
-        f"{getattr(matrix, name).value:,.0f}" for name in ("tn", "fp", "fn", "tp")
+        outcome(result, getattr(here.confusion_matrix, name)) for name in ("tn", "fp", "fn", "tp")
     ]
     assert {"recall", "precision", "fpr", "f1"} <= set(shown["metrics"])
     for metric, cells in shown["metrics"].items():
         assert (metric, cells) == (metric, told(here, metric))
 
 
-def parts(page, result):
-    """Each slice of a result, when the page shows it."""
-    for place, each in enumerate(result.slices):
-        if len(result.slices) > 1:
-            page.select_option("#part", index=place)
-        yield each
+def outcome(result, estimate):
+    """A cell of the confusion matrix: under noise it has an interval."""
+    ends = [f"{end:,.0f}" for end in estimate.bounds] if result.plan.is_noisy else []
+    return [f"{estimate.value:,.0f}", " to ".join(ends)]
 
 
 @pytest.mark.parametrize("kind", _WITH_CURVES)
@@ -62,8 +62,10 @@ def test_at_every_threshold_of_every_slice(open_page, report, kind):
     result, path = report(kind)
     page = open_page(path)
     for part in parts(page, result):
-        if not part.examples:  # of a group in which nobody is
-            assert page.locator("#explorer").is_hidden()
+        why = silence(part)  # as of groups in which nobody is, or that are withheld
+        assert page.locator("#explorer").is_hidden() == (why is not None)
+        if why is not None:
+            assert why in page.locator("#why").text_content()
             continue
         everywhere = page.evaluate(_EVERYWHERE)
         assert len(everywhere) > 5
@@ -193,6 +195,9 @@ def test_metrics_over_all_thresholds(open_page, report, kind):
 
 @pytest.mark.parametrize("kind", ["no signal", "one class"])
 def test_without_curves_it_says_why(open_page, report, kind):
-    page = open_page(report(kind)[1])
+    result, path = report(kind)
+    page = open_page(path)
     assert page.locator("#explorer").is_hidden()
-    assert page.locator("#why").text_content().startswith("There are no curves")
+    said = page.locator("#why").text_content()
+    assert said.startswith("There are no curves")
+    assert said.endswith(silence(result))
