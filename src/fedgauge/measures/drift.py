@@ -19,6 +19,7 @@ Arrays may have axes of their own in front: many series at once.
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
@@ -26,13 +27,17 @@ import numpy as np
 
 from fedgauge.typing import Floats
 
-# The noise variance of weighted counts, by look: weights are by look, class and bin.
-Noise = Callable[[Floats], Floats]
+# The noise covariance of two weighted sums of counts, by look: weights are by class and bin.
+Noise = Callable[[Floats, Floats], Floats]
 WINDOW: Final = 3  # looks that a shift is seen in
 _RHO: Final = 1.0  # of the mixture: the boundary is tightest about ten looks after the first
 _LEAST: Final = 20.0  # rows that a ratio divides by: below, nothing is tested
 _SIGNAL: Final = 4.0  # standard deviations that these must stand out of the noise
 _FAR: Final = 37.0  # standard deviations beyond which floats know no smaller chance
+POWER: Final = 0.9  # with which a change is found that is said to be large enough
+_SKEWED: Final = 0.5  # as of four rows: of fewer the next variance cannot be told from the last
+_NO_DEVIATION: Final = 1e-12
+_HALVINGS: Final = 40  # of what is searched for: more digits than anybody reads
 
 
 class Term(NamedTuple):
@@ -47,11 +52,15 @@ class Moved(NamedTuple):
 
     `by` is the difference, `deviation` its standard deviation, `z` the difference as a normal
     deviate: less than the ratio of both where skewed counts or noise make far values likelier.
+    These are told by `skew`, the third cumulant in standard deviations, and `noisy`, the share of
+    the variance that is noise.
     """
 
     by: Floats
     deviation: Floats
     z: Floats
+    skew: Floats
+    noisy: Floats
 
 
 class Judged(NamedTuple):
@@ -112,23 +121,25 @@ def moved(counts: Floats, terms: Sequence[Term], noise: Noise | None = None) -> 
     (-0.125, -6.3)
     """
     pool = counts.sum(axis=-3)
-    weights = np.zeros_like(counts)
-    sampling, third = np.zeros(counts.shape[:-2]), np.zeros(counts.shape[:-2])
+    by, sampling, third, of_noise = (np.zeros(counts.shape[:-2]) for _ in range(4))
     usable = np.ones(counts.shape[:-2], dtype=bool)
+    bases = []
     for term in terms:
-        above, below = (each[..., np.newaxis, :, :] for each in term)
-        base = _over(below * counts)
+        base = _weighed(counts, term.below)
         usable &= base >= _LEAST
         if noise is not None:
-            usable &= base >= _SIGNAL * np.sqrt(noise(np.broadcast_to(below, counts.shape)))
+            usable &= base >= _SIGNAL * np.sqrt(noise(term.below, term.below))
         base = np.maximum(base, 1.0)
-        weights += above / base[..., np.newaxis, np.newaxis]
+        bases.append(base)
+        by += _weighed(counts, term.above) / base
         of_pool = np.maximum(_over(term.below * pool), 1.0)
         second, cubed = (_over(term.above**k * pool) / of_pool for k in (2, 3))
         sampling += np.maximum(second, 0.0)[..., np.newaxis] / base
         third += cubed[..., np.newaxis] / base**2
-    of_noise = np.zeros_like(sampling) if noise is None else noise(weights)
-    return _compared(_over(weights * counts), sampling, of_noise, third, usable)
+    if noise is not None:
+        for (one, its), (other, theirs) in product(zip(terms, bases, strict=True), repeat=2):
+            of_noise += noise(one.above, other.above) / (its * theirs)
+    return _compared(by, sampling, of_noise, third, usable)
 
 
 def _compared(by: Floats, sampling: Floats, noise: Floats, third: Floats, usable: Any) -> Moved:
@@ -142,9 +153,10 @@ def _compared(by: Floats, sampling: Floats, noise: Floats, third: Floats, usable
     deviation = np.sqrt(np.maximum(variance, 1e-30))  # where nothing ever varied
     skew = (weights**3 * third).sum(axis=-1) / deviation**3
     noisy = (weights**2 * noise).sum(axis=-1) / deviation**2
-    z = _normal(gap / deviation, skew, np.minimum(noisy, 1.0))
+    noisy = np.minimum(noisy, 1.0)
+    z = _normal(gap / deviation, skew, noisy)
     told = usable[..., -1] & usable[..., :-1].any(axis=-1)
-    return Moved(*(np.where(told, each, np.nan) for each in (gap, deviation, z)))
+    return Moved(*(np.where(told, each, np.nan) for each in (gap, deviation, z, skew, noisy)))
 
 
 def judge(z: Floats, rate: float) -> Judged:
@@ -192,6 +204,39 @@ def jump_limit(rate: float, look: int) -> float:
     return -NormalDist().inv_cdf(rate / (look * (look - 1)) / 2.0)
 
 
+def least_change(found: Moved, rate: float) -> Floats:
+    """How large a lasting change must be to be found, by look on the first axis.
+
+    One that begins after a look and raises an alarm within three looks with a chance of about
+    :data:`POWER`: by the test for a shift, as if coming looks were as large and noisy as this one.
+    Not a number where there was nothing to compare, or a handful of rows decides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> looks = Moved(*(np.array([each, each]) for each in (0.0, 0.01, 0.0, 0.0, 0.0)))
+    >>> round(float(least_change(looks, 0.05)[1]), 3)
+    0.037
+    """
+    each = rate / len(Judged._fields)
+    looks = np.arange(1, len(found.z) + 1).reshape(-1, *(1,) * (found.z.ndim - 1))
+    limits = [jump_limit(each, look + WINDOW) for look in range(1, len(found.z) + 1)]
+    wanted = (np.reshape(limits, looks.shape) + NormalDist().inv_cdf(POWER)) * math.sqrt(WINDOW)
+    noisy, skew = np.nan_to_num(found.noisy), np.nan_to_num(found.skew)
+    # The looks after a change are soon among those that the next is compared with.
+    left = [looks / (looks + after) for after in range(WINDOW)]
+    least = np.zeros_like(found.z)
+    for sign in (-1.0, 1.0):
+        low, high = np.zeros_like(found.z), np.full_like(found.z, 1e3)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            told = sum(np.abs(_normal(sign * share * middle, skew, noisy)) for share in left)
+            low, high = np.where(told < wanted, middle, low), np.where(told < wanted, high, middle)
+        least = np.maximum(least, high)
+    told = np.abs(skew) <= _SKEWED
+    return np.where(told & (found.deviation > _NO_DEVIATION), least * found.deviation, np.nan)
+
+
 def _normal(deviate: Floats, skew: Floats, noisy: Floats) -> Floats:
     """A deviate with the tails of a normal one, of a sum of skewed counts and noise."""
     sign = np.where(deviate < 0, -1.0, 1.0)
@@ -229,6 +274,16 @@ def _heavy(deviate: Floats, noisy: Floats) -> Floats:
     chance = most + np.log(np.maximum(plain + more - less, 1e-300))
     heavy: Floats = -ndtri_exp(np.minimum(chance, math.log(0.5)))
     return np.where(noisy < 1e-5, deviate, heavy)
+
+
+def _weighed(counts: Floats, weights: Floats) -> Floats:
+    """The weighted sum over classes and bins, by look: weights are the same in all looks."""
+    told: Floats = _flat(counts) @ _flat(weights)[..., np.newaxis]
+    return told[..., 0]
+
+
+def _flat(counts: Floats) -> Floats:
+    return counts.reshape(*counts.shape[:-2], counts.shape[-2] * counts.shape[-1])
 
 
 def _over(weighted: Floats) -> Floats:
