@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from string import Template
@@ -10,9 +10,12 @@ from typing import Any, Final
 
 from fedgauge.errors import InputError
 from fedgauge.measures.metric import metrics_of
-from fedgauge.plots.page import slices, words
-from fedgauge.plots.page.filling import plain_json, policy, text_of
+from fedgauge.plots.page import words
+from fedgauge.plots.page.beside import beside
+from fedgauge.plots.page.filling import plain_json, policy, text_of, without_turning
+from fedgauge.plots.page.gaps import Told
 from fedgauge.plots.page.parts import part_of
+from fedgauge.plots.page.slices import told_of
 from fedgauge.plots.page.thresholds import named
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
@@ -28,13 +31,17 @@ def save_report(
     path: str | Path,
     *,
     signatures: Mapping[str, Signature] | None = None,
+    budget: str | None = None,
 ) -> None:
     """Write a report of results, given with their names, to an HTML file."""
-    write_whole(path, report(results, signatures=signatures).encode())
+    write_whole(path, report(results, signatures=signatures, budget=budget).encode())
 
 
 def report(
-    results: Mapping[str, Evaluation], *, signatures: Mapping[str, Signature] | None = None
+    results: Mapping[str, Evaluation],
+    *,
+    signatures: Mapping[str, Signature] | None = None,
+    budget: str | None = None,
 ) -> str:
     """The same as text.
 
@@ -44,6 +51,8 @@ def report(
         By name, such as that of a file; the first is shown when the page opens.
     signatures
         Where they were compared with known keys; else those of the results.
+    budget
+        What is left of a site's privacy budget, in words, where its ledger is known.
 
     Examples
     --------
@@ -56,18 +65,21 @@ def report(
         raise InputError("a report is of one result or more. Name some.")
     known = signatures or {}
     signed = {name: known.get(name) or result.signature for name, result in results.items()}
+    sliced = {name: told_of(result, brief=_is_many(result)) for name, result in results.items()}
     style, script = text_of("page.css"), text_of("figures.js", "page.js")
-    return Template(text_of("page.html")).substitute(
+    filled = Template(text_of("page.html")).substitute(
         title=escape(", ".join(results)),
         policy=policy(style, script),
         style=style,
         script=script,
+        beside=beside(results),
         short=_each(results, lambda name, result: words.in_short(result, signed[name])),
-        slices=_each(results, lambda _, result: slices.tables_of(result)),
-        privacy=_each(results, lambda name, result: words.privacy(result, signed[name])),
+        slices=_each(results, lambda name, _: sliced[name].html),
+        privacy=_each(results, lambda name, result: words.privacy(result, signed[name], budget)),
         plan=_each(results, lambda _, result: words.plan(result)),
-        data=_json(results),
+        data=_json(results, sliced),
     )
+    return without_turning(filled)
 
 
 def is_report(path: Path) -> bool:
@@ -84,19 +96,23 @@ def _each(results: Mapping[str, Evaluation], tell: Any) -> str:
     )
 
 
-def _json(results: Mapping[str, Evaluation]) -> str:
+def _json(results: Mapping[str, Evaluation], sliced: Mapping[str, Told]) -> str:
     """The numbers, as text that stays within its element."""
     plain = {
         "at": named(),
         "over": {row.name: [row.title, row.__doc__] for row in metrics_of(Evaluation)},
         "reports": [
-            {"name": name, "noisy": result.plan.is_noisy, "parts": _parts(result)}
+            {
+                "name": name,
+                "noisy": result.plan.is_noisy,
+                "parts": [part_of(each, brief=_is_many(result)) for each in result.slices],
+                "forests": sliced[name].forests,
+            }
             for name, result in results.items()
         ],
     }
     return plain_json(plain)
 
 
-def _parts(result: Evaluation) -> Sequence[dict[str, Any]]:
-    brief = len(result.slices) > _MANY
-    return [part_of(each, brief=brief) for each in result.slices]
+def _is_many(result: Evaluation) -> bool:
+    return len(result.slices) > _MANY

@@ -28,10 +28,11 @@
   function addPoint(curve, svg, place) {
     const { metrics } = part().thresholds;
     const [xs, ys] = curve.name === "roc" ? [metrics.fpr[0], metrics.recall[0]] : [metrics.recall[0], metrics.precision[0]];
+    const missing = draw("text", { class: "missing", "text-anchor": "start", hidden: "" }, "precision is undefined: nobody is flagged");
     const dot = draw("circle", { class: "point", r: 8, tabindex: "0", role: "slider", "aria-label": `Threshold, on the ${curve.title}`, "aria-valuemin": 0, "aria-valuemax": xs.length - 1 });
-    svg.append(dot);
+    svg.append(missing, dot);
     svg.classList.add("moves");
-    points[curve.name] = { svg, place, dot, xs, ys };
+    points[curve.name] = { svg, place, dot, xs, ys, missing };
     const drag = (event) => {
       const box = svg.getBoundingClientRect();
       const [px, py] = [((event.clientX - box.left) * square.width) / box.width, ((event.clientY - box.top) * square.height) / box.height];
@@ -62,20 +63,23 @@
     return best;
   }
 
-  function drawHistogram({ edges, negatives, positives }) {
-    const bars = edges.length - 1;
-    const top = Math.max(...(negatives ?? [0]), ...(positives ?? [0]));
-    const step = Math.max(1, Math.round(bars / 4));
-    const ticks = edges.map((text, i) => [i, text]).filter(([i]) => i % step === 0);
-    const { svg, place } = axes([[0, bars], [0, 1.05 * top]], ["Score", "Share of the class"], { x: ticks, y: tenths(0, 1.05 * top) });
-    const steps = (shares) => {
-      const xs = shares.flatMap((_, i) => [i, i + 1]);
-      const ys = shares.flatMap((each) => [each, each]);
-      return path(place, [[0, ...xs, bars], [0, ...ys, 0]]);
+  function drawHistogram({ edges, negatives, positives, at, ticks, density }) {
+    const ends = at ?? edges;
+    const last = edges.length - 1;
+    const high = (shares) => shares?.map((each, i) => (density ? each / (ends[i + 1] - ends[i]) : each));
+    const [filled, outlined] = [high(negatives), high(positives)];
+    const top = 1.05 * Math.max(...(filled ?? [0]), ...(outlined ?? [0]), 1e-9);
+    const labels = [ticks ? "Score, on a scale of log-odds" : "Score", density ? "Share of the class, by width" : "Share of the class"];
+    const { svg, place } = axes([[ends[0], ends[last]], [0, top]], labels, ticks && { x: ticks, y: tenths(0, top) });
+    const steps = (heights) => {
+      const xs = heights.flatMap((_, i) => [ends[i], ends[i + 1]]);
+      const ys = heights.flatMap((each) => [each, each]);
+      return path(place, [[ends[0], ...xs, ends[last]], [0, ...ys, 0]]);
     };
-    if (negatives) svg.append(draw("path", { class: "bar", d: steps(negatives) }));
-    if (positives) svg.append(draw("path", { class: "bar two", d: steps(positives) }));
-    const note = "Filled: negatives. Outlined: positives. Each adds up to 1.";
+    if (filled) svg.append(draw("path", { class: "bar", d: steps(filled) }));
+    if (outlined) svg.append(draw("path", { class: "bar two", d: steps(outlined) }));
+    const adds = density ? "Bars differ in width: the area of each class is 1." : "Each adds up to 1.";
+    const note = `Filled: negatives. Outlined: positives. ${adds}`;
     const cell = (shares, i) => (shares ? share(shares[i]) : "none");
     const rows = edges.slice(1).map((edge, i) => [`${edges[i]} to ${edge}`, cell(negatives, i), cell(positives, i)]);
     figure("histogram", "Scores by class", note, svg, [["score", "share of negatives", "share of positives"], ...rows]);
@@ -106,6 +110,51 @@
     figure("decision", "Decision curve", note, svg, [["threshold", "net benefit", "interval", "treating everybody"], ...rows]);
   }
 
+  // Estimates below each other: names above their lines, or beside them where there are many
+
+  const manyRows = 24;
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
+  function drawForest({ id, title, label, note, line: [line, meaning], rows }) {
+    const many = rows.length > manyRows;
+    const [step, left, most] = many ? [18, 150, 24] : [36, 14, 30];
+    const known = rows.filter((row) => row[1] !== null);
+    const seen = known.flatMap((row) => row.slice(1, 4));
+    let [low, high] = seen.length ? [Math.min(...seen), Math.max(...seen)] : [line, line];
+    if (line === 0 || (line > low - (high - low) && line < high)) [low, high] = [Math.min(low, line), Math.max(high, line)];
+    const room = 0.04 * (high - low) || 0.05;
+    [low, high] = [low - room, high + room];
+    const across = (value) => left + ((square.width - left - 14) * (value - low)) / (high - low);
+    const bottom = 8 + step * rows.length;
+    const svg = draw("svg", { viewBox: `0 0 ${square.width} ${bottom + 44}` });
+    for (const [at, text] of tenths(low, high)) {
+      svg.append(draw("path", { class: "grid", d: `M${across(at)} 4V${bottom}` }));
+      svg.append(draw("text", { x: across(at), y: bottom + 16, "text-anchor": "middle" }, text));
+    }
+    const crossed = line > low && line < high;
+    if (crossed) svg.append(draw("path", { class: "chance", d: `M${across(line)} 4V${bottom}` }));
+    svg.append(draw("path", { class: "axis", d: `M${left} ${bottom}H${square.width - 14}` }));
+    svg.append(draw("text", { x: (left + square.width - 14) / 2, y: bottom + 36, "text-anchor": "middle" }, label));
+    rows.forEach(([name, value, from, to, told], i) => {
+      const top = 8 + step * i;
+      const y = top + (many ? 9 : 25);
+      svg.append(draw("text", { class: "key", x: many ? left - 8 : left, y: top + 13, "text-anchor": many ? "end" : "start" }, cut(name, most)));
+      if (!many || value === null) svg.append(draw("text", { x: many ? left + 4 : square.width - 14, y: top + 13, "text-anchor": many ? "start" : "end" }, told));
+      if (value === null) return;
+      svg.append(draw("path", { class: "whisker", d: `M${across(from)} ${y}H${across(to)}` }));
+      svg.append(draw("circle", { class: "dot", cx: across(value), cy: y, r: many ? 3 : 4 }));
+    });
+    const cells = rows.map(([name, value, from, to, told]) => (value === null ? [name, told, ""] : [name, share(value), span(share(from), share(to))]));
+    figure(id, title, crossed ? `${note} Dashed: ${meaning}.` : note, svg, [["", label, "interval"], ...cells]);
+  }
+  function drawForests() {
+    const { forests } = data.reports[state.report];
+    put("forests", ...forests.map(({ id, title, rows }) => {
+      const place = make("div", { id });
+      return rows.length > manyRows ? make("details", {}, make("summary", {}, `Figure: ${title}`), place) : place;
+    }));
+    forests.forEach(drawForest);
+  }
+
   // Numbers over all thresholds, and their errors
 
   const headline = ["roc_auc", "average_precision", "ks_statistic", "brier_score", "log_loss", "calibration_slope"];
@@ -113,7 +162,8 @@
     const { metrics, level } = part();
     const defined = metrics.filter((each) => each.value !== undefined);
     const first = headline.map((name) => defined.find((each) => each.name === name)).filter(Boolean);
-    put("strip", make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval))))));
+    const strip = make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval)))));
+    put("strip", first.length ? strip : make("p", {}, "None of the metrics over all thresholds is defined here."));
     const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, surely"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]
@@ -138,9 +188,13 @@
     const said = `${labels[at]}: recall ${share(metrics.recall[0][at])}, precision ${share(metrics.precision[0][at])}, false positive rate ${share(metrics.fpr[0][at])}`;
     slider.setAttribute("aria-valuetext", said);
     find("at").textContent = labels[at];
-    for (const { dot, place, xs, ys } of Object.values(points)) {
-      const shown = xs[at] !== null && ys[at] !== null;
-      fill(dot, { cx: place.x(shown ? xs[at] : 0), cy: place.y(shown ? ys[at] : 1), "aria-valuenow": at, "aria-valuetext": said }, []);
+    for (const { dot, place, xs, ys, missing } of Object.values(points)) {
+      const known = xs[at] !== null && ys[at] !== null;
+      const [cx, cy] = [place.x(xs[at] ?? 0), place.y(ys[at] ?? 0.5)];
+      fill(dot, { cx, cy, "aria-valuenow": at, "aria-valuetext": said }, []);
+      dot.classList.toggle("hollow", !known);
+      fill(missing, { x: cx + 14, y: cy + 4 }, []);
+      missing.toggleAttribute("hidden", known);
     }
     showMatrix(at);
     showMetrics(at);
@@ -234,6 +288,7 @@
     const { parts } = data.reports[state.report];
     options("part", parts.map((each) => each.name));
     find("slices").hidden = parts.length === 1;
+    drawForests();
     showPart();
     for (const link of document.querySelectorAll("nav a")) link.hidden = document.querySelector(link.getAttribute("href")).hidden;
   }

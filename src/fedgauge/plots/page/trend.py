@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from fedgauge.measures.intervals import show
 from fedgauge.measures.watching import DISTRIBUTION
-from fedgauge.plots.page.filling import plain_json, policy, text_of
+from fedgauge.plots.page.filling import plain_json, policy, text_of, without_turning
 from fedgauge.plots.page.markup import facts, folded, paragraph, table
 from fedgauge.results.series import Trend
 from fedgauge.storage.whole import write_whole
@@ -51,7 +51,7 @@ def trend_page(trend: Trend, *, name: str) -> str:
     """
     record = trend.record
     style, script = text_of("page.css"), text_of("figures.js", "trend.js")
-    return Template(text_of("trend.html")).substitute(
+    filled = Template(text_of("trend.html")).substitute(
         title=escape(name),
         policy=policy(style, script),
         style=style,
@@ -60,6 +60,7 @@ def trend_page(trend: Trend, *, name: str) -> str:
         looks=_looks(record),
         data=plain_json(_data(record)),
     )
+    return without_turning(filled)
 
 
 def is_trend_page(path: Path) -> bool:
