@@ -147,9 +147,10 @@ def moved(counts: Floats, terms: Sequence[Term], noise: Noise | None = None) -> 
         bases.append(base)
         by += _weighed(counts, term.above) / base
         of_pool = np.maximum(_over(term.below * pool), 1.0)
-        second, cubed = (_over(term.above**k * pool) / of_pool for k in (2, 3))
+        squares = term.above * term.above * pool
+        second, cubed = (_over(each) / of_pool for each in (squares, squares * term.above))
         sampling += np.maximum(second, 0.0)[..., np.newaxis] / base
-        third += cubed[..., np.newaxis] / base**2
+        third += cubed[..., np.newaxis] / (base * base)
     loud = np.ones(())
     if noise is not None:
         pairs = list(zip(terms, bases, strict=True))
@@ -289,18 +290,34 @@ def _heavy(deviate: Floats, noisy: Floats, loud: Floats) -> Floats:
     point: r* of Barndorff-Nielsen (1986), off by at most 0.02 here, where it is solved exactly.
     """
     normal, c = 1.0 - noisy, np.maximum(noisy * loud / 2.0, 1e-12)
-    low = np.zeros_like(deviate)
-    high = low + 1.0 / np.sqrt(c)
-    for _ in range(_HALVINGS):  # for t with K'(t) = deviate, a cubic that falls once to 0
-        t = (low + high) / 2.0
-        below = normal * c * t**3 - deviate * c * t**2 - t + deviate > 0
-        low, high = np.where(below, t, low), np.where(below, high, t)
-    left = 1.0 - c * low**2
-    cumulants = normal * low**2 / 2.0 - np.log(left) / np.maximum(loud, 1e-12)
-    root = np.sqrt(np.maximum(2.0 * (low * deviate - cumulants), _NEAR**2))
-    slope = low * np.sqrt(normal + noisy * (1.0 + c * low**2) / left**2)
+    t = _saddle(deviate, normal * c, c)
+    left = 1.0 - c * t**2
+    cumulants = normal * t**2 / 2.0 - np.log(left) / np.maximum(loud, 1e-12)
+    root = np.sqrt(np.maximum(2.0 * (t * deviate - cumulants), _NEAR**2))
+    slope = t * np.sqrt(normal + noisy * (1.0 + c * t**2) / left**2)
     heavy: Floats = root + np.log(np.maximum(slope, _NEAR**2) / root) / root
     return np.where((noisy * loud < 1e-6) | (deviate < _NEAR), deviate, heavy)
+
+
+def _saddle(deviate: Floats, first: Floats, c: Floats) -> Floats:
+    """Where the cumulants rise as steeply as the deviate: first t^3 - x c t^2 - t + x = 0.
+
+    It falls all the way from 0 to the end, the least of x and 1 / sqrt(c), beyond which there are
+    no cumulants; six halvings, then Newton's steps.
+    """
+    low = np.zeros_like(deviate)
+    end = np.minimum(deviate, (1.0 - 1e-9) / np.sqrt(c))
+    high, second = end, deviate * c
+    for _ in range(6):
+        t = (low + high) / 2.0
+        below = ((first * t - second) * t - 1.0) * t + deviate > 0
+        low, high = np.where(below, t, low), np.where(below, high, t)
+    t = (low + high) / 2.0
+    for _ in range(4):
+        value = ((first * t - second) * t - 1.0) * t + deviate
+        slope = (3.0 * first * t - 2.0 * second) * t - 1.0
+        t = np.clip(t - value / np.minimum(slope, -1e-12), low, high)
+    return t
 
 
 def _weighed(counts: Floats, weights: Floats) -> Floats:
