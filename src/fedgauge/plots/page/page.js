@@ -123,22 +123,22 @@
     if (line === 0 || (line > low - (high - low) && line < high)) [low, high] = [Math.min(low, line), Math.max(high, line)];
     const room = 0.04 * (high - low) || 0.05;
     [low, high] = [low - room, high + room];
-    const across = (value) => left + ((size.width - left - 14) * (value - low)) / (high - low);
+    const across = (value) => left + ((square.width - left - 14) * (value - low)) / (high - low);
     const bottom = 8 + step * rows.length;
-    const svg = draw("svg", { viewBox: `0 0 ${size.width} ${bottom + 44}` });
+    const svg = draw("svg", { viewBox: `0 0 ${square.width} ${bottom + 44}` });
     for (const [at, text] of tenths(low, high)) {
       svg.append(draw("path", { class: "grid", d: `M${across(at)} 4V${bottom}` }));
       svg.append(draw("text", { x: across(at), y: bottom + 16, "text-anchor": "middle" }, text));
     }
     const crossed = line > low && line < high;
     if (crossed) svg.append(draw("path", { class: "chance", d: `M${across(line)} 4V${bottom}` }));
-    svg.append(draw("path", { class: "axis", d: `M${left} ${bottom}H${size.width - 14}` }));
-    svg.append(draw("text", { x: (left + size.width - 14) / 2, y: bottom + 36, "text-anchor": "middle" }, label));
+    svg.append(draw("path", { class: "axis", d: `M${left} ${bottom}H${square.width - 14}` }));
+    svg.append(draw("text", { x: (left + square.width - 14) / 2, y: bottom + 36, "text-anchor": "middle" }, label));
     rows.forEach(([name, value, from, to, told], i) => {
       const top = 8 + step * i;
       const y = top + (many ? 9 : 25);
       svg.append(draw("text", { class: "key", x: many ? left - 8 : left, y: top + 13, "text-anchor": many ? "end" : "start" }, cut(name, most)));
-      if (!many || value === null) svg.append(draw("text", { x: many ? left + 4 : size.width - 14, y: top + 13, "text-anchor": many ? "start" : "end" }, told));
+      if (!many || value === null) svg.append(draw("text", { x: many ? left + 4 : square.width - 14, y: top + 13, "text-anchor": many ? "start" : "end" }, told));
       if (value === null) return;
       svg.append(draw("path", { class: "whisker", d: `M${across(from)} ${y}H${across(to)}` }));
       svg.append(draw("circle", { class: "dot", cx: across(value), cy: y, r: many ? 3 : 4 }));
@@ -162,7 +162,8 @@
     const { metrics, level } = part();
     const defined = metrics.filter((each) => each.value !== undefined);
     const first = headline.map((name) => defined.find((each) => each.name === name)).filter(Boolean);
-    put("strip", make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval))))));
+    const strip = make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval)))));
+    put("strip", first.length ? strip : make("p", {}, "None of the metrics over all thresholds is defined here."));
     const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, surely"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]
