@@ -103,7 +103,7 @@ def test_models_are_compared(open_page, report):
         assert {row["metric"]: row["difference"] for row in rows} == {
             "ROC AUC": phrase(comparison.roc_auc),
             "average precision": phrase(comparison.average_precision),
-            "Brier score": phrase(comparison.brier_score),
+            "Brier score, lower is better": phrase(comparison.brier_score),
         }
         assert comparison.verdict in page.evaluate(_TEXT, "slices")
 

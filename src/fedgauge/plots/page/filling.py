@@ -31,11 +31,11 @@ def plain_json(plain: Any) -> str:
 
 
 def without_turning(page: str) -> str:
-    """The page with marks that turn the order of letters written out, so that none does.
+    r"""The page with marks that turn the order of letters written out, so that none does.
 
     Examples
     --------
-    >>> without_turning("site \\u202e1")
+    >>> without_turning("site \u202e1")
     'site [U+202E]1'
     """
     return page.translate(_SHOWN)
