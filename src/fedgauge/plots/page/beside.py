@@ -28,7 +28,7 @@ def beside(results: Mapping[str, Evaluation]) -> str:
     if len(results) == 1:
         return ""
     rows = [row for name, result in results.items() for row in _rows(name, result)]
-    columns = ["result", *_NUMBERS, "clients", "examples", "epsilon", "claim"]
+    columns = ["result", *_NUMBERS, "examples", "epsilon", "claim"]
     return table("All results", columns, rows, name="results") + paragraph(_NOTE, "small")
 
 
@@ -39,7 +39,7 @@ def _rows(name: str, result: Evaluation) -> Iterator[list[str]]:
         numbers = [_number(part, metric) for metric in _NUMBERS.values()]
         examples = "hidden" if part.withheld is not None else show_count(part.examples)
         epsilon = "none" if part.privacy.epsilon is None else f"{part.privacy.epsilon:g}"
-        whole = [f"{part.clients:,}", examples, epsilon, part.privacy.claim]
+        whole = [examples, epsilon, part.privacy.claim]
         yield [f"{name}{of}{average}", *numbers, *whole]
 
 

@@ -45,8 +45,7 @@ def gaps_between_groups(result: Evaluation, *, brief: bool) -> Iterator[Told]:
         of = "" if str(part.slice) == "all" else f" of {part.slice}"
         every = list(_measured(part, brief=brief))
         html = "".join(
-            f"{paragraph(f'In {gaps.metric}: {gaps.verdict}')}{_gap_table(gaps, of)}"
-            for gaps in every
+            paragraph(f"In {gaps.metric}: {gaps.verdict}") + _gap_table(gaps, of) for gaps in every
         )
         rows = [_gap_row(gaps.metric, each) for gaps in every for each in gaps.pairs]
         told = Told(folded(f"Gaps between groups{of}", html))

@@ -162,7 +162,8 @@
     const { metrics, level } = part();
     const defined = metrics.filter((each) => each.value !== undefined);
     const first = headline.map((name) => defined.find((each) => each.name === name)).filter(Boolean);
-    put("strip", make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval))))));
+    const strip = make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval)))));
+    put("strip", first.length ? strip : make("p", {}, "None of the metrics over all thresholds is defined here."));
     const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, surely"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]

@@ -10,7 +10,7 @@ from fedgauge.measures.intervals import Estimate, show_count
 from fedgauge.plan.slices import Sliced
 from fedgauge.plots.page.forests import Row, forest, words
 from fedgauge.plots.page.gaps import Told, gaps_between_groups, models_compared
-from fedgauge.plots.page.markup import paragraph, table
+from fedgauge.plots.page.markup import folded, paragraph, table
 from fedgauge.results.evaluation import Evaluation
 
 _AVERAGED: Final = ("roc_auc", "average_precision")
@@ -57,7 +57,8 @@ def _every(result: Evaluation) -> str:
     columns = ["slice", "examples", "positive", "ROC AUC", "average precision"]
     reasons = dict.fromkeys(part.withheld for part in result.slices if part.withheld is not None)
     why = "".join(paragraph(f"Withheld: {reason}", "small") for reason in reasons)
-    return table("Every slice", columns, rows, name="slices") + why
+    inside = table("Every slice", columns, rows, name="slices") + why
+    return folded(f"All {len(rows)} slices", inside) if len(rows) > _MANY else inside
 
 
 def _in_brief(part: Evaluation) -> list[str]:

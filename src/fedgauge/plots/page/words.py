@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from html import escape
 from typing import Final
 
@@ -16,6 +17,7 @@ from fedgauge.results.proof import Signature
 from fedgauge.results.verdict import verdict
 
 _CHANCE: Final = 0.5
+_FEW: Final = 4  # models that are told of first
 _CLAIMS: Final = {
     "enforced": "enforced: a protocol between the parties kept it",
     "simulated": "simulated: one process held all rows, and nobody was protected from it",
@@ -91,14 +93,35 @@ def how_far(result: Evaluation) -> str:
 
 
 def _of_several(result: Evaluation) -> list[str]:
-    parts = len({(each.slice.model, each.slice.label) for each in result.slices})
-    told = [f"This result is of {parts} scores of each row: choose one below."]
+    """Of classes the average and the extremes; of models each, and whether one is better."""
+    whole = [each for each in result.slices if each.slice.group == result.slice.group]
+    choose = f"This result is of {len(whole)} scores of each row: choose one below."
     if not result.has_average:
-        return told
+        return [*_models(result, whole), choose]
     try:
-        return [f"The macro average of the ROC AUC is {result.macro('roc_auc')}.", *told]
+        told = f"The macro average of the ROC AUC is {result.macro('roc_auc')}."
     except UndefinedMetric as error:
-        return [f"There is no average: {error}", *told]
+        return [f"There is no average: {error}", choose]
+    known = [(auc.value, str(each.slice)) for each in whole if (auc := _auc(each)) is not None]
+    low, high = (f"{show(value)} ({name})" for value, name in (min(known), max(known)))
+    return [f"{told} By class it lies between {low} and {high}.", choose]
+
+
+def _models(result: Evaluation, whole: list[Evaluation]) -> list[str]:
+    aucs = [(each.slice, _auc(each)) for each in whole[:_FEW]]
+    told = [f"{name}: ROC AUC {'undefined' if auc is None else auc}." for name, auc in aucs]
+    names = [each.slice.model for each in whole]
+    if len(names) == 2 and None not in names and result.mapped_by is None:
+        with suppress(UndefinedMetric):
+            told.append(f"By these counts {result.compare(*map(str, names)).verdict}")
+    return told
+
+
+def _auc(part: Evaluation) -> Estimate | None:
+    try:
+        return part.roc_auc
+    except UndefinedMetric:
+        return None
 
 
 def privacy(result: Evaluation, signature: Signature, budget: str | None) -> str:
@@ -129,7 +152,11 @@ def _took_part(result: Evaluation, signature: Signature) -> Iterator[tuple[str, 
     cohort = result.privacy.cohort
     if cohort is not None:
         yield "sites needed", f"{cohort.min_survivors:,} or more in the sum"
-        yield "collusion", f"up to {_sites(cohort.max_colluding)} may work together"
+        most = _sites(cohort.max_colluding)
+        yield (
+            "collusion",
+            f"whoever reads the result and up to {most} may put together what they know",
+        )
     if result.reports is not None:
         yield "reports", f"{result.reports:,}"
     yield "clients counted", f"{result.clients:,}"
