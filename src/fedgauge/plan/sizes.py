@@ -5,6 +5,7 @@ be able to say no before it spends them.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 byt
 MOST_LEVELS: Final = 24  # more than halving the most bins takes
 _MOST_ROUNDS: Final = 8
 _MOST_PER_ROW: Final = 1000  # counts that one row adds to: the budget is shared among them
+_SESSION: Final = re.compile("([0-9a-f]{64})?")
 _MOST_NUMBERS: Final = 1 << 26  # of a histogram: half a gigabyte
 
 
@@ -54,18 +56,35 @@ class _Map(msgspec.Struct):
     form: _Form
 
 
+class _Two(msgspec.Struct):
+    bins: int
+    coarse: _Axis
+
+
+class _Found(msgspec.Struct):
+    two: _Two
+    session: str = ""
+
+
 class _Task(msgspec.Struct):
     kind: str = ""
+    of: "_Task | None" = None
+    two: _Two | None = None
     labels: list[Any] = []
     models: list[Any] = []
     groups: dict[str, list[Any]] = {}
     crossed: bool = False
 
     @property
+    def scores(self) -> int:
+        """Scores of a row: of each model, and each class or label."""
+        return max(len(self.models), 1) * max(len(self.labels), 1)
+
+    @property
     def per_row(self) -> int:
         """Counts that a row adds to: of each score, and each way of grouping."""
         groupings = 1 if self.crossed else len(self.groups)
-        return max(len(self.models), 1) * max(len(self.labels), 1) * max(groupings, 1)
+        return self.scores * max(groupings, 1)
 
     @property
     def channels(self) -> int:
@@ -73,7 +92,7 @@ class _Task(msgspec.Struct):
         groups = [len(values) + 1 for values in self.groups.values()]
         cells = math.prod(groups) if self.crossed else sum(groups) or 1
         classes = len(self.labels) if self.kind == "multiclass" else 2
-        return max(len(self.models), 1) * max(len(self.labels), 1) * cells * classes
+        return self.scores * cells * classes
 
 
 class _Outline(msgspec.Struct):
@@ -84,6 +103,21 @@ class _Outline(msgspec.Struct):
     tree: list[int]
     rounds: list[_Round]
     calibrator: _Map | None = None
+    found: _Found | None = None
+
+    @property
+    def two(self) -> _Two | None:
+        """How bins are, or were, found in a first round."""
+        return self.task.two if self.found is None else self.found.two
+
+    @property
+    def measured(self) -> _Task:
+        """What is told apart in the end."""
+        return self.task.of or self.task
+
+
+class _Second(msgspec.Struct):
+    found: _Found | None = None
 
 
 def peek(data: bytes) -> PlanSizes:
@@ -112,10 +146,11 @@ def peek_plain(plain: Any, form: str) -> PlanSizes:
 
 
 def _judged(outline: _Outline) -> PlanSizes:
-    axis, tree = outline.axis, outline.tree
-    if axis.bins > MOST_BINS:
-        raise PlanError(f"the plan's axis has {axis.bins:,} bins; at most {MOST_BINS:,} can be.")
-    if len(axis.points or ()) > MOST_POINTS + 1:
+    axis, tree, two = outline.axis, outline.tree, outline.two
+    bins = axis.bins if two is None else max(axis.bins, two.bins, two.coarse.bins)
+    if bins > MOST_BINS:
+        raise PlanError(f"the plan's axis has {bins:,} bins; at most {MOST_BINS:,} can be.")
+    if any(len(each.points or ()) > MOST_POINTS + 1 for each in _axes(outline)):
         raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
     form = _Form() if outline.calibrator is None else outline.calibrator.form
     if max(map(len, (form.x, form.y, form.edges, form.values))) > MOST_KNOTS:
@@ -125,11 +160,37 @@ def _judged(outline: _Outline) -> PlanSizes:
         len(sent.nodes) > MOST_LEVELS for sent in outline.rounds
     ):
         raise PlanError(f"the rounds of a plan have at most {MOST_LEVELS} levels each.")
-    task = outline.task
+    task = outline.measured
     check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
     counts = task.channels * axis.bins
+    if two is not None:  # of either round, whichever it is
+        counts = max(task.channels * two.bins, task.scores * two.coarse.bins)
     check_counts(task.per_row, counts)
-    return PlanSizes(axis.bins, len(tree), counts)
+    return PlanSizes(bins, len(tree), counts)
+
+
+def _axes(outline: _Outline) -> list[_Axis]:
+    return [outline.axis, *([] if outline.two is None else [outline.two.coarse])]
+
+
+def first_session(data: bytes) -> bytes | None:
+    """The session in which the bins of a distributed plan were found, which is not read further.
+
+    None where they were not found; empty where they were, in no session.
+    """
+    check_bytes(len(data))
+    with plan_errors("JSON"):
+        found = msgspec.json.decode(data, type=_Second).found
+    if found is None:
+        return None
+    if not is_session(found.session):
+        raise PlanError("the plan does not say in which session its bins were found.")
+    return bytes.fromhex(found.session)
+
+
+def is_session(text: str) -> bool:
+    """Whether a text is the id of a session, or empty."""
+    return _SESSION.fullmatch(text) is not None
 
 
 def check_bytes(count: int) -> None:
