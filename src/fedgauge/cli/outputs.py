@@ -12,6 +12,7 @@ def refuse_to_replace(
     json: Path | None = None,
     plots: Path | None = None,
     plan: Path | None = None,
+    second: Path | None = None,
     calibrator: Path | None = None,
     roster: Path | None = None,
     trend: Path | None = None,
@@ -37,6 +38,8 @@ def refuse_to_replace(
             _check(page, "report", is_report, option)
     if plan is not None:
         _check(plan, "plan", _is_plan, "--out")
+    if second is not None:
+        _check(second, "plan of a second round", _is_second, "--out")
     if calibrator is not None:
         _check(calibrator, "map", _is_map, "--out")
     if roster is not None:
@@ -71,6 +74,12 @@ def _is_result(path: Path) -> bool:
 
 def _is_plan(path: Path) -> bool:
     return _reads(lambda: fg.EvaluationPlan.load(path))
+
+
+def _is_second(path: Path) -> bool:
+    from fedgauge.reports.rounds import SecondPlan
+
+    return _reads(lambda: SecondPlan.load(path))
 
 
 def _is_map(path: Path) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedgauge.plan.plan import EvaluationPlan
 
 _MOST: Final = 1 << 62  # that a count of the first round may be
+_OF_ITS_ROUND: Final = ("One report for each row ", "One report for each row of this round ")
 Sent = HistogramRound | ReportRound
 
 
@@ -251,18 +252,21 @@ def in_words(plan: "EvaluationPlan") -> list[tuple[str, str]]:
     told = [*plan.rounds[0].in_words(first)[:1], *plan.rounds[1].in_words(second)]
     titles = ["What leaves each site first", "What leaves each site then"]
     told = [(title, text) for title, (_, text) in zip(titles, told, strict=False)] + told[2:]
-    share = f"{two.share:.0%}"
-    if plan.privacy.sends_reports:
+    share, reports = f"{two.share:.0%}", plan.privacy.sends_reports
+    if reports:
         how = (
-            f"Each row is reported in one of two rounds: {share} of them, drawn at random, in the "
-            "first. The promise is for its one report."
+            f"Each row is reported in one of two rounds: {share} of them in the first, drawn at "
+            "random whatever they hold. The random number that names a report says of which round "
+            "it is. The promise is for the one report."
         )
+        told = [(title, text.replace(*_OF_ITS_ROUND, 1)) for title, text in told]
     else:
         of = f" The first takes {share} of the budget, and the promise is for both together."
         how = f"Each row counts in two rounds.{of if plan.privacy.adds_noise else ''}"
+    of = "what the reports of the first add up to" if reports else "the sum of the first"
     why = (
         f" The ranges of the second, at most {two.bins:,}, follow from the first: equally many "
-        "examples in each, as far as it tells. Each site finds them again from the sum of the "
-        "first, and refuses others."
+        f"examples in each, as far as it tells. Each site finds them again from {of}, and refuses "
+        "others."
     )
     return [("Two rounds", how + why), *told]
