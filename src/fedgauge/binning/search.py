@@ -20,7 +20,8 @@ PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
 _COARSE: Final = 512
 _WIDEST: Final = 8  # bins at least, whatever was counted
-_FEWEST: Final = 2
+_FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
+_FEWEST_COARSE: Final = 2
 
 
 class Counted(NamedTuple):
@@ -81,9 +82,10 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             raise AxisError(f"coarse must be an Axis, got {type(self.coarse).__name__}.")
         if self.coarse.kind == "values":
             raise AxisError("scores of known values need no first round: use Axis.from_values.")
-        if not _FEWEST <= self.coarse.bins <= MOST_COARSE:
+        if not _FEWEST_COARSE <= self.coarse.bins <= MOST_COARSE:
             raise AxisError(
-                f"a coarse axis has {_FEWEST} to {MOST_COARSE:,} bins, got {self.coarse.bins:,}."
+                f"a coarse axis has {_FEWEST_COARSE} to {MOST_COARSE:,} bins, got "
+                f"{self.coarse.bins:,}."
             )
         if not (isinstance(self.share, float) and 0.01 <= self.share <= 0.9):
             raise AxisError(
