@@ -11,7 +11,7 @@ from fedgauge.plan.explain import paragraphs
 from fedgauge.plots.page.markup import facts, folded, paragraph
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
-from fedgauge.results.verdict import verdict
+from fedgauge.results.verdict import by_round, verdict
 
 _CHANCE: Final = 0.5
 _TITLES: Final = 19  # characters before the words of a line in a verdict
@@ -84,6 +84,8 @@ def privacy(result: Evaluation, signature: Signature) -> str:
     if stated.epsilon is not None:
         rows += [("epsilon", f"{stated.epsilon:g}"), ("delta", f"{stated.delta or 0:.3g}")]
         rows += [("protects", f"one {stated.unit}"), ("neighbours", stated.neighbours or "")]
+        shared = by_round(result)
+        rows += [] if shared is None else [("shares", shared)]
     else:
         rows.append(("epsilon", "none: the sum is exact, without differential privacy"))
     if cohort is not None:
@@ -110,10 +112,21 @@ def plan(result: Evaluation) -> str:
     sender = "client" if result.reports is None else "report"
     rows = [
         ("digest", result.plan.digest),
-        ("score axis", f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({axis.kind})"),
+        (
+            "score axis",
+            f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({_origin(result)})",
+        ),
         ("sent", f"{result.plan.bytes_per_client:,} bytes per {sender}"),
         ("curves between edges", repr(result.estimator)),
         ("intervals", f"{result.level * 100:g}% confidence"),
     ]
     text = f'<pre tabindex="0">{escape(result.plan.to_toml())}</pre>'
     return facts(rows) + folded("The plan as a file", text)
+
+
+def _origin(result: Evaluation) -> str:
+    """What kind of bins these are, and what they were found over."""
+    found = result.plan.found
+    if found is None:
+        return result.released.axis.kind
+    return f"found in a first round over {found.two.coarse.bins:,} bins, {found.two.coarse.kind}"
