@@ -6,7 +6,7 @@ from typing import Final
 from fedgauge.plan.names import listed
 from fedgauge.plan.plan import EvaluationPlan
 from fedgauge.plan.slices import OTHER, Sliced
-from fedgauge.plan.task import BinaryTask, MultilabelTask
+from fedgauge.plan.task import BinaryTask, MultilabelTask, measured_by
 
 LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
@@ -42,7 +42,7 @@ def brief(plan: EvaluationPlan) -> str:
 
 def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
     """What rows are told apart by beyond two classes and one score, and what that shows."""
-    task = plan.task
+    task = measured_by(plan.task)
     if not isinstance(task, Sliced) or len(task.slices) == 1:
         return
     text = f"{' '.join(_kinds(task))} The result shows as much of each of these as of all rows"

@@ -223,7 +223,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         cap, moves = self.max_per_unit, self.moves
         if self.noise != "polya" and weights is not None:
             raise PlanError(
-                "only polya noise takes weights; the others use the same at every level."
+                "only polya noise takes weights, which two rounds have too; the others use the "
+                "same at every level. Use noise='polya'."
             )
         match self.noise:
             case "polya":

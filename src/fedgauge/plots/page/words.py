@@ -14,7 +14,7 @@ from fedgauge.plan.explain import LEARNT, paragraphs
 from fedgauge.plots.page.markup import facts, folded, paragraph
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
-from fedgauge.results.verdict import verdict
+from fedgauge.results.verdict import by_round, verdict
 
 _CHANCE: Final = 0.5
 _FEW: Final = 4  # models that are told of first
@@ -146,6 +146,9 @@ def _promised(result: Evaluation) -> Iterator[tuple[str, str]]:
     yield "delta", f"{stated.delta or 0:.3g}"
     yield "protects", f"one {stated.unit}"
     yield "neighbours", stated.neighbours or ""
+    shared = by_round(result)
+    if shared is not None:
+        yield "shares", shared
 
 
 def _took_part(result: Evaluation, signature: Signature) -> Iterator[tuple[str, str]]:
@@ -193,7 +196,10 @@ def plan(result: Evaluation) -> str:
     sender = "client" if result.reports is None else "report"
     rows = [
         ("digest", result.plan.digest),
-        ("score axis", f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({axis.kind})"),
+        (
+            "score axis",
+            f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({_origin(result)})",
+        ),
         ("sent", f"{result.plan.bytes_per_client:,} bytes per {sender}"),
         ("curves between edges", repr(result.estimator)),
         ("intervals", f"{result.level * 100:g}% confidence"),
@@ -201,3 +207,11 @@ def plan(result: Evaluation) -> str:
     title, toml = "The plan as a file", escape(result.plan.to_toml())
     text = f'<pre tabindex="0" role="region" aria-label="{title}">{toml}</pre>'
     return facts(rows) + folded(title, text)
+
+
+def _origin(result: Evaluation) -> str:
+    """What kind of bins these are, and what they were found over."""
+    found = result.plan.found
+    if found is None:
+        return result.released.axis.kind
+    return f"found in a first round over {found.two.coarse.bins:,} bins, {found.two.coarse.kind}"
