@@ -52,7 +52,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to
         the score: ``Axis.asinh(512)``. For probabilities ``Axis.logit(512, outside="clip")``.
     narrowest
-        No bin but the first and the last is narrower.
+        No bin but the first and the last is narrower, nor what lies between an edge of this round
+        and one of the first: sums of both can be subtracted from each other.
     widest
         No bin is wider than so many coarse bins; by default an eighth of them.
 
@@ -123,12 +124,42 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         # The ends of a crowded coarse bin, and of empty stretches, take their place among the bins.
         quantiles = self.bins
         while True:
-            places = _places(quantiles, ends, weights, cumulated, PARTS * self.most_wide)
+            places = self._places(quantiles, ends, weights, cumulated)
             edges = self._apart(places)
             over = len(edges) - 1 - self.bins
             if over <= 0 or quantiles == 1:
                 return Axis.from_edges(edges, outside=self.coarse.outside)
             quantiles = max(1, quantiles - over)
+
+    def _places(
+        self,
+        quantiles: int,
+        ends: Sequence[int],
+        weights: Sequence[int],
+        cumulated: Sequence[int],
+    ) -> list[int]:
+        """Places of edges, in parts of coarse bins: nearest to quantiles, and where they must be.
+
+        `ends` are where the groups begin, and where the last one ends; `cumulated` what is before.
+        """
+        total, places = cumulated[-1], {ends[0], ends[-1]}
+        for number in range(1, quantiles):
+            wanted = number * total  # of quantiles * total
+            group = bisect_right(cumulated, wanted // quantiles) - 1
+            within, span = wanted - quantiles * cumulated[group], ends[group + 1] - ends[group]
+            weight = quantiles * weights[group]
+            place = ends[group] + (2 * within * span + weight) // (2 * weight)
+            if self._is_near(place):
+                place = (place + PARTS // 2) // PARTS * PARTS
+            places.add(place)
+        for group, weight in enumerate(weights):
+            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= total:
+                places |= {ends[group], ends[group + 1]}
+        listed, most = sorted(places), PARTS * self.most_wide
+        for low, high in pairwise(list(listed)):
+            if high - low > most:
+                listed += range((low + most) // PARTS * PARTS, high, most)
+        return sorted({*listed})
 
     def _apart(self, places: Sequence[int]) -> list[float]:
         """The edges at places, in sixteenths of coarse bins; of two that are too close the lower.
@@ -142,6 +173,17 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             if kept[-1] < edge < self.coarse.high and not near:
                 kept.append(edge)
         return [*kept, self.coarse.high]
+
+    def _is_near(self, place: int) -> bool:
+        """Whether a place within a coarse bin is too close to one of its ends."""
+        bin_, part = divmod(place, PARTS)
+        if not part:
+            return False
+        edge, last = self._edge(place), self.coarse.bins - 1
+        low, high = (float(end) for end in self.coarse.edges[bin_ : bin_ + 2])
+        return (bin_ > 0 and edge - low < self.narrowest) or (
+            bin_ < last and high - edge < self.narrowest
+        )
 
     def _edge(self, place: int) -> float:
         """The score at a place; Python's floats, which round alike on every machine."""
@@ -167,10 +209,22 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         if any(b - a < self.narrowest for a, b in pairwise(edges[1:-1])):
             raise AxisError(f"a bin of the second round is narrower than {self.narrowest:g}.")
         places = [self._place(edge) for edge in edges]
-        if any(b - a > PARTS * self.most_wide for a, b in pairwise(places)):
+        if any(map(self._is_near, places)):
+            raise AxisError(
+                f"an edge of the second round is closer than {self.narrowest:g} to one of the "
+                "first."
+            )
+        if any(b - self._within(a) > PARTS * self.most_wide for a, b in pairwise(places)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
             )
+
+    def _within(self, place: int) -> int:
+        """How far a bin from a place on reaches at least, where it must not be narrow."""
+        if not (place and self.narrowest):
+            return place
+        far = self.coarse.edges - self._edge(place) >= self.narrowest
+        return max(place, PARTS * (int(np.argmax(far)) if far.any() else self.coarse.bins))
 
     def _place(self, edge: float) -> int:
         coarse = self.coarse.edges
@@ -198,31 +252,3 @@ def _not_negative(counts: Sequence[int]) -> list[int]:
         if many * highest[many - 1] > over - total:
             best, excess = many, over - total
     return [max(best * count - excess, 0) for count in counts]
-
-
-def _places(
-    quantiles: int,
-    ends: Sequence[int],
-    weights: Sequence[int],
-    cumulated: Sequence[int],
-    most: int,
-) -> list[int]:
-    """Places of edges, in sixteenths of coarse bins: nearest to quantiles, and where they must be.
-
-    `ends` are where the groups begin, and where the last one ends; `cumulated` what is before.
-    """
-    total, places = cumulated[-1], {ends[0], ends[-1]}
-    for number in range(1, quantiles):
-        wanted = number * total  # of quantiles * total
-        group = bisect_right(cumulated, wanted // quantiles) - 1
-        within, span = wanted - quantiles * cumulated[group], ends[group + 1] - ends[group]
-        weight = quantiles * weights[group]
-        places.add(ends[group] + (2 * within * span + weight) // (2 * weight))
-    for group, weight in enumerate(weights):
-        if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= total:
-            places |= {ends[group], ends[group + 1]}
-    listed = sorted(places)
-    for low, high in pairwise(list(listed)):
-        if high - low > most:
-            listed += range((low + most) // PARTS * PARTS, high, most)
-    return sorted({*listed})
