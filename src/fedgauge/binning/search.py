@@ -13,14 +13,16 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fedgauge.binning.axis import MOST_POINTS, Axis
+from fedgauge.binning.axis import Axis
 from fedgauge.errors import AxisError
 
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
+MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever reads a plan
 _COARSE: Final = 512
 _WIDEST: Final = 8  # bins at least, whatever was counted
-_FEWEST: Final = 2
+_FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
+_FEWEST_COARSE: Final = 2
 
 
 class Counted(NamedTuple):
@@ -73,17 +75,16 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int):
             raise AxisError(f"bins must be a whole number, got {type(self.bins).__name__}.")
-        if not _FEWEST <= self.bins <= MOST_POINTS:
-            raise AxisError(
-                f"two rounds find {_FEWEST} to {MOST_POINTS:,} bins, got {self.bins:,}."
-            )
+        if not _FEWEST <= self.bins <= MOST_FOUND:
+            raise AxisError(f"two rounds find {_FEWEST} to {MOST_FOUND:,} bins, got {self.bins:,}.")
         if not isinstance(self.coarse, Axis):
             raise AxisError(f"coarse must be an Axis, got {type(self.coarse).__name__}.")
         if self.coarse.kind == "values":
             raise AxisError("scores of known values need no first round: use Axis.from_values.")
-        if not _FEWEST <= self.coarse.bins <= MOST_COARSE:
+        if not _FEWEST_COARSE <= self.coarse.bins <= MOST_COARSE:
             raise AxisError(
-                f"a coarse axis has {_FEWEST} to {MOST_COARSE:,} bins, got {self.coarse.bins:,}."
+                f"a coarse axis has {_FEWEST_COARSE} to {MOST_COARSE:,} bins, got "
+                f"{self.coarse.bins:,}."
             )
         if not (isinstance(self.share, float) and 0.01 <= self.share <= 0.9):
             raise AxisError(

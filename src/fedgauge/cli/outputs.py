@@ -93,7 +93,11 @@ def _is_roster(path: Path) -> bool:
 
 
 def _is_trend(path: Path) -> bool:
-    from fedgauge.results.series import is_trend
+    if path.suffix == ".html":
+        from fedgauge.plots.page import is_trend_page
+
+        return is_trend_page(path)
+    from fedgauge.results.series_record import is_trend
 
     return is_trend(path)
 

@@ -178,6 +178,21 @@ class Asked(NamedTuple):
 NOBODY: Final = Asked()
 
 
+class Turn(NamedTuple):
+    """Which of two rounds a session is.
+
+    `first` is the session of the first round, None where this is it. Of the second: the digest of
+    its bins, and how many sites, as it says, were in the sum of the first.
+    """
+
+    first: bytes | None = None
+    bins: str = ""
+    clients: int = 0
+
+
+FIRST: Final = Turn()
+
+
 class Departure(NamedTuple):
     """What is about to leave a site at one step of a session."""
 
@@ -202,7 +217,8 @@ class Entry(NamedTuple):
     `certain` says whether the sum is proved to be over exactly the survivors. A contribution
     leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``; what
     entries of earlier versions do not say of it is None. `flips` names labels as flipped, which
-    cost what they cost once, in however many sessions they are told.
+    cost what they cost once, in however many sessions they are told. `turn` is None but for plans
+    of two rounds, which cost what they cost once.
     """
 
     number: int
@@ -219,6 +235,7 @@ class Entry(NamedTuple):
     asked: Asked = NOBODY
     left: Departure | None = None
     flips: str | None = None
+    turn: Turn | None = None
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -242,6 +259,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     dated: str | None = None
     left: tuple[Step, int, str] | None = None
     flips: str | None = None
+    turn: tuple[str, str, int] | None = None
 
 
 def encode(
@@ -258,6 +276,7 @@ def encode(
     asked: Asked = NOBODY,
     left: Departure | None = None,
     flips: str | None = None,
+    turn: Turn | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
     line = _Line(
@@ -279,12 +298,17 @@ def encode(
         dated=asked.dated,
         left=left,
         flips=flips,
+        turn=None if turn is None else ((turn.first or b"").hex(), turn.bins, turn.clients),
     )
     return msgspec.json.encode(line).decode()
 
 
 def _keys(sites: frozenset[bytes]) -> tuple[str, ...]:
     return tuple(map(key_to_text, sorted(sites)))
+
+
+def _turn(first: str, bins: str, clients: int) -> Turn:
+    return Turn(bytes.fromhex(first), bins, clients) if first else FIRST
 
 
 def decode(number: int, text: str) -> Entry:
@@ -317,6 +341,7 @@ def decode(number: int, text: str) -> Entry:
             ),
             left=None if line.left is None else Departure(*line.left),
             flips=line.flips,
+            turn=None if line.turn is None else _turn(*line.turn),
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
         raise LedgerError(
