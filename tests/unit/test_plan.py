@@ -282,7 +282,10 @@ def test_a_plan_without_a_field_is_refused(field):
         ({"rounds": []}, "a plan has one round, or two where it searches, got 0"),
         ({"rounds": [{"kind": "histogram", "nodes": [32]}]}, r"one round of \(64,\) counts"),
         ({"rounds": [{"kind": "histogram", "nodes": [8, 64]}]}, r"one round of \(64,\) counts"),
-        ({"rounds": [{"kind": "histogram", "nodes": [64]}] * 2}, "a plan has one round, or two where it searches, got 2"),
+        (
+            {"rounds": [{"kind": "histogram", "nodes": [64]}] * 2},
+            "a plan has one round, or two where it searches, got 2",
+        ),
         ({"rounds": [{"kind": "quantiles", "nodes": [64]}]}, "Invalid value"),
         ({"task__kind": "ranking"}, "Invalid value"),
         ({"task__positive": [1]}, "Expected `bool"),

@@ -12,14 +12,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.binning.axis import MOST_POINTS, Axis
 from fedgauge.errors import AxisError
+from fedgauge.typing import Floats
 
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
 _COARSE: Final = 512
 _WIDEST: Final = 8  # bins at least, whatever was counted
+_CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
 _FEWEST: Final = 2
 
 
@@ -48,7 +51,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         Of the privacy budget, or under local DP of the users, for the first round.
     coarse
         What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to
-        the score: ``Axis.asinh(512)``. For probabilities ``Axis.logit(512, outside="clip")``.
+        the score: ``Axis.asinh(512)``. For probabilities, also for those that crowd near 0 or 1,
+        ``Axis.logit(512, limit=32.0, outside="clip")``.
     narrowest
         No bin but the first and the last is narrower.
     widest
@@ -107,14 +111,14 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
 
-        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds as much as
-        a bin should has an edge at both ends: so does a crowded value.
+        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds four times
+        as much as a bin should has an edge at both ends: so does a crowded value.
 
         Examples
         --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
-        >>> two.axis(Counted([0, 1, 2, 3], [10, 50, 0, 10])).edges
-        array([0.  , 1.  , 1.5 , 2.  , 4.  ])
+        >>> two.axis(Counted([0, 1, 2, 3], [20, 40, 10, 10])).edges
+        array([0. , 1. , 1.5, 2. , 4. ])
         """
         weights = _not_negative(counted.counts)
         starts = [*counted.starts, self.coarse.bins]
@@ -165,11 +169,43 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             raise AxisError("the bins of a second round reach as far as the coarse ones.")
         if any(b - a < self.narrowest for a, b in pairwise(edges[1:-1])):
             raise AxisError(f"a bin of the second round is narrower than {self.narrowest:g}.")
-        places = [self._place(edge) for edge in edges]
-        if any(b - a > PARTS * self.most_wide for a, b in pairwise(places)):
+        if any(self._is_wide(a, b, first=a == edges[0]) for a, b in pairwise(edges)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
             )
+
+    def _is_wide(self, low: float, high: float, *, first: bool) -> bool:
+        """Whether a bin holds too many coarse ones, although it could have been divided.
+
+        To a coarse bin: where floats are far apart, several of its parts begin at one.
+        """
+        place = self._place(high)
+        if (place - self._place(low)) // PARTS <= self.most_wide:
+            return False
+        # An edge between that is not too close to the high one would be too near the low one.
+        return first or self._edge(place - PARTS * self.most_wide) - low >= self.narrowest
+
+    def crowds(self, axis: Axis, counts: Floats) -> NDArray[np.bool_]:
+        """Which bins hold a value that many scores share, as far as their counts tell.
+
+        Those no wider than a coarse bin that hold as much as a bin should, or more, and four times
+        as densely as both of their neighbours. Smooth scores would be divided further there, or
+        crowd in the neighbours, too.
+
+        Examples
+        --------
+        >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
+        >>> found = Axis.from_edges([0.0, 1.0, 1.25, 2.0, 4.0], outside="clip")
+        >>> two.crowds(found, np.array([10.0, 50.0, 0.0, 20.0]))
+        array([False,  True, False, False])
+        """
+        places = np.array([self._place(edge) for edge in axis.edges.tolist()])
+        density = np.maximum(counts, 0.0) / np.diff(axis.edges)
+        beside = np.pad(density, 1)
+        denser = density >= _CROWDED * np.maximum(beside[:-2], beside[2:])
+        deep = (counts > 0) & (counts * axis.bins >= counts.sum())
+        crowded: NDArray[np.bool_] = deep & denser & (np.diff(places) <= PARTS)
+        return crowded
 
     def _place(self, edge: float) -> int:
         coarse = self.coarse.edges
@@ -218,7 +254,7 @@ def _places(
         weight = quantiles * weights[group]
         places.add(ends[group] + (2 * within * span + weight) // (2 * weight))
     for group, weight in enumerate(weights):
-        if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= total:
+        if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
             places |= {ends[group], ends[group + 1]}
     listed = sorted(places)
     for low, high in pairwise(list(listed)):
