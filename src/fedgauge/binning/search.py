@@ -12,15 +12,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import AxisError
+from fedgauge.typing import Floats
 
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
 MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever reads a plan
 _COARSE: Final = 512
 _WIDEST: Final = 8  # bins at least, whatever was counted
+_CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
 _FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
 _FEWEST_COARSE: Final = 2
 
@@ -50,7 +53,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         Of the privacy budget, or under local DP of the users, for the first round.
     coarse
         What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to
-        the score: ``Axis.asinh(512)``. For probabilities ``Axis.logit(512, outside="clip")``.
+        the score: ``Axis.asinh(512)``. For probabilities, also for those that crowd near 0 or 1,
+        ``Axis.logit(512, limit=32.0, outside="clip")``.
     narrowest
         No bin but the first and the last is narrower, nor what lies between an edge of this round
         and one of the first: sums of both can be subtracted from each other.
@@ -153,7 +157,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 place = (place + PARTS // 2) // PARTS * PARTS
             places.add(place)
         for group, weight in enumerate(weights):
-            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= total:
+            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
                 places |= {ends[group], ends[group + 1]}
         listed, most = sorted(places), PARTS * self.most_wide
         for low, high in pairwise(list(listed)):
@@ -214,7 +218,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 f"an edge of the second round is closer than {self.narrowest:g} to one of the "
                 "first."
             )
-        if any(b - self._within(a) > PARTS * self.most_wide for a, b in pairwise(places)):
+        # To a coarse bin: where floats are far apart, several of its parts begin at one.
+        if any((b - self._within(a)) // PARTS > self.most_wide for a, b in pairwise(places)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
             )
@@ -225,6 +230,28 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             return place
         far = self.coarse.edges - self._edge(place) >= self.narrowest
         return max(place, PARTS * (int(np.argmax(far)) if far.any() else self.coarse.bins))
+
+    def crowds(self, axis: Axis, counts: Floats) -> NDArray[np.bool_]:
+        """Which bins hold a value that many scores share, as far as their counts tell.
+
+        Those no wider than a coarse bin that hold as much as a bin should, or more, and four times
+        as densely as both of their neighbours. Smooth scores would be divided further there, or
+        crowd in the neighbours, too.
+
+        Examples
+        --------
+        >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
+        >>> found = Axis.from_edges([0.0, 1.0, 1.25, 2.0, 4.0], outside="clip")
+        >>> two.crowds(found, np.array([10.0, 50.0, 0.0, 20.0]))
+        array([False,  True, False, False])
+        """
+        places = np.array([self._place(edge) for edge in axis.edges.tolist()])
+        density = np.maximum(counts, 0.0) / np.diff(axis.edges)
+        beside = np.pad(density, 1)
+        denser = density >= _CROWDED * np.maximum(beside[:-2], beside[2:])
+        deep = (counts > 0) & (counts * axis.bins >= counts.sum())
+        crowded: NDArray[np.bool_] = deep & denser & (np.diff(places) <= PARTS)
+        return crowded
 
     def _place(self, edge: float) -> int:
         coarse = self.coarse.edges
