@@ -188,7 +188,170 @@ of_pets = fg.MulticlassTask(labels=["cat", "dog"])
 of_models = fg.BinaryTask(models=["new", "old"])
 of_signs = fg.MultilabelTask(labels=["fever", "cough"])
 
+
+def weekly(world):
+    """Results of three weeks in a folder, and of what is no series beside it."""
+    folder = world.folder / "weekly"
+    folder.mkdir()
+    axis = fg.Axis.uniform(8, outside="clip")
+
+    def result(seed, positive=1, **options):
+        marks = [(seed + n) % 3 == 0 for n in range(60)]
+        rows = [positive if mark else 0 for mark in marks], [(n % 9) / 10 for n in range(60)]
+        return fg.evaluate({"a": rows}, **({"axis": axis, "positive": positive} | options))
+
+    for week in (1, 2, 3):
+        result(week).to_json(folder / f"2026-W0{week}.json")
+    result(4, axis=fg.Axis.uniform(7, outside="clip")).to_json("other-bins.json")
+    result(5, positive=2).to_json("other-label.json")
+    classes = fg.Examples(["cat", "dog"] * 30, [[0.2, 0.8], [0.6, 0.4]] * 30)
+    fg.evaluate({"a": classes}, task=of_pets).to_json("classes.json")
+
+
+def beside(name, to):
+    """One of these files, copied into the folder."""
+
+    def before(world):
+        weekly(world)
+        (world.folder / "weekly" / to).write_bytes((world.folder / name).read_bytes())
+
+    return before
+
+
+def cut_week(world):
+    weekly(world)
+    path = world.folder / "weekly/2026-W02.json"
+    path.write_bytes(path.read_bytes()[:-40])
+
+
 MISTAKES = [
+    # Results over time
+    *(
+        Mistake(what, "reports", command, 2, told, before)
+        for what, command, told, before in (
+            ("a folder of looks that is not there", "trend weeks", ("weeks", "no such"), weekly),
+            (
+                "a result for a folder",
+                "trend weekly/2026-W01.json",
+                ("it is a file", "Name the folder"),
+                weekly,
+            ),
+            (
+                "a folder of looks without any",
+                "trend empty",
+                ("empty holds no result", "--json"),
+                made("empty/notes.txt"),
+            ),
+            (
+                "plans for looks",
+                "trend plans",
+                ("plans holds no result",),
+                lambda world: (made("plans/x")(world), REPORTS.save("plans/plan.toml")),
+            ),
+            (
+                "the same look twice",
+                "trend weekly",
+                ("2026-W01 and 2026-W09 are the same result", "leave one of them out"),
+                beside("weekly/2026-W01.json", "2026-W09.json"),
+            ),
+            (
+                "looks on bins that have nothing in common",
+                "trend weekly",
+                ("no bin edge in common", "by the same plan"),
+                beside("other-bins.json", "2026-W04.json"),
+            ),
+            (
+                "looks of another positive label",
+                "trend weekly",
+                ("count different labels as positive", "2026-W04"),
+                beside("other-label.json", "2026-W04.json"),
+            ),
+            (
+                "looks of which one has several classes",
+                "trend weekly",
+                ("2026-W04 is of several classes", "--class"),
+                beside("classes.json", "2026-W04.json"),
+            ),
+            (
+                "looks of which some have no date",
+                "trend weekly",
+                ("latest.json has no date in its name", "2026-11-16.json"),
+                beside("other-bins.json", "latest.json"),
+            ),
+            (
+                "a trend as a picture",
+                "trend weekly -o trend.png",
+                ("ends in .html, .json, .csv",),
+                weekly,
+            ),
+            (
+                "a trend over a result",
+                "trend weekly -o weekly/2026-W01.json",
+                ("is no trend of fedgauge", "Name another place"),
+                weekly,
+            ),
+            (
+                "a threshold that is no number",
+                "trend weekly --at nan",
+                ("threshold",),
+                weekly,
+            ),
+            (
+                "a rate of alarms in percent",
+                "trend weekly --rate 5",
+                ("rate must lie above 0 and up to 0.5",),
+                weekly,
+            ),
+            (
+                "a result and itself",
+                "diff weekly/2026-W01.json weekly/2026-W01.json",
+                ("both are the same result", "Name two"),
+                weekly,
+            ),
+            (
+                "results of different labels",
+                "diff weekly/2026-W01.json other-label.json",
+                ("count different labels as positive", "Evaluate one of them again"),
+                weekly,
+            ),
+            (
+                "results of which one has several classes",
+                "diff weekly/2026-W01.json classes.json",
+                ("classes is of several classes", "Choose one", "--class"),
+                weekly,
+            ),
+        )
+    ),
+    Mistake(
+        "a look that was cut short",
+        "reports",
+        "trend weekly",
+        1,
+        ("weekly/2026-W02.json", "truncated"),
+        cut_week,
+    ),
+    Mistake(
+        "a plan for a result",
+        "reports",
+        "diff reports.toml reports.toml",
+        1,
+        ("reports.toml",),
+    ),
+    Mistake(
+        "a plan for a report",
+        "reports",
+        "report reports.toml -o r.html",
+        1,
+        ("reports.toml",),
+    ),
+    Mistake(
+        "a report over a file of rows",
+        "reports",
+        f"report weekly/2026-W01.json -o {A}.csv",
+        2,
+        (f"{A}.csv exists and is no report of fedgauge",),
+        weekly,
+    ),
     # Columns of groups, classes, models and labels
     *(
         Mistake(

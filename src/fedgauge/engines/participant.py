@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, naming, say
+from fedgauge.engines.duties import (
+    Delivery,
+    SiteDuties,
+    Stopped,
+    check_ledger,
+    judge_invitation,
+    naming,
+    say,
+)
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -28,7 +36,7 @@ from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.site import Site
-from fedgauge.site.approvals import require_approval
+from fedgauge.site.approvals import keep_approval, require_approval
 from fedgauge.site.books import Spend
 from fedgauge.site.entries import Asked, Departure, Roster, Step
 from fedgauge.storage import durable
@@ -259,6 +267,8 @@ class Participant:
         if self._path(invitation.session).exists():
             return self._join_again(invitation)
         plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
+        if invitation.follows is not None:
+            self._require_first(invitation, invitation.follows)
         approver = self._approver(invitation)
         self._check(plan)
         data, counted = (None, None) if plan.is_noisy else self._read(plan)
@@ -266,6 +276,19 @@ class Participant:
         if counted is not None and self._show is not None:  # after all else: it changes nothing
             say(self._show, counted)
         return reply
+
+    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+        """Refuse a second round of what this site did not join, or gave up; reads no rows."""
+        check_ledger(self._site, invitation)
+        if not self._path(first).exists():
+            raise ExchangeError(NOT_JOINED)
+
+    def _take_up(self, first: bytes, session: bytes) -> None:
+        """Bring along what the second of two rounds needs of the first: rows and approval."""
+        keep_approval(self._site, first, session)
+        note = self.recall(first)
+        if note is not None:
+            self.remember(session, note)
 
     def _reserved(
         self,
@@ -289,11 +312,16 @@ class Participant:
                 asked=Asked(invitation.coordinator, invitation.model, approver),
             )
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
+            if invitation.follows is not None:
+                self._take_up(invitation.follows, invitation.session)
             duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
-            return self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
+            reply = self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
+            if invitation.follows is not None:
+                self._end(invitation.follows)  # its sum was opened, with this site or without
+            return reply
 
     def _join_again(self, invitation: Invitation) -> bytes:
         reply = self.session(invitation.session).receive(invitation.data)
@@ -310,7 +338,9 @@ class Participant:
             return None
         if self._delivery is not None:
             refuse_unread(self._site)
-        return require_approval(self._site, invitation.session, invitation.plan)
+        # Of two rounds the first is approved of.
+        evaluation = invitation.follows or invitation.session
+        return require_approval(self._site, evaluation, invitation.plan)
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, Counted | None]:
         """The rows of an exact sum, where no model is needed to have them.

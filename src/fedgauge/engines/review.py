@@ -5,8 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fedgauge.data.fingerprint import Fingerprint
-from fedgauge.engines.duties import judge_invitation, judge_origin
+from fedgauge.engines.duties import check_ledger, judge_invitation, judge_origin
 from fedgauge.engines.exchange import load_invitation
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
@@ -20,7 +19,7 @@ from fedgauge.site.anchor import judge_promise
 from fedgauge.site.approvals import approval_path, require_approval
 from fedgauge.site.approvals import approve as sign
 from fedgauge.site.books import Status
-from fedgauge.site.entries import Kind, Roster
+from fedgauge.site.entries import Kind
 
 NAMED_BY: Final = 32  # digits: with fewer, who makes invitations finds two that begin alike
 _ENTRIES: Final[dict[Status, Kind]] = {
@@ -132,7 +131,7 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
         raise ExchangeError(
             "the folder holds another evaluation than the one that was reviewed. Review it again."
         )
-    check_ledger(site, invitation, plan)
+    check_ledger(site, invitation)
     return sign(site, invitation.session, plan, key)
 
 
@@ -153,7 +152,7 @@ def _judged(
     try:
         plan = judge_invitation(site, invitation)
         if joined is None or joined.status == "reserved":
-            check_ledger(site, invitation, plan)
+            check_ledger(site, invitation)
     except FedgaugeError as error:
         return str(error), _plan_within_reach(site, invitation)
     return None, plan
@@ -167,20 +166,6 @@ def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | N
     except FedgaugeError:
         return None
     return invitation.plan
-
-
-def check_ledger(
-    site: Site, invitation: Invitation, plan: EvaluationPlan, data: Fingerprint | None = None
-) -> None:
-    """Refuse what the ledger would, and write nothing; `data` are the rows of an exact sum."""
-    site.reserve(
-        invitation.session,
-        plan,
-        roster=Roster(frozenset(invitation.members), invitation.needed),
-        certain=invitation.graph.is_complete,
-        data=data,
-        check_only=True,
-    )
 
 
 def _budget(site: Site, plan: EvaluationPlan) -> Budget:

@@ -8,6 +8,7 @@ from fedgauge.plan.plan import EvaluationPlan
 from fedgauge.plan.slices import OTHER, Sliced
 from fedgauge.plan.task import BinaryTask, MultilabelTask, measured_by
 
+LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
     "In evaluations between sites that each keep their own rows; their results say enforced. Where "
     "one program is given the rows of all, whoever runs it sees them, and the result says "
@@ -28,7 +29,7 @@ def paragraphs(plan: EvaluationPlan) -> list[tuple[str, str]]:
     return [
         *plan.in_words(),
         *_apart(plan),
-        ("What each party learns in the worst case", parties),
+        (LEARNT, parties),
         plan.privacy.worked(stated.delta, plan.min_cell),
         ("Where this holds", _HOLDS),
     ]

@@ -15,6 +15,7 @@ from fedgauge.binning.search import PARTS, Counted, TwoRound
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import Terms
+from fedgauge.plan.sizes import check_counts, is_session
 from fedgauge.plan.slices import Task
 from fedgauge.plan.summed import HistogramRound
 from fedgauge.plan.task import ScoredTask, SearchTask
@@ -51,6 +52,10 @@ class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     clients: int
     starts: tuple[int, ...] = ()
     session: str = ""
+
+    def __post_init__(self) -> None:
+        if not is_session(self.session):
+            raise PlanError("found.session is the id of a secure sum: 64 hexadecimal digits.")
 
     def __repr__(self) -> str:  # a plan prints in a few lines
         return f"Found({len(self.counts):,} counts of {self.clients:,}, {self.two!r})"
@@ -165,8 +170,7 @@ def _check_simple(plan: "EvaluationPlan", task: SearchTask) -> None:
             "two rounds count one score at a time. Leave out pairs, paired_brier and also, or name "
             "an axis."
         )
-    if task.two.bins * task.of.rows > _MOST:
-        raise PlanError("a plan of two rounds has too many counts.")
+    check_counts(task.of.per_row, task.of.rows * task.two.bins)
 
 
 def _check_kind(sent: object) -> Sent:
@@ -287,7 +291,8 @@ def _how(plan: "EvaluationPlan", share: str) -> str:
     if plan.privacy.sends_reports:
         return (
             f"Each row is reported in one of two rounds: {share} of them, drawn at random whatever "
-            "they hold, in the first. The promise is for its one report."
+            "they hold, in the first. The random number that names a report says of which round it "
+            "is. The promise is for its one report."
         )
     if plan.privacy.adds_noise:
         return (

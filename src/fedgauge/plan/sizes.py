@@ -5,6 +5,7 @@ be able to say no before it spends them.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 byt
 MOST_LEVELS: Final = 24  # more than halving the most bins takes
 _MOST_ROUNDS: Final = 8
 _MOST_PER_ROW: Final = 1000  # counts that one row adds to: the budget is shared among them
+_SESSION: Final = re.compile("([0-9a-f]{64})?")
 _MOST_NUMBERS: Final = 1 << 26  # of a histogram: half a gigabyte
 
 
@@ -64,6 +66,7 @@ class _Found(msgspec.Struct):
     two: _Two
     counts: list[int]
     starts: list[int] = []
+    session: str = ""
 
 
 class _Measured(msgspec.Struct):
@@ -74,10 +77,15 @@ class _Measured(msgspec.Struct):
     crossed: bool = False
 
     @property
+    def scores(self) -> int:
+        """Scores of a row: of each model, and each class or label."""
+        return max(len(self.models), 1) * max(len(self.labels), 1)
+
+    @property
     def per_row(self) -> int:
         """Counts that a row adds to: of each score, and each way of grouping."""
         groupings = 1 if self.crossed else len(self.groups)
-        return max(len(self.models), 1) * max(len(self.labels), 1) * max(groupings, 1)
+        return self.scores * max(groupings, 1)
 
     @property
     def channels(self) -> int:
@@ -85,7 +93,7 @@ class _Measured(msgspec.Struct):
         groups = [len(values) + 1 for values in self.groups.values()]
         cells = math.prod(groups) if self.crossed else sum(groups) or 1
         classes = len(self.labels) if self.kind == "multiclass" else 2
-        return max(len(self.models), 1) * max(len(self.labels), 1) * cells * classes
+        return self.scores * cells * classes
 
 
 class _Task(_Measured):
@@ -112,6 +120,10 @@ class _Outline(msgspec.Struct):
     def two(self) -> _Two | None:
         """How bins are, or were, found."""
         return self.found.two if self.found is not None else self.task.two
+
+
+class _Second(msgspec.Struct):
+    found: _Found | None = None
 
 
 def peek(data: bytes) -> PlanSizes:
@@ -153,7 +165,9 @@ def _judged(outline: _Outline) -> PlanSizes:
     bins = max(axis.bins, *_bins_of(outline))
     task = outline.measured
     check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
-    counts = task.channels * bins
+    counts = task.channels * axis.bins
+    if outline.two is not None:  # of either round, whichever it is
+        counts = max(task.channels * outline.two.bins, task.scores * outline.two.coarse.bins)
     check_counts(task.per_row, counts)
     return PlanSizes(bins, len(tree), counts)
 
@@ -178,6 +192,26 @@ def _bins_of(outline: _Outline) -> tuple[int, ...]:
             f"{MOST_FOUND:,}."
         )
     return two.coarse.bins, two.bins
+
+
+def first_session(data: bytes) -> bytes | None:
+    """The session in which the bins of a distributed plan were found, which is not read further.
+
+    None where they were not found; empty where they were, in no session.
+    """
+    check_bytes(len(data))
+    with plan_errors("JSON"):
+        found = msgspec.json.decode(data, type=_Second).found
+    if found is None:
+        return None
+    if not is_session(found.session):
+        raise PlanError("the plan does not say in which session its bins were found.")
+    return bytes.fromhex(found.session)
+
+
+def is_session(text: str) -> bool:
+    """Whether a text is the id of a session, or empty."""
+    return _SESSION.fullmatch(text) is not None
 
 
 def check_bytes(count: int) -> None:

@@ -61,17 +61,18 @@ def what_left(site: Site) -> list[Left]:
 
 def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
     reserved: dict[bytes | None, Entry] = {}
-    told: set[tuple[Account | None, str]] = set()
+    told: set[object] = set()
     for entry in entries:
         if entry.kind == "reserve":
             reserved[entry.session] = entry
         elif entry.kind in ("reply", "sent"):
             about = reserved[entry.session]
-            flips = None if about.flips is None else (about.account, about.flips)
-            is_charged = entry.kind == "sent" and flips not in told
+            # Of two rounds of reports the first that leaves is charged, for both.
+            what = about.session if about.flips is None else (about.account, about.flips)
+            is_charged = entry.kind == "sent" and what not in told
             yield _row(site, about, entry, about.cost if is_charged else None)
-            if flips is not None and is_charged:
-                told.add(flips)
+            if is_charged:
+                told.add(what)
 
 
 def _row(site: Site, about: Entry, entry: Entry, cost: Cost | None) -> Left:
