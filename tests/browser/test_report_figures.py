@@ -33,8 +33,6 @@ class Drawing:
 
     def __init__(self, page, figure, number=float):
         raw = page.evaluate(_DRAWN, figure)
-        if figure == "histogram":  # one bar is as wide as another, whatever bins are
-            raw["ticks"]["x"] = [(at, at) for at, _ in raw["ticks"]["x"]]
         self.scales = [_scale(raw["ticks"][way], number) for way in "xy"]
         self.lines = {kind: [self._line(d) for d in paths] for kind, paths in raw["lines"].items()}
         self.dots = self._put(np.array(raw["dots"]).reshape(-1, 2))
@@ -169,12 +167,14 @@ def test_histograms_are_the_library_s(open_page, report, kind):
 
 
 def check_histogram(pooled, page, rows):
-    """Bars are as high as the share of a class between the scores that are named."""
+    """Bars are as high as shares of a class; by their width, where they differ in it."""
     ends = np.array([row[0].split(" to ") for row in rows], dtype=float)
     bins = [np.abs(pooled.axis.edges - end).argmin() for end in (*ends[:, 0], ends[-1, 1])]
     assert bins[0] == 0
     assert bins[-1] == pooled.axis.bins
-    bars = iter(Drawing(page, "histogram").lines.items())
+    widths = np.diff(pooled.axis.edges[bins])
+    density = np.ptp(widths) > 1e-6
+    bars = iter(Drawing(page, "histogram").lines.values())
     for row, column in ((0, 1), (1, 2)):
         counts = np.add.reduceat(pooled.counts[row], bins[:-1])
         if not counts.sum():
@@ -182,6 +182,12 @@ def check_histogram(pooled, page, rows):
             continue
         shares = counts / counts.sum()
         assert [each[column] for each in rows] == [four(share) for share in shares]
-        (line,) = next(bars)[1]
-        heights = line[1:-1, 1].reshape(-1, 2)
-        assert heights == pytest.approx(np.stack([shares] * 2, 1), abs=_PIXEL + 5.1e-5)
+        ((line,),) = (next(bars),)
+        heights = shares / widths if density else shares
+        sides = np.stack([pooled.axis.edges[bins[:-1]], pooled.axis.edges[bins[1:]]], axis=1)
+        assert line[1:-1, 0].reshape(-1, 2) == pytest.approx(sides, abs=2 * _PIXEL)
+        long = max(1.0, heights.max())
+        tolerance = (_PIXEL + (5.1e-5 / widths.min() if density else 5.1e-5)) * long
+        assert line[1:-1, 1].reshape(-1, 2) == pytest.approx(
+            np.stack([heights] * 2, 1), abs=tolerance
+        )

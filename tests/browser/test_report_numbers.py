@@ -134,8 +134,9 @@ def test_points_on_curves_are_dragged_and_moved_by_keys(open_page, report, figur
         shown = page.evaluate(_SHOWN)
         assert shown["place"] == place
         check(result, shown)
-        expected = [float(each) for each in points[place]]
-        assert page.evaluate(_POINT, figure) == pytest.approx(expected, abs=0.002)
+        if "undefined" not in points[place]:
+            expected = [float(each) for each in points[place]]
+            assert page.evaluate(_POINT, figure) == pytest.approx(expected, abs=0.002)
         assert dot.get_attribute("aria-valuenow") == str(place)
         assert dot.get_attribute("aria-valuetext") == shown["said"]
 

@@ -121,7 +121,8 @@ def models_compared(result: Evaluation) -> Iterator[Told]:
         html = paragraph(f"By these counts {comparison.verdict} This is {comparison.basis}.")
         html += table(title, ["metric", "difference"], cells, name="models")
         note = f"Lines are intervals at {result.level * 100:g}%, {comparison.basis}."
-        figure = forest(f"models-{place}", title, "Difference", rows, note=note, line=_EQUAL)
+        name = f"Differences: {title}"  # other than the table's: each has a button of that name
+        figure = forest(f"models-{place}", name, "Difference", rows, note=note, line=_EQUAL)
         yield Told(html, (figure,))
 
 
