@@ -60,6 +60,7 @@ html_last_updated_fmt = None
 html_theme_options = {
     "logo": {"text": "fedgauge"},
     "navigation_with_keys": False,
+    "collapse_navigation": True,  # the list of all names is beside these alone
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
     "footer_start": [],

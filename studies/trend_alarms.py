@@ -28,8 +28,8 @@ from scipy.stats import norm
 import fedgauge as fg
 from fedgauge.estimation import repair
 from fedgauge.estimation.drawn import redraw
-from fedgauge.measures.drift import Judged
-from fedgauge.measures.watching import Looks, Run, Watched, follow, watch
+from fedgauge.measures.drift import Judged, Noise
+from fedgauge.measures.watching import Looks, Run, Watched, follow, loudest_node, watch
 from runner import Check, Found, Study, describe, main
 
 RATE = 0.05
@@ -85,12 +85,17 @@ def series(cell: Cell, runs: int, looks: int, rng: np.random.Generator) -> dict[
     """How each look of many series stands, in all that is watched."""
     counts = draw(cell, runs, looks, rng)
 
-    def noise(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def covariance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         by_class = repair.noise_covariance(cell.tree, cell.variances, left, right)
         return by_class.sum(axis=-1)[..., np.newaxis]  # the same in all looks
 
+    def loudest(weights: np.ndarray, look: int) -> np.ndarray:
+        del look  # the same in all
+        return loudest_node(cell.tree, cell.variances, weights)
+
     def first(number: int) -> Looks:
-        return Looks(AXIS, counts[:, :number], noise if cell.epsilon else None)
+        noise = Noise(covariance, loudest) if cell.epsilon else None
+        return Looks(AXIS, counts[:, :number], noise)
 
     return follow(first, looks, watch(AXIS, AT), RATE)
 

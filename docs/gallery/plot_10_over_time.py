@@ -35,10 +35,9 @@ alarmed = {alarm.look for alarm in alarms}
 fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 for number, (name, auc) in enumerate(zip(trend.results, values, strict=True), start=1):
     low, high = auc.interval
-    style = (
-        {"fmt": "s", "color": "tab:red"} if name in alarmed else {"fmt": "o", "color": "tab:blue"}
-    )
-    ax.errorbar(number, auc.value, [[auc.value - low], [high - auc.value]], **style)
+    mark, colour = ("s", "tab:red") if name in alarmed else ("o", "tab:blue")
+    errors = [[auc.value - low], [high - auc.value]]
+    ax.errorbar(number, auc.value, errors, fmt=mark, color=colour)
 ax.axvline(14.5, color="grey", linestyle=":")
 ax.set(xlabel="week", ylabel="ROC AUC, 95% intervals", xticks=range(1, 21))
 

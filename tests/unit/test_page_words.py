@@ -1,6 +1,7 @@
 """What a report says: its verdict, who could learn what, what stands next to what."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -100,10 +101,12 @@ def test_who_could_have_learnt_what_stands_outside_what_is_folded():
 def test_dropouts_are_counted_where_a_signature_says_who_was_invited():
     result = fg.Evaluation.from_json(SIGNED)
     invited = result.signature.invited
-    assert invited >= result.clients > 1
+    assert invited > 1
     told = privacy(result)
-    dropped = invited - result.clients
-    assert f"{dropped:,} site{'' if dropped == 1 else 's'} of {invited} that were invited" in told
+    assert invited == result.clients
+    assert f"none of {invited} sites that were invited" in told
+    more = words.privacy(result, replace(result.signature, invited=invited + 2), None)
+    assert f"2 of {invited + 2} sites that were invited" in more
     assert "enforced: a protocol between the parties kept it" in told
     assert "could see every row" not in told
     assert "none: all were in one process" in privacy(of_skill(1.0))
@@ -221,6 +224,17 @@ def test_bars_are_drawn_to_the_scale_of_the_axis(axis, equal, ticks):
         place = {text: at for at, text in told["ticks"]}
         assert place["0.5"] == pytest.approx(len(told["positives"]) / 2)
         assert told["at"] == list(range(len(told["edges"])))
+
+
+def test_every_known_value_has_a_bar_as_wide_as_the_others():
+    labels = rows()[0]
+    result = fg.evaluate(
+        {"a": (labels, np.arange(len(labels)) % 4)}, axis=fg.Axis.from_values(range(4))
+    )
+    told = part_of(result, brief=True)["histogram"]
+    assert "density" not in told
+    assert told["at"] == [0, 1, 2, 3, 4]
+    assert told["ticks"] == [[0.5, "0"], [1.5, "1"], [2.5, "2"], [3.5, "3"]]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import InputError
 from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.repair import level_weights
 from fedgauge.measures.drift import (
     Judged,
     Moved,
@@ -69,29 +70,60 @@ class Looks:
         of_each = [kinds.index(each) for each in alike]
         firsts = [alike.index(kind) for kind in kinds]
 
-        def noise(left: Floats, right: Floats) -> Floats:
+        def covariance(left: Floats, right: Floats) -> Floats:
             told = [pooled[k].covariance(left[:, places[k]], right[:, places[k]]) for k in firsts]
             return np.array(told)[of_each]
 
-        return cls(axis, counts, noise if any(each.noisy for each in pooled) else None)
+        def loudest(weights: Floats, look: int) -> Floats:
+            return _loudest(pooled[look], weights[:, places[look]])
+
+        noisy = any(each.noisy for each in pooled)
+        return cls(axis, counts, Noise(covariance, loudest) if noisy else None)
 
     def first(self, number: int) -> "Looks":
         """The first so many of them."""
-        noise = self.noise
-        if noise is None:
-            return Looks(self.axis, self.counts[:number], None)
-
-        def of_first(left: Floats, right: Floats) -> Floats:
-            return noise(left, right)[:number]
-
-        return Looks(self.axis, self.counts[:number], of_first)
+        return Looks(self.axis, self.counts[:number], self.noise)
 
 
 def _noise_of(pooled: PooledCounts, places: Indices) -> Any:
-    """What the noise in counts hangs on: the same for looks by one plan, but for local reports."""
-    if pooled.drawn:
+    """What the noise in counts hangs on: the same for looks that were summed by one plan."""
+    if not _is_summed(pooled):
         return id(pooled)
     return pooled.tree, pooled.variances, pooled.terms, places.tobytes()
+
+
+def _loudest(pooled: PooledCounts, weights: Floats) -> Floats:
+    """The share of the noise of a weighted sum that the loudest node of the tree has.
+
+    Local reports are many, and none is loud.
+    """
+    if pooled.drawn:
+        return np.zeros(())
+    if not pooled.noisy or not _is_summed(pooled):
+        return np.ones(())
+    return loudest_node(pooled.tree, pooled.variances, weights)
+
+
+def loudest_node(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> Floats:
+    """The largest share of the noise variance of a weighted sum that is one node's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(loudest_node((4,), (2.0,), np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])))
+    0.25
+    """
+    by_level = zip(level_weights(tree, variances, weights), variances, strict=True)
+    heard = [variance * each**2 for each, variance in by_level]
+    total = np.sum([each.sum(axis=(-2, -1)) for each in heard], axis=0)
+    most = np.max([each.max(axis=(-2, -1)) for each in heard], axis=0)
+    told: Floats = np.where(total > 0, most / np.where(total > 0, total, 1.0), 1.0)
+    return told
+
+
+def _is_summed(pooled: PooledCounts) -> bool:
+    """Whether all noise is that of the nodes of a tree: not of reports, labels alone, or a map."""
+    return type(pooled) is PooledCounts and not pooled.drawn
 
 
 class Run(NamedTuple):
@@ -215,7 +247,8 @@ def shift(looks: Looks, starts: Floats) -> Shift | None:
         over = np.append(np.full(len(totals) - 1, totals[:-1].sum()), totals[-1])
         for place, (group, share) in enumerate(zip(indicators, pooled, strict=True)):
             weights = np.broadcast_to(group - share, looks.counts.shape[1:])
-            variances[place] += (looks.noise(weights, weights) / over**2).sum()
+            of_looks = looks.noise.covariance(weights, weights)[: len(over)]
+            variances[place] += (of_looks / over**2).sum()
     expected = float(np.sum((variances / np.where(held, pooled, 1.0))[held]))
     ks = np.abs(np.cumsum(rows[-1]) / totals[-1] - np.cumsum(before) / totals[:-1].sum()).max()
     return Shift(psi, expected, float(ks))

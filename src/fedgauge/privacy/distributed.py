@@ -417,8 +417,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         return [
             (
                 COORDINATOR,
-                f"The sum over at least {least} sites, blurred by their random numbers. {allowed}, "
-                "as shown below. Not the counts of one site.",
+                f"The sum over at least {least} {'site' if least == 1 else 'sites'}, blurred by "
+                f"their random numbers. {allowed}, as shown below. Not the counts of one site.",
             ),
             (together(colluding), colluders if colluding else NO_COLLUDERS),
             (ANY_SITE, f"Nothing until there is a result. {site}" if colluding else NO_COLLUDERS),

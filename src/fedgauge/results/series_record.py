@@ -99,6 +99,7 @@ def record_of(trend: Trend) -> dict[str, Any]:
                 "threshold": each.at,
                 "title": title(each.name, each.at),
                 "verdict": series_words.of_watched(trend, each),
+                "visible": series_words.visible(trend, each),
             }
             for each in trend._runs
         ],

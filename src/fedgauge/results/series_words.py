@@ -37,14 +37,13 @@ def verdict(trend: Trend) -> str:
 
 
 def of_watched(trend: Trend, watched: Watched) -> str:
-    """One thing that is watched: its alarms, and what would have been one."""
+    """The alarms of one thing that is watched."""
     raised = [each for each in trend.alarms if each[1:3] == (watched.name, watched.at)]
-    told = ["No alarm."]
-    if raised:
-        first, last = raised[0], raised[-1]
-        looks = f"{len(raised)} looks, {first.look} to {last.look}" if raised[1:] else first.look
-        told = [f"Alarm at {looks}. At {first.look} it moved by {first.by:+.4f}: {first.why}."]
-    return " ".join([*told, visible(trend, watched)])
+    if not raised:
+        return "No alarm."
+    first, last = raised[0], raised[-1]
+    looks = f"{len(raised)} looks, {first.look} to {last.look}" if raised[1:] else first.look
+    return f"Alarm at {looks}. At {first.look} it moved by {first.by:+.4f}: {first.why}."
 
 
 def visible(trend: Trend, watched: Watched) -> str:

@@ -27,10 +27,11 @@ const parts = (() => {
 
   // Tables
 
+  const kind = (text) => (text.length > 40 ? { class: "text" } : {});
   function table(caption, columns, rows, name) {
     const head = make("tr", {}, ...columns.map((each) => make("th", { scope: "col" }, each)));
     const body = rows.map(([first, ...others]) =>
-      make("tr", {}, make("th", { scope: "row" }, first), ...others.map((each) => make("td", each.length > 40 ? { class: "text" } : {}, each))),
+      make("tr", {}, make("th", { scope: "row", ...kind(first) }, first), ...others.map((each) => make("td", kind(each), each))),
     );
     const whole = make("table", { "data-csv": name }, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
     return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, whole);

@@ -63,13 +63,13 @@
     return best;
   }
 
-  function drawHistogram({ edges, negatives, positives, at, ticks, density }) {
+  function drawHistogram({ edges, negatives, positives, at, ticks, density, label }) {
     const ends = at ?? edges;
     const last = edges.length - 1;
     const high = (shares) => shares?.map((each, i) => (density ? each / (ends[i + 1] - ends[i]) : each));
     const [filled, outlined] = [high(negatives), high(positives)];
     const top = 1.05 * Math.max(...(filled ?? [0]), ...(outlined ?? [0]), 1e-9);
-    const labels = [ticks ? "Score, on a scale of log-odds" : "Score", density ? "Share of the class, by width" : "Share of the class"];
+    const labels = [label ?? "Score", density ? "Share of the class, by width" : "Share of the class"];
     const { svg, place } = axes([[ends[0], ends[last]], [0, top]], labels, ticks && { x: ticks, y: tenths(0, top) });
     const steps = (heights) => {
       const xs = heights.flatMap((_, i) => [ends[i], ends[i + 1]]);
@@ -81,7 +81,7 @@
     const adds = density ? "Bars differ in width: the area of each class is 1." : "Each adds up to 1.";
     const note = `Filled: negatives. Outlined: positives. ${adds}`;
     const cell = (shares, i) => (shares ? share(shares[i]) : "none");
-    const rows = edges.slice(1).map((edge, i) => [`${edges[i]} to ${edge}`, cell(negatives, i), cell(positives, i)]);
+    const rows = edges.slice(1).map((edge, i) => [edges[i] === edge ? String(edge) : `${edges[i]} to ${edge}`, cell(negatives, i), cell(positives, i)]);
     figure("histogram", "Scores by class", note, svg, [["score", "share of negatives", "share of positives"], ...rows]);
   }
 
@@ -104,7 +104,11 @@
       draw("path", { class: "axis", d: path(place, [[0, 1], [0, 0]]) }),
       draw("path", { class: "curve two", d: path(place, [thresholds, everybody]) }),
       draw("path", { class: "curve", d: path(place, [thresholds, benefit]) }));
-    const better = useful.length ? `Surely better than both from ${useful.join(", ")}.` : "Nowhere surely better than both.";
+    if (thresholds.length === 1) { // a line of one point is not seen
+      svg.append(draw("path", { class: "whisker", d: path(place, [[thresholds[0], thresholds[0]], [low[0], high[0]]]) }));
+      svg.append(draw("circle", { class: "dot", cx: place.x(thresholds[0]), cy: place.y(benefit[0]), r: 4 }));
+    }
+    const better = useful.length ? `Surely better than both ${useful.join(", ")}.` : "Nowhere surely better than both.";
     const note = `Line: acting on the model. Dashed: treating everybody. Nobody is worth 0. ${better}`;
     const rows = thresholds.map((at, i) => [share(at), share(benefit[i]), span(share(low[i]), share(high[i])), share(everybody[i])]);
     figure("decision", "Decision curve", note, svg, [["threshold", "net benefit", "interval", "treating everybody"], ...rows]);
@@ -113,7 +117,8 @@
   // Estimates below each other: names above their lines, or beside them where there are many
 
   const manyRows = 24;
-  const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
+  // In the middle: what sets names apart may stand at their ends.
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, Math.ceil(most / 2) - 1)}\u2026${text.slice(-Math.floor(most / 2))}` : text);
   function drawForest({ id, title, label, note, line: [line, meaning], rows }) {
     const many = rows.length > manyRows;
     const [step, left, most] = many ? [18, 150, 24] : [36, 14, 30];

@@ -21,7 +21,8 @@ from fedgauge.typing import Floats
 _CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
 _BARS: Final = 48  # of a histogram
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
-_LOGIT_TICKS: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+_MOST_TICKS: Final = 11
+_LOGIT_TICKS: Final = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, 0.9999, 0.0001)
 _GAIN_FROM: Final = -0.25  # PR-gain curves go to minus infinity
 _LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
 # Where a decision curve is read as one of many: at all thresholds it takes half of all the time.
@@ -164,16 +165,34 @@ def _histogram(result: Evaluation) -> dict[str, Any] | None:
 def _scaled(kind: str, edges: Floats) -> dict[str, Any]:
     """How bars stand: as wide as they are, or as high, too, as the area of unequal ones says.
 
-    Bins of equal width in log-odds stand so, with ticks where round scores are.
+    Bins of equal width in log-odds stand so, with ticks where round scores are; known values stand
+    next to each other, each with a bar.
     """
+    places = np.arange(len(edges), dtype=np.float64)
     if kind == "logit":
-        places = np.arange(len(edges), dtype=np.float64)
-        within = [tick for tick in _LOGIT_TICKS if edges[0] <= tick <= edges[-1]]
-        at = np.interp(within, edges, places)
-        ticks = [[place, f"{tick:g}"] for place, tick in zip(at.tolist(), within, strict=True)]
-        return {"at": places.tolist(), "ticks": ticks}
+        return _placed("Score, on a scale of log-odds", places, *_round_scores(edges, places))
+    if kind == "values":  # the last bin holds the last value alone, and is of no width
+        step = -(-(len(edges) - 1) // _MOST_TICKS)
+        chosen = slice(None, -1, step)
+        return _placed("Score", places, places[chosen] + 0.5, edges[chosen].tolist())
     widths = np.diff(edges)
     return {"density": not np.allclose(widths, widths[0], rtol=1e-6)}
+
+
+def _round_scores(edges: Floats, places: Floats) -> tuple[Floats, list[float]]:
+    """Where round scores stand among bars, and which do with room between them."""
+    room = places[-1] / _MOST_TICKS * 1.5
+    chosen: dict[float, float] = {}
+    for score in _LOGIT_TICKS:
+        at = float(np.interp(score, edges, places))
+        if edges[0] <= score <= edges[-1] and all(abs(at - x) >= room for x in chosen.values()):
+            chosen[score] = at
+    return np.array(list(chosen.values())), list(chosen)
+
+
+def _placed(label: str, places: Floats, at: Floats, scores: list[float]) -> dict[str, Any]:
+    ticks = [[place, f"{score:g}"] for place, score in zip(at.tolist(), scores, strict=True)]
+    return {"label": label, "at": places.tolist(), "ticks": ticks}
 
 
 def _few_risks(result: Evaluation) -> list[float] | None:
@@ -209,6 +228,9 @@ def _of_probabilities(result: Evaluation, risks: Sequence[float] | None) -> dict
         "decision": columns
         | {
             "limits": [-top / 2, top],  # what is worse leaves the figure
-            "useful": [f"{show(low)} to {show(high)}" for low, high in decision.useful],
+            "useful": [
+                f"from {show(low)} to {show(high)}" if low < high else f"at {show(low)}"
+                for low, high in decision.useful
+            ],
         },
     }

@@ -111,8 +111,8 @@ def _listed(words: Iterable[str]) -> str:
 
 def _looks(record: Entry) -> str:
     """What each look is of, what it promises, and what all up to it cost; files left out."""
-    columns = ["look", "when", "examples", "clients", "privacy", "epsilon", "delta", "protects"]
-    columns += ["spent so far", "claim", "signature"]
+    columns = ["look", "when", "examples", "clients", "privacy", "promise", "spent so far"]
+    columns += ["claim", "signature"]
     rows = [
         [
             each["name"],
@@ -120,9 +120,7 @@ def _looks(record: Entry) -> str:
             "" if each["examples"] is None else f"{each['examples']:,}",
             f"{each['clients']:,}",
             each["model"],
-            "none" if each["epsilon"] is None else f"{each['epsilon']:g}",
-            "" if each["delta"] is None else f"{each['delta']:.3g}",
-            "" if each["unit"] is None else f"one {each['unit']}",
+            _promised(each),
             "" if each["spent"] is None else show(each["spent"]["epsilon"]),
             each["claim"],
             each["signature"],
@@ -137,6 +135,13 @@ def _looks(record: Entry) -> str:
     if record["skipped"]:
         told += table("Files left out", ["file", "why"], _pairs(record["skipped"]), name="left-out")
     return told
+
+
+def _promised(look: Entry) -> str:
+    if look["epsilon"] is None:
+        return "no epsilon"
+    delta = f", delta {look['delta']:.3g}" if look["delta"] else ""
+    return f"epsilon {look['epsilon']:g}{delta} for one {look['unit']}"
 
 
 def _pairs(reasons: Mapping[str, str]) -> list[list[str]]:
@@ -182,7 +187,7 @@ def _watched(each: Entry, rows: Sequence[Entry]) -> dict[str, Any]:
         "where": "scores" if scores else "numbers" if at is None else "thresholds",
         "title": title,
         "label": "KS" if scores else _capital(each["title"]),
-        "note": each["verdict"],
+        "note": f"{each['verdict']} {each['visible']}",
         "columns": ["look", "value", "interval", "moved by", "deviate", "would be seen", "alarm"],
         "rows": [_shown(row) for row in rows],
         **_drawn(rows, 0.0 if scores else None),

@@ -162,7 +162,8 @@ def _took_part(result: Evaluation, signature: Signature) -> Iterator[tuple[str, 
     yield "clients counted", f"{result.clients:,}"
     invited = signature.invited
     if invited:
-        yield "dropouts", f"{_sites(invited - result.clients)} of {invited:,} that were invited"
+        dropped = invited - result.clients
+        yield "dropouts", f"{dropped or 'none'} of {_sites(invited)} that were invited"
     elif cohort is not None:
         simulated = result.privacy.claim == "simulated"
         yield "dropouts", "none: all were in one process" if simulated else _UNSIGNED
