@@ -113,14 +113,14 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
 
-        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds as much as
-        a bin should has an edge at both ends: so does a crowded value.
+        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds four times
+        as much as a bin should has an edge at both ends: so does a crowded value.
 
         Examples
         --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
-        >>> two.axis(Counted([0, 1, 2, 3], [10, 50, 0, 10])).edges
-        array([0.  , 1.  , 1.5 , 2.  , 4.  ])
+        >>> two.axis(Counted([0, 1, 2, 3], [20, 40, 10, 10])).edges
+        array([0. , 1. , 1.5, 2. , 4. ])
         """
         weights = _not_negative(counted.counts)
         starts = [*counted.starts, self.coarse.bins]
@@ -218,18 +218,21 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 f"an edge of the second round is closer than {self.narrowest:g} to one of the "
                 "first."
             )
-        # To a coarse bin: where floats are far apart, several of its parts begin at one.
-        if any((b - self._within(a)) // PARTS > self.most_wide for a, b in pairwise(places)):
+        if any(self._is_wide(a, b, first=a == edges[0]) for a, b in pairwise(edges)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
             )
 
-    def _within(self, place: int) -> int:
-        """How far a bin from a place on reaches at least, where it must not be narrow."""
-        if not (place and self.narrowest):
-            return place
-        far = self.coarse.edges - self._edge(place) >= self.narrowest
-        return max(place, PARTS * (int(np.argmax(far)) if far.any() else self.coarse.bins))
+    def _is_wide(self, low: float, high: float, *, first: bool) -> bool:
+        """Whether a bin holds too many coarse ones, although it could have been divided.
+
+        To a coarse bin: where floats are far apart, several of its parts begin at one.
+        """
+        place = self._place(high)
+        if (place - self._place(low)) // PARTS <= self.most_wide:
+            return False
+        # An edge between that is not too close to the high one would be too near the low one.
+        return first or self._edge(place - PARTS * self.most_wide) - low >= self.narrowest
 
     def crowds(self, axis: Axis, counts: Floats) -> NDArray[np.bool_]:
         """Which bins hold a value that many scores share, as far as their counts tell.
