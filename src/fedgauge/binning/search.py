@@ -12,15 +12,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from fedgauge.binning.axis import MOST_POINTS, Axis
+from fedgauge.binning.axis import Axis
 from fedgauge.errors import AxisError
+from fedgauge.typing import Floats
 
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
+MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever reads a plan
 _COARSE: Final = 512
 _WIDEST: Final = 8  # bins at least, whatever was counted
-_FEWEST: Final = 2
+_CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
+_FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
+_FEWEST_COARSE: Final = 2
 
 
 class Counted(NamedTuple):
@@ -48,7 +53,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         Of the privacy budget, or under local DP of the users, for the first round.
     coarse
         What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to
-        the score: ``Axis.asinh(512)``. For probabilities ``Axis.logit(512, outside="clip")``.
+        the score: ``Axis.asinh(512)``. For probabilities, also for those that crowd near 0 or 1,
+        ``Axis.logit(512, limit=32.0, outside="clip")``.
     narrowest
         No bin but the first and the last is narrower, nor what lies between an edge of this round
         and one of the first: sums of both can be subtracted from each other.
@@ -74,17 +80,16 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int):
             raise AxisError(f"bins must be a whole number, got {type(self.bins).__name__}.")
-        if not _FEWEST <= self.bins <= MOST_POINTS:
-            raise AxisError(
-                f"two rounds find {_FEWEST} to {MOST_POINTS:,} bins, got {self.bins:,}."
-            )
+        if not _FEWEST <= self.bins <= MOST_FOUND:
+            raise AxisError(f"two rounds find {_FEWEST} to {MOST_FOUND:,} bins, got {self.bins:,}.")
         if not isinstance(self.coarse, Axis):
             raise AxisError(f"coarse must be an Axis, got {type(self.coarse).__name__}.")
         if self.coarse.kind == "values":
             raise AxisError("scores of known values need no first round: use Axis.from_values.")
-        if not _FEWEST <= self.coarse.bins <= MOST_COARSE:
+        if not _FEWEST_COARSE <= self.coarse.bins <= MOST_COARSE:
             raise AxisError(
-                f"a coarse axis has {_FEWEST} to {MOST_COARSE:,} bins, got {self.coarse.bins:,}."
+                f"a coarse axis has {_FEWEST_COARSE} to {MOST_COARSE:,} bins, got "
+                f"{self.coarse.bins:,}."
             )
         if not (isinstance(self.share, float) and 0.01 <= self.share <= 0.9):
             raise AxisError(
@@ -108,14 +113,14 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
 
-        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds as much as
-        a bin should has an edge at both ends: so does a crowded value.
+        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds four times
+        as much as a bin should has an edge at both ends: so does a crowded value.
 
         Examples
         --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
-        >>> two.axis(Counted([0, 1, 2, 3], [10, 50, 0, 10])).edges
-        array([0.  , 1.  , 1.5 , 2.  , 4.  ])
+        >>> two.axis(Counted([0, 1, 2, 3], [20, 40, 10, 10])).edges
+        array([0. , 1. , 1.5, 2. , 4. ])
         """
         weights = _not_negative(counted.counts)
         starts = [*counted.starts, self.coarse.bins]
@@ -152,7 +157,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 place = (place + PARTS // 2) // PARTS * PARTS
             places.add(place)
         for group, weight in enumerate(weights):
-            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= total:
+            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
                 places |= {ends[group], ends[group + 1]}
         listed, most = sorted(places), PARTS * self.most_wide
         for low, high in pairwise(list(listed)):
@@ -213,17 +218,43 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 f"an edge of the second round is closer than {self.narrowest:g} to one of the "
                 "first."
             )
-        if any(b - self._within(a) > PARTS * self.most_wide for a, b in pairwise(places)):
+        if any(self._is_wide(a, b, first=a == edges[0]) for a, b in pairwise(edges)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
             )
 
-    def _within(self, place: int) -> int:
-        """How far a bin from a place on reaches at least, where it must not be narrow."""
-        if not (place and self.narrowest):
-            return place
-        far = self.coarse.edges - self._edge(place) >= self.narrowest
-        return max(place, PARTS * (int(np.argmax(far)) if far.any() else self.coarse.bins))
+    def _is_wide(self, low: float, high: float, *, first: bool) -> bool:
+        """Whether a bin holds too many coarse ones, although it could have been divided.
+
+        To a coarse bin: where floats are far apart, several of its parts begin at one.
+        """
+        place = self._place(high)
+        if (place - self._place(low)) // PARTS <= self.most_wide:
+            return False
+        # An edge between that is not too close to the high one would be too near the low one.
+        return first or self._edge(place - PARTS * self.most_wide) - low >= self.narrowest
+
+    def crowds(self, axis: Axis, counts: Floats) -> NDArray[np.bool_]:
+        """Which bins hold a value that many scores share, as far as their counts tell.
+
+        Those no wider than a coarse bin that hold as much as a bin should, or more, and four times
+        as densely as both of their neighbours. Smooth scores would be divided further there, or
+        crowd in the neighbours, too.
+
+        Examples
+        --------
+        >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
+        >>> found = Axis.from_edges([0.0, 1.0, 1.25, 2.0, 4.0], outside="clip")
+        >>> two.crowds(found, np.array([10.0, 50.0, 0.0, 20.0]))
+        array([False,  True, False, False])
+        """
+        places = np.array([self._place(edge) for edge in axis.edges.tolist()])
+        density = np.maximum(counts, 0.0) / np.diff(axis.edges)
+        beside = np.pad(density, 1)
+        denser = density >= _CROWDED * np.maximum(beside[:-2], beside[2:])
+        deep = (counts > 0) & (counts * axis.bins >= counts.sum())
+        crowded: NDArray[np.bool_] = deep & denser & (np.diff(places) <= PARTS)
+        return crowded
 
     def _place(self, edge: float) -> int:
         coarse = self.coarse.edges

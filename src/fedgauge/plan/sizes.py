@@ -14,6 +14,7 @@ import msgspec
 
 from fedgauge.binning.axis import MOST_BINS, MOST_POINTS
 from fedgauge.binning.forms import MOST_KNOTS
+from fedgauge.binning.search import MOST_COARSE, MOST_FOUND
 from fedgauge.errors import AxisError, PlanError
 
 MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 bytes each
@@ -28,7 +29,7 @@ class PlanSizes(NamedTuple):
     """What a plan asks a site to hold.
 
     The bins of its axis, the levels of its tree, and the counts of its histogram: bins times
-    groups, classes and scores.
+    groups, classes and scores. Of two rounds, the most that either has.
     """
 
     bins: int
@@ -63,13 +64,13 @@ class _Two(msgspec.Struct):
 
 class _Found(msgspec.Struct):
     two: _Two
+    counts: list[int]
+    starts: list[int] = []
     session: str = ""
 
 
-class _Task(msgspec.Struct):
+class _Measured(msgspec.Struct):
     kind: str = ""
-    of: "_Task | None" = None
-    two: _Two | None = None
     labels: list[Any] = []
     models: list[Any] = []
     groups: dict[str, list[Any]] = {}
@@ -95,6 +96,11 @@ class _Task(msgspec.Struct):
         return self.scores * cells * classes
 
 
+class _Task(_Measured):
+    of: _Measured | None = None  # what a search is for
+    two: _Two | None = None
+
+
 class _Outline(msgspec.Struct):
     """The parts of a plan that say how large it is; all others are passed over."""
 
@@ -106,14 +112,14 @@ class _Outline(msgspec.Struct):
     found: _Found | None = None
 
     @property
-    def two(self) -> _Two | None:
-        """How bins are, or were, found in a first round."""
-        return self.task.two if self.found is None else self.found.two
-
-    @property
-    def measured(self) -> _Task:
+    def measured(self) -> _Measured:
         """What is told apart in the end."""
         return self.task.of or self.task
+
+    @property
+    def two(self) -> _Two | None:
+        """How bins are, or were, found."""
+        return self.found.two if self.found is not None else self.task.two
 
 
 class _Second(msgspec.Struct):
@@ -146,12 +152,8 @@ def peek_plain(plain: Any, form: str) -> PlanSizes:
 
 
 def _judged(outline: _Outline) -> PlanSizes:
-    axis, tree, two = outline.axis, outline.tree, outline.two
-    bins = axis.bins if two is None else max(axis.bins, two.bins, two.coarse.bins)
-    if bins > MOST_BINS:
-        raise PlanError(f"the plan's axis has {bins:,} bins; at most {MOST_BINS:,} can be.")
-    if any(len(each.points or ()) > MOST_POINTS + 1 for each in _axes(outline)):
-        raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
+    axis, tree = outline.axis, outline.tree
+    _check_axis(axis)
     form = _Form() if outline.calibrator is None else outline.calibrator.form
     if max(map(len, (form.x, form.y, form.edges, form.values))) > MOST_KNOTS:
         raise PlanError(f"the plan's map has more than {MOST_KNOTS:,} knots.")
@@ -160,17 +162,36 @@ def _judged(outline: _Outline) -> PlanSizes:
         len(sent.nodes) > MOST_LEVELS for sent in outline.rounds
     ):
         raise PlanError(f"the rounds of a plan have at most {MOST_LEVELS} levels each.")
+    bins = max(axis.bins, *_bins_of(outline))
     task = outline.measured
     check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
     counts = task.channels * axis.bins
-    if two is not None:  # of either round, whichever it is
-        counts = max(task.channels * two.bins, task.scores * two.coarse.bins)
+    if outline.two is not None:  # of either round, whichever it is
+        counts = max(task.channels * outline.two.bins, task.scores * outline.two.coarse.bins)
     check_counts(task.per_row, counts)
     return PlanSizes(bins, len(tree), counts)
 
 
-def _axes(outline: _Outline) -> list[_Axis]:
-    return [outline.axis, *([] if outline.two is None else [outline.two.coarse])]
+def _check_axis(axis: _Axis) -> None:
+    if axis.bins > MOST_BINS:
+        raise PlanError(f"the plan's axis has {axis.bins:,} bins; at most {MOST_BINS:,} can be.")
+    if len(axis.points or ()) > MOST_POINTS + 1:
+        raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
+
+
+def _bins_of(outline: _Outline) -> tuple[int, ...]:
+    """The bins of both rounds, where there are two."""
+    two, found = outline.two, outline.found
+    if two is None:
+        return (0,)
+    _check_axis(two.coarse)
+    listed = () if found is None else (len(found.counts), len(found.starts))
+    if max(two.coarse.bins, *listed, 0) > MOST_COARSE or two.bins > MOST_FOUND:
+        raise PlanError(
+            f"the first of two rounds has at most {MOST_COARSE:,} bins, and the second at most "
+            f"{MOST_FOUND:,}."
+        )
+    return two.coarse.bins, two.bins
 
 
 def first_session(data: bytes) -> bytes | None:

@@ -14,12 +14,17 @@ from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
 
 Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivors", "limit"]
-Step = Literal["join", "share", "submit", "confirm", "reveal", "encode", "answer"]
+Step = Literal["join", "share", "submit", "confirm", "reveal", "encode", "second", "answer"]
 
 _ALL: Final = "all"  # no plan's unit
 _LABEL: Final = ("label", "flip")
 _NO_MORE: Final = 1 + Fraction(1, 2**50)  # a float's exponential is within 2^-52 of the true one
-_COUNTED: Final = ("submit", "encode", "answer")  # steps at which rows leave, in some form
+_COUNTED: Final = (
+    "submit",
+    "encode",
+    "second",
+    "answer",
+)  # steps at which rows leave, in some form
 
 
 class Account(msgspec.Struct, frozen=True, order=True):

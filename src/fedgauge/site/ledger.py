@@ -264,6 +264,29 @@ class Ledger:
                 kind: Kind = "sent" if left.is_contribution else "reply"
                 pages.append(encode(kind, session=session, left=left))
 
+    def record_reports(self, session: bytes, left: Departure, rows: Fingerprint) -> None:
+        """Record reports that are about to leave in one of two rounds, or refuse them.
+
+        Each round's reports leave once, and both rounds' are of the same rows in the same order: a
+        row is known by its place, and one that moved would be reported in both.
+        """
+        with self._open() as (pages, books):
+            spend = _committed(books, session)
+            if spend.departure(left.step) is not None:
+                raise LedgerError(
+                    f"reports of this round left before, in session {_short(session)}. Send those "
+                    "again if they were lost: new ones of the same rows cost privacy again."
+                )
+            if spend.sent and spend.data != rows:
+                raise PlanRefused(
+                    "the rows are not those that reports of the first round were made of, or not "
+                    "in the same order, so that some would be reported twice. Name the file as it "
+                    "was then, and keep it until both rounds are over."
+                )
+            if not spend.sent:
+                pages.append(encode("data", session=session, data=rows))
+            pages.append(encode("sent", session=session, left=left))
+
     def has_left(self, session: bytes, step: Step) -> bool:
         """Whether something left at a step of a session, or may have."""
         with self._open() as (_, books):
