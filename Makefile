@@ -6,7 +6,7 @@ OLDEST := .venv-oldest
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
+.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -21,6 +21,7 @@ help:
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
 	@echo "make bench-local  time and error of local reports (10 minutes)"
+	@echo "make bench-page  time and bytes of a large report, and how soon it answers in Chromium"
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
@@ -126,6 +127,9 @@ bench-flower: $(VENV)/.test
 
 bench-local: $(VENV)/.test
 	@$(BIN)/python benchmarks/local.py
+
+bench-page: $(VENV)/.test chromium
+	@$(BIN)/python benchmarks/page.py
 	@$(BIN)/python studies/local_error.py
 
 studies: $(VENV)/.test
