@@ -21,7 +21,7 @@ from fedgauge.typing import Floats
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
 _COARSE: Final = 512
-_WIDEST: Final = 8  # bins at least, whatever was counted
+_WIDEST: Final = 2  # bins at least, whatever was counted: more would be empty ones at the ends
 _CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
 _FEWEST: Final = 2
 
@@ -56,7 +56,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     narrowest
         No bin but the first and the last is narrower.
     widest
-        No bin is wider than so many coarse bins; by default an eighth of them.
+        No bin is wider than so many coarse bins; by default half of them.
 
     Examples
     --------
