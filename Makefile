@@ -3,11 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-DOCS := .venv-docs
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test lint build oldest docs fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
+.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -17,10 +16,12 @@ help:
 	@echo "make build  source distribution and wheel into dist/, checked and tried"
 	@echo "make oldest  a short test on the oldest dependencies that pyproject.toml allows"
 	@echo "make docs   the documentation site into docs/_build, its links checked"
+	@echo "make screenshots  the pictures of the report in README, from the demo"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
 	@echo "make bench-local  time and error of local reports (10 minutes)"
+	@echo "make bench-page  time and bytes of a large report, and how soon it answers in Chromium"
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
@@ -45,6 +46,11 @@ $(VENV)/.test: $(VENV)/.demo
 	@$(PIP) --editable '.[test]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.demo
+	@echo "Installing what the documentation needs into $(VENV) (once)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
 $(VENV)/.build: $(BIN)/python constraints.txt
 	@echo "Installing the build tools into $(VENV) (once)"
 	@$(PIP) build twine
@@ -57,14 +63,6 @@ $(OLDEST)/.ready: $(BIN)/python pyproject.toml constraints.txt tools/oldest.py
 	@$(BIN)/python tools/oldest.py > $(OLDEST)/constraints.txt
 	@$(BIN)/python -m pip --python $(OLDEST)/bin/python --disable-pip-version-check --quiet \
 		install --no-compile --constraint $(OLDEST)/constraints.txt --editable '.[privacy]'
-	@touch $@
-
-$(DOCS)/.ready: $(BIN)/python pyproject.toml constraints.txt
-	@echo "Installing what the documentation needs into $(DOCS) (once)"
-	@rm -rf $(DOCS)
-	@$(BIN)/python -m venv --without-pip $(DOCS)
-	@$(BIN)/python -m pip --python $(DOCS)/bin/python --disable-pip-version-check --quiet \
-		install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 # Tests of pages run in Debian's Chromium. Where it cannot be had they are skipped, and say so.
@@ -95,11 +93,14 @@ build: $(VENV)/.build
 oldest: $(OLDEST)/.ready
 	@$(OLDEST)/bin/python tools/smoke.py tests/fixtures
 
-docs: $(DOCS)/.ready
+docs: $(VENV)/.docs
 	@rm -rf docs/_build docs/api docs/auto_examples
-	@$(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
-	@$(DOCS)/bin/python tools/check_site.py docs/_build
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
+	@$(BIN)/python tools/check_site.py docs/_build
 	@echo "Open docs/_build/index.html"
+
+screenshots: $(VENV)/.test chromium
+	@$(BIN)/python tools/screenshots.py
 
 fuzz: $(VENV)/.test
 	@FEDGAUGE_FUZZ=200000 $(BIN)/python -m pytest tests/property/test_fuzz_machines.py
@@ -126,6 +127,9 @@ bench-flower: $(VENV)/.test
 
 bench-local: $(VENV)/.test
 	@$(BIN)/python benchmarks/local.py
+
+bench-page: $(VENV)/.test chromium
+	@$(BIN)/python benchmarks/page.py
 	@$(BIN)/python studies/local_error.py
 
 studies: $(VENV)/.test
@@ -145,4 +149,4 @@ study-vertical: $(VENV)/.test
 	@$(BIN)/python studies/sun_figures.py
 
 clean:
-	@rm -rf $(VENV) $(OLDEST) $(DOCS) docs/_build docs/api docs/auto_examples dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo
+	@rm -rf $(VENV) $(OLDEST) docs/_build docs/api docs/auto_examples dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache fedgauge-demo

@@ -42,6 +42,7 @@ sphinx_gallery_conf = {
     "min_reported_time": float("inf"),
     "write_computation_times": False,
     "copyfile_regex": "",
+    "capture_repr": (),  # what is printed, and pictures
     "thumbnail_size": (480, 360),
 }
 
@@ -49,6 +50,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"fedgauge {release}"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
+html_favicon = html_logo = "_static/logo.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
@@ -56,7 +58,9 @@ html_show_sphinx = False
 html_show_copyright = False
 html_last_updated_fmt = None
 html_theme_options = {
+    "logo": {"text": "fedgauge"},
     "navigation_with_keys": False,
+    "collapse_navigation": True,  # the list of all names is beside these alone
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
     "footer_start": [],

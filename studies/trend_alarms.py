@@ -10,7 +10,11 @@ AUC falls after the 20th look, if it does. Counts are drawn by bin; noise is Lap
 All that a trend watches is watched, with recall, FPR and precision at 0.5. `alarmed` is the share
 of series that ever raise an alarm, `jump`, `shift` and `drift` those by each test, `auc` those by
 the AUC. With a change, `within` is the share of series in which the AUC raises an alarm in one of
-the first three looks after it, and `before` the share that had an alarm earlier.
+the first three looks after it, and `before` the share that had an alarm earlier. `least` is the
+least fall that is said at the 20th look to be found so soon in nine of ten cases: the median of
+series, not a number where noise leaves nothing to compare.
+
+All cells take about 10 minutes on one core.
 """
 
 import math
@@ -24,8 +28,8 @@ from scipy.stats import norm
 import fedgauge as fg
 from fedgauge.estimation import repair
 from fedgauge.estimation.drawn import redraw
-from fedgauge.measures.drift import Judged
-from fedgauge.measures.watching import Looks, Run, Watched, follow, watch
+from fedgauge.measures.drift import Judged, Noise
+from fedgauge.measures.watching import Looks, Run, Watched, follow, loudest_node, watch
 from runner import Check, Found, Study, describe, main
 
 RATE = 0.05
@@ -81,12 +85,17 @@ def series(cell: Cell, runs: int, looks: int, rng: np.random.Generator) -> dict[
     """How each look of many series stands, in all that is watched."""
     counts = draw(cell, runs, looks, rng)
 
-    def noise(weights: np.ndarray) -> np.ndarray:
-        by_class = repair.noise_covariance(cell.tree, cell.variances, weights, weights)
-        return by_class.sum(axis=-1)
+    def covariance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        by_class = repair.noise_covariance(cell.tree, cell.variances, left, right)
+        return by_class.sum(axis=-1)[..., np.newaxis]  # the same in all looks
+
+    def loudest(weights: np.ndarray, look: int) -> np.ndarray:
+        del look  # the same in all
+        return loudest_node(cell.tree, cell.variances, weights)
 
     def first(number: int) -> Looks:
-        return Looks(AXIS, counts[:, :number], noise if cell.epsilon else None)
+        noise = Noise(covariance, loudest) if cell.epsilon else None
+        return Looks(AXIS, counts[:, :number], noise)
 
     return follow(first, looks, watch(AXIS, AT), RATE)
 
@@ -110,10 +119,13 @@ def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
             "auc": of_auc.any(axis=0),
             "before": alarmed[:CHANGE].any(axis=0),
             "within": of_auc[CHANGE : CHANGE + SOON].any(axis=0),
+            "least": auc.least[CHANGE - 1],
         }
         for name, each in told.items():
             hits.setdefault(name, []).append(each)
-    return {name: float(np.concatenate(each).mean()) for name, each in hits.items()}
+    least = np.concatenate(hits.pop("least"))
+    shares = {name: float(np.concatenate(each).mean()) for name, each in hits.items()}
+    return shares | {"least": float(np.median(least))}
 
 
 def cells() -> Iterator[Cell]:
@@ -134,21 +146,22 @@ def cells() -> Iterator[Cell]:
 
 def table(found: Sequence[Found[Cell]]) -> str:
     """The figures in Markdown."""
-    lines = ["| cell | alarmed | jump | shift | drift | AUC | before | within |", "|" + "---|" * 8]
+    head = "| cell | alarmed | jump | shift | drift | AUC | before | within | least |"
+    lines = [head, "|" + "---|" * 9]
     for each in found:
-        shares = " | ".join(f"{each[name]:.1%}" for name in each.values)
-        lines.append(f"| {describe(each.cell)} | {shares} |")
+        shares = " | ".join(f"{each[name]:.1%}" for name in each.values if name != "least")
+        lines.append(f"| {describe(each.cell)} | {shares} | {each['least']:.3f} |")
     return "\n".join(lines)
 
 
 def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
-    """Quiet series keep the rate; a change in large looks is found soon."""
+    """Quiet series keep the rate; a change as large as is said is found soon."""
     for each in found:
         cell = each.cell
         most = RATE + 2.0 * math.sqrt(RATE * (1 - RATE) / each.runs)
         told = "before" if cell.shift else "alarmed"
         yield Check(f"quiet: {describe(cell)}", each[told] <= most, f"{each[told]:.3f}")
-        if cell.shift and (cell.epsilon is None or cell.epsilon >= 1.0):
+        if cell.shift >= each["least"]:
             kept = each["within"] >= 0.9
             yield Check(f"found soon: {describe(cell)}", kept, f"{each['within']:.3f}")
 

@@ -19,6 +19,7 @@ from forks import fast_folder
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Steps
 from fedgauge.engines.exchange import VERBS
+from fedgauge.reports.rounds import read_plan
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
@@ -34,6 +35,7 @@ WORDS = {
 }
 REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(9.0))
 OTHER_REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(4, outside="clip"), fg.LocalDP(9.0))
+TWO_ROUNDS = fg.EvaluationPlan.for_reports(fg.TwoRound(4, share=0.5), fg.LocalDP(1.0))
 LABELS = ("okapi", "zebra")  # in no other text
 SCORE = "0.7182818"
 
@@ -143,6 +145,31 @@ def encoded(name):
     return f"encode reports.toml {name}.csv {{columns}} -o {name}.fgr"
 
 
+def first_round(name):
+    return f"encode two.toml {name}.csv {{columns}} --site {name}/site.toml -o {name}.fgr"
+
+
+def second_round(name, plan="second.json"):
+    return f"encode {plan} {name}.csv {{columns}} --site {name}/site.toml -o {name}-2.fgr"
+
+
+def bins_found(signer):
+    """The first round of two sites, up to the plan of the second."""
+    signed = f"find-bins two.toml --site {signer}/site.toml -o second.json"
+    return then(many(A), first_round(A), f"intake two.toml {A}.fgr", signed)
+
+
+def unsigned(_):
+    read_plan("second.json").save("plain.json")
+
+
+def turned_round(world):
+    """The rows of a site in another order."""
+    path = world.folder / f"{A}.csv"
+    header, *rows = path.read_text().splitlines(keepends=True)
+    path.write_text(header + "".join(sorted(rows)))
+
+
 def platform(labels, score=SCORE):
     """A file of scores by id, and one of labels whose rows are these."""
 
@@ -188,7 +215,170 @@ of_pets = fg.MulticlassTask(labels=["cat", "dog"])
 of_models = fg.BinaryTask(models=["new", "old"])
 of_signs = fg.MultilabelTask(labels=["fever", "cough"])
 
+
+def weekly(world):
+    """Results of three weeks in a folder, and of what is no series beside it."""
+    folder = world.folder / "weekly"
+    folder.mkdir()
+    axis = fg.Axis.uniform(8, outside="clip")
+
+    def result(seed, positive=1, **options):
+        marks = [(seed + n) % 3 == 0 for n in range(60)]
+        rows = [positive if mark else 0 for mark in marks], [(n % 9) / 10 for n in range(60)]
+        return fg.evaluate({"a": rows}, **({"axis": axis, "positive": positive} | options))
+
+    for week in (1, 2, 3):
+        result(week).to_json(folder / f"2026-W0{week}.json")
+    result(4, axis=fg.Axis.uniform(7, outside="clip")).to_json("other-bins.json")
+    result(5, positive=2).to_json("other-label.json")
+    classes = fg.Examples(["cat", "dog"] * 30, [[0.2, 0.8], [0.6, 0.4]] * 30)
+    fg.evaluate({"a": classes}, task=of_pets).to_json("classes.json")
+
+
+def beside(name, to):
+    """One of these files, copied into the folder."""
+
+    def before(world):
+        weekly(world)
+        (world.folder / "weekly" / to).write_bytes((world.folder / name).read_bytes())
+
+    return before
+
+
+def cut_week(world):
+    weekly(world)
+    path = world.folder / "weekly/2026-W02.json"
+    path.write_bytes(path.read_bytes()[:-40])
+
+
 MISTAKES = [
+    # Results over time
+    *(
+        Mistake(what, "reports", command, 2, told, before)
+        for what, command, told, before in (
+            ("a folder of looks that is not there", "trend weeks", ("weeks", "no such"), weekly),
+            (
+                "a result for a folder",
+                "trend weekly/2026-W01.json",
+                ("it is a file", "Name the folder"),
+                weekly,
+            ),
+            (
+                "a folder of looks without any",
+                "trend empty",
+                ("empty holds no result", "--json"),
+                made("empty/notes.txt"),
+            ),
+            (
+                "plans for looks",
+                "trend plans",
+                ("plans holds no result",),
+                lambda world: (made("plans/x")(world), REPORTS.save("plans/plan.toml")),
+            ),
+            (
+                "the same look twice",
+                "trend weekly",
+                ("2026-W01 and 2026-W09 are the same result", "leave one of them out"),
+                beside("weekly/2026-W01.json", "2026-W09.json"),
+            ),
+            (
+                "looks on bins that have nothing in common",
+                "trend weekly",
+                ("no bin edge in common", "by the same plan"),
+                beside("other-bins.json", "2026-W04.json"),
+            ),
+            (
+                "looks of another positive label",
+                "trend weekly",
+                ("count different labels as positive", "2026-W04"),
+                beside("other-label.json", "2026-W04.json"),
+            ),
+            (
+                "looks of which one has several classes",
+                "trend weekly",
+                ("2026-W04 is of several classes", "--class"),
+                beside("classes.json", "2026-W04.json"),
+            ),
+            (
+                "looks of which some have no date",
+                "trend weekly",
+                ("latest.json has no date in its name", "2026-11-16.json"),
+                beside("other-bins.json", "latest.json"),
+            ),
+            (
+                "a trend as a picture",
+                "trend weekly -o trend.png",
+                ("ends in .html, .json, .csv",),
+                weekly,
+            ),
+            (
+                "a trend over a result",
+                "trend weekly -o weekly/2026-W01.json",
+                ("is no trend of fedgauge", "Name another place"),
+                weekly,
+            ),
+            (
+                "a threshold that is no number",
+                "trend weekly --at nan",
+                ("threshold",),
+                weekly,
+            ),
+            (
+                "a rate of alarms in percent",
+                "trend weekly --rate 5",
+                ("rate must lie above 0 and up to 0.5",),
+                weekly,
+            ),
+            (
+                "a result and itself",
+                "diff weekly/2026-W01.json weekly/2026-W01.json",
+                ("both are the same result", "Name two"),
+                weekly,
+            ),
+            (
+                "results of different labels",
+                "diff weekly/2026-W01.json other-label.json",
+                ("count different labels as positive", "Evaluate one of them again"),
+                weekly,
+            ),
+            (
+                "results of which one has several classes",
+                "diff weekly/2026-W01.json classes.json",
+                ("classes is of several classes", "Choose one", "--class"),
+                weekly,
+            ),
+        )
+    ),
+    Mistake(
+        "a look that was cut short",
+        "reports",
+        "trend weekly",
+        1,
+        ("weekly/2026-W02.json", "truncated"),
+        cut_week,
+    ),
+    Mistake(
+        "a plan for a result",
+        "reports",
+        "diff reports.toml reports.toml",
+        1,
+        ("reports.toml",),
+    ),
+    Mistake(
+        "a plan for a report",
+        "reports",
+        "report reports.toml -o r.html",
+        1,
+        ("reports.toml",),
+    ),
+    Mistake(
+        "a report over a file of rows",
+        "reports",
+        f"report weekly/2026-W01.json -o {A}.csv",
+        2,
+        (f"{A}.csv exists and is no report of fedgauge",),
+        weekly,
+    ),
     # Columns of groups, classes, models and labels
     *(
         Mistake(
@@ -1139,6 +1329,99 @@ MISTAKES = [
         2,
         (f"there is no .fgr file in {A}", "fedgauge encode"),
     ),
+    # Local reports in two rounds
+    Mistake(
+        "two rounds without a site file",
+        "reports",
+        f"encode two.toml {A}.csv {{columns}} -o {A}.fgr",
+        2,
+        ("reported in one of them", "(--site)", "fedgauge site init"),
+    ),
+    Mistake(
+        "the first round encoded twice",
+        "reports",
+        f"encode two.toml {A}.csv {{columns}} {{a}} -o again.fgr",
+        2,
+        ("reports of the first round", "Send that file again", "fedgauge find-bins"),
+        then(first_round(A)),
+    ),
+    Mistake(
+        "a result of the first round",
+        "reports",
+        f"intake two.toml {A}.fgr --json result.json",
+        2,
+        ("no result", "Leave out --json"),
+        then(first_round(A)),
+    ),
+    Mistake(
+        "bins of no reports",
+        "reports",
+        "find-bins two.toml {boss} -o second.json",
+        2,
+        ("no reports yet",),
+    ),
+    Mistake(
+        "bins of a plan with one round",
+        "reports",
+        "find-bins reports.toml {boss} -o second.json",
+        2,
+        ("reports.toml is no plan of two rounds", "Name the plan"),
+    ),
+    Mistake(
+        "bins written over rows",
+        "reports",
+        f"find-bins two.toml {{boss}} -o {A}.csv",
+        2,
+        (f"{A}.csv exists and is no plan of a second round", "--out"),
+    ),
+    Mistake(
+        "a second plan signed by a stranger",
+        "reports",
+        second_round(A),
+        2,
+        ("ed25519:", "not approved here", "coordinators"),
+        bins_found(B),
+    ),
+    Mistake(
+        "a second plan that is not signed",
+        "reports",
+        second_round(A, "plain.json"),
+        2,
+        ("as its intake signed it", "fedgauge find-bins"),
+        then(bins_found("consortium"), unsigned),
+    ),
+    Mistake(
+        "rows in another order in the second round",
+        "reports",
+        second_round(A),
+        2,
+        ("not in the same order", "reported twice", "as it was then"),
+        then(bins_found("consortium"), turned_round),
+    ),
+    Mistake(
+        "the second round encoded twice",
+        "reports",
+        f"encode second.json {A}.csv {{columns}} {{a}} -o again.fgr",
+        2,
+        ("reports of the second round", "Send that file again"),
+        then(bins_found("consortium"), second_round(A)),
+    ),
+    Mistake(
+        "reports that come after the bins were found",
+        "reports",
+        f"intake two.toml {B}.fgr",
+        1,
+        (f"{B}.fgr: 1 message refused", "closed", "after `fedgauge find-bins`", "second"),
+        then(bins_found("consortium"), first_round(B)),
+    ),
+    Mistake(
+        "reports of the first round taken in as of the second",
+        "reports",
+        f"intake second.json {A}.fgr",
+        2,
+        (f"{A}.fgr: 1 message refused", "of another plan", "Name the plan"),
+        bins_found("consortium"),
+    ),
     # Sites and ledgers
     Mistake(
         "trust in half a key",
@@ -1256,6 +1539,7 @@ def test_a_mistake_is_told_with_its_place_and_its_remedy(scenes, monkeypatch, mi
         monkeypatch.chdir(world.folder)
         REPORTS.save("reports.toml")
         OTHER_REPORTS.save("other.toml")
+        TWO_ROUNDS.save("two.toml")
         if mistake.at.endswith("over"):
             world.advance(world.run)
         mistake.before(world)

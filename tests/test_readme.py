@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from fedgauge import demo
 from fedgauge.cli import app
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
@@ -30,7 +31,7 @@ def test_commands_run(tmp_path, shell):
     """In order, in a folder in which nothing is but what they make."""
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("fedgauge ")]
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command in commands:
         done = shell(command, tmp_path)
         assert done.returncode == 0, done.stderr
@@ -38,6 +39,7 @@ def test_commands_run(tmp_path, shell):
             "demo": "site-a.csv",
             "evaluate": "ROC AUC",
             "show": "false positive rate",
+            "report": "Open report.html in a browser",
             "plan": "ROC Area Error",
             "explain": "What leaves each site",
             "compare": "local DP, epsilon 5",
@@ -60,3 +62,10 @@ def test_headline_numbers_are_the_demos(tmp_path):
     mean, pooled = re.findall(r"\*\*(0\.\d\d)\*\*", README)
     assert mean == f"{found.mean_client_auc:.2f}"
     assert pooled == f"{found.exact_auc:.2f}"
+
+
+def test_pictures_are_there_and_small():
+    shown = [*re.findall(r"!\[[^\]]+\]\((\S+)\)", README), *re.findall(r'<img src="(\S+)"', README)]
+    assert len(shown) == 3
+    for name in shown:
+        assert (ROOT / name).stat().st_size < 120_000

@@ -79,9 +79,10 @@ def check_wheel(path, version):
 def check_sdist(path, version):
     """All that tests and builds need, and nothing else."""
     with tarfile.open(path) as sdist:
-        names = {
-            name.removeprefix(f"fedgauge-{version}/").split("/")[0] for name in sdist.getnames()
-        }
+        files = [name.removeprefix(f"fedgauge-{version}/") for name in sdist.getnames()]
+    made = [name for name in files if re.match(r"docs/(_build|api|auto_examples)/", name)]
+    expect(not made, f"the source distribution has pages that make docs makes: {made[:3]}")
+    names = {name.split("/")[0] for name in files}
     expect(names == SOURCES, f"the source distribution lacks or has too much: {names ^ SOURCES}")
 
 

@@ -208,6 +208,19 @@ def check_plots(folder):
         display.plot().figure_.savefig(folder / f"{name}.png")
 
 
+def check_page(folder):
+    """The report has its style and script, which are files of the package, and the numbers."""
+    path = folder / "report.html"
+    result = fg.evaluate(CLIENTS, axis=fg.Axis.uniform(64))
+    result.to_html(path)
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert text.rstrip().endswith("</html>")
+    assert "--ink:" in text
+    assert "addEventListener" in text
+    assert f"{result.roc_auc.value:.4f}" in text
+
+
 def check_saved_results(fixtures):
     """Results saved by earlier versions have the numbers they had."""
     spec = importlib.util.spec_from_file_location("cases", fixtures / "cases.py")
@@ -247,6 +260,7 @@ CHECKS = {
     "a secure sum between sites": check_exchange,
     "local reports": check_reports,
     "demo and displays": check_plots,
+    "report page": check_page,
 }
 
 

@@ -1,4 +1,4 @@
-"""Pages that follow from the code: the commands, the errors, the public names.
+"""Pages that follow from the code: the commands, the errors, a report to open.
 
 A page has a line `<!-- generated: NAME -->`, in whose place Sphinx reads what the function of that
 name returns; `<!-- file: ../README.md -->` stands for a file that has its place outside of docs/.
@@ -10,6 +10,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
+import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ import click
 import typer
 
 import fedgauge as fg
-from fedgauge import errors
+from fedgauge import demo, errors
 from fedgauge.cli import app as commands_app
 
 DOCS = Path(__file__).parents[1]
@@ -65,11 +68,17 @@ def _command(context: click.Context) -> str:
     parts.append(f"```text\n{context.command_path} {usage}\n```")
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     if lines:
-        parts.append("\n".join(["```console", *(f"$ {line}" for line in lines), "```"]))
+        parts.append("\n".join(["```console", *(_wrapped(line) for line in lines), "```"]))
     rows = [_row(each, context) for each in context.command.params if not each.hidden]
     if rows:
         parts.append("\n".join(["| give | it means |", "|---|---|", *rows]))
     return "\n\n".join(parts)
+
+
+def _wrapped(line: str) -> str:
+    """A command as a page shows it: a long one on several lines, which a shell takes as one."""
+    lines = textwrap.wrap(line, 62, break_on_hyphens=False, break_long_words=False)
+    return "$ " + " \\\n    ".join(lines)
 
 
 def _row(param: Any, context: click.Context) -> str:
@@ -124,11 +133,22 @@ def fill(text: str) -> str:
     return LINK.sub(within, MARK.sub(meant, text))
 
 
+def example_report(site: Path) -> None:
+    """The demo's report, as a page of the site: pictures of it lead there."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(demo.run(Path(folder)).report, site / "example-report.html")
+
+
 def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls."""
 
     def read(_: Any, __: str, source: list[str]) -> None:
         source[0] = fill(source[0])
 
+    def finish(app: Any, error: Exception | None) -> None:
+        if error is None:
+            example_report(Path(app.outdir))
+
     app.connect("source-read", read)
+    app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

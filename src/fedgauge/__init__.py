@@ -89,12 +89,13 @@ if TYPE_CHECKING:
     )
     from fedgauge.reports.intake import ReportServer
     from fedgauge.reports.messages import encode_rows
+    from fedgauge.results.alarms import Alarm
     from fedgauge.results.compared import Comparison
     from fedgauge.results.differences import Differences, diff
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.gaps import Gap, Gaps
     from fedgauge.results.proof import Signature
-    from fedgauge.results.series import Alarm, Trend, read_trend
+    from fedgauge.results.series import Trend, read_trend
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
     from fedgauge.vertical.outlook import LabelOutlook, plan_vertical
@@ -251,11 +252,12 @@ _HOMES: Final = {
     "reports.intake": ["ReportServer"],
     "reports.messages": ["encode_rows"],
     "results.compared": ["Comparison"],
+    "results.alarms": ["Alarm"],
     "results.differences": ["Differences", "diff"],
     "results.evaluation": ["Evaluation"],
     "results.gaps": ["Gap", "Gaps"],
     "results.proof": ["Signature"],
-    "results.series": ["Alarm", "Trend", "read_trend"],
+    "results.series": ["Trend", "read_trend"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],
     "vertical.outlook": ["LabelOutlook", "plan_vertical"],

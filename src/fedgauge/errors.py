@@ -167,39 +167,141 @@ class SiteError(FedgaugeError, ValueError):
 
 
 class PlanRefused(FedgaugeError):
-    """A plan that a site does not take part in; for the site's operator alone."""
+    """A plan that a site does not take part in; for the site's operator alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fedgauge as fg
+    >>> from fedgauge.site import create_site
+    >>> site = create_site(Path(tempfile.mkdtemp(), "a"), name="hospital-a", dataset="stroke-2026")
+    >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(5.0))
+    >>> site.judge_reports(plan)
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.PlanRefused: the plan costs epsilon 5.0, this site allows 1.0 (max_epsilon).
+    """
 
 
 class BudgetExceeded(PlanRefused):
-    """A plan that would cost more privacy than the ledger allows."""
+    """A plan that would cost more privacy than the ledger allows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedgauge.site import Account, Cost, Ledger
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> ledger = Ledger.create(folder / "ledger.sqlite", head=folder / "head")
+    >>> account = Account("stroke-2026", "example", "add-remove")
+    >>> ledger.reserve(bytes(32), account, Cost(2.0, 0.0), default_limit=Cost(1.0, 0.0))
+    ... # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.BudgetExceeded: the privacy budget of stroke-2026 ...
+    """
 
 
 class LedgerError(FedgaugeError):
-    """A privacy ledger that is damaged, older than it was, or out of reach."""
+    """A privacy ledger that is damaged, older than it was, or out of reach.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedgauge.site import create_site
+    >>> site = create_site(Path(tempfile.mkdtemp(), "a"), name="hospital-a", dataset="stroke-2026")
+    >>> (site.folder / "ledger.sqlite").unlink()
+    >>> site.ledger.entries()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.LedgerError: ledger ... is gone. ...
+    """
 
     exit_code = 1
 
 
 class ProtocolError(FedgaugeError):
-    """A message that is malformed, misplaced or dishonest."""
+    """A message that is malformed, misplaced or dishonest.
+
+    Examples
+    --------
+    >>> from fedgauge.protocol import Envelope
+    >>> Envelope.from_bytes(b"a letter")
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.ProtocolError: this is not a message of kind Envelope.
+    """
 
     exit_code = 1
 
 
 class CohortTooSmall(ProtocolError):
-    """Too few clients are left to release a sum."""
+    """Too few clients are left to release a sum.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> from fedgauge.keys import SigningKey
+    >>> from fedgauge.secagg import SummationServer
+    >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(3))
+    >>> members = [SigningKey.generate().public for _ in range(4)]
+    >>> server = SummationServer.invite(plan, members, SigningKey.generate())
+    >>> server.step({})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.CohortTooSmall: 0 members answered and 3 are needed. ...
+    """
 
 
 class ReportRefused(ProtocolError):
-    """Bytes that are no local report of this plan; the message is one of few reasons."""
+    """Bytes that are no local report of this plan; the message is one of few reasons.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> from fedgauge.reports.messages import ReportFormat
+    >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(5.0))
+    >>> ReportFormat(plan).read(b"a letter")
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.ReportRefused: not a report
+    """
 
 
 class IntakeError(FedgaugeError):
-    """An intake of local reports that cannot be opened or written."""
+    """An intake of local reports that cannot be opened or written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fedgauge as fg
+    >>> axis, folder = fg.Axis.uniform(64, outside="clip"), tempfile.mkdtemp()
+    >>> fg.ReportServer(fg.EvaluationPlan.for_reports(axis, fg.LocalDP(5.0)), folder).close()
+    >>> fg.ReportServer(fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0)), folder)
+    ... # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.IntakeError: ...sqlite takes reports of another plan. Use a folder ...
+    """
 
 
 class ExchangeError(FedgaugeError):
-    """A step of a file exchange that cannot be taken."""
+    """A step of a file exchange that cannot be taken.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedgauge.engines.exchange import Exchange
+    >>> from fedgauge.site import create_site
+    >>> site = create_site(Path(tempfile.mkdtemp(), "a"), name="hospital-a", dataset="stroke-2026")
+    >>> Exchange("nowhere", site).progress()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    fedgauge.errors.ExchangeError: there is no folder nowhere. Name the one that ...
+    """
 
     exit_code = 1
 

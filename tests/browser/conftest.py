@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from functools import cache
 
 import pytest
-from pages import find_chromium, grave_violations, opened
+from pages import find_chromium, find_playwright, grave_violations, opened
 from shown import REPORTS
 
 
@@ -12,10 +12,7 @@ from shown import REPORTS
 # and other tests may start their own. pytest holds folders apart only where they are packages.
 @pytest.fixture(scope="package")
 def browser():
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="needs playwright: pip install 'fedgauge[test]'"
-    )
-    chromium = find_chromium()
+    api, chromium = find_playwright(), find_chromium()
     with api.sync_playwright() as playwright:
         # Its sandbox cannot be made by root, nor in most containers; the pages are our own.
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -1,7 +1,9 @@
 """The browser sees what it must: each fault that pages may have is made once, and found."""
 
+import sys
+
 import pytest
-from pages import find_chromium, grave_violations, opened, overflow, printed
+from pages import find_chromium, find_playwright, grave_violations, opened, overflow, printed
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A page</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -25,6 +27,12 @@ def test_without_chromium_tests_are_skipped_and_say_how_it_is_installed(monkeypa
     monkeypatch.setenv("PATH", "")
     with pytest.raises(pytest.skip.Exception, match=r"As root: apt-get install .*chromium"):
         find_chromium()
+
+
+def test_without_playwright_tests_are_skipped_and_say_how_it_is_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    with pytest.raises(pytest.skip.Exception, match=r"pip install 'fedgauge\[test\]'"):
+        find_playwright()
 
 
 @pytest.mark.parametrize("dark", [False, True])

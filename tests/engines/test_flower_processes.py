@@ -186,6 +186,7 @@ def test_the_examples_simulation_of_twenty_nodes(processes, app):
         "decision.png",
         "pr.png",
         "reliability.png",
+        "report.html",
         "result.json",
         "roc.png",
     }

@@ -5,6 +5,7 @@ With alarms as rare as stated, more of them than the limit has a chance of one i
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,18 @@ def test_quiet_series_raise_few_alarms_false_alarm_one_in_ten_thousand(cell, mon
 def test_a_fall_of_the_auc_is_found_soon(cell):
     """With a chance of 0.99 of each, fewer than 35 of 40 have one of 1e-6."""
     assert study.run(cell, np.random.default_rng(2), RUNS)["within"] >= 35 / 40
+
+
+def test_a_change_as_large_as_is_said_to_be_seen_is_found_and_half_of_it_is_not():
+    """In 0.89 and in 0.1 of many series: fewer, or more, than 24 of 40 have a chance of 1e-5."""
+    cell = study.Cell(10_000, 0.3)
+    found = study.series(cell, 40, study.CHANGE, np.random.default_rng(4))
+    (auc,) = (run for each, run in found.items() if each.name == "roc_auc")
+    least = float(np.median(auc.least[-1]))
+    for shift, low, high in ((least, 24, 40), (least / 2, 0, 24)):
+        changed = replace(cell, shift=shift)
+        within = study.run(changed, np.random.default_rng(5), RUNS)["within"]
+        assert low <= RUNS * within <= high
 
 
 def test_comparisons_without_noise_are_normal_and_independent_false_alarm_one_in_a_thousand():

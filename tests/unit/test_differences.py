@@ -111,6 +111,26 @@ def test_losses_of_scores_that_are_no_probabilities_are_undefined():
     assert re.search("Brier score +undefined", str(fg.diff(*parts)))
 
 
+def of_classes(task):
+    y, s = rows()
+    scores = np.column_stack([1 - s, s])
+    labels = np.array(["w", "s"])[y.astype(int)] if task is fg.MulticlassTask else scores > 0.5
+    return fg.evaluate({"a": fg.Examples(labels, scores)}, task=task(labels=["w", "s"]))
+
+
+def test_other_tasks_are_refused_and_a_class_of_one_may_be_the_other():
+    classes, labels = of_classes(fg.MulticlassTask), of_classes(fg.MultilabelTask)
+    with pytest.raises(fg.InputError, match=r"first is of several classes.*second of one score"):
+        fg.diff(classes, MAY)
+    with pytest.raises(fg.InputError, match=r"second is of several classes.*first of one score"):
+        fg.diff(MAY, classes)
+    with pytest.raises(fg.InputError, match="different kinds of task"):
+        fg.diff(classes, labels)
+    y, s = rows(seed=4)
+    sick = fg.evaluate({"a": (np.where(y, "s", "w"), s)}, positive="s")
+    assert fg.diff(classes.select(label="s"), sick).roc_auc.value < 0.1
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [

@@ -4,52 +4,22 @@ import base64
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from commands import run
+from parsed import Page
 
 import fedgauge as fg
 from fedgauge.errors import InputError
 from fedgauge.measures.intervals import show
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots.page import report, save_report
+from fedgauge.plots.page.parts import part_of
 from fedgauge.plots.page.thinned import TOLERANCE, kept
 from fedgauge.plots.page.thresholds import COSTS, FEW_SHARES, METRICS, SHARES
 
-VOID = {"meta", "input", "br", "link", "img"}
 HOSTILE = '</script><img src=x onerror="alert(1)">&amp;'
-
-
-class Page(HTMLParser):
-    """A page taken apart: its elements, the text of some, and whether all are closed."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.open, self.texts = [], [], {}
-        self.feed(text)
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append((tag, dict(attrs).get("id", tag)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop()[0] == tag
-
-    def handle_data(self, data):
-        for _, name in self.open:
-            self.texts[name] = self.texts.get(name, "") + data
-
-    @property
-    def data(self):
-        return json.loads(self.texts["data"])
-
-    @property
-    def part(self):
-        return self.data["reports"][0]["parts"][0]
 
 
 def rows(number=900, seed=3):
@@ -190,7 +160,7 @@ def test_page_says_why_there_are_no_curves():
 
 def test_nothing_in_a_name_becomes_part_of_the_page():
     plain = fg.Examples(*rows(), group=["x", "y"] * 450)
-    result = fg.evaluate({"a": plain}, groups=["x", "y"])
+    result = fg.evaluate({"a": plain}, groups=["x", "y"], axis=fg.Axis.uniform(8))
     text = report({HOSTILE: result, "other": result})
     page = Page(text)
     assert HOSTILE in page.texts["title"]
@@ -284,9 +254,10 @@ def test_many_slices_are_told_in_brief():
     labels, scores = rows()
     group = [names[place % 13] for place in range(900)]
     wards = fg.Examples(labels, scores, group=group)
-    result = fg.evaluate({"a": wards}, groups=names, axis=fg.Axis.uniform(256))
-    part = Page(report({"r": result})).part
-    assert [each["name"] for each in part["curves"]] == ["roc", "pr"]
+    coarse = fg.evaluate({"a": wards}, groups=names, axis=fg.Axis.uniform(4))
+    told = Page(report({"r": coarse})).part
+    assert [each["name"] for each in told["curves"]] == ["roc", "pr"]
+    part = part_of(fg.evaluate({"a": wards}, axis=fg.Axis.uniform(256)), brief=True)
     assert [each[0] for each in part["thresholds"]["wishes"]["recall"]] == list(FEW_SHARES)
     # 120 of these, and 45 kB of page, are below 5 MB.
     assert len(json.dumps(part, separators=(",", ":"))) < 40_000

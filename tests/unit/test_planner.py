@@ -11,7 +11,7 @@ import fedgauge as fg
 from fedgauge import planner
 from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.slices import Contrast
-from fedgauge.planner import search, worlds
+from fedgauge.planner import played, worlds
 
 CLIENTS = 10
 BOTH = Contrast((0,), (1,))
@@ -67,7 +67,7 @@ def test_prediction_is_not_part_of_the_plan(planned):
 
 @pytest.mark.parametrize("forgotten", ["what was played", "everything"])
 def test_same_hints_same_plan(planned, forgotten):
-    search._played.cache_clear()
+    played._played.cache_clear()
     if forgotten == "everything":
         for remembered in (worlds.worlds, worlds._fine_grid, worlds._reference_distribution):
             remembered.cache_clear()
@@ -78,9 +78,9 @@ def test_same_hints_same_plan(planned, forgotten):
 
 
 def test_many_draws_go_on_from_the_few(planned):
-    few, many = (search._play(planned, 5_000, 0.2, draws) for draws in (6, 24))
+    few, many = (played.play(planned, 5_000, 0.2, draws) for draws in (6, 24))
     hint = (planned.noise_variances(CLIENTS), BOTH, 5_000, 0.2)
-    first, all_of_them = (search._played(planned, *hint, draws) for draws in (6, 24))
+    first, all_of_them = (played._played(planned, *hint, draws) for draws in (6, 24))
     for begun, runs in zip(first, all_of_them, strict=True):
         assert (begun.errors.shape, runs.errors.shape) == ((6, 3), (24, 3))
         np.testing.assert_array_equal(runs.errors[:6], begun.errors)

@@ -33,7 +33,7 @@ def on_eight(counts, bins=8, **options):
 def searches(draw):
     """Any two rounds, and counts that a first one could release: noisy, merged, or made up."""
     coarse = COARSE[draw(st.sampled_from(sorted(COARSE)))]
-    bins = draw(st.integers(2, 100))
+    bins = draw(st.integers(3, 100))
     least = -(-coarse.bins // (bins // 2 or 1))
     widest = draw(st.sampled_from([0, coarse.bins, max(least, 1)]))
     if widest < least:
@@ -170,8 +170,8 @@ def test_bins_that_treat_scores_beyond_them_otherwise_are_refused():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"bins": 1}, "2 to"),
-        ({"bins": 2**18 + 1}, "2 to"),
+        ({"bins": 1}, "3 to"),
+        ({"bins": 2**18 + 1}, "3 to"),
         ({"bins": True}, "whole number"),
         ({"bins": 8.0}, "whole number"),
         ({"coarse": "asinh"}, "must be an Axis"),

@@ -6,11 +6,14 @@ import os
 
 import numpy as np
 import pytest
+from scipy.stats import gamma, norm
 
 import fedgauge as fg
-from fedgauge.measures.drift import area, moved
-from fedgauge.measures.watching import Looks, shift
+from fedgauge.estimation.repair import consistent
+from fedgauge.measures.drift import Moved, Noise, _heavy, area, jump_limit, least_change, moved
+from fedgauge.measures.watching import Looks, loudest_node, shift
 from fedgauge.results.dated import dated_files
+from fedgauge.results.proof import Signature
 
 AXIS = fg.Axis.uniform(64, outside="clip")
 
@@ -21,6 +24,15 @@ def week(seed, signal=1.5, n=3000, **options):
     s = 1 / (1 + np.exp(1 - signal * y - rng.normal(size=n)))
     clients = {f"site-{i}": (y[i::3], s[i::3]) for i in range(3)}
     return fg.evaluate(clients, **({"axis": AXIS} | options))
+
+
+def noise_of(variance, looks, loud=1.0):
+    """Noise that is the same in every bin, for more looks than there are yet."""
+
+    def covariance(left, right):
+        return np.full(looks, variance * (left * right).sum())
+
+    return Noise(covariance, lambda *_: np.full((), loud))
 
 
 WEEKS = {f"week {i}": week(i, 1.5 if i < 6 else 1.0) for i in range(1, 8)}
@@ -74,10 +86,8 @@ def test_psi_is_the_sum_over_tenths_and_its_chance_value_that_of_a_chi_square():
 def test_noise_raises_the_psi_that_is_expected():
     axis, counts = fg.Axis.uniform(10), np.full((2, 2, 10), 50.0)
 
-    def noise(weights):
-        return 4.0 * (weights**2).sum(axis=(-2, -1))
-
-    exact, noisy = (shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, noise))
+    loud = noise_of(4.0, looks=3)  # of a later one as well
+    exact, noisy = (shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, loud))
     # A share is (group - share) / n: 2 * 4 * (0.9**2 + 9 * 0.1**2) / 1000**2 in each look, of 10.
     more = 10 * 2 * 8 * (0.81 + 0.09) / 1000**2 / 0.1
     assert noisy.psi_expected - exact.psi_expected == pytest.approx(more)
@@ -102,10 +112,72 @@ def test_the_noise_of_looks_is_that_of_their_counts_also_on_bins_in_common():
     looks = Looks.of([fine, coarse])
     assert looks.axis.bins == 16
     assert looks.counts[0] == pytest.approx(fine.unbiased.reshape(2, 16, 4).sum(axis=-1))
-    weights = np.random.default_rng(0).normal(size=(2, 2, 16))
-    told = fine.noise_variance(np.repeat(weights[0], 4, axis=-1)), coarse.noise_variance(weights[1])
-    assert looks.noise(weights) == pytest.approx(told)
+    one, other = np.random.default_rng(0).normal(size=(2, 2, 16))
+    wide = (np.repeat(each, 4, axis=-1) for each in (one, other))
+    told = fine.covariance(*wide), coarse.covariance(one, other)
+    assert looks.noise.covariance(one, other) == pytest.approx(told)
     assert Looks.of([WEEKS["week 1"].pooled]).noise is None
+
+
+def test_looks_by_one_plan_have_one_noise_and_others_their_own():
+    """Of many looks it is worked out once for each plan, and given to those by it."""
+    loud, quiet = (
+        [week(seed, privacy=fg.DistributedDP(epsilon)).pooled for seed in range(2)]
+        for epsilon in (0.5, 2.0)
+    )
+    mixed = [loud[0], quiet[0], loud[1], quiet[1]]
+    weights = np.random.default_rng(0).normal(size=(2, 64))
+    told = [float(each.noise_variance(weights)) for each in mixed]
+    assert told[0] != told[1]
+    assert Looks.of(mixed).noise.covariance(weights, weights) == pytest.approx(told)
+
+
+def test_the_noise_of_local_reports_is_that_of_each_look():
+    reports = [week(seed, privacy=fg.LocalDP(6.0)).pooled for seed in range(2)]
+    weights = np.random.default_rng(0).normal(size=(2, reports[0].axis.bins))
+    told = [float(each.noise_variance(weights)) for each in reports]
+    assert told[0] != told[1]
+    looks = Looks.of(reports)
+    assert looks.noise.covariance(weights, weights) == pytest.approx(told)
+    assert looks.noise.loudest(weights, 1) == 0.0
+
+
+def test_noise_under_a_map_is_that_of_each_look():
+    """It hangs on the map, which joins bins here, and not on the plan alone."""
+    steps = WEEKS["week 3"].calibrator("isotonic")
+    mapped = [
+        week(seed, privacy=fg.DistributedDP(1.0)).with_calibrator(steps).pooled for seed in range(2)
+    ]
+    looks = Looks.of(mapped)
+    weights = np.random.default_rng(0).normal(size=(2, looks.axis.bins))
+    told = [float(each.noise_variance(weights)) for each in mapped]
+    assert looks.noise.covariance(weights, weights) == pytest.approx(told)
+    assert looks.noise.loudest(weights, 0) == 1.0
+
+
+def test_the_loudest_node_is_that_of_the_tree():
+    """As noise drawn for one node after the other moves the estimates."""
+    tree, variances = (4, 4), (3.0, 2.0)
+    weights = np.random.default_rng(0).normal(size=(1, 16))
+    heard = []
+    for depth, nodes in enumerate((4, 16)):
+        for node in range(nodes):
+            levels = [np.zeros((1, 4)), np.zeros((1, 16))]
+            levels[depth][0, node] = np.sqrt(variances[depth])
+            heard.append(float((consistent(levels, tree, variances) * weights).sum()) ** 2)
+    assert loudest_node(tree, variances, weights) == pytest.approx(max(heard) / sum(heard))
+
+
+@pytest.mark.parametrize("loud", [1.0, 0.25])
+@pytest.mark.parametrize("noisy", [1.0, 0.6])
+def test_deviates_with_noise_are_those_of_sums_of_laplace_numbers(loud, noisy):
+    """Numbers of a gamma mixture, summed finely; r* is off by 0.02 at most."""
+    shares = gamma.isf((np.arange(200_000) + 0.5) / 200_000, 1 / loud, scale=loud)
+    far = np.array([2.5, 3.5])
+    chances = [norm.sf(x / np.sqrt(1 - noisy + noisy * shares)).mean() for x in far]
+    told = _heavy(far, np.full(2, noisy), np.full(2, loud))
+    assert told == pytest.approx(norm.isf(chances), abs=0.02)
+    assert np.all(told < far)
 
 
 def test_noise_makes_the_same_difference_less_of_an_alarm():
@@ -113,13 +185,12 @@ def test_noise_makes_the_same_difference_less_of_an_alarm():
     counts = np.stack([np.full((2, 10), 100.0)] * 5)
     counts[-1, 1] = np.linspace(60, 140, 10)
 
-    def noise(weights):
-        return 50.0 * (weights**2).sum(axis=(-2, -1))
-
     terms = area(counts.sum(axis=0))
-    exact, noisy = moved(counts, terms), moved(counts, terms, noise)
+    exact, noisy = moved(counts, terms), moved(counts, terms, noise_of(50.0, looks=6))
     assert noisy.by == pytest.approx(exact.by)
     assert noisy.z < noisy.by / noisy.deviation < exact.by / exact.deviation
+    assert noisy.z < moved(counts, terms, noise_of(50.0, looks=6, loud=0.01)).z
+    assert 0.5 < noisy.loud < 1.0  # that of the last look, and what the others have of the noise
 
 
 def test_few_rows_are_not_compared():
@@ -140,6 +211,51 @@ def test_a_look_that_noise_hides_is_in_no_test():
     frame = trend.to_frame()
     assert frame.query("look == 'b'")["value"].isna().all()
     assert frame.query("look == 'c' and metric == 'roc_auc'")["z"].notna().all()
+
+
+def test_a_change_is_found_from_about_the_limit_of_three_looks_on():
+    """Normal looks without noise: (limit + 1.28) deviations over the root of three, and a little.
+
+    The looks after the change are soon among those that the next is compared with.
+    """
+    looks = Moved(*(np.full(100, each) for each in (0.0, 0.01, 0.0, 0.0, 0.0, 1.0)))
+    told = least_change(looks, 0.05)[-1]
+    plain = 0.01 * (jump_limit(0.05 / 3, 103) + 1.2816) / np.sqrt(3)
+    assert plain < told < 1.02 * plain
+    noisy = least_change(looks._replace(noisy=np.full(100, 1.0)), 0.05)[-1]
+    assert noisy > 1.2 * told
+    few = looks._replace(skew=np.full(100, 0.7))
+    never = looks._replace(deviation=np.full(100, 1e-15))
+    assert np.isnan([least_change(each, 0.05)[-1] for each in (few, never)]).all()
+
+
+def test_the_least_change_is_told_of_all_that_is_watched():
+    assert 0.01 < TREND.least("roc_auc") < TREND.least("recall", 0.5) < 0.2
+    assert f"ROC AUC {TREND.least('roc_auc'):.4f}" in str(TREND)
+    assert fg.Trend.of({"a": WEEKS["week 1"]}).least("roc_auc") is None
+    with pytest.raises(fg.InputError, match="recall is not watched there"):
+        TREND.least("recall", 0.4)
+
+
+def test_the_verdict_says_what_moved_first():
+    assert "ROC AUC (first at week 6)" in TREND.verdict
+    quiet = fg.Trend.of(dict(list(WEEKS.items())[:4]))
+    assert quiet.verdict.startswith("no alarm in 4 looks")
+    hidden = week(9, n=30, privacy=fg.DistributedDP(epsilon=0.1))
+    assert fg.Trend.of({"a": hidden}).verdict.startswith("no look tells anything")
+
+
+def test_the_record_has_what_each_look_promises_and_costs():
+    looks = {
+        str(i): week(i, privacy=fg.DistributedDP(epsilon=epsilon))
+        for i, epsilon in enumerate((1.0, 0.5))
+    }
+    record = fg.Trend.of(looks, at=[0.5]).record
+    assert [each["epsilon"] for each in record["looks"]] == [1.0, 0.5]
+    assert [each["spent"]["epsilon"] for each in record["looks"]] == [1.0, 1.5]
+    assert record["looks"][0]["claim"] == "simulated"
+    assert record["watched"][-1]["title"] == "precision at 0.5"
+    assert TREND.record["looks"][0]["spent"] is None
 
 
 def test_the_budget_adds_up():
@@ -168,7 +284,7 @@ def test_scores_that_are_no_probabilities_have_no_losses():
         (
             {
                 "a": WEEKS["week 1"],
-                "b": WEEKS["week 2"].with_calibrator(WEEKS["week 3"].calibrator()),
+                "b": WEEKS["week 2"].with_calibrator(CALIBRATOR),
             },
             "different maps",
         ),
@@ -186,11 +302,39 @@ def test_what_is_no_series_is_refused(looks, told):
         fg.Trend.of(looks)
 
 
-def test_axes_with_other_ends_are_refused():
-    wide = week(1, axis=fg.Axis.uniform(64, low=0, high=2))
-    trend = fg.Trend.of({"a": WEEKS["week 1"], "b": wide})
-    with pytest.raises(fg.InputError, match="from and to different scores"):
-        _ = trend.alarms
+@pytest.mark.parametrize(
+    ("axis", "told"),
+    [
+        (fg.Axis.uniform(64, low=0, high=2), "from and to different scores"),
+        (fg.Axis.uniform(63, outside="clip"), "no bin edge in common"),
+    ],
+)
+def test_axes_that_have_nothing_in_common_are_refused(axis, told):
+    with pytest.raises(fg.InputError, match=told):
+        fg.Trend.of({"a": WEEKS["week 1"], "b": week(1, axis=axis)})
+
+
+def test_what_is_no_result_is_refused():
+    with pytest.raises(fg.InputError, match=r"fg\.read_trend"):
+        fg.Trend.of({"a": "weekly/a.json"})
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        ([Signature("broken", reason="counts differ")], "a is not what was signed: counts differ"),
+        (
+            [Signature("unknown key", model=digest) for digest in ("1f", "2e")],
+            "a and b were signed for different models",
+        ),
+    ],
+)
+def test_signatures_that_do_not_fit_are_refused(monkeypatch, states, told):
+    looks = {"a": WEEKS["week 1"], "b": WEEKS["week 2"]}
+    for result, state in zip(looks.values(), states, strict=False):
+        monkeypatch.setattr(result._origin, "_examined", state)
+    with pytest.raises(fg.InputError, match=told):
+        fg.Trend.of(looks)
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, True, "0.05"])
@@ -256,6 +400,20 @@ def test_a_result_that_was_edited_is_no_file_to_skip(tmp_path):
     record["clients"] = 0
     (folder / "b.json").write_text(json.dumps(record))
     with pytest.raises(fg.RecordError, match=r"b\.json"):
+        fg.read_trend(folder)
+
+
+def test_a_result_that_was_cut_short_is_no_file_to_skip(tmp_path):
+    folder = saved(tmp_path, ["a.json", "b.json"])
+    whole = (folder / "b.json").read_bytes()
+    (folder / "b.json").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(fg.RecordError, match=r"b\.json"):
+        fg.read_trend(folder)
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    folder = saved(tmp_path, ["a.json", "a.JSON"])
+    with pytest.raises(fg.InputError, match="have one name"):
         fg.read_trend(folder)
 
 

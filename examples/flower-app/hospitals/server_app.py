@@ -38,6 +38,7 @@ def main(grid: Grid, context: Context) -> None:
     out = Path(str(config["out"])).absolute()
     out.mkdir(parents=True, exist_ok=True)
     result.to_json(out / "result.json")
+    result.to_html(out / "report.html", name=f"{nodes} hospitals")
     save_plots(result, out)
     print(result)  # noqa: T201
-    print(f"Saved result.json and plots in {out}")  # noqa: T201
+    print(f"Saved result.json, report.html and plots in {out}")  # noqa: T201

@@ -53,7 +53,7 @@ class ScoreHistogram:
     tables
         What else of the rows is counted (:attr:`tables`).
     draw
-        Where each row is counted in one block only: which one, for so many rows.
+        Where each row is counted in one block only: which one, for so many rows; -1 for none.
 
     Examples
     --------
@@ -318,7 +318,9 @@ class _Tally:
     def count(self, examples: Examples) -> None:
         """Count more rows, on several threads where that pays."""
         workers = min(_MOST_THREADS, os.cpu_count() or 1)
-        in_any_order = self._layout == PLAIN  # no positive label to watch for
+        in_any_order = (
+            self._layout == PLAIN and self._draw is None
+        )  # no positive label to watch for
         if len(examples) < _THREADED_ROWS or workers < 2 or not in_any_order:
             self._count_here(examples)
             return

@@ -14,16 +14,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.binning.axis import MOST_POINTS, Axis
+from fedgauge.binning.axis import Axis
 from fedgauge.errors import AxisError
 from fedgauge.typing import Floats
 
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
+MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever reads a plan
 _COARSE: Final = 512
 _WIDEST: Final = 2  # bins at least, whatever was counted: more would be empty ones at the ends
 _CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
-_FEWEST: Final = 2
+_FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
+_FEWEST_COARSE: Final = 2
 
 
 class Counted(NamedTuple):
@@ -54,7 +56,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         the score: ``Axis.asinh(512)``. For probabilities, also for those that crowd near 0 or 1,
         ``Axis.logit(512, limit=32.0, outside="clip")``.
     narrowest
-        No bin but the first and the last is narrower.
+        No bin but the first and the last is narrower, nor what lies between an edge of this round
+        and one of the first: sums of both can be subtracted from each other.
     widest
         No bin is wider than so many coarse bins; by default half of them.
 
@@ -77,17 +80,16 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int):
             raise AxisError(f"bins must be a whole number, got {type(self.bins).__name__}.")
-        if not _FEWEST <= self.bins <= MOST_POINTS:
-            raise AxisError(
-                f"two rounds find {_FEWEST} to {MOST_POINTS:,} bins, got {self.bins:,}."
-            )
+        if not _FEWEST <= self.bins <= MOST_FOUND:
+            raise AxisError(f"two rounds find {_FEWEST} to {MOST_FOUND:,} bins, got {self.bins:,}.")
         if not isinstance(self.coarse, Axis):
             raise AxisError(f"coarse must be an Axis, got {type(self.coarse).__name__}.")
         if self.coarse.kind == "values":
             raise AxisError("scores of known values need no first round: use Axis.from_values.")
-        if not _FEWEST <= self.coarse.bins <= MOST_COARSE:
+        if not _FEWEST_COARSE <= self.coarse.bins <= MOST_COARSE:
             raise AxisError(
-                f"a coarse axis has {_FEWEST} to {MOST_COARSE:,} bins, got {self.coarse.bins:,}."
+                f"a coarse axis has {_FEWEST_COARSE} to {MOST_COARSE:,} bins, got "
+                f"{self.coarse.bins:,}."
             )
         if not (isinstance(self.share, float) and 0.01 <= self.share <= 0.9):
             raise AxisError(
@@ -126,12 +128,42 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         # The ends of a crowded coarse bin, and of empty stretches, take their place among the bins.
         quantiles = self.bins
         while True:
-            places = _places(quantiles, ends, weights, cumulated, PARTS * self.most_wide)
+            places = self._places(quantiles, ends, weights, cumulated)
             edges = self._apart(places)
             over = len(edges) - 1 - self.bins
             if over <= 0 or quantiles == 1:
                 return Axis.from_edges(edges, outside=self.coarse.outside)
             quantiles = max(1, quantiles - over)
+
+    def _places(
+        self,
+        quantiles: int,
+        ends: Sequence[int],
+        weights: Sequence[int],
+        cumulated: Sequence[int],
+    ) -> list[int]:
+        """Places of edges, in parts of coarse bins: nearest to quantiles, and where they must be.
+
+        `ends` are where the groups begin, and where the last one ends; `cumulated` what is before.
+        """
+        total, places = cumulated[-1], {ends[0], ends[-1]}
+        for number in range(1, quantiles):
+            wanted = number * total  # of quantiles * total
+            group = bisect_right(cumulated, wanted // quantiles) - 1
+            within, span = wanted - quantiles * cumulated[group], ends[group + 1] - ends[group]
+            weight = quantiles * weights[group]
+            place = ends[group] + (2 * within * span + weight) // (2 * weight)
+            if self._is_near(place):
+                place = (place + PARTS // 2) // PARTS * PARTS
+            places.add(place)
+        for group, weight in enumerate(weights):
+            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
+                places |= {ends[group], ends[group + 1]}
+        listed, most = sorted(places), PARTS * self.most_wide
+        for low, high in pairwise(list(listed)):
+            if high - low > most:
+                listed += range((low + most) // PARTS * PARTS, high, most)
+        return sorted({*listed})
 
     def _apart(self, places: Sequence[int]) -> list[float]:
         """The edges at places, in sixteenths of coarse bins; of two that are too close the lower.
@@ -145,6 +177,17 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             if kept[-1] < edge < self.coarse.high and not near:
                 kept.append(edge)
         return [*kept, self.coarse.high]
+
+    def _is_near(self, place: int) -> bool:
+        """Whether a place within a coarse bin is too close to one of its ends."""
+        bin_, part = divmod(place, PARTS)
+        if not part:
+            return False
+        edge, last = self._edge(place), self.coarse.bins - 1
+        low, high = (float(end) for end in self.coarse.edges[bin_ : bin_ + 2])
+        return (bin_ > 0 and edge - low < self.narrowest) or (
+            bin_ < last and high - edge < self.narrowest
+        )
 
     def _edge(self, place: int) -> float:
         """The score at a place; Python's floats, which round alike on every machine."""
@@ -169,6 +212,12 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             raise AxisError("the bins of a second round reach as far as the coarse ones.")
         if any(b - a < self.narrowest for a, b in pairwise(edges[1:-1])):
             raise AxisError(f"a bin of the second round is narrower than {self.narrowest:g}.")
+        places = [self._place(edge) for edge in edges]
+        if any(map(self._is_near, places)):
+            raise AxisError(
+                f"an edge of the second round is closer than {self.narrowest:g} to one of the "
+                "first."
+            )
         if any(self._is_wide(a, b, first=a == edges[0]) for a, b in pairwise(edges)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
@@ -233,31 +282,3 @@ def _not_negative(counts: Sequence[int]) -> list[int]:
         if many * highest[many - 1] > over - total:
             best, excess = many, over - total
     return [max(best * count - excess, 0) for count in counts]
-
-
-def _places(
-    quantiles: int,
-    ends: Sequence[int],
-    weights: Sequence[int],
-    cumulated: Sequence[int],
-    most: int,
-) -> list[int]:
-    """Places of edges, in sixteenths of coarse bins: nearest to quantiles, and where they must be.
-
-    `ends` are where the groups begin, and where the last one ends; `cumulated` what is before.
-    """
-    total, places = cumulated[-1], {ends[0], ends[-1]}
-    for number in range(1, quantiles):
-        wanted = number * total  # of quantiles * total
-        group = bisect_right(cumulated, wanted // quantiles) - 1
-        within, span = wanted - quantiles * cumulated[group], ends[group + 1] - ends[group]
-        weight = quantiles * weights[group]
-        places.add(ends[group] + (2 * within * span + weight) // (2 * weight))
-    for group, weight in enumerate(weights):
-        if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
-            places |= {ends[group], ends[group + 1]}
-    listed = sorted(places)
-    for low, high in pairwise(list(listed)):
-        if high - low > most:
-            listed += range((low + most) // PARTS * PARTS, high, most)
-    return sorted({*listed})

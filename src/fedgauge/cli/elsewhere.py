@@ -24,6 +24,7 @@ _ELSEWHERE: Final = {
     "compare": ("reporting", "compare"),
     "encode": ("reporting", "encode"),
     "intake": ("reporting", "intake"),
+    "find-bins": ("reporting", "find_bins"),
     "site": ("sites", "site_app"),
     "ledger": ("ledgers", "ledger_app"),
     "exchange": ("exchanges", "app"),

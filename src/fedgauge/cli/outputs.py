@@ -12,6 +12,7 @@ def refuse_to_replace(
     json: Path | None = None,
     plots: Path | None = None,
     plan: Path | None = None,
+    second: Path | None = None,
     calibrator: Path | None = None,
     roster: Path | None = None,
     trend: Path | None = None,
@@ -37,6 +38,8 @@ def refuse_to_replace(
             _check(page, "report", is_report, option)
     if plan is not None:
         _check(plan, "plan", _is_plan, "--out")
+    if second is not None:
+        _check(second, "plan of a second round", _is_second, "--out")
     if calibrator is not None:
         _check(calibrator, "map", _is_map, "--out")
     if roster is not None:
@@ -73,6 +76,12 @@ def _is_plan(path: Path) -> bool:
     return _reads(lambda: fg.EvaluationPlan.load(path))
 
 
+def _is_second(path: Path) -> bool:
+    from fedgauge.reports.rounds import SecondPlan
+
+    return _reads(lambda: SecondPlan.load(path))
+
+
 def _is_map(path: Path) -> bool:
     return _reads(lambda: fg.Calibrator.from_json(path))
 
@@ -84,7 +93,11 @@ def _is_roster(path: Path) -> bool:
 
 
 def _is_trend(path: Path) -> bool:
-    from fedgauge.results.series import is_trend
+    if path.suffix == ".html":
+        from fedgauge.plots.page import is_trend_page
+
+        return is_trend_page(path)
+    from fedgauge.results.series_record import is_trend
 
     return is_trend(path)
 

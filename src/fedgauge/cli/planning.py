@@ -233,7 +233,9 @@ def explain(
                 f"{path} is a folder. Name a plan, or the invitation.fgx of an exchange in it."
             )
         else:
-            text = in_words(fg.EvaluationPlan.load(path))
+            from fedgauge.reports.rounds import read_plan
+
+            text = in_words(read_plan(path))
     if not quiet:
         screen.print(text, markup=False)
 

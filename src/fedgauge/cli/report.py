@@ -10,7 +10,7 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.options import AtLevel, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.results import Keys, KnownTo, known_keys
+from fedgauge.cli.results import Keys, known_keys
 from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
 from fedgauge.vertical.auc import is_auc
 
@@ -20,7 +20,13 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
     level: AtLevel = None,
     key: Keys = None,
-    site_file: KnownTo = None,
+    site_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--site",
+            help="Your site file: keys of its coordinators, and what is left of its budget.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a report of saved results: one HTML file that a browser opens without a network.
@@ -34,19 +40,46 @@ def report(
     from fedgauge.plots.page import save_report
 
     with readable_errors():
-        refuse_to_replace(report=out)
+        _refuse(out)
         results = {name: _read(path, level) for name, path in _named(paths).items()}
         site = None if site_file is None else fg.Site.from_toml(site_file)
         known = known_keys(key, site)
         signatures = {name: result.signature.by(known) for name, result in results.items()}
+        left = None if site is None else _budget(site)
         with_progress(
-            quiet, lambda: save_report(results, out, signatures=signatures), "Measuring and drawing"
+            quiet,
+            lambda: save_report(results, out, signatures=signatures, budget=left),
+            "Measuring and drawing",
         )
     if not quiet:
         screen.print(f"Open {out} in a browser.", markup=False)
     broken = [name for name, signature in signatures.items() if signature.state == "broken"]
     if broken:
         fail(f"not what was signed: {', '.join(broken)}. The report says so. Get it again.", 1)
+
+
+def _refuse(out: Path) -> None:
+    """Refuse what cannot be written before anything is measured."""
+    if out.is_dir():
+        raise fg.InputError(f"{out} is a folder. Name a file in it: --out {out / 'report.html'}")
+    if not out.absolute().parent.is_dir():
+        raise fg.InputError(f"there is no folder for {out}. Make it first, or name another place.")
+    refuse_to_replace(report=out)
+
+
+def _budget(site: fg.Site) -> str:
+    """What is left of a site's privacy budget, in words."""
+    name, policy = site.dataset, site.policy
+    try:
+        total = site.ledger.total(name, default_limit=policy.default_limit)
+        summed = site.ledger.count_exact(name)
+    except fg.FedgaugeError as error:
+        return f"not known: the ledger cannot be read ({error})"
+    if summed:
+        return f"{policy.after_exact(summed)}, for {name}, by the site's ledger"
+    limit = total.limit or policy.default_limit
+    left = max(0.0, limit.epsilon - total.spent.epsilon - total.reserved.epsilon)
+    return f"epsilon {left:g} of {limit.epsilon:g} for {name}, by the site's ledger"
 
 
 def _named(paths: list[Path]) -> dict[str, Path]:

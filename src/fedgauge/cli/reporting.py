@@ -18,6 +18,7 @@ from fedgauge.cli.options import (
     OracleOption,
     Quiet,
     Separator,
+    SiteOption,
     make_clients,
     make_dialect,
     naming_labels,
@@ -35,18 +36,25 @@ from fedgauge.cli.terminal import (
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
-from fedgauge.engines.reporting import result_of, write_reports
+from fedgauge.engines.reporting import approved, find_second, result_of, write_reports
+from fedgauge.keys import key_to_text
 from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.reports.intake import Receipt
 from fedgauge.reports.messages import Reason
+from fedgauge.reports.rounds import load_plan, read_plan
 
-PlanFile = Annotated[Path, typer.Argument(help="The plan, .toml or .json.")]
+PlanFile = Annotated[
+    Path,
+    typer.Argument(help="The plan, .toml or .json; of a second round as `find-bins` wrote it."),
+]
 Label = Annotated[str, typer.Option(help="Column of the true label.")]
 _COPY_AGAIN = "The file is damaged, or no file of reports: copy it again."
 _MENDED: dict[str, str] = {
     Reason.LENGTH: "The file is incomplete: copy it again, the whole of it.",
     Reason.FOREIGN: "Name the plan that the reports were made with.",
     Reason.VERSION: "Use the same version of fedgauge everywhere.",
+    Reason.ROUND: "Whose turn it is follows from a report's id: let `fedgauge encode` make them.",
+    Reason.CLOSED: "It came after `fedgauge find-bins`, and nothing helps: rows report once.",
 }
 Score = Annotated[str, typer.Option(help="Column of the score; higher is more positive.")]
 
@@ -77,13 +85,16 @@ def encode(
       fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
 
       fedgauge encode plan.toml rows.csv --label y --score p --group sex=gender -o site-a.fgr
+
+      fedgauge encode second.json rows.csv --label y --score p --site site/site.toml -o a-2.fgr
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
-        loaded = fg.EvaluationPlan.load(plan)
-        named = site_rows.Columns(label, score, joined(class_scores), model_score, group)
-        rows = named.scored(str(file), make_dialect(separator, decimal)).checked(loaded)
+        loaded = load_plan(plan)
         trusted = None if site is None else fg.Site.from_toml(site)
+        run = approved(loaded, trusted)
+        named = site_rows.Columns(label, score, joined(class_scores), model_score, group)
+        rows = named.scored(str(file), make_dialect(separator, decimal)).checked(run)
         with_progress(
             quiet,
             lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append),
@@ -92,9 +103,9 @@ def encode(
         for counted in seen:
             say_counted(counted)
         charged = "" if site is not None else ", charged to no ledger (--site)"
-        screen.print(
-            f"Saved {out}: each row with epsilon {_epsilon(loaded):g}{charged}", markup=False
-        )
+        turns = " in one of two rounds" if run.has_two_rounds else ""
+        epsilon = f"epsilon {_epsilon(run):g}"
+        screen.print(f"Saved {out}: each row{turns} with {epsilon}{charged}", markup=False)
 
 
 def intake(
@@ -119,8 +130,12 @@ def intake(
     """
     with readable_errors(by_plan=True):
         refuse_to_replace(json=json)
-        loaded = fg.EvaluationPlan.load(plan)
-        with fg.ReportServer(loaded, state) as server:
+        run = read_plan(plan)
+        if run.is_search and json is not None:
+            raise fg.InputError(
+                "the first of two rounds has no result. Leave out --json until the second."
+            )
+        with fg.ReportServer(run, state) as server:
             paths = list(_report_files(reports))
             receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
             if not quiet:
@@ -129,13 +144,76 @@ def intake(
             broken = [told for path, receipt in taken for told in _broken(path, receipt)]
             for told in broken:
                 warn(told)
-            result = with_progress(quiet, lambda: result_of(server), "Measuring")
-        require_curves(result)
-        if json is not None:
-            result.to_json(json)
-    print_result(result, quiet=quiet)
+            if run.is_search:
+                _say_next(server, plan, state, quiet=quiet)
+            else:
+                result = with_progress(quiet, lambda: result_of(server), "Measuring")
+                require_curves(result)
+                if json is not None:
+                    result.to_json(json)
+                print_result(result, quiet=quiet)
     if broken:
         raise typer.Exit(1)
+
+
+def find_bins(
+    plan: Annotated[Path, typer.Argument(help="The plan of two rounds, .toml or .json.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File for the plan of the second round.")
+    ],
+    state: Annotated[
+        Path, typer.Option(help="Folder of the intake that took in the first round.")
+    ] = Path("intake"),
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Close the first of two rounds of local reports, and sign the plan of the second.
+
+    Its bins follow from the reports taken in. Those that come later are refused. Whoever reports
+    has the key of this site file as that of a coordinator. Run again, it writes the same plan.
+
+    Example:
+
+      fedgauge find-bins plan.toml --state intake --site server/site.toml -o second.json
+    """
+    with readable_errors(by_plan=True):
+        refuse_to_replace(second=out)
+        loaded = read_plan(plan)
+        if not loaded.is_search:
+            raise fg.InputError(
+                f"{plan} is no plan of two rounds before its bins are found. Name the plan that "
+                "`fedgauge encode` made the first reports with."
+            )
+        site = fg.Site.from_toml(site_file)
+        with fg.ReportServer(loaded, state) as server:
+            second, reports = find_second(server, site.key), server.reports
+        second.save(out)
+        bins = second.signed_by([second.signer]).axis.bins
+    if not quiet:
+        screen.print(
+            f"Saved {out}: {bins:,} bins, found by {reports:,} reports. The first round is "
+            "closed.\nWhoever reports runs `fedgauge encode` with it, and trusts who signed it:\n"
+            f"  fedgauge site trust NAME {key_to_text(second.signer)} --coordinator",
+            markup=False,
+        )
+
+
+def _say_next(server: fg.ReportServer, plan: Path, state: Path, *, quiet: bool) -> None:
+    """What follows the first of two rounds."""
+    if quiet:
+        return
+    if server.is_closed:
+        screen.print(
+            "This round is closed: its bins were found. Take in reports of the second with the "
+            "plan that `fedgauge find-bins` wrote, and writes again.",
+            markup=False,
+        )
+        return
+    screen.print(
+        "This is the first of two rounds: there is no result yet. When enough reports are in, "
+        f"find the bins of the second:\n  fedgauge find-bins {plan} --state {state} -o second.json",
+        markup=False,
+    )
 
 
 def compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
@@ -26,6 +26,7 @@ _OVER_ALL = (
     "calibration_in_the_large",
     "calibration_slope",
 )
+_SAVES: Final = (".html", ".json", ".csv")
 _AT = ("recall", "precision", "fpr")
 
 
@@ -103,7 +104,8 @@ def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
 def trend(
     folder: Annotated[Path, typer.Argument(help="Where the results of all looks are saved.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Save the numbers: .json or .csv.")
+        Path | None,
+        typer.Option("--out", "-o", help="Save a page, .html, or numbers: .json, .csv."),
     ] = None,
     at: At = None,
     rate: Annotated[
@@ -125,18 +127,18 @@ def trend(
 
       fedgauge trend weekly
 
-      fedgauge trend weekly --at 0.5 -o trend.csv
+      fedgauge trend weekly --at 0.5 -o trend.html
     """
     with readable_errors():
-        if out is not None and out.suffix not in (".json", ".csv"):
-            raise fg.InputError(f"-o {out}: name a file that ends in .json or .csv.")
+        if out is not None and out.suffix not in _SAVES:
+            raise fg.InputError(f"-o {out}: name a file that ends in {', '.join(_SAVES)}.")
         refuse_to_replace(trend=out)
         found = fg.read_trend(
             folder, by=by.value, at=at or (), rate=rate, group=group, model=model, label=label
         )
         table = with_progress(quiet, lambda: _trend_table(found), "Measuring")
         if out is not None:
-            (found.to_json if out.suffix == ".json" else found.to_csv)(out)
+            getattr(found, f"to_{out.suffix[1:]}")(out)
     for name, reason in found.skipped.items():
         if name.endswith(".json") and out != folder / name:
             warn(f"{name} is left out: {reason}.")
@@ -171,5 +173,5 @@ def _trend_table(found: fg.Trend) -> Table:
         )
     left = len(found.looks) - len(looks)
     return close(
-        table, notes, *([f"{left:,} earlier looks: -o trend.csv has all."] if left else [])
+        table, notes, *([f"{left:,} earlier looks: -o trend.html has all."] if left else [])
     )

@@ -28,7 +28,7 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     `labels` is about labels and subjects, `scores` about all scores of a row too; None where a
     model that is sent makes the scores, so that they are no part of the data. `groups` is about
     groups too; None where rows have none. `columns` are digests with each score by itself, where
-    rows have several.
+    rows have several. Of reports in two rounds there is one digest, of all rows in their order.
     """
 
     rows: int

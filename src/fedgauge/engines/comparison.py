@@ -14,7 +14,7 @@ from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import NoSignal
 from fedgauge.measures.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.privacy import AnyPrivacyModel
-from fedgauge.reports.messages import ID_BYTES
+from fedgauge.reports.rounds import ID_BYTES
 from fedgauge.results.evaluation import Evaluation
 
 

@@ -36,7 +36,7 @@ def count_clients(
 
     Histograms go to `take` as they come, so memory grows with the clients' names alone. Rows of
     several clients are in one only if it holds at most `largest` rows. With `draw` each row is
-    counted in one block, as it is reported.
+    counted in one block, as it is reported, or in none.
     """
     if isinstance(clients, ScoreTable):
         return _count_table(clients, plan, take, largest, draw)
@@ -92,7 +92,7 @@ class _Crowd:
             with suppress(InputError):
                 labels = np.concatenate([examples.y_true for _, examples in waiting])
                 scores = np.concatenate([examples.y_score for _, examples in waiting])
-                self._take(count_rows(self._plan, (labels, scores)))
+                self._take(count_rows(self._plan, (labels, scores), draw=self._draw))
                 return
         for name, examples in waiting:
             self._count_alone(name, examples)

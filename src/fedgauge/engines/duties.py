@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.files import ScoreFile
-from fedgauge.data.fingerprint import Fingerprinter
+from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.contribution import contribution, count_exactly, count_leniently
@@ -30,6 +30,7 @@ from fedgauge.privacy.keystream import Keystream
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
 from fedgauge.site.approvals import require_approval
+from fedgauge.site.entries import Asked, Roster
 
 _LOG: Final = logging.getLogger("fedgauge")
 T = TypeVar("T")
@@ -90,6 +91,19 @@ def judge_invitation(
         of_model=of_model,
     )
     return plan
+
+
+def check_ledger(site: Site, invitation: Invitation, data: Fingerprint | None = None) -> None:
+    """Refuse what the ledger would, and write nothing; `data` are the rows of an exact sum."""
+    site.reserve(
+        invitation.session,
+        invitation.plan,
+        roster=Roster(frozenset(invitation.members), invitation.needed),
+        certain=invitation.graph.is_complete,
+        data=data,
+        asked=Asked(invitation.coordinator, invitation.model),
+        check_only=True,
+    )
 
 
 def say(tell: Callable[[T], None], told: T) -> None:

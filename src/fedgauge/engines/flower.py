@@ -144,7 +144,7 @@ def evaluate(
     server = SummationServer.invite(
         plan, members, anchor.key, model=_model_of(arrays), names=anchor.peers
     )
-    carrier = _GridCarrier(grid, server, arrays, timeout)
+    carrier = _GridCarrier(grid, arrays, timeout)
     hand_over = partial(report, folder=anchor.folder)
     return drive(server, carrier, key=anchor.key, estimator=estimator, hand_over=hand_over)
 
@@ -171,7 +171,7 @@ def _evaluate_simulated(
             f"{len(keys)} nodes without a site file answered and {needed} are needed. {NO_ANCHOR}"
         )
     server = SummationServer.invite(plan, keys, SigningKey.generate(), model=_model_of(arrays))
-    carrier = _GridCarrier(grid, server, arrays, timeout)
+    carrier = _GridCarrier(grid, arrays, timeout)
     return drive(server, carrier, key=None, estimator=estimator)
 
 
@@ -193,20 +193,17 @@ class _GridCarrier:
     Which node a member is shows when it joins: its reply is signed by the member's key.
     """
 
-    def __init__(
-        self, grid: Grid, server: SummationServer, arrays: ArrayRecord | None, timeout: float
-    ) -> None:
+    def __init__(self, grid: Grid, arrays: ArrayRecord | None, timeout: float) -> None:
         self._grid = grid
-        self._server = server
         self._arrays = arrays
         self._timeout = timeout
         self._nodes: dict[int, int] = {}
 
-    def carry(self, stage: Stage, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> dict[int, bytes]:
         """Replies by member."""
-        if stage == Stage.ADVERTISE:
-            return self._invite(requests)
-        arrays = self._arrays if stage == Stage.MASK else None
+        if server.stage == Stage.ADVERTISE:
+            return self._invite(server, requests)
+        arrays = self._arrays if server.stage == Stage.MASK else None
         asked = [
             message_to(self._nodes[member], request, arrays=arrays)
             for member, request in requests.items()
@@ -218,14 +215,14 @@ class _GridCarrier:
             if node in members
         }
 
-    def _invite(self, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+    def _invite(self, server: SummationServer, requests: Mapping[int, bytes]) -> dict[int, bytes]:
         invitation = requests[0]  # the same for all
         asked = [message_to(node, invitation) for node in self._grid.get_node_ids()]
         replies: dict[int, bytes] = {}
         for node, reply in replies_to(self._grid, asked, self._timeout):
             try:
                 member = Envelope.from_bytes(reply).sender
-                self._server.check(member, reply)
+                server.check(member, reply)
             except ProtocolError as error:
                 logger.warning("Set aside the reply of node %d: %s", node, error)
                 continue

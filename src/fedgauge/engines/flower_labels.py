@@ -243,8 +243,9 @@ class _LabelCarrier:
         self._assigned = assigned
         self._timeout = timeout
 
-    def carry(self, stage: Stage, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> dict[int, bytes]:
         """Replies by member."""
+        stage = server.stage
         asked = [self._message(stage, member, request) for member, request in requests.items()]
         return {
             self._members[node]: reply

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fedgauge.engines.contribution import release
+from fedgauge.engines.contribution import find_bins, release
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Stage, Sum, SummationServer
+from fedgauge.secagg import Sum, SummationServer
 from fedgauge.vertical.assigned import Totals
 
 
 class Carrier(Protocol):
     """Takes requests to members and brings back the replies that came in time."""
 
-    def carry(self, stage: Stage, requests: Mapping[int, bytes]) -> Mapping[int, bytes]:
+    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> Mapping[int, bytes]:
         """Replies by member; those who did not answer are missing."""
 
 
@@ -29,17 +29,28 @@ def drive(
 ) -> Evaluation:
     """All rounds of a summation; who falls silent is a dropout.
 
-    `key` and `totals` as for :func:`conclude`.
+    Where its plan searches, the sum finds bins, and a second one follows. `key` and `totals` as for
+    :func:`conclude`.
 
-    However it ends, the server is handed over first: it knows who broke the rules.
+    However a sum ends, its server is handed over first: it knows who broke the rules.
     """
-    try:
-        outcome = server.step(carrier.carry(server.stage, server.requests))
-        while not isinstance(outcome, Sum):
-            outcome = server.step(carrier.carry(server.stage, outcome))
-    finally:
-        hand_over(server)
-    return conclude(server, outcome, key=key, estimator=estimator, totals=totals)
+    while True:
+        try:
+            outcome = server.step(carrier.carry(server, server.requests))
+            while not isinstance(outcome, Sum):
+                outcome = server.step(carrier.carry(server, outcome))
+        finally:
+            hand_over(server)
+        if not server.invitation.plan.is_search:
+            return conclude(server, outcome, key=key, estimator=estimator, totals=totals)
+        server = follow(server, outcome)
+
+
+def follow(server: SummationServer, outcome: Sum) -> SummationServer:
+    """The second of two rounds, whose bins follow from the sum that the first opened."""
+    invitation = server.invitation
+    released = release(invitation.plan, outcome.total, len(outcome.survivors))
+    return server.invite_again(find_bins(invitation.plan, released, invitation.session))
 
 
 def conclude(

@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 from fedgauge.data.examples import Data, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.duties import Delivery, SiteDuties, Stopped, judge_invitation, naming, say
+from fedgauge.engines.duties import (
+    Delivery,
+    SiteDuties,
+    Stopped,
+    check_ledger,
+    judge_invitation,
+    naming,
+    say,
+)
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -28,7 +36,7 @@ from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.site import Site
-from fedgauge.site.approvals import require_approval
+from fedgauge.site.approvals import keep_approval, require_approval
 from fedgauge.site.books import Spend
 from fedgauge.site.entries import Asked, Departure, Roster, Step
 from fedgauge.storage import durable
@@ -193,14 +201,19 @@ class Participant:
         paid = self._site.ledger.status(session) == "committed"
         return paid and client is not None and client.stage < Stage.OPEN
 
+    def is_between(self, first: bytes) -> bool:
+        """Whether a first of two rounds is paid for, and its second was not joined here yet."""
+        return self._site.ledger.status(first) == "committed" and self._path(first).exists()
+
     def has_joined(self, session: bytes) -> bool:
         """Whether a session was ever joined here."""
         return self._site.ledger.status(session) is not None or self._path(session).exists()
 
-    def abandon(self, session: bytes) -> None:
-        """Stop a session and delete its keys; the budget comes back if it was not spent."""
+    def abandon(self, *sessions: bytes) -> None:
+        """Stop sessions and delete their keys; the budget comes back if it was not spent."""
         with self._alone():
-            self._end(session)
+            for session in sessions:
+                self._end(session)
 
     def _end(self, session: bytes) -> None:
         if self._site.ledger.status(session) == "reserved":
@@ -259,6 +272,8 @@ class Participant:
         if self._path(invitation.session).exists():
             return self._join_again(invitation)
         plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
+        if invitation.follows is not None:
+            self._require_first(invitation, invitation.follows)
         approver = self._approver(invitation)
         self._check(plan)
         data, counted = (None, None) if plan.is_noisy else self._read(plan)
@@ -266,6 +281,19 @@ class Participant:
         if counted is not None and self._show is not None:  # after all else: it changes nothing
             say(self._show, counted)
         return reply
+
+    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+        """Refuse a second round of what this site did not join, or gave up; reads no rows."""
+        check_ledger(self._site, invitation)
+        if not self._path(first).exists():
+            raise ExchangeError(NOT_JOINED)
+
+    def _take_up(self, first: bytes, session: bytes) -> None:
+        """Bring along what the second of two rounds needs of the first: rows and approval."""
+        keep_approval(self._site, first, session)
+        note = self.recall(first)
+        if note is not None:
+            self.remember(session, note)
 
     def _reserved(
         self,
@@ -289,11 +317,16 @@ class Participant:
                 asked=Asked(invitation.coordinator, invitation.model, approver),
             )
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
+            if invitation.follows is not None:
+                self._take_up(invitation.follows, invitation.session)
             duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
             setting = b"" if self._delivery is None else self._delivery.setting
             client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
             self._store(client)
-            return self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
+            reply = self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
+            if invitation.follows is not None:
+                self._end(invitation.follows)  # its sum was opened, with this site or without
+            return reply
 
     def _join_again(self, invitation: Invitation) -> bytes:
         reply = self.session(invitation.session).receive(invitation.data)
@@ -310,7 +343,9 @@ class Participant:
             return None
         if self._delivery is not None:
             refuse_unread(self._site)
-        return require_approval(self._site, invitation.session, invitation.plan)
+        # Of two rounds the first is approved of.
+        evaluation = invitation.follows or invitation.session
+        return require_approval(self._site, evaluation, invitation.plan)
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, Counted | None]:
         """The rows of an exact sum, where no model is needed to have them.

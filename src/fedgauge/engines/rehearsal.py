@@ -5,11 +5,11 @@ from typing import NamedTuple
 from fedgauge.data.examples import read_batches
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.contribution import count_exactly, count_leniently
-from fedgauge.engines.duties import naming
+from fedgauge.engines.duties import check_ledger, naming
 from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import fingerprint_rows
-from fedgauge.engines.review import Review, check_ledger, review
+from fedgauge.engines.review import Review, review
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.summary import summarise
@@ -44,6 +44,10 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
+    if invitation.follows is not None:
+        raise ExchangeError(
+            "there is nothing left to check: the rows of the second round are those of the first."
+        )
     _require_unspent(site, invitation.session)
     seen = review(site, invitation)
     if seen.plan is None:
@@ -72,7 +76,7 @@ def _refusal(site: Site, invitation: Invitation, plan: EvaluationPlan, rows: Row
     try:
         data = rows.data(plan, site)
         fingerprint, _ = fingerprint_rows(site, plan, data)
-        check_ledger(site, invitation, plan, fingerprint)
+        check_ledger(site, invitation, fingerprint)
         with naming(data):
             count_exactly(plan, read_batches(data))
     except FedgaugeError as error:

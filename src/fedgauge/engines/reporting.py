@@ -7,30 +7,33 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.channels import ChannelReader
 from fedgauge.binning.histogram import Draw, ScoreHistogram
-from fedgauge.data.examples import Data
+from fedgauge.data.examples import Data, Examples
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, in_short
-from fedgauge.errors import RecordError
+from fedgauge.engines.contribution import find_bins
+from fedgauge.errors import PlanRefused, RecordError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
+from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
 from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.oracles import Oracle, Tallies, draw_topics
-from fedgauge.reports.intake import ReportServer
+from fedgauge.reports.intake import ReportCounts, ReportServer
 from fedgauge.reports.messages import ReportFormat, report_rows
+from fedgauge.reports.rounds import KeptIds, RowsInOrder, SecondPlan
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
-from fedgauge.site.entries import Departure
+from fedgauge.site.entries import Departure, Step
 from fedgauge.storage import durable
 from fedgauge.typing import Floats
 
@@ -39,7 +42,7 @@ _AT_ONCE: Final = 65_536  # rows reported together
 
 
 def write_reports(
-    plan: EvaluationPlan,
+    plan: EvaluationPlan | SecondPlan,
     data: Data,
     path: str | Path,
     *,
@@ -54,10 +57,15 @@ def write_reports(
     operator. A crash may cost budget but never leaves reports that nobody paid for. Data without
     rows make an empty file: how many reports a site sends is public.
 
+    Of two rounds there is a file for each, and each row is in one of them. That takes a site file:
+    both are charged together, once, and each is made once. The second is refused where rows are
+    not those of the first, in the same order. That tells that they changed, and nothing else.
+
     Parameters
     ----------
     plan
-        A plan for local reports.
+        A plan for local reports; in the second of two rounds as signed by who takes them in, one of
+        the coordinators in the site file.
     data
         The client's data, as for :func:`fedgauge.evaluate`.
     path
@@ -75,10 +83,14 @@ def write_reports(
             f"{path} exists. Send those reports again if they were lost: new ones of the same "
             "rows cost privacy again."
         )
+    plan = approved(plan, site)
     plan.check_time()
     if site is not None:
         site.judge_reports(plan)
     ReportFormat(plan)  # refuses a plan that breaks its promise, before anything is paid for
+    charge = None if site is None else _charge_of(plan, site)
+    if charge is not None:
+        charge.check()
     data = _checked(plan, data)
     told: list[str] = []
     seen: list[Counted] = []
@@ -88,19 +100,16 @@ def write_reports(
         place = target.parent if site is None else site.folder
         handle, temporary = tempfile.mkstemp(dir=place, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
-            if site is not None:
-                session = os.urandom(32)
-                site.reserve(session, plan)
-                site.ledger.commit(session)
+            kept: _Kept = {} if charge is None else charge.pay()
             digest, size = hashlib.sha256(), 0
-            for message in _as_far_as_read(report_rows(plan, data, done=seen.append), told):
+            messages = report_rows(plan, data, done=seen.append, **kept)
+            for message in _as_far_as_read(messages, told):
                 size += file.write(message)
                 digest.update(message)
             file.flush()
             os.fsync(file.fileno())
-        if site is not None:
-            left = Departure("encode", size, digest.hexdigest())
-            site.ledger.record_sent(session, left)
+        if charge is not None:
+            charge.record(size, digest.hexdigest())
         _move(temporary, target)
     except BaseException as error:
         if temporary is not None:
@@ -114,6 +123,98 @@ def write_reports(
         told += counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
     for sentence in told:
         tell(f"{data}: {sentence}" if isinstance(data, ScoreFile) else sentence)
+
+
+def approved(plan: EvaluationPlan | SecondPlan, site: Site | None) -> EvaluationPlan:
+    """The plan to report under: of a second round if a coordinator of the site signed it."""
+    if isinstance(plan, EvaluationPlan) and plan.found is not None:
+        raise PlanRefused(
+            "the plan of a second round is used as its intake signed it: name the file that "
+            "`fedgauge find-bins` wrote."
+        )
+    if isinstance(plan, EvaluationPlan) and not plan.has_two_rounds:
+        return plan
+    if site is None:
+        raise PlanRefused(
+            "the plan has two rounds, and each row is reported in one of them. A site file, with "
+            "its key and its ledger, sees to that: name it (--site), or make one with `fedgauge "
+            "site init`."
+        )
+    return plan if isinstance(plan, EvaluationPlan) else plan.signed_by(site.coordinators)
+
+
+class _Kept(TypedDict, total=False):
+    """What of a site plays a part when its rows are reported."""
+
+    secret: bytes
+    watch: Callable[[Examples], None]
+
+
+class _Charge:
+    """What one file of reports costs a site, and that it left."""
+
+    def __init__(self, plan: EvaluationPlan, site: Site) -> None:
+        self._plan = plan
+        self._site = site
+        self._session = os.urandom(32)
+
+    def check(self) -> None:
+        """Refuse reports that were made before."""
+
+    def pay(self) -> _Kept:
+        """Set aside what the reports cost and spend it, before a row is read."""
+        self._site.reserve(self._session, self._plan)
+        self._site.ledger.commit(self._session)
+        return {}
+
+    def record(self, size: int, sha256: str) -> None:
+        """Record that they are about to leave."""
+        self._site.ledger.record_sent(self._session, Departure("encode", size, sha256))
+
+
+class _ChargeOfTwo(_Charge):
+    """The same of two rounds, which are one session of the ledger: the plan names it."""
+
+    def __init__(self, plan: EvaluationPlan, site: Site) -> None:
+        super().__init__(plan, site)
+        about = f"{plan.whole.digest} {site.dataset}".encode()
+        self._session = site.key.derive(b"two rounds of reports " + about)
+        self._secret = site.key.derive(b"turns of reports " + about)
+        self._step: Step = "encode" if plan.is_search else "second"
+        self._rows = RowsInOrder(plan, site.fingerprint_key)
+
+    def check(self) -> None:
+        """Refuse a round that was answered, whatever bins it had."""
+        ledger = self._site.ledger
+        if ledger.status(self._session) is None or not ledger.has_left(self._session, self._step):
+            return
+        if self._plan.is_search:
+            raise PlanRefused(
+                "this site made its reports of the first round. Send that file again if it was "
+                "lost. The second round goes with the plan that the intake publishes then "
+                "(`fedgauge find-bins`)."
+            )
+        raise PlanRefused(
+            "this site made its reports of the second round, and makes no others, whatever the "
+            "bins: rows would be reported twice. Send that file again if it was lost."
+        )
+
+    def pay(self) -> _Kept:
+        """Set aside what both rounds cost, in the one that comes first here."""
+        ledger = self._site.ledger
+        if ledger.status(self._session) != "committed":
+            self._site.reserve(self._session, self._plan.whole)
+            ledger.commit(self._session)
+        return {"secret": self._secret, "watch": self._rows.add}
+
+    def record(self, size: int, sha256: str) -> None:
+        """Record that they are about to leave, and of which rows they are."""
+        left = Departure(self._step, size, sha256)
+        self._site.ledger.record_reports(self._session, left, self._rows.fingerprint())
+
+
+def _charge_of(plan: EvaluationPlan, site: Site) -> _Charge:
+    return _ChargeOfTwo(plan, site) if plan.has_two_rounds else _Charge(plan, site)
 
 
 def _move(temporary: str, target: Path) -> None:
@@ -163,31 +264,35 @@ def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Eval
     return Evaluation(plan, plan.statement("enforced"), released, estimator=estimator)
 
 
-def draws_of(plan: EvaluationPlan, source: WordSource) -> Draw | None:
-    """What draws the block that each row is reported of; None where there is one."""
-    blocks = len(plan.task.layout.blocks)
-    return None if blocks == 1 else lambda rows: draw_topics(source, rows, blocks)
+def find_second(server: ReportServer, key: SigningKey) -> SecondPlan:
+    """Close the first of two rounds, and sign the plan of the second, whose bins follow from it.
 
-
-def in_this_round(
-    plan: EvaluationPlan, pooled: ScoreHistogram, source: WordSource
-) -> ScoreHistogram:
-    """The rows that report in this round: all, but where there are two.
-
-    Then each has tossed a coin. Here it is tossed anew in the second round, so that now and then a
-    row is in both or in none; sums of many rows do not show it.
+    Asked again, it is the same one.
     """
-    chance = plan.chance_to_report
-    if chance == 1.0:
-        return pooled
-    least = np.uint64(min(int(chance * 2.0**64), 2**64 - 1))
-    kept, ends = np.zeros(pooled.counts.size, dtype=np.int64), np.cumsum(pooled.counts.ravel())
-    for start in range(0, int(ends[-1]), _AT_ONCE):
-        rows = np.arange(start, min(start + _AT_ONCE, int(ends[-1])))
-        taken = rows[source.words(len(rows)) < least]
-        kept += np.bincount(np.searchsorted(ends, taken, side="right"), minlength=kept.size)
-    counts = kept.reshape(pooled.counts.shape)
-    return ScoreHistogram.from_counts(pooled.axis, counts, layout=plan.task.layout)
+    plan = server.plan
+
+    def made(counts: ReportCounts) -> bytes:
+        levels, variances, reports = counts
+        released = release_reports(plan, levels, variances, clients=reports, reports=reports)
+        return SecondPlan.sign(find_bins(plan, released), key).data
+
+    return SecondPlan.from_bytes(server.close_round(made))
+
+
+def draws_of(plan: EvaluationPlan, source: WordSource, secret: bytes) -> Draw | None:
+    """What draws the block that each row is reported of; None where there is one, for all rows.
+
+    In one of two rounds, -1 for rows that report in the other. The secret says which.
+    """
+    blocks = len(plan.task.layout.blocks)
+    if not plan.has_two_rounds:
+        return None if blocks == 1 else lambda rows: draw_topics(source, rows, blocks)
+    kept = KeptIds(plan, secret)
+
+    def drawn(rows: int) -> NDArray[np.int64]:
+        return np.where(kept.take(rows).mine, draw_topics(source, rows, blocks), -1)
+
+    return drawn
 
 
 def simulate_reports(
@@ -195,7 +300,8 @@ def simulate_reports(
 ) -> Released:
     """What a report for every row tells, each randomised by itself.
 
-    `pooled` has each row in the block that is drawn for it (:func:`draws_of`).
+    `pooled` has each row, that reports in this round, in the block that is drawn for it
+    (:func:`draws_of`).
     """
     by_block, layout = plan.oracles_by_block, plan.task.layout
     tallies, by_level = [], []

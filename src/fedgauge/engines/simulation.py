@@ -242,10 +242,11 @@ def _run(
 
     if plan.is_search:
         _require_again(clients)
-        found, plan = _run_once(clients, plan, resolved, source, summation)
+        # Of all clients, whose rows report in one of both rounds.
+        secret = source.words(4).tobytes() if plan.privacy.sends_reports else b""
+        found, plan = _run_once(clients, plan, resolved, source, summation, secret)
         plan = find_bins(plan, found)
-        released, plan = _run_once(clients, plan, lambda _: plan, source, summation)
-        return released, plan
+        return _run_once(clients, plan, lambda _: plan, source, summation, secret)
     return _run_once(clients, plan, resolved, source, summation)
 
 
@@ -264,21 +265,17 @@ def _run_once(
     resolved: Callable[[int], EvaluationPlan],
     source: WordSource,
     summation: Summation,
+    secret: bytes = b"",
 ) -> tuple[Released, EvaluationPlan]:
-    """Count and release, in one round."""
+    """Count and release, in one round; of two rounds of reports the secret says who is in it."""
     if summation == "secure":
         return _run_securely(clients, resolved, source)
     if plan.privacy.sends_reports:
-        from fedgauge.engines.reporting import (  # what servers need
-            draws_of,
-            in_this_round,
-            simulate_reports,
-        )
+        from fedgauge.engines.reporting import draws_of, simulate_reports  # what servers need
 
-        pooled, draw = _Pooled(plan), draws_of(plan, source)
+        pooled, draw = _Pooled(plan), draws_of(plan, source, secret)
         count = count_clients(clients, plan, pooled.take, largest=pooled.largest, draw=draw)
-        reporting = in_this_round(plan, pooled.histogram, source)
-        return simulate_reports(plan, reporting, count, source), plan
+        return simulate_reports(plan, pooled.histogram, count, source), plan
     added = _Added(plan)
     count = count_clients(clients, plan, added.take, largest=added.largest)
     final = resolved(count)

@@ -221,17 +221,15 @@ def accepted(
 
     A value x is rejected when ``gap(x)**2 > z**2 variance(x)``.
     """
-
-    def rejected(x: float) -> bool:
-        return gap(x) ** 2 > z * z * variance(x)
-
+    square = z * z
     ends = []
     for end in scale:
         inside, outside = start, end
-        if rejected(end):
+        if gap(end) ** 2 > square * variance(end):
+            # Written out: a report asks for a million of these, and calls were a third of the time.
             for _ in range(_HALVINGS):
                 middle = 0.5 * (inside + outside)
-                if rejected(middle):
+                if gap(middle) ** 2 > square * variance(middle):
                     outside = middle
                 else:
                     inside = middle

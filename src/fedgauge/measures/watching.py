@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,24 @@ from numpy.typing import NDArray
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import InputError
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.drift import Judged, Moved, Noise, Term, area, judge, moved, ratio
+from fedgauge.estimation.repair import level_weights
+from fedgauge.measures.drift import (
+    Judged,
+    Moved,
+    Noise,
+    Term,
+    area,
+    judge,
+    least_change,
+    moved,
+    ratio,
+)
 from fedgauge.measures.outcomes import split
 from fedgauge.typing import Floats, Indices
 
 RATE: Final = 0.05
+DISTRIBUTION: Final = "score_distribution"
+_EDGES: Final = 3  # of an axis that tells scores apart: the ends, and one between
 GROUPS: Final = 10  # of scores, as many in each at the first look
 Terms = tuple[Term, ...]
 
@@ -52,11 +65,65 @@ class Looks:
             ]
         )
 
-        def noise(weights: Floats) -> Floats:
-            told = zip(pooled, places, weights, strict=True)
-            return np.array([float(each.noise_variance(w[:, at])) for each, at, w in told])
+        alike = [_noise_of(each, at) for each, at in zip(pooled, places, strict=True)]
+        kinds = list(dict.fromkeys(alike))
+        of_each = [kinds.index(each) for each in alike]
+        firsts = [alike.index(kind) for kind in kinds]
 
-        return cls(axis, counts, noise if any(each.noisy for each in pooled) else None)
+        def covariance(left: Floats, right: Floats) -> Floats:
+            told = [pooled[k].covariance(left[:, places[k]], right[:, places[k]]) for k in firsts]
+            return np.array(told)[of_each]
+
+        def loudest(weights: Floats, look: int) -> Floats:
+            return _loudest(pooled[look], weights[:, places[look]])
+
+        noisy = any(each.noisy for each in pooled)
+        return cls(axis, counts, Noise(covariance, loudest) if noisy else None)
+
+    def first(self, number: int) -> "Looks":
+        """The first so many of them."""
+        return Looks(self.axis, self.counts[:number], self.noise)
+
+
+def _noise_of(pooled: PooledCounts, places: Indices) -> Any:
+    """What the noise in counts hangs on: the same for looks that were summed by one plan."""
+    if not _is_summed(pooled):
+        return id(pooled)
+    return pooled.tree, pooled.variances, pooled.terms, places.tobytes()
+
+
+def _loudest(pooled: PooledCounts, weights: Floats) -> Floats:
+    """The share of the noise of a weighted sum that the loudest node of the tree has.
+
+    Local reports are many, and none is loud.
+    """
+    if pooled.drawn:
+        return np.zeros(())
+    if not pooled.noisy or not _is_summed(pooled):
+        return np.ones(())
+    return loudest_node(pooled.tree, pooled.variances, weights)
+
+
+def loudest_node(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> Floats:
+    """The largest share of the noise variance of a weighted sum that is one node's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(loudest_node((4,), (2.0,), np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])))
+    0.25
+    """
+    by_level = zip(level_weights(tree, variances, weights), variances, strict=True)
+    heard = [variance * each**2 for each, variance in by_level]
+    total = np.sum([each.sum(axis=(-2, -1)) for each in heard], axis=0)
+    most = np.max([each.max(axis=(-2, -1)) for each in heard], axis=0)
+    told: Floats = np.where(total > 0, most / np.where(total > 0, total, 1.0), 1.0)
+    return told
+
+
+def _is_summed(pooled: PooledCounts) -> bool:
+    """Whether all noise is that of the nodes of a tree: not of reports, labels alone, or a map."""
+    return type(pooled) is PooledCounts and not pooled.drawn
 
 
 class Run(NamedTuple):
@@ -68,10 +135,13 @@ class Run(NamedTuple):
         How far each look is from those before it, by look and by what may move.
     judged
         How far that is on the way to an alarm.
+    rate
+        The part of the rate that each of what may move has.
     """
 
     moved: Moved
     judged: Judged
+    rate: float
 
     @property
     def alarms(self) -> dict[str, NDArray[np.bool_]]:
@@ -84,6 +154,12 @@ class Run(NamedTuple):
     def nearest(self, look: int) -> int:
         """Which of what may move is nearest to an alarm at a look."""
         return int(np.argmax(np.max([each[look] for each in self.judged], axis=0)))
+
+    @property
+    def least(self) -> Floats:
+        """The least lasting change that would be found, by look: of what moves least visibly."""
+        told: Floats = least_change(self.moved, self.rate).max(axis=1)
+        return told
 
 
 def follow(
@@ -114,8 +190,10 @@ def follow(
 
 
 def _run(told: list[list[Moved]], rate: float) -> Run:
-    every = Moved(*(np.array([[m[k] for m in look] for look in told]) for k in range(3)))
-    return Run(every, judge(every.z, rate / every.z.shape[1]))
+    fields = range(len(Moved._fields))
+    every = Moved(*(np.array([[m[k] for m in look] for look in told]) for k in fields))
+    rate /= every.z.shape[1]
+    return Run(every, judge(every.z, rate), rate)
 
 
 def watch(axis: Axis, at: Sequence[float]) -> tuple[Watched, ...]:
@@ -124,7 +202,7 @@ def watch(axis: Axis, at: Sequence[float]) -> tuple[Watched, ...]:
     if axis.low >= 0.0 and axis.high <= np.nextafter(1.0, 2.0):
         watched.append(Watched("calibration_in_the_large", _in_the_large))
         watched.append(Watched("brier_score", _brier))
-    watched.append(Watched("score_distribution", _distribution))
+    watched.append(Watched(DISTRIBUTION, _distribution))
     for threshold in at:
         for name, rows in _AT.items():
             watched.append(Watched(name, _at(threshold, *rows), threshold))
@@ -166,11 +244,11 @@ def shift(looks: Looks, starts: Floats) -> Shift | None:
     psi = float(np.sum(((one - other) * np.log(one / other))[held]))
     variances = pooled * (1.0 - pooled) * (1.0 / totals[-1] + 1.0 / totals[:-1].sum())
     if looks.noise is not None:
+        over = np.append(np.full(len(totals) - 1, totals[:-1].sum()), totals[-1])
         for place, (group, share) in enumerate(zip(indicators, pooled, strict=True)):
-            weights = np.empty_like(looks.counts)
-            weights[:-1] = (group - share) / totals[:-1].sum()
-            weights[-1] = (group - share) / totals[-1]
-            variances[place] += looks.noise(weights).sum()
+            weights = np.broadcast_to(group - share, looks.counts.shape[1:])
+            of_looks = looks.noise.covariance(weights, weights)[: len(over)]
+            variances[place] += (of_looks / over**2).sum()
     expected = float(np.sum((variances / np.where(held, pooled, 1.0))[held]))
     ks = np.abs(np.cumsum(rows[-1]) / totals[-1] - np.cumsum(before) / totals[:-1].sum()).max()
     return Shift(psi, expected, float(ks))
@@ -268,6 +346,11 @@ def _common(axes: Sequence[Axis]) -> Axis:
     edges = first.edges
     for each in others:
         edges = np.intersect1d(edges, each.edges)
+    if len(edges) < _EDGES:
+        raise InputError(
+            "the axes of these results have no bin edge in common, so they are no series. Evaluate "
+            "all looks on one axis: by the same plan."
+        )
     return Axis.from_edges(edges, first.outside)
 
 

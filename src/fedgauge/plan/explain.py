@@ -6,8 +6,9 @@ from typing import Final
 from fedgauge.plan.names import listed
 from fedgauge.plan.plan import EvaluationPlan
 from fedgauge.plan.slices import OTHER, Sliced
-from fedgauge.plan.task import BinaryTask, MultilabelTask
+from fedgauge.plan.task import BinaryTask, MultilabelTask, measured_by
 
+LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
     "In evaluations between sites that each keep their own rows; their results say enforced. Where "
     "one program is given the rows of all, whoever runs it sees them, and the result says "
@@ -28,7 +29,7 @@ def paragraphs(plan: EvaluationPlan) -> list[tuple[str, str]]:
     return [
         *plan.in_words(),
         *_apart(plan),
-        ("What each party learns in the worst case", parties),
+        (LEARNT, parties),
         plan.privacy.worked(stated.delta, plan.min_cell),
         ("Where this holds", _HOLDS),
     ]
@@ -41,7 +42,7 @@ def brief(plan: EvaluationPlan) -> str:
 
 def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
     """What rows are told apart by beyond two classes and one score, and what that shows."""
-    task = plan.task
+    task = measured_by(plan.task)
     if not isinstance(task, Sliced) or len(task.slices) == 1:
         return
     text = f"{' '.join(_kinds(task))} The result shows as much of each of these as of all rows"

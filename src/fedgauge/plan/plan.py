@@ -471,9 +471,12 @@ class EvaluationPlan(
         """What a result of this plan may claim about privacy."""
         rounds = zip(self.rounds, self.terms_by_round, strict=True)
         draws = [drawn for sent, terms in rounds for drawn in sent.draws(terms)]
-        return self.privacy.state(
+        stated = self.privacy.state(
             self.cohort, draws=draws, claim=claim, public_inputs=public_inputs
         )
+        if not (self.has_two_rounds and self.is_noisy):
+            return stated
+        return msgspec.structs.replace(stated, shares=searching.shares_of(self))
 
     def noise_laws(self, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""
@@ -719,8 +722,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
     positive = "bool or 0/1" if plan.task.positive is None else repr(plan.task.positive)
     rows = [
         ("positive label", positive),
-        ("axis", repr(plan.axis)),
-        ("tree", " x ".join(map(str, plan.tree))),
+        *(searching.facts(plan) if plan.has_two_rounds else _bins(plan)),
         ("privacy", plan.privacy.title),
     ]
     rows += [(name, words) for name, words in plan.task.told]
@@ -735,3 +737,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         rows.append(("not after", plan.not_after))
     sender = "report" if plan.final.sends_reports else "client"
     return [*rows, ("sent", f"{plan.bytes_per_client:,} bytes per {sender}")]
+
+
+def _bins(plan: EvaluationPlan) -> list[tuple[str, str]]:
+    return [("axis", repr(plan.axis)), ("tree", " x ".join(map(str, plan.tree)))]

@@ -11,10 +11,11 @@ import numpy as np
 from msgspec import structs
 
 from fedgauge.binning.axis import Axis
-from fedgauge.binning.search import Counted, TwoRound
+from fedgauge.binning.search import PARTS, Counted, TwoRound
 from fedgauge.errors import AxisError, PlanError
 from fedgauge.plan.reported import ReportRound
 from fedgauge.plan.rounds import Terms
+from fedgauge.plan.sizes import check_counts, is_session
 from fedgauge.plan.slices import Task
 from fedgauge.plan.summed import HistogramRound
 from fedgauge.plan.task import ScoredTask, SearchTask
@@ -51,6 +52,13 @@ class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     clients: int
     starts: tuple[int, ...] = ()
     session: str = ""
+
+    def __post_init__(self) -> None:
+        if not is_session(self.session):
+            raise PlanError("found.session is the id of a secure sum: 64 hexadecimal digits.")
+
+    def __repr__(self) -> str:  # a plan prints in a few lines
+        return f"Found({len(self.counts):,} counts of {self.clients:,}, {self.two!r})"
 
     @classmethod
     def of(
@@ -162,8 +170,7 @@ def _check_simple(plan: "EvaluationPlan", task: SearchTask) -> None:
             "two rounds count one score at a time. Leave out pairs, paired_brier and also, or name "
             "an axis."
         )
-    if task.two.bins * task.of.rows > _MOST:
-        raise PlanError("a plan of two rounds has too many counts.")
+    check_counts(task.of.per_row, task.of.rows * task.two.bins)
 
 
 def _check_kind(sent: object) -> Sent:
@@ -240,25 +247,71 @@ def check_promise(plan: "EvaluationPlan") -> None:
     plan.privacy.check_promise(LevelNoise(levels[0] + levels[1], 0.0), plan.sum_cohort)
 
 
+def shares_of(plan: "EvaluationPlan") -> tuple[float, float]:
+    """What each round has of the budget, or of the reports."""
+    _, two = _parts(plan)
+    return two.share, 1.0 - two.share
+
+
+def facts(plan: "EvaluationPlan") -> list[tuple[str, str]]:
+    """Both rounds at a glance."""
+    _, two = _parts(plan)
+    bins = f"{plan.axis.bins:,} bins" if plan.found is not None else f"at most {two.bins:,} bins"
+    return [("first round", repr(two.coarse)), ("second round", f"{bins} of equal depth")]
+
+
 def in_words(plan: "EvaluationPlan") -> list[tuple[str, str]]:
     """Titles and paragraphs of both rounds, for whoever must approve of them."""
     _, two = _parts(plan)
-    first, second = terms_of(plan)
-    told = [*plan.rounds[0].in_words(first)[:1], *plan.rounds[1].in_words(second)]
-    titles = ["What leaves each site first", "What leaves each site then"]
-    told = [(title, text) for title, (_, text) in zip(titles, told, strict=False)] + told[2:]
+    first, second = (
+        sent.in_words(terms) for sent, terms in zip(plan.rounds, terms_of(plan), strict=True)
+    )
+    (_, leaves_first), (_, leaves_then), (learned, text), *others = first[0], *second
     share = f"{two.share:.0%}"
     if plan.privacy.sends_reports:
-        how = (
-            f"Each row is reported in one of two rounds: {share} of them, drawn at random, in the "
-            "first. The promise is for its one report."
-        )
+        titles = f"first, for {share} of its rows", "then, for the others"
+        text = f"{text} Those of the first round tell where scores lie."
     else:
-        of = f" The first takes {share} of the budget, and the promise is for both together."
-        how = f"Each row counts in two rounds.{of if plan.privacy.adds_noise else ''}"
-    why = (
-        f" The ranges of the second, at most {two.bins:,}, follow from the first: equally many "
-        "examples in each, as far as it tells. Each site finds them again from the sum of the "
-        "first, and refuses others."
+        titles = "first", "then"
+        text = (
+            "Of the first round its sum: where scores lie, of both classes together. Of the "
+            f"second: {text[:1].lower()}{text[1:]}"
+        )
+    return [
+        ("Two rounds", f"{_how(plan, share)} {_why(two, plan)}"),
+        (f"What leaves each site {titles[0]}", leaves_first),
+        (f"What leaves each site {titles[1]}", leaves_then),
+        (learned, text),
+        *others,
+    ]
+
+
+def _how(plan: "EvaluationPlan", share: str) -> str:
+    """What a row has to do with both rounds."""
+    if plan.privacy.sends_reports:
+        return (
+            f"Each row is reported in one of two rounds: {share} of them, drawn at random whatever "
+            "they hold, in the first. The random number that names a report says of which round it "
+            "is. The promise is for its one report."
+        )
+    if plan.privacy.adds_noise:
+        return (
+            f"Each row counts in two rounds. The first takes {share} of epsilon, and the promise "
+            "is for both together. A site that drops out in between is missing in the second."
+        )
+    return (
+        "Each row counts in two rounds, both exact. The second is opened for the same sites and "
+        "unchanged rows alone: else the difference of both would show what changed."
     )
-    return [("Two rounds", how + why), *told]
+
+
+def _why(two: TwoRound, plan: "EvaluationPlan") -> str:
+    """Where the ranges of the second round come from, and which ones nobody can ask for."""
+    what = "estimates" if plan.privacy.sends_reports else "sum"
+    least = f", and none but the outer two than {two.narrowest:g}" if two.narrowest else ""
+    return (
+        f"The ranges of the second, at most {two.bins:,}, follow from the {what} of the first: "
+        "equally many examples in each, as far as it tells. Each site finds them again from there, "
+        f"and refuses others. None is narrower than 1/{PARTS} of a range of the first{least}. What "
+        "the first gave is shown with the result."
+    )

@@ -5,6 +5,7 @@ be able to say no before it spends them.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -13,12 +14,14 @@ import msgspec
 
 from fedgauge.binning.axis import MOST_BINS, MOST_POINTS
 from fedgauge.binning.forms import MOST_KNOTS
+from fedgauge.binning.search import MOST_COARSE, MOST_FOUND
 from fedgauge.errors import AxisError, PlanError
 
 MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 bytes each
 MOST_LEVELS: Final = 24  # more than halving the most bins takes
 _MOST_ROUNDS: Final = 8
 _MOST_PER_ROW: Final = 1000  # counts that one row adds to: the budget is shared among them
+_SESSION: Final = re.compile("([0-9a-f]{64})?")
 _MOST_NUMBERS: Final = 1 << 26  # of a histogram: half a gigabyte
 
 
@@ -26,7 +29,7 @@ class PlanSizes(NamedTuple):
     """What a plan asks a site to hold.
 
     The bins of its axis, the levels of its tree, and the counts of its histogram: bins times
-    groups, classes and scores.
+    groups, classes and scores. Of two rounds, the most that either has.
     """
 
     bins: int
@@ -54,7 +57,19 @@ class _Map(msgspec.Struct):
     form: _Form
 
 
-class _Task(msgspec.Struct):
+class _Two(msgspec.Struct):
+    bins: int
+    coarse: _Axis
+
+
+class _Found(msgspec.Struct):
+    two: _Two
+    counts: list[int]
+    starts: list[int] = []
+    session: str = ""
+
+
+class _Measured(msgspec.Struct):
     kind: str = ""
     labels: list[Any] = []
     models: list[Any] = []
@@ -62,10 +77,15 @@ class _Task(msgspec.Struct):
     crossed: bool = False
 
     @property
+    def scores(self) -> int:
+        """Scores of a row: of each model, and each class or label."""
+        return max(len(self.models), 1) * max(len(self.labels), 1)
+
+    @property
     def per_row(self) -> int:
         """Counts that a row adds to: of each score, and each way of grouping."""
         groupings = 1 if self.crossed else len(self.groups)
-        return max(len(self.models), 1) * max(len(self.labels), 1) * max(groupings, 1)
+        return self.scores * max(groupings, 1)
 
     @property
     def channels(self) -> int:
@@ -73,7 +93,12 @@ class _Task(msgspec.Struct):
         groups = [len(values) + 1 for values in self.groups.values()]
         cells = math.prod(groups) if self.crossed else sum(groups) or 1
         classes = len(self.labels) if self.kind == "multiclass" else 2
-        return max(len(self.models), 1) * max(len(self.labels), 1) * cells * classes
+        return self.scores * cells * classes
+
+
+class _Task(_Measured):
+    of: _Measured | None = None  # what a search is for
+    two: _Two | None = None
 
 
 class _Outline(msgspec.Struct):
@@ -84,6 +109,21 @@ class _Outline(msgspec.Struct):
     tree: list[int]
     rounds: list[_Round]
     calibrator: _Map | None = None
+    found: _Found | None = None
+
+    @property
+    def measured(self) -> _Measured:
+        """What is told apart in the end."""
+        return self.task.of or self.task
+
+    @property
+    def two(self) -> _Two | None:
+        """How bins are, or were, found."""
+        return self.found.two if self.found is not None else self.task.two
+
+
+class _Second(msgspec.Struct):
+    found: _Found | None = None
 
 
 def peek(data: bytes) -> PlanSizes:
@@ -113,10 +153,7 @@ def peek_plain(plain: Any, form: str) -> PlanSizes:
 
 def _judged(outline: _Outline) -> PlanSizes:
     axis, tree = outline.axis, outline.tree
-    if axis.bins > MOST_BINS:
-        raise PlanError(f"the plan's axis has {axis.bins:,} bins; at most {MOST_BINS:,} can be.")
-    if len(axis.points or ()) > MOST_POINTS + 1:
-        raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
+    _check_axis(axis)
     form = _Form() if outline.calibrator is None else outline.calibrator.form
     if max(map(len, (form.x, form.y, form.edges, form.values))) > MOST_KNOTS:
         raise PlanError(f"the plan's map has more than {MOST_KNOTS:,} knots.")
@@ -125,11 +162,56 @@ def _judged(outline: _Outline) -> PlanSizes:
         len(sent.nodes) > MOST_LEVELS for sent in outline.rounds
     ):
         raise PlanError(f"the rounds of a plan have at most {MOST_LEVELS} levels each.")
-    task = outline.task
+    bins = max(axis.bins, *_bins_of(outline))
+    task = outline.measured
     check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
     counts = task.channels * axis.bins
+    if outline.two is not None:  # of either round, whichever it is
+        counts = max(task.channels * outline.two.bins, task.scores * outline.two.coarse.bins)
     check_counts(task.per_row, counts)
-    return PlanSizes(axis.bins, len(tree), counts)
+    return PlanSizes(bins, len(tree), counts)
+
+
+def _check_axis(axis: _Axis) -> None:
+    if axis.bins > MOST_BINS:
+        raise PlanError(f"the plan's axis has {axis.bins:,} bins; at most {MOST_BINS:,} can be.")
+    if len(axis.points or ()) > MOST_POINTS + 1:
+        raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
+
+
+def _bins_of(outline: _Outline) -> tuple[int, ...]:
+    """The bins of both rounds, where there are two."""
+    two, found = outline.two, outline.found
+    if two is None:
+        return (0,)
+    _check_axis(two.coarse)
+    listed = () if found is None else (len(found.counts), len(found.starts))
+    if max(two.coarse.bins, *listed, 0) > MOST_COARSE or two.bins > MOST_FOUND:
+        raise PlanError(
+            f"the first of two rounds has at most {MOST_COARSE:,} bins, and the second at most "
+            f"{MOST_FOUND:,}."
+        )
+    return two.coarse.bins, two.bins
+
+
+def first_session(data: bytes) -> bytes | None:
+    """The session in which the bins of a distributed plan were found, which is not read further.
+
+    None where they were not found; empty where they were, in no session.
+    """
+    check_bytes(len(data))
+    with plan_errors("JSON"):
+        found = msgspec.json.decode(data, type=_Second).found
+    if found is None:
+        return None
+    if not is_session(found.session):
+        raise PlanError("the plan does not say in which session its bins were found.")
+    return bytes.fromhex(found.session)
+
+
+def is_session(text: str) -> bool:
+    """Whether a text is the id of a session, or empty."""
+    return _SESSION.fullmatch(text) is not None
 
 
 def check_bytes(count: int) -> None:

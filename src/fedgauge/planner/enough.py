@@ -28,7 +28,8 @@ from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold, ThresholdMetric
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.planner.search import MakesAxis, check_hints, like, predict, propose, shown
+from fedgauge.planner.played import shown
+from fedgauge.planner.search import MakesAxis, check_hints, like, predict, propose
 from fedgauge.planner.worlds import World, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.privacy.distributed import SUMS_SHARE

@@ -1,9 +1,7 @@
 """Play designs through in plausible worlds, and take the one with the least error."""
 
-import copy
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Final, NamedTuple
 
@@ -12,21 +10,18 @@ import numpy as np
 from fedgauge.binning.axis import Axis
 from fedgauge.binning.tables import NOISY_RANGES
 from fedgauge.data.labels import Label
-from fedgauge.errors import PlanError, ResultWithheld, UndefinedMetric
-from fedgauge.estimation.cells import kept_edges, merged_axis
-from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.drawn import drawn_blocks, redraw
-from fedgauge.estimation.repair import monotone
-from fedgauge.measures import curves
+from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.prediction import Errors, Prediction
+from fedgauge.plan.prediction import Errors, Instead, Prediction
 from fedgauge.plan.rules import NO_SMALL_CELLS
-from fedgauge.plan.slices import Contrast, Slice
-from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask
+from fedgauge.plan.slices import Slice
+from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
+from fedgauge.planner import scales
 from fedgauge.planner.noise import less_noise, usual_delta
-from fedgauge.planner.worlds import AT, Truth, World, reference_axis, worlds
+from fedgauge.planner.played import DRAWS, FEW_DRAWS, play
+from fedgauge.planner.scales import Scores
+from fedgauge.planner.worlds import reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort
-from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
@@ -42,10 +37,7 @@ _REFERENCE_TREES: Final = (
 _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
 _FEWEST_BRANCHES: Final = 4
-_FEW_DRAWS: Final = 6
-_DRAWS: Final = 24
 _PROMISING: Final = 5
-_POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 MakesAxis = Callable[[int], Axis]
 
@@ -64,6 +56,7 @@ def propose(
     at: float | None = None,
     task: AnyTask | None = None,
     delta: float | None = None,
+    scores: Scores | None = None,
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
@@ -107,12 +100,17 @@ def propose(
     delta
         The probability that may escape epsilon, if any may: Skellam noise is then proposed in
         place of Polya's where it is less, as for about ten classes.
+    scores
+        What scores are, which is public, too: ``"probabilities"``, the default; ``"margins"``,
+        around 0 and about as large as log-odds; or ``"unknown"``, of any scale. For the latter
+        two the plan has two rounds (:class:`TwoRound`) where these have less error than one.
 
     Returns
     -------
     EvaluationPlan
         Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
-        rows, and of one group of each kind.
+        rows, and of one group of each kind. Where `scores` are said, its ``instead`` has those of
+        one round in the place of two, or the other way round.
     """
     if task is not None and positive is not None:
         raise PlanError("a task already says which label is positive. Name it there.")
@@ -126,27 +124,81 @@ def propose(
             f"min_survivors must be at most clients: {cohort.min_survivors:,} of {clients:,} never "
             "take part."
         )
+    scales.check_scores(scores)
+    if min_cell and privacy.adds_noise:
+        raise PlanError(NO_SMALL_CELLS)
+    least = (0 if privacy.adds_noise else MIN_CELL) if min_cell is None else min_cell
+    known = _Known(privacy, cohort, task, n, rate, least)
+    if scores in ("margins", "unknown"):
+        if axis is not None or at is not None or score_sums:
+            raise PlanError(
+                "where the scale of scores is not known bins are found: leave out axis, at and "
+                "score_sums. Or leave out scores."
+            )
+        return _of_scale(scores, known)
     check_threshold(at, axis)
-    if not privacy.adds_noise:
-        least = MIN_CELL if min_cell is None else min_cell
+    is_given = axis is not None
+    if privacy.adds_noise:
+        plan = _least_error(known, axis, at, delta, score_sums=score_sums)
+    else:
         if not isinstance(axis, Axis):
-            bins = _exact_bins(n * min(rate, 1 - rate) / max(_cells(task).values(), default=1))
-            axis = _probabilities(bins, at) if axis is None else axis(bins)
+            axis = _probabilities(known.bins, at) if axis is None else axis(known.bins)
         plan = EvaluationPlan.under(
             privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
         )
-        return plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
-    if min_cell:
-        raise PlanError(NO_SMALL_CELLS)
-    less = less_noise(privacy, task, delta or usual_delta(n))
+        plan = plan.with_prediction(predict(plan, examples=n, positive_rate=rate))
+    return plan if scores is None or is_given else _beside_two_rounds(plan, known)
+
+
+class _Known(NamedTuple):
+    """What is known, and asked for, before anything is chosen."""
+
+    privacy: AnyPrivacyModel
+    cohort: Cohort | None
+    task: AnyTask
+    examples: int
+    positive_rate: float
+    min_cell: int
+
+    @property
+    def bins(self) -> int:
+        """Of an exact sum."""
+        rarer = self.examples * min(self.positive_rate, 1 - self.positive_rate)
+        return _exact_bins(rarer / max(_cells(self.task).values(), default=1))
+
+    def designs(self, scores: Scores) -> tuple[list[EvaluationPlan], list[EvaluationPlan]]:
+        """Plans of two rounds, and of one, to choose from."""
+        return scales.designs(
+            scores, self.privacy, self.cohort, self.task, self.bins, self.min_cell
+        )
+
+    def best(
+        self, plans: Sequence[EvaluationPlan], scores: Scores
+    ) -> tuple[EvaluationPlan, Errors]:
+        """Of these the one with the least error, and its errors."""
+        plan = scales.best(plans, scores, self.examples, self.positive_rate)
+        return plan, scales.expected(plan, scores, self.examples, self.positive_rate)
+
+
+def _least_error(
+    known: _Known,
+    axis: Axis | MakesAxis | None,
+    at: float | None,
+    delta: float | None,
+    *,
+    score_sums: bool,
+) -> EvaluationPlan:
+    """Under noise: the axis and tree with the least error."""
+    privacy, n, rate = known.privacy, known.examples, known.positive_rate
+    less = less_noise(privacy, known.task, delta or usual_delta(n))
     if delta is not None and less is not None:
         privacy, less = less, None
     candidates = [
-        _candidate(*design, cohort, task, privacy, score_sums=score_sums)
-        for design in _designs(axis, rate, at, task)
+        _candidate(*design, known.cohort, known.task, privacy, score_sums=score_sums)
+        for design in _designs(axis, rate, at, known.task)
     ]
-    promising = _best(candidates, n, rate, draws=_FEW_DRAWS)[:_PROMISING]
-    best = _best(promising, n, rate, draws=_DRAWS)[0]
+    promising = _best(candidates, n, rate, draws=FEW_DRAWS)[:_PROMISING]
+    best = _best(promising, n, rate, draws=DRAWS)[0]
     predicted = predict(best, examples=n, positive_rate=rate)
     if less is not None:
         advice = (
@@ -155,6 +207,35 @@ def propose(
         )
         predicted = Prediction.of(predicted, predicted.groups, advice)
     return best.with_prediction(predicted)
+
+
+def _of_scale(scores: Scores, known: _Known) -> EvaluationPlan:
+    """Where scores are no probabilities: two rounds, or one if that has less error."""
+    two, one = (known.best(plans, scores) for plans in known.designs(scores))
+    (plan, errors), (other, others) = sorted((two, one), key=lambda each: each[1].roc_area_error)
+    groups = []
+    for name, cells in _cells(known.task).items():
+        of_group = next(each for each in known.task.slices if each.group is not None)
+        told = scales.expected(plan, scores, known.examples, known.positive_rate, cells, of_group)
+        groups.append((name, told))
+    return plan.with_prediction(Prediction.of(errors, groups, instead=_instead(other, others)))
+
+
+def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
+    """The plan for probabilities, remembering what two rounds would give."""
+    if plan.predicted is None or plan.tables or plan.privacy != known.privacy or plan.sum_steps:
+        return plan
+    two, _ = known.designs("probabilities")
+    other, errors = known.best(two, "probabilities")
+    told = plan.predicted
+    return plan.with_prediction(
+        Prediction.of(told, told.groups, told.advice, _instead(other, errors))
+    )
+
+
+def _instead(plan: EvaluationPlan, errors: Errors) -> Instead:
+    two = plan.task.two if isinstance(plan.task, SearchTask) else None
+    return Instead(2, two.bins, errors) if two is not None else Instead(1, plan.axis.bins, errors)
 
 
 def _cells(task: AnyTask) -> dict[str, int]:
@@ -226,7 +307,7 @@ def _best(
 
     def error(plan: EvaluationPlan) -> float:
         # Every shape counts the same, whatever the size of its errors: geometric means.
-        played = _play(plan, examples, positive_rate, draws)
+        played = play(plan, examples, positive_rate, draws)
         return float(np.log(played[:, :2]).mean())
 
     return sorted(plans, key=error)
@@ -284,110 +365,5 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
 def _mean_errors(
     plan: EvaluationPlan, examples: int, positive_rate: float, slice_: Slice | None = None
 ) -> Errors:
-    roc, pr, auc = _play(plan, examples, positive_rate, _DRAWS, slice_).mean(axis=0)
+    roc, pr, auc = play(plan, examples, positive_rate, DRAWS, slice_).mean(axis=0)
     return Errors(float(roc), float(pr), float(auc))
-
-
-def _play(
-    plan: EvaluationPlan,
-    examples: int,
-    positive_rate: float,
-    draws: int,
-    slice_: Slice | None = None,
-) -> Floats:
-    """Mean errors of a plan for each shape, by playing the evaluation of a slice through."""
-    contributions = examples if plan.cohort is None else plan.cohort.min_survivors
-    variances = plan.noise_variances(contributions)
-    contrast = plan.task.contrast(slice_ or plan.task.slices[0])
-    played = _played(plan, variances, contrast, examples, positive_rate, draws if variances else 1)
-    return np.array([np.mean(runs.errors, axis=0) for runs in played])
-
-
-class _Runs(NamedTuple):
-    """Errors of one plan in one world by draw, and where the next draws come from."""
-
-    errors: Floats
-    rng: np.random.Generator
-
-
-@lru_cache(maxsize=1024)
-def _played(
-    plan: EvaluationPlan,
-    variances: tuple[float, ...],
-    contrast: Contrast,
-    examples: int,
-    positive_rate: float,
-    draws: int,
-) -> tuple[_Runs, ...]:
-    """Runs in every world. Many draws go on from the few that a plan was first tried with."""
-    if draws > _FEW_DRAWS:
-        begun = _played(plan, variances, contrast, examples, positive_rate, _FEW_DRAWS)
-    else:
-        begun = tuple(
-            _Runs(np.empty((0, 3)), world.rng)
-            for world in worlds(plan.axis, examples, positive_rate)
-        )
-    return tuple(
-        _go_on(plan, world, variances, contrast, runs, draws)
-        for world, runs in zip(worlds(plan.axis, examples, positive_rate), begun, strict=True)
-    )
-
-
-def _go_on(
-    plan: EvaluationPlan,
-    world: World,
-    variances: tuple[float, ...],
-    contrast: Contrast,
-    runs: _Runs,
-    draws: int,
-) -> _Runs:
-    """More runs in a world, until there are so many draws."""
-    rng = copy.deepcopy(runs.rng)  # others go on from the same place
-    again = _mechanism(plan, world.counts, variances, contrast)
-    more = [_errors(plan, again(rng), world.truth) for _ in range(draws - len(runs.errors))]
-    return _Runs(np.concatenate([runs.errors, more]), rng)
-
-
-def _mechanism(
-    plan: EvaluationPlan, counts: Floats, variances: tuple[float, ...], contrast: Contrast
-) -> Callable[[np.random.Generator], Floats]:
-    """What draws the counts that a plan would release of a slice with these."""
-    if not variances:
-        return lambda _: counts
-    if plan.final.sends_reports:
-        (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
-        return lambda rng: counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
-    terms = np.array([len(rows) for rows in contrast], dtype=np.float64)[:, np.newaxis]
-    return lambda rng: redraw(counts, plan.tree, variances, rng, terms=terms)
-
-
-def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> Floats:
-    """Counts of all channels, where those of a slice are alike, and other groups like it."""
-    rows = len(contrast.negatives) + len(contrast.positives)
-    channels = np.tile(counts.sum(axis=0) / rows, (plan.channels, 1))
-    for side, own in zip(counts, contrast, strict=True):
-        channels[list(own)] = side / len(own)
-    return channels
-
-
-def _errors(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
-    """Area Errors of ROC and PR curve, and the error of the AUC."""
-    try:
-        d = estimate(*shown(plan, counts), Aligned())
-    except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
-        return 0.5, 0.5, 0.5
-    fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
-    recall, precision = curves.pr_curve(d).path.sample(_POINTS)
-    return (
-        float(np.abs(np.interp(AT, fpr, tpr) - truth.tpr).mean()),
-        float(np.abs(np.interp(AT, recall, precision) - truth.precision).mean()),
-        abs(float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2)) - truth.auc),
-    )
-
-
-def shown(plan: EvaluationPlan, counts: Floats) -> tuple[Axis, Floats]:
-    """What a result shows of the counts released, and on which bins."""
-    if not plan.min_cell:
-        return plan.axis, monotone(counts)
-    kept = kept_edges(counts.astype(np.int64), plan.min_cell)
-    return merged_axis(plan.axis, kept), np.add.reduceat(counts, kept[:-1], axis=1)

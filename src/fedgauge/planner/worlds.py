@@ -66,6 +66,11 @@ def reference_axis(bins: int, positive_rate: float) -> Axis:
     return Axis.from_edges([0.0, *near_zero, *near_one, 1.0], outside="clip")
 
 
+def log_odds_grid(positive_rate: float) -> Floats:
+    """Log-odds between which about equally many plausible scores lie, thousands of them."""
+    return _reference_quantiles(_FINE, positive_rate)
+
+
 def _reference_quantiles(bins: int, positive_rate: float) -> Floats:
     """Inner edges of the reference axis in log-odds."""
     filled, log_odds = _reference_distribution(positive_rate)
@@ -120,7 +125,7 @@ def worlds(axis: Axis, examples: int, positive_rate: float) -> tuple[World, ...]
             dtype=np.float64,
         )
         counts = np.array([np.bincount(owner, row, minlength=axis.bins) for row in drawn])
-        drawn_worlds.append(World(counts, _truth(counts if known else drawn), rng))
+        drawn_worlds.append(World(counts, truth_of(counts if known else drawn), rng))
     return tuple(drawn_worlds)
 
 
@@ -161,7 +166,8 @@ def _cumulative(scores: Floats, positive_rate: float) -> Floats:
     return np.array([shape.cumulative(log_odds, positive_rate) for shape in SHAPES])
 
 
-def _truth(drawn: Floats) -> Truth:
+def truth_of(drawn: Floats) -> Truth:
+    """The exact curves of data with so many of each class at each score, lowest first."""
     from_top = np.cumsum(drawn[:, ::-1], axis=1)
     false, true = (np.append(0.0, row) for row in from_top)
     fpr, tpr = false / false[-1], true / true[-1]

@@ -223,7 +223,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         cap, moves = self.max_per_unit, self.moves
         if self.noise != "polya" and weights is not None:
             raise PlanError(
-                "only polya noise takes weights; the others use the same at every level."
+                "only polya noise takes weights, which two rounds have too; the others use the "
+                "same at every level. Use noise='polya'."
             )
         match self.noise:
             case "polya":
@@ -417,8 +418,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         return [
             (
                 COORDINATOR,
-                f"The sum over at least {least} sites, blurred by their random numbers. {allowed}, "
-                "as shown below. Not the counts of one site.",
+                f"The sum over at least {least} {'site' if least == 1 else 'sites'}, blurred by "
+                f"their random numbers. {allowed}, as shown below. Not the counts of one site.",
             ),
             (together(colluding), colluders if colluding else NO_COLLUDERS),
             (ANY_SITE, f"Nothing until there is a result. {site}" if colluding else NO_COLLUDERS),

@@ -1,6 +1,7 @@
 """Random words for noise: AES-256 in counter mode, keyed by the operating system."""
 
 import hashlib
+import hmac
 import os
 from typing import Protocol
 
@@ -41,6 +42,21 @@ class SimulatedKeystream:
 
     def __init__(self, seed: int) -> None:
         self._stream = _AesCtr(hashlib.sha256(f"fedgauge-simulation {seed}".encode()).digest())
+
+    def words(self, count: int) -> Words:
+        """The next `count` words."""
+        return self._stream.words(count)
+
+
+class KeptKeystream:
+    """Words from a secret that its holder keeps: the same ones again, and for nobody else.
+
+    Those of another purpose say nothing about them. The first two words of all are other than the
+    next two, and so on: they are a cipher's blocks.
+    """
+
+    def __init__(self, secret: bytes, purpose: bytes) -> None:
+        self._stream = _AesCtr(hmac.digest(secret, b"fedgauge " + purpose, "sha256"))
 
     def words(self, count: int) -> Words:
         """The next `count` words."""

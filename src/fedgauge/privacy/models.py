@@ -22,14 +22,15 @@ PROTOCOL_FAILURE: Final = 2.0**-40  # chance that a secure sum shows more than t
 LARGE_EPSILON: Final = 20.0  # above which nobody is protected
 
 
-class PrivacyStatement(msgspec.Struct, frozen=True):
+class PrivacyStatement(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What a result may claim about the privacy of the data behind it.
 
     `epsilon` and `delta` are None where no differential privacy is claimed; `unit` and
     `neighbours` then have no meaning and are None too. `cohort` is None where nobody else has to
     take part. `public_inputs` names the hints the plan was made from. `claim` is ``"enforced"``
     only when a real protocol ran between the parties; everything computed in one process is
-    ``"simulated"``.
+    ``"simulated"``. `shares` are those of two rounds: of epsilon, or under local DP of the reports;
+    empty where there is one round, or no epsilon.
 
     Examples
     --------
@@ -48,6 +49,7 @@ class PrivacyStatement(msgspec.Struct, frozen=True):
     cohort: Cohort | None
     public_inputs: tuple[str, ...]
     claim: Claim
+    shares: tuple[float, ...] = ()
 
 
 class Sensitivity(NamedTuple):
@@ -309,10 +311,11 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
         return [
             (
                 COORDINATOR,
-                f"The exact sum over at least {least} sites: how many positive and how many "
-                "negative examples of all of them lie in each range, a single one included. Not "
-                "from which site they are. Whoever also knows where one person's score lies, and "
-                "finds one example there, learns whether that person is positive.",
+                f"The exact sum over at least {least} {'site' if least == 1 else 'sites'}: how "
+                "many positive and how many negative examples of all of them lie in each range, a "
+                "single one included. Not from which site they are. Whoever also knows where one "
+                "person's score lies, and finds one example there, learns whether that person is "
+                "positive.",
             ),
             (
                 together(colluding),

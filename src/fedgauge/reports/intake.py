@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.errors import FedgaugeError, IntakeError, LedgerError, ReportRefused
+from fedgauge.errors import FedgaugeError, IntakeError, LedgerError, PlanError, ReportRefused
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import response
 from fedgauge.privacy.oracles import Tallies
@@ -22,6 +22,7 @@ from fedgauge.storage.mounts import require_local
 from fedgauge.typing import Floats
 
 FILE_NAME: Final = "reports.sqlite"
+SECOND_NAME: Final = "second.sqlite"  # of a second round, in the folder of its first or another
 _APPLICATION: Final = 0x66675231  # "fgR1", which tells an intake from other SQLite files
 _TOGETHER: Final = 1 << 22  # bytes of messages, or one more, that are stored by one sync
 _WAIT_SECONDS: Final = 60.0
@@ -53,6 +54,9 @@ class ReportServer:
     it. What :meth:`accept` has returned survives the end of the process and of the machine,
     where there is a folder. Several threads and several processes can share one.
 
+    Of two rounds each has a server, under the plan of that round. No id is of both, so neither
+    needs to know what the other took in. The first takes no more after :meth:`close_round`.
+
     Memory holds one message and the sums of each level. The ids are on disk; without a folder
     they are in memory too, about 30 bytes each.
 
@@ -77,7 +81,8 @@ class ReportServer:
     def __init__(self, plan: EvaluationPlan, folder: str | Path | None = None) -> None:
         self._plan = plan
         self._format = ReportFormat(plan)
-        self._path = None if folder is None else Path(folder) / FILE_NAME
+        name = FILE_NAME if plan.found is None else SECOND_NAME
+        self._path = None if folder is None else Path(folder) / name
         self._alone = threading.Lock()
         with self._errors():
             if self._path is not None:
@@ -140,9 +145,40 @@ class ReportServer:
             refused.update(receipt.refused)
         return Receipt(accepted, MappingProxyType(dict(refused)))
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether this is a first round, and over."""
+        with self._errors(), self._alone:
+            return self._closed_with() is not None
+
+    def close_round(self, make: Callable[[ReportCounts], bytes]) -> bytes:
+        """End the first of two rounds; what is made of its counts, which is published.
+
+        It is made once: all further calls return the same bytes, also after a crash, so that
+        nobody is told of two second rounds. No report is counted that came later.
+        """
+        if not self._plan.is_search:
+            raise PlanError("only the first of two rounds is closed to find bins.")
+        with self._errors(), self._alone, self._transaction():
+            before = self._closed_with()
+            if before is not None:
+                return before
+            made = make(self._counts(self._read_levels()))
+            self._connection.execute("INSERT INTO closed VALUES (?)", (made,))
+        return made
+
+    def _closed_with(self) -> bytes | None:
+        if not self._plan.is_search:
+            return None
+        row = self._connection.execute("SELECT content FROM closed").fetchone()
+        return None if row is None else row[0]
+
     def counts(self) -> ReportCounts:
         """What all reports accepted so far add up to."""
-        reports, tallies = zip(*self._levels(), strict=True)
+        return self._counts(self._levels())
+
+    def _counts(self, by_level: list[tuple[int, Tallies]]) -> ReportCounts:
+        reports, tallies = zip(*by_level, strict=True)
         blocks, channels = self._plan.oracles_by_block, self._plan.task.layout.sizes
         levels = response.debias_drawn(blocks, tallies, reports, channels)
         return ReportCounts(levels, self._plan.noise_variances(sum(reports)), sum(reports))
@@ -157,6 +193,10 @@ class ReportServer:
                 refused[str(error)] += 1
         with self._errors(), self._alone, self._transaction():
             accepted = 0
+            if read and self._closed_with() is not None:
+                for late in read:
+                    refused.update(self._why_late(late))
+                read = []
             for level, parts in enumerate(zip(*read, strict=True)):
                 ids = np.concatenate([part.ids for part in parts])
                 payloads = np.concatenate([part.payloads for part in parts])
@@ -172,6 +212,13 @@ class ReportServer:
             )
         plain = {str(reason): count for reason, count in refused.items()}
         return Receipt(accepted, MappingProxyType(plain))
+
+    def _why_late(self, levels: list[LevelReports]) -> Mapping[Reason, int]:
+        """Why a message is refused after the round: of reports that came before nothing is lost."""
+        ids = [bytes(each) for level in levels for each in level.ids]
+        known = "SELECT 1 FROM seen WHERE id = ?"
+        came = all(self._connection.execute(known, (each,)).fetchone() for each in ids)
+        return {Reason.DUPLICATE: len(ids)} if came else {Reason.CLOSED: 1}
 
     def _remember(self, ids: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Note the ids; which of them are new."""
@@ -198,8 +245,11 @@ class ReportServer:
 
     def _levels(self) -> list[tuple[int, Tallies]]:
         with self._errors(), self._alone:
-            rows = self._connection.execute("SELECT reports, tallies FROM levels ORDER BY level")
-            return [(n, np.frombuffer(data, "<i8").astype(np.int64)) for n, data in rows.fetchall()]
+            return self._read_levels()
+
+    def _read_levels(self) -> list[tuple[int, Tallies]]:
+        rows = self._connection.execute("SELECT reports, tallies FROM levels ORDER BY level")
+        return [(n, np.frombuffer(data, "<i8").astype(np.int64)) for n, data in rows.fetchall()]
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -242,7 +292,7 @@ class ReportServer:
             )
 
     def _make_schema(self) -> None:
-        for statement in _SCHEMA:
+        for statement in (*_SCHEMA, _CLOSED) if self._plan.is_search else _SCHEMA:
             self._connection.execute(statement)
         self._connection.execute("INSERT INTO plan VALUES (?)", (self._plan.to_bytes(),))
         self._connection.executemany(
@@ -274,6 +324,7 @@ _SCHEMA: Final = (
     "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE refused (reason TEXT PRIMARY KEY, count INTEGER NOT NULL)",
 )
+_CLOSED: Final = "CREATE TABLE closed (content BLOB NOT NULL)"
 
 
 def _together(messages: Iterable[bytes]) -> Iterator[list[bytes]]:

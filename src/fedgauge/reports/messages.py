@@ -12,7 +12,7 @@ A message holds reports of one plan, one or many::
 Topics are the levels of the tree; where a row has several scores or is grouped in several ways, the
 levels of the first block (`binning/channels.py`), then of the second and so on. A report is about
 one of them, drawn at random. A message's length follows from the header, so messages in a file need
-nothing between them.
+nothing between them. Of two rounds an id says which one its report is of (`reports/rounds.py`).
 """
 
 import logging
@@ -24,7 +24,6 @@ from enum import StrEnum
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
 from fedgauge.binning.channels import Block, ChannelReader
@@ -37,8 +36,8 @@ from fedgauge.plan.summary import summarise
 from fedgauge.privacy.keystream import Keystream, WordSource
 from fedgauge.privacy.oracles import Cells, Payloads, draw_topics
 from fedgauge.privacy.response import randomise_drawn
+from fedgauge.reports.rounds import ID_BYTES, Ids, KeptIds, Turns
 
-ID_BYTES: Final = 16
 MOST_BYTES: Final = 1 << 24  # of a message; a server need not hold more at once
 _MOST_REPORTS: Final = 1 << 14  # of a message made here
 _MAGIC: Final = b"FGR"
@@ -57,13 +56,15 @@ class Reason(StrEnum):
     LENGTH = "wrong length"
     DAMAGED = "wrong checksum"
     IMPOSSIBLE = "bits that no report has"
+    ROUND = "of the other round"
+    CLOSED = "of a round that is closed"
     DUPLICATE = "duplicate"
 
 
 class LevelReports(NamedTuple):
     """Reports about one level of a block: ids, and payloads in the same order."""
 
-    ids: NDArray[np.uint8]
+    ids: Ids
     payloads: Payloads
 
 
@@ -82,6 +83,7 @@ class ReportFormat:
         self._start = _MAGIC + bytes([_VERSION]) + bytes.fromhex(plan.digest)[:_DIGEST_BYTES]
         self._counts = struct.Struct(f"<{len(self.oracles)}I")
         self._sizes = [ID_BYTES + oracle.payload_bytes for oracle in self.oracles]
+        self._turns = Turns(plan) if plan.has_two_rounds else None
 
     @property
     def header_bytes(self) -> int:
@@ -139,7 +141,10 @@ class ReportFormat:
             payloads = octets[middle:end].reshape(count, oracle.payload_bytes)
             if not oracle.are_valid(payloads):
                 raise ReportRefused(Reason.IMPOSSIBLE)
-            levels.append(LevelReports(octets[start:middle].reshape(count, ID_BYTES), payloads))
+            ids = octets[start:middle].reshape(count, ID_BYTES)
+            if self._turns is not None and not self._turns.fit(ids).all():
+                raise ReportRefused(Reason.ROUND)
+            levels.append(LevelReports(ids, payloads))
             start = end
         return levels
 
@@ -162,6 +167,7 @@ def encode_rows(
     plan: EvaluationPlan,
     data: Data,
     *,
+    secret: bytes | None = None,
     source: WordSource | None = None,
     tell: Callable[[str], None] = _LOG.warning,
 ) -> Iterator[bytes]:
@@ -178,12 +184,17 @@ def encode_rows(
     makes new reports and costs the plan's epsilon again: keep the messages, and send the same
     ones again where one may be lost.
 
+    Of two rounds each row is reported in one. Pass the same secret and the same rows, in the same
+    order, under both plans; and answer one second plan alone, or rows pay again.
+
     Parameters
     ----------
     plan
         A plan for local reports.
     data
         The client's data, as for :func:`fedgauge.evaluate`.
+    secret
+        Of two rounds: random bytes, 32 or more, that are kept until the second. Else not used.
     source
         Randomness; anything but a :class:`Keystream`, the default, is for simulations.
     tell
@@ -202,39 +213,54 @@ def encode_rows(
         for sentence in counted.oddities.in_words:
             tell(sentence)
 
-    return report_rows(plan, data, source=source, done=done)
+    return report_rows(plan, data, secret=secret, source=source, done=done)
 
 
 def report_rows(
     plan: EvaluationPlan,
     data: Data,
     *,
+    secret: bytes | None = None,
     source: WordSource | None = None,
+    watch: Callable[[Examples], None] = lambda _: None,
     done: Callable[[Counted], None],
 ) -> Iterator[bytes]:
     """The messages of :func:`encode_rows`; `done` is given what the rows came to, after the last.
 
-    That is for whoever holds the rows alone.
+    That is for whoever holds the rows alone, as are the rows that `watch` is given.
     """
     plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()
     blocks = plan.oracles_by_block
-    rows = _LeafCells(plan, data, source)
+    rows = _LeafCells(plan, data, source, watch)
+    kept = KeptIds(plan, secret) if plan.has_two_rounds else None
     for drawn, leaves in rows.read(form.most_reports):
-        yield form.write(
-            [
-                LevelReports(_new_ids(len(payloads)), payloads)
-                for payloads in randomise_drawn(blocks, drawn, leaves, source)
-            ]
-        )
+        if kept is None:
+            payloads = randomise_drawn(blocks, drawn, leaves, source)
+            ids = [_new_ids(len(each)) for each in payloads]
+        else:
+            turn = kept.take(len(drawn))
+            if not turn.mine.any():
+                continue
+            topics, own = drawn[turn.mine], turn.ids[turn.mine]
+            payloads = randomise_drawn(blocks, topics, leaves[turn.mine], source)
+            ids = [own[topics == block] for block in range(len(blocks))]  # which have no levels
+        yield form.write([LevelReports(*each) for each in zip(ids, payloads, strict=True)])
     done(rows.counted)
 
 
 class _LeafCells:
     """The block drawn for every row, its cell there at the finest level, and what was odd."""
 
-    def __init__(self, plan: EvaluationPlan, data: Data, source: WordSource) -> None:
+    def __init__(
+        self,
+        plan: EvaluationPlan,
+        data: Data,
+        source: WordSource,
+        watch: Callable[[Examples], None] = lambda _: None,
+    ) -> None:
+        self._watch = watch
         self._axis = plan.axis
         self._calibrator = plan.calibrator
         self._layout = plan.task.layout
@@ -252,6 +278,7 @@ class _LeafCells:
         waiting: Cells = np.empty((2, 0), dtype=np.intp)
         try:
             for examples in self._rows:
+                self._watch(examples)
                 for batch in examples.split(rows):
                     waiting = np.append(waiting, self._cells(batch), axis=1)
                     if waiting.shape[1] >= rows:
@@ -305,5 +332,5 @@ class _LeafCells:
         return summarise(self._task, self._counts, odd)
 
 
-def _new_ids(count: int) -> NDArray[np.uint8]:
+def _new_ids(count: int) -> Ids:
     return np.frombuffer(os.urandom(ID_BYTES * count), dtype=np.uint8).reshape(count, ID_BYTES)

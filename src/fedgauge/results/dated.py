@@ -12,6 +12,7 @@ from fedgauge.errors import InputError
 from fedgauge.results.record import FORMAT
 
 Order = Literal["name", "time"]
+_START: Final = f'{{"format":"{FORMAT}"'.encode()
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
 _WEEK: Final = re.compile(r"(?<!\d)(\d{4})-?[Ww](\d{2})(?!\d)")
 
@@ -52,9 +53,11 @@ def dated_files(folder: Path, by: Order) -> Dated:
             "FOLDER/2026-11-16.json`."
         )
     days = _days(found, by)
-    files = {
-        path.stem: path for path in sorted(found, key=lambda each: (days[each], _natural(each)))
-    }
+    files: dict[str, Path] = {}
+    for path in sorted(found, key=lambda each: (days[each], _natural(each))):
+        if path.stem in files:
+            raise InputError(f"{files[path.stem].name} and {path.name} have one name. Rename one.")
+        files[path.stem] = path
     told = {name: days[path] or None for name, path in files.items()}
     return Dated(files, told, _in_words(by, days), skipped)
 
@@ -65,9 +68,11 @@ def _why_skipped(path: Path) -> str | None:
     if path.suffix.lower() != ".json":
         return "its name does not end in .json"
     try:
-        header = msgspec.json.decode(path.read_bytes(), type=_Header)
+        data = path.read_bytes()
+        header = msgspec.json.decode(data, type=_Header)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return "it is no result of fedgauge"
+        # A result that was cut short is a look that would be missing: its reader refuses it.
+        return None if data.startswith(_START) else "it is no result of fedgauge"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     kind = header.format.partition("/")[0]

@@ -67,6 +67,17 @@ class Differences:
         What else differs between them: axes, privacy, maps, clients.
     overlapping
         Whether rows may be in both, so that intervals are as wide as can be.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> may = fg.evaluate({"a": ([0, 1, 1, 0] * 50, [0.1, 0.9, 0.8, 0.3] * 50)})
+    >>> june = fg.evaluate({"a": ([0, 1, 1, 0] * 50, [0.1, 0.9, 0.2, 0.3] * 50)})
+    >>> found = fg.diff(june, may, names=("June", "May"))
+    >>> found
+    <Differences of June less May: 1 slices>
+    >>> found.roc_auc
+    Estimate(-0.2500, interval -0.3258..-0.1840 at 95%)
     """
 
     first: Evaluation

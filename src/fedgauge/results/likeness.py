@@ -18,6 +18,7 @@ def kinds(result: Evaluation) -> tuple[Any, Any]:
 
 def require_alike(first: Evaluation, second: Evaluation, names: tuple[str, str]) -> tuple[str, ...]:
     """Refuse results of which no number compares; note what else differs."""
+    _require_one_task(first, second, names)
     one, other = (_positive(each) for each in (first, second))
     if one != other:
         raise InputError(
@@ -34,11 +35,29 @@ def require_alike(first: Evaluation, second: Evaluation, names: tuple[str, str])
     return tuple(_notes(first, second, names, len(mine ^ theirs), lone=lone))
 
 
+def _require_one_task(first: Evaluation, second: Evaluation, names: tuple[str, str]) -> None:
+    """A class of several, chosen, may be a task of two classes; several are of one kind."""
+    if not (first.is_several or second.is_several):
+        return
+    if first.is_several != second.is_several:
+        several, single = names if first.is_several else names[::-1]
+        raise InputError(
+            f"{several} is of several classes, labels or models, {single} of one score. Choose one "
+            "of the first: result.select(label=...) or select(model=...), --class or --model."
+        )
+    if type(first.plan.task) is not type(second.plan.task):
+        raise InputError(
+            f"{names[0]} and {names[1]} are of different kinds of task, so their numbers do not "
+            "compare. Choose a class or label of each: result.select(label=...)."
+        )
+
+
 def require_series(results: Mapping[str, Evaluation]) -> None:
     """Refuse results that are no series of one model: other classes, other maps, one twice."""
     (first, result), *others = results.items()
     seen = {result.released.digest: first}
     result._require_one()
+    _require_unbroken(results)
     for name, other in others:
         require_alike(result, other, (first, name))
         if other.slice != result.slice:
@@ -54,6 +73,26 @@ def require_series(results: Mapping[str, Evaluation]) -> None:
                 "once: leave one of them out."
             )
         seen[other.released.digest] = name
+
+
+def _require_unbroken(results: Mapping[str, Evaluation]) -> None:
+    """Refuse what is not as it was signed, and signed results of different models."""
+    models: dict[str, str] = {}
+    for name, result in results.items():
+        signature = result.signature
+        if signature.state == "broken":
+            raise InputError(
+                f"{name} is not what was signed: {signature.reason}. Ask its coordinator for the "
+                "result, or leave this file out."
+            )
+        if signature.model is not None:
+            models.setdefault(signature.model, name)
+    if len(models) > 1:
+        one, other, *_ = models.values()
+        raise InputError(
+            f"{one} and {other} were signed for different models, so they are no series. Give each "
+            "model a folder of its own; fg.diff compares two results."
+        )
 
 
 def _notes(

@@ -74,6 +74,8 @@ class Signature:
         Public keys of the sites that confirmed who is in the sum.
     clients
         How many sites are in the sum.
+    invited
+        How many were asked.
     model
         Digest of the model that was sent to be evaluated, where one was.
     simulated
@@ -96,6 +98,7 @@ class Signature:
     name: str | None = None
     members: tuple[str, ...] = ()
     clients: int = 0
+    invited: int = 0
     model: str | None = None
     simulated: bool = False
     compared: bool = False
@@ -226,6 +229,7 @@ def _checked(saved: dict[str, Any], record: Record) -> Signature:
         key=key_to_text(invitation.coordinator),
         members=tuple(key_to_text(invitation.members[member]) for member in members),
         clients=record.clients,
+        invited=len(invitation.members),
         model=invitation.model.hex() or None,
     )
 

@@ -33,6 +33,7 @@ Threshold = float | Literal["inf"]
 _MOST_SUM: Final = 2**63 - 1
 _MOST_EXAMPLES: Final = 2**62  # that counts have room for
 _ROWS: Final = len(Contrast._fields)  # of a slice: its negatives and its positives
+_WHICH: Final = "Name the JSON file of one, such as `fedgauge evaluate --json` saves."
 
 
 class MetricRecord(msgspec.Struct, frozen=True):
@@ -150,9 +151,10 @@ class Record(msgspec.Struct, frozen=True):
         except RecordError:
             raise
         except (msgspec.MsgspecError, FedgaugeError) as error:
-            raise RecordError(f"this is not a fedgauge result: {error}") from None
+            told = str(error).removesuffix(".")
+            raise RecordError(f"this is not a fedgauge result: {told}. {_WHICH}") from None
         except UnicodeDecodeError:
-            raise RecordError("this is not a fedgauge result: it is not UTF-8.") from None
+            raise RecordError(f"this is not a fedgauge result: it is not UTF-8. {_WHICH}") from None
         except (RecursionError, OverflowError):
             raise RecordError(
                 "this is not a fedgauge result: it is nested too deeply, or holds numbers that are "

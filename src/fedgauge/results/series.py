@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from fedgauge.errors import InputError, UndefinedMetric
-from fedgauge.measures.intervals import Estimate, show
-from fedgauge.measures.metric import metrics_of
-from fedgauge.measures.thresholds import AtThreshold, check_threshold
+from fedgauge.measures.intervals import Estimate
+from fedgauge.measures.thresholds import check_threshold
 from fedgauge.measures.watching import (
     RATE,
     Looks,
@@ -29,61 +25,14 @@ from fedgauge.measures.watching import (
     shift,
     watch,
 )
-from fedgauge.privacy.accounting import compose
+from fedgauge.results import series_words
+from fedgauge.results.alarms import Alarm
 from fedgauge.results.dated import Order, dated_files
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.frame import Backend, frame_of
 from fedgauge.results.likeness import require_series
+from fedgauge.results.series_record import Row, record_of, rows_of, spent_on, to_csv
 from fedgauge.storage.whole import write_whole
-
-FORMAT: Final = "fedgauge-trend/1"
-_DISTRIBUTION: Final = "score_distribution"
-_TESTS: Final = {
-    "jump": "this look is far from those before it",
-    "shift": "the last three looks together are far from those before them",
-    "drift": "looks have moved one way, little by little",
-}
-
-
-class Alarm(NamedTuple):
-    """Something that moved by more than chance, sampling and noise explain.
-
-    Attributes
-    ----------
-    look
-        The name of the look that raised it.
-    metric, threshold
-        What moved; the threshold where it is at one.
-    tests
-        Which tests say so: ``jump``, ``shift``, ``drift``.
-    by
-        How far the look is from the mean of those before it.
-    """
-
-    look: str
-    metric: str
-    threshold: float | None
-    tests: tuple[str, ...]
-    by: float
-
-    def __str__(self) -> str:
-        at = "" if self.threshold is None else f" at {self.threshold:g}"
-        why = "; ".join(_TESTS[test] for test in self.tests)
-        return f"{self.look}: {_title(self.metric)}{at} moved by {self.by:+.4f} ({why})"
-
-
-class _Row(NamedTuple):
-    look: str
-    when: str | None
-    metric: str
-    threshold: float | None
-    value: float | None
-    low: float | None
-    high: float | None
-    level: float | None
-    moved: float | None
-    z: float | None
-    alarm: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +55,19 @@ class Trend:
         What the order of looks rests on, in words.
     skipped
         Files that are no looks, and why.
+
+    Examples
+    --------
+    >>> import numpy as np, fedgauge as fg
+    >>> rng = np.random.default_rng(0)
+    >>> def week():
+    ...     y = rng.random(5000) < 0.3
+    ...     return fg.evaluate({"a": (y, 1 / (1 + np.exp(1 - 1.5 * y - rng.normal(size=5000))))})
+    >>> trend = fg.Trend.of({f"week {n}": week() for n in range(1, 7)})
+    >>> trend.verdict
+    'no alarm in 6 looks: nothing that is watched moved by more than chance explains'
+    >>> round(trend.least("roc_auc"), 3)  # a lasting change that three more looks would find
+    0.022
     """
 
     results: Mapping[str, Evaluation]
@@ -146,12 +108,20 @@ class Trend:
         """
         if not results:
             raise InputError("a trend is of results, and there are none.")
+        if not all(isinstance(each, Evaluation) for each in results.values()):
+            raise InputError(
+                "a trend is of results by the names of looks. Read files with "
+                "fg.Evaluation.from_json(path), or a folder with fg.read_trend(folder)."
+            )
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 0.5:
             raise InputError(f"rate must lie above 0 and up to 0.5, such as 0.05, got {rate!r}.")
         require_series(results)
         days = dict.fromkeys(results) if when is None else when
         chosen = tuple(check_threshold(each) for each in at)
-        return cls(dict(results), days, chosen, float(rate), order, dict(skipped or {}))
+        trend = cls(dict(results), days, chosen, float(rate), order, dict(skipped or {}))
+        if trend._told:
+            _ = trend._all  # refuses axes that have nothing in common
+        return trend
 
     @property
     def looks(self) -> tuple[str, ...]:
@@ -177,14 +147,21 @@ class Trend:
     def _pooled(self) -> list[Any]:
         return [self.results[name].pooled for name in self._told]
 
+    @cached_property
+    def _all(self) -> Looks:
+        return Looks.of(self._pooled)
+
     def _first(self, number: int) -> Looks:
+        """The first looks, on bins that these have in common: what later ones lack is no matter."""
+        if all(each.axis == self._all.axis for each in self._pooled):
+            return self._all.first(number)
         return Looks.of(self._pooled[:number])
 
     @cached_property
     def _runs(self) -> dict[Watched, Run]:
         if not self._told:
             return {}
-        watched = watch(self._first(len(self._told)).axis, self.at)
+        watched = watch(self._all.axis, self.at)
         return follow(self._first, len(self._told), watched, self.rate)
 
     @cached_property
@@ -215,10 +192,7 @@ class Trend:
 
         Infinite with an exact sum; None where looks protect different units.
         """
-        try:
-            return compose(result.privacy for result in self.results.values())
-        except InputError:
-            return None
+        return spent_on(result.privacy for result in self.results.values())
 
     def estimate(self, look: str, metric: str, at: float | None = None) -> Estimate | None:
         """A metric of a look with its interval; None where it is withheld or not defined."""
@@ -236,39 +210,30 @@ class Trend:
 
         Its columns are `look`, `when`, `metric`, `threshold`, the `value` with its interval (`low`,
         `high`) at `level`, how far it `moved` from the mean of the looks before, that as a normal
-        deviate (`z`), and the tests that raise an `alarm`. Of ``score_distribution`` the value is
+        deviate (`z`), the `least` change that would be found from then on (:meth:`least`), and the
+        tests that raise an `alarm`. Of ``score_distribution`` the value is
         the largest difference of shares of scores below an edge (KS); ``psi`` and
         ``psi_expected``, what it is on average without a change, have rows of their own.
         """
-        return frame_of(_Row._fields, self._rows, backend)
+        return frame_of(Row._fields, self._rows, backend)
 
     @cached_property
-    def _rows(self) -> list[_Row]:
-        rows = []
-        for look in self.results:
-            place = self._told.index(look) if look in self._told else None
-            for watched, run in self._runs.items():
-                rows.append(self._row(look, place, watched, run))
-            moved = self.shifts[look]
-            for name in ("psi", "psi_expected"):
-                value = None if moved is None else getattr(moved, name)
-                rows.append(_Row(look, self.when[look], name, None, value, *(None,) * 6))
-        return rows
+    def _rows(self) -> list[Row]:
+        return rows_of(self)
 
-    def _row(self, look: str, place: int | None, watched: Watched, run: Run) -> _Row:
-        head = look, self.when[look], watched.name, watched.at
-        if place is None:
-            return _Row(*head, *(None,) * 7)
-        numbers: tuple[float | None, float | None, float | None, float | None] = (None,) * 4
-        if watched.name == _DISTRIBUTION:
-            moved = self.shifts[look]
-            numbers = (None if moved is None else moved.ks, None, None, None)
-        elif (e := self.estimate(look, watched.name, watched.at)) is not None:
-            numbers = e.value, e.low, e.high, e.level
-        nearest = run.nearest(place)
-        by, z = (_known(each[place, nearest]) for each in (run.moved.by, run.moved.z))
-        tests = ", ".join(test for test, told in run.alarms.items() if told[place])
-        return _Row(*head, *numbers, by, z, tests or None)
+    def least(self, metric: str, at: float | None = None) -> float | None:
+        """The least change, if it lasts, that the looks to come would find soon.
+
+        From the last look on, within three looks, with a chance of about 0.9, if they are as large
+        and as noisy as the last. Of ``score_distribution`` a change of a share of scores. None
+        where nothing could be compared.
+        """
+        for watched, run in self._runs.items():
+            if (watched.name, watched.at) == (metric, at):
+                found = float(run.least[-1])
+                return found if math.isfinite(found) else None
+        watched_ = ", ".join(dict.fromkeys(each.name for each in self._runs))
+        raise InputError(f"{metric} is not watched there. What is: {watched_}; and at {self.at}.")
 
     def to_json(self, path: str | Path) -> None:
         """Save the numbers of the trend: rows as in :meth:`to_frame`, alarms, budget."""
@@ -276,28 +241,42 @@ class Trend:
 
     def to_csv(self, path: str | Path) -> None:
         """Save the rows of :meth:`to_frame` as CSV."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_Row._fields)
-        writer.writerows(self._rows)
-        write_whole(path, text.getvalue().encode())
+        write_whole(path, to_csv(self._rows))
+
+    def to_html(self, path: str | Path, *, name: str | None = None) -> None:
+        """Save a page for people: one HTML file that a browser opens without a network.
+
+        It has what moved in words, a figure of each thing that is watched with intervals and
+        alarms, the budget, and what each look promises. Its numbers are those of :attr:`record`.
+
+        Parameters
+        ----------
+        path
+            Where to save it.
+        name
+            Its title; by default the name of the file.
+
+        Examples
+        --------
+        >>> import tempfile, fedgauge as fg
+        >>> week = lambda high: fg.evaluate({"a": ([0, 1] * 100, [0.1, high] * 100)})
+        >>> trend = fg.Trend.of({"2026-W01": week(0.9), "2026-W02": week(0.8)})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trend.to_html(f"{folder}/trend.html")
+        """
+        from fedgauge.plots.page import save_trend  # only who wants a page waits for it
+
+        save_trend(self, path, name=name or Path(path).stem)
 
     @property
     def record(self) -> dict[str, Any]:
         """The trend as plain data."""
-        epsilon, delta = self.spent or (math.inf, 0.0)
-        spent = {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else None
-        return {
-            "format": FORMAT,
-            "rate": self.rate,
-            "order": self.order,
-            "looks": [{"name": name, "when": self.when[name]} for name in self.looks],
-            "withheld": self.withheld,
-            "skipped": dict(self.skipped),
-            "spent": spent,
-            "alarms": [each._asdict() | {"words": str(each)} for each in self.alarms],
-            "rows": [each._asdict() for each in self._rows],
-        }
+        return record_of(self)
+
+    @property
+    def verdict(self) -> str:
+        """What moved by more than chance, in a sentence."""
+        return series_words.verdict(self)
 
     @property
     def promise(self) -> str:
@@ -311,31 +290,7 @@ class Trend:
         return f"<Trend of {len(self.results)} looks: {len(self.alarms)} alarms>"
 
     def __str__(self) -> str:
-        first, last = self.looks[0], self.looks[-1]
-        lines = [f"{len(self.results):,} looks, {first} to {last} ({self.order})"]
-        for watched in self._runs:
-            if watched.name != _DISTRIBUTION:
-                told = self.estimate(last, watched.name, watched.at)
-                at = "" if watched.at is None else f" at {watched.at:g}"
-                lines.append(f"{_title(watched.name)}{at}, last: {told or 'undefined'}")
-        moved = self.shifts[last]
-        if moved is not None:
-            psi = f"PSI {moved.psi:.4f}, {moved.psi_expected:.4f} by chance"
-            lines.append(f"scores, last: {psi}; KS {moved.ks:.4f}")
-        if len(self._told) < 2:
-            lines.append("one look that tells something: there is nothing to compare it with yet")
-        lines += [f"ALARM {each}" for each in self.alarms] or ["no alarm"]
-        lines += [f"withheld: {name}" for name in self.withheld]
-        return "\n".join([*lines, f"false alarms: {self.promise}", f"budget: {self._budget}"])
-
-    @property
-    def _budget(self) -> str:
-        if self.spent is None:
-            return "looks protect different units, so what they cost does not add up"
-        epsilon, delta = self.spent
-        if math.isinf(epsilon):
-            return "some looks are exact sums, which promise no epsilon"
-        return f"epsilon {show(epsilon)}, delta {delta:.2g} for whoever is in every look"
+        return series_words.in_full(self)
 
 
 def read_trend(
@@ -384,19 +339,3 @@ def read_trend(
             result = result.select(model=model, group=group, label=label)
         chosen[name] = result
     return Trend.of(chosen, at=at, rate=rate, when=when, order=order, skipped=skipped)
-
-
-def is_trend(path: Path) -> bool:
-    """Whether a file is a trend that was saved: as JSON, or as CSV."""
-    with path.open("rb") as file:
-        start = file.read(200)
-    return start.startswith((f'{{"format":"{FORMAT}"'.encode(), ",".join(_Row._fields).encode()))
-
-
-def _known(number: Any) -> float | None:
-    return float(number) if np.isfinite(number) else None
-
-
-def _title(name: str) -> str:
-    rows = {row.name: row.title for kind in (Evaluation, AtThreshold) for row in metrics_of(kind)}
-    return rows.get(name, name.replace("_", " "))

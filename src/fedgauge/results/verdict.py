@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # a result prints its verdict
 _AXIS_WORDS: Final = {
     "uniform": "bins of equal width",
     "logit": "bins of equal width in log-odds",
+    "asinh": "bins that grow with the score",
     "edges": "bins between given edges",
     "values": "known score values",
 }
@@ -143,6 +144,15 @@ def promise(result: Evaluation) -> str | None:
     return f"epsilon {stated.epsilon:g}{delta} for one {stated.unit}"
 
 
+def by_round(result: Evaluation) -> str | None:
+    """How two rounds share the budget, or the reports; None where there is one."""
+    if not result.privacy.shares:
+        return None
+    first, second = result.privacy.shares
+    what = "epsilon" if result.reports is None else "the reports"
+    return f"{first:.0%} and {second:.0%} of {what} in two rounds"
+
+
 def _slices(result: Evaluation) -> list[str]:
     others = [each for each in result.slices if each.slice != result.slice]
     names = [_short(str(each.slice)) for each in others[:_MOST_SLICES]]
@@ -206,6 +216,9 @@ def _protection(result: Evaluation) -> str:
         return f"privacy            exact sum, no differential privacy; {claim}"
     if stated.unit != "label":
         promised += f" ({stated.neighbours})"
+    shared = by_round(result)
+    if shared is not None:
+        promised += f", {shared}"
     return f"privacy            {promised}; {claim}"
 
 
@@ -214,11 +227,14 @@ def _measurement(result: Evaluation) -> str:
     whose = "client" if result.reports is None else "report"
     amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
     bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
+    if result.plan.found is not None:
+        bins = f"{_bins(result.plan.axis.bins)} found in a first round"
     if isinstance(result.plan.task, LabelTask):
         bins = f"positives in {_bins(axis.bins)} of whoever scored"
     elif axis != result.plan.axis:
-        merged = f"merged from {result.plan.axis.bins:,}, no count below {result.plan.min_cell}"
-        bins = f"{_bins(axis.bins)}, {merged}"
+        found = "" if result.plan.found is None else " found in a first round"
+        least = f"no count below {result.plan.min_cell}"
+        bins = f"{_bins(axis.bins)}, merged from {result.plan.axis.bins:,}{found}, {least}"
     if result.plan.calibrator is not None:
         bins += f" of scores through a map ({result.plan.calibrator.method})"
     return f"measured           {bins}, {amount} per {whose}, plan {result.plan.digest[:8]}"

@@ -25,6 +25,7 @@ import numpy as np
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.sizes import first_session
 from fedgauge.protocol import (
     COORDINATOR,
     EVERYONE,
@@ -133,6 +134,14 @@ class Invitation:
         """The digest of the plan, told without reading it."""
         return hashlib.sha256(self._terms.plan).hexdigest()
 
+    @cached_property
+    def follows(self) -> bytes | None:
+        """The session of the first of two rounds, told without reading the plan of the second.
+
+        None where this is no second round; empty where its bins were found in no session.
+        """
+        return first_session(self._terms.plan)
+
     @property
     def is_unanimous(self) -> bool:
         """Whether a sum is opened with the vote of everybody in it, or not at all.
@@ -144,8 +153,14 @@ class Invitation:
 
     @property
     def needed(self) -> int:
-        """Fewest members that may be in the sum."""
-        return survivors_needed(self.graph, self.plan.sum_cohort)
+        """Fewest members that may be in the sum.
+
+        In the second of two exact sums as many as were in the first: the difference of sums over
+        other members would show those that are missing.
+        """
+        least = survivors_needed(self.graph, self.plan.sum_cohort)
+        found = self.plan.found
+        return least if found is None or self.plan.is_noisy else max(least, found.clients)
 
     def votes_needed(self, survivors: int) -> int:
         """How many members must have been told of the same survivors."""

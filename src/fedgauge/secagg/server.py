@@ -109,6 +109,13 @@ class SummationServer:
         invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph, model=model)
         return cls(invitation, key, names=names)
 
+    def invite_again(self, plan: EvaluationPlan) -> "SummationServer":
+        """Invite the same members to another sum, with the same model."""
+        invitation = self._invitation
+        return self.invite(
+            plan, invitation.members, self._key, model=invitation.model, names=self._names
+        )
+
     @classmethod
     def from_bytes(
         cls, data: bytes, key: SigningKey, *, names: Mapping[bytes, str] = _NO_NAMES

@@ -13,7 +13,8 @@ from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
-from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Roster
+from fedgauge.plan.task import SearchTask
+from fedgauge.site.entries import FIRST, NOBODY, Account, Asked, Cost, Roster, Turn
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
@@ -253,15 +254,25 @@ class Site:
                 "a map that is steep within a bin shows single scores. Leave out one of them, or "
                 "run with noise."
             )
+        self._judge_widths(plan.whole)
+
+    def _judge_widths(self, plan: EvaluationPlan) -> None:
+        """Refuse bins of an exact sum that are too narrow, also those that are yet to be found."""
         # Behind a map edges are judged where they lie among the scores themselves.
-        axis = plan.score_axis
-        narrow = plan.least_width < policy.min_bin_width * _ROUNDING
-        if narrow and axis.digest not in policy.axes:
+        policy, axis = self.policy, plan.score_axis
+        least = policy.min_bin_width * _ROUNDING
+        if plan.least_width < least and axis.digest not in policy.axes:
             where = "" if plan.calibrator is None else ", on scores before the plan's map,"
             raise PlanRefused(
                 f"the plan's bins{where} are narrower than {policy.min_bin_width:g} "
                 "(min_bin_width), and fine bins single out patients. Plan with fewer bins or with "
                 f'noise, or allow this axis: axes = ["{axis.digest}"].'
+            )
+        if isinstance(plan.task, SearchTask) and plan.task.two.narrowest < least:
+            raise PlanRefused(
+                "the plan's second round may have bins narrower than "
+                f"{policy.min_bin_width:g} (min_bin_width), and fine bins single out patients. "
+                f"Plan with narrowest={policy.min_bin_width:g}, or with noise."
             )
 
     def _judge_members(self, members: Sequence[bytes]) -> None:
@@ -340,12 +351,12 @@ class Site:
 
     def account(self, plan: EvaluationPlan) -> Account:
         """The account that a plan is charged to."""
-        stated = plan.statement("enforced")
+        stated = plan.whole.statement("enforced")
         return Account(self.dataset, stated.unit or _NO_UNIT, stated.neighbours or _NO_UNIT)
 
     def cost(self, plan: EvaluationPlan) -> Cost:
-        """What a plan is charged: its epsilon and delta, rounding of the noise included."""
-        stated = plan.statement("enforced")
+        """What a plan is charged, for both of two rounds: rounding of the noise included."""
+        stated = plan.whole.statement("enforced")
         if stated.epsilon is None or stated.delta is None:
             return Cost(math.inf, 0.0)
         return Cost(stated.epsilon, stated.delta)
@@ -392,16 +403,20 @@ class Site:
         check_only
             Refuse what would be refused, and write nothing.
         """
+        whole, turn = plan.whole, turn_of(plan)
         self.ledger.reserve(
             session,
             self.account(plan),
             self.cost(plan),
             default_limit=self.policy.default_limit,
             mix_exact=self.policy.mix_exact,
-            asked=asked if plan.not_after is None else asked._replace(dated=plan.digest),
+            asked=asked if whole.not_after is None else asked._replace(dated=whole.digest),
             # Plans that differ in when they expire measure the same.
-            exact=ExactSum(roster, plan.with_not_after(None).digest, certain, data=data),
+            exact=ExactSum(
+                roster, whole.with_not_after(None).digest, certain, data=data, turn=turn
+            ),
             rules=self.rules(plan),
+            turn=turn,
             check_only=check_only,
         )
 
@@ -466,6 +481,13 @@ def _require_apart(witness: Path, folder: Path) -> None:
             f"the witness {witness} lies in the site's own folder, and a copy of that would bring "
             "it along. Choose another disk, a share or a stick."
         )
+
+
+def turn_of(plan: EvaluationPlan) -> Turn | None:
+    """Which of two rounds a plan is for; None where it has one."""
+    if plan.found is None:
+        return FIRST if plan.is_search else None
+    return Turn(bytes.fromhex(plan.found.session), plan.axis.digest, plan.found.clients)
 
 
 def judge_promise(plan: EvaluationPlan) -> None:

@@ -1,7 +1,8 @@
 """Approvals: that an officer of the site, with a key of its own, wants an evaluation joined.
 
 What is signed names the site, the session (and so plan, members, coordinator and model), the
-dataset, and what it costs whom. So an approval is worth nothing anywhere else.
+dataset, and what it costs whom. So an approval is worth nothing anywhere else. Of two rounds the
+first is approved of, and both with it.
 """
 
 from pathlib import Path
@@ -47,6 +48,17 @@ def approve(site: Site, session: bytes, plan: EvaluationPlan, key: SigningKey) -
     return path
 
 
+def keep_approval(site: Site, first: bytes, session: bytes) -> None:
+    """Keep the approval of the first of two rounds with the second; nothing where there is none."""
+    try:
+        approval = approval_path(site, first).read_bytes()
+        durable.replace(approval_path(site, session), approval)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SiteError(f"cannot keep an approval: {error.strerror}.") from None
+
+
 def require_approval(site: Site, session: bytes, plan: EvaluationPlan) -> bytes:
     """The public key of who approved of a session here; PlanRefused where nobody has."""
     try:
@@ -78,7 +90,7 @@ def _signed(site: Site, session: bytes, plan: EvaluationPlan) -> bytes:
     account, cost = site.account(plan), site.cost(plan)
     about = (
         site.key.public,
-        session,
+        session if plan.found is None else bytes.fromhex(plan.found.session),
         account.dataset,
         account.unit,
         account.neighbours,

@@ -32,6 +32,9 @@ reports, and s = 2 under add-remove and zero-out, where the row's unit goes and 
 s steps cost is what each plan on a dataset is charged on the account of its labels. Labels as
 flipped are told once, however often they are used: all that is told of them is made of the same
 flips, so that they are charged once, by their digest, as long as one session holds them.
+
+A plan of two rounds is two sessions. Its epsilon and delta are for both together, so that they are
+charged once, as long as one of the two holds them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +44,17 @@ from typing import Final, Literal, NamedTuple, Self
 
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import BudgetExceeded, LedgerError
-from fedgauge.site.entries import NOBODY, Account, Asked, Cost, Departure, Entry, Roster, Step
+from fedgauge.site.entries import (
+    NOBODY,
+    Account,
+    Asked,
+    Cost,
+    Departure,
+    Entry,
+    Roster,
+    Step,
+    Turn,
+)
 from fedgauge.site.exact import ExactSum
 
 Status = Literal["reserved", "committed", "released"]
@@ -66,6 +79,7 @@ class Spend(NamedTuple):
     asked: Asked = NOBODY
     departures: tuple[Departure, ...] = ()
     flips: str | None = None
+    turn: Turn | None = None
 
     def departure(self, step: Step) -> Departure | None:
         """What left at a step; None where nothing did, or an earlier version did not say."""
@@ -76,7 +90,14 @@ class Spend(NamedTuple):
         """What is known of the sum, where it has no noise."""
         if not self.cost.is_exact_sum:
             return None
-        return ExactSum(self.roster, self.plan, self.certain, self.survivors, self.data)
+        return ExactSum(
+            self.roster, self.plan, self.certain, self.survivors, self.data, turn=self.turn
+        )
+
+    @property
+    def first(self) -> bytes | None:
+        """The session of the first of two rounds, where this is the second."""
+        return None if self.turn is None else self.turn.first
 
     @property
     def is_open(self) -> bool:
@@ -116,6 +137,7 @@ class Books(NamedTuple):
                     data=entry.data,
                     asked=entry.asked,
                     flips=entry.flips,
+                    turn=entry.turn,
                 )
             case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="committed")
@@ -150,13 +172,21 @@ class Books(NamedTuple):
         ]
 
     def _charged(self) -> Iterable[Spend]:
-        """All sessions, of those that told the same flips the one that went furthest."""
+        """All sessions, of those that are paid for together the one that went furthest.
+
+        These are the two rounds of a plan, and all that tell the same flips.
+        """
         once: dict[object, Spend] = {}
         for session, spend in self.spends.items():
-            what = session if spend.flips is None else (spend.account, spend.flips)
+            evaluation = spend.first or session
+            what = evaluation if spend.flips is None else (spend.account, spend.flips)
             if what not in once or _ORDER[spend.status] > _ORDER[once[what].status]:
                 once[what] = spend
         return once.values()
+
+    def second_of(self, session: bytes) -> bytes | None:
+        """The session that is the second round of a first one; None where there is none."""
+        return next((each for each, spend in self.spends.items() if spend.first == session), None)
 
     def cost_of_flips(self, account: Account, flips: str) -> Cost | None:
         """What labels as flipped are charged by now; None where no session holds them."""

@@ -14,12 +14,17 @@ from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
 
 Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivors", "limit"]
-Step = Literal["join", "share", "submit", "confirm", "reveal", "encode", "answer"]
+Step = Literal["join", "share", "submit", "confirm", "reveal", "encode", "second", "answer"]
 
 _ALL: Final = "all"  # no plan's unit
 _LABEL: Final = ("label", "flip")
 _NO_MORE: Final = 1 + Fraction(1, 2**50)  # a float's exponential is within 2^-52 of the true one
-_COUNTED: Final = ("submit", "encode", "answer")  # steps at which rows leave, in some form
+_COUNTED: Final = (
+    "submit",
+    "encode",
+    "second",
+    "answer",
+)  # steps at which rows leave, in some form
 
 
 class Account(msgspec.Struct, frozen=True, order=True):
@@ -173,6 +178,21 @@ class Asked(NamedTuple):
 NOBODY: Final = Asked()
 
 
+class Turn(NamedTuple):
+    """Which of two rounds a session is.
+
+    `first` is the session of the first round, None where this is it. Of the second: the digest of
+    its bins, and how many sites, as it says, were in the sum of the first.
+    """
+
+    first: bytes | None = None
+    bins: str = ""
+    clients: int = 0
+
+
+FIRST: Final = Turn()
+
+
 class Departure(NamedTuple):
     """What is about to leave a site at one step of a session."""
 
@@ -197,7 +217,8 @@ class Entry(NamedTuple):
     `certain` says whether the sum is proved to be over exactly the survivors. A contribution
     leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``; what
     entries of earlier versions do not say of it is None. `flips` names labels as flipped, which
-    cost what they cost once, in however many sessions they are told.
+    cost what they cost once, in however many sessions they are told. `turn` is None but for plans
+    of two rounds, which cost what they cost once.
     """
 
     number: int
@@ -214,6 +235,7 @@ class Entry(NamedTuple):
     asked: Asked = NOBODY
     left: Departure | None = None
     flips: str | None = None
+    turn: Turn | None = None
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -237,6 +259,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     dated: str | None = None
     left: tuple[Step, int, str] | None = None
     flips: str | None = None
+    turn: tuple[str, str, int] | None = None
 
 
 def encode(
@@ -253,6 +276,7 @@ def encode(
     asked: Asked = NOBODY,
     left: Departure | None = None,
     flips: str | None = None,
+    turn: Turn | None = None,
 ) -> str:
     """The line of a new entry, dated now."""
     line = _Line(
@@ -274,12 +298,17 @@ def encode(
         dated=asked.dated,
         left=left,
         flips=flips,
+        turn=None if turn is None else ((turn.first or b"").hex(), turn.bins, turn.clients),
     )
     return msgspec.json.encode(line).decode()
 
 
 def _keys(sites: frozenset[bytes]) -> tuple[str, ...]:
     return tuple(map(key_to_text, sorted(sites)))
+
+
+def _turn(first: str, bins: str, clients: int) -> Turn:
+    return Turn(bytes.fromhex(first), bins, clients) if first else FIRST
 
 
 def decode(number: int, text: str) -> Entry:
@@ -312,6 +341,7 @@ def decode(number: int, text: str) -> Entry:
             ),
             left=None if line.left is None else Departure(*line.left),
             flips=line.flips,
+            turn=None if line.turn is None else _turn(*line.turn),
         )
     except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
         raise LedgerError(

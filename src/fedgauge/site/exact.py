@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import PlanRefused
 from fedgauge.site.differencing import fewest_shown
-from fedgauge.site.entries import Roster
+from fedgauge.site.entries import Roster, Turn
 
+_ROUNDS: Final = 2
 _MOST_STORIES: Final = 200  # ways in which unknown sums may have come out; each is looked at
 
 _UNKNOWN: Final = (
@@ -51,6 +52,14 @@ class ExactSum(NamedTuple):
     certain: bool = True
     survivors: Sites | None = None
     data: Fingerprint | None = None
+    turn: Turn | None = None
+
+    @property
+    def counts_as(self) -> int:
+        """How many sums it stands for: the first of two rounds for both, from its beginning on."""
+        if self.turn is None:
+            return 1
+        return _ROUNDS if self.turn.first is None else 0
 
     def stories(self) -> list[Sites]:
         """Every set of sites that the sum can be over; empty where that is not known."""
@@ -69,11 +78,19 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
     """Refuse to join an exact sum that this site will not, or may not, see through."""
     roster, certain = asked.roster, asked.certain
     assert roster is not None  # noqa: S101  (only sums of earlier versions have none)
-    if len(earlier) >= rules.exact_sums:
+    had = count_sums(earlier)
+    if had + asked.counts_as > rules.exact_sums:
+        both = " Two rounds are two of them." if asked.counts_as > 1 else ""
         raise PlanRefused(
-            f"this dataset has had {len(earlier)} exact sums, or is about to, and this site "
-            f"allows {rules.exact_sums} (exact_sums): each shows a little more. Run with noise "
-            "(mix_exact), or abandon those that were joined and never submitted."
+            f"this dataset has had {had} exact sums, or is about to, and this site "
+            f"allows {rules.exact_sums} (exact_sums): each shows a little more.{both} Run with "
+            "noise (mix_exact), or abandon those that were joined and never submitted."
+        )
+    if asked.turn is not None and not certain:
+        raise PlanRefused(
+            "the plan is for two exact sums of one evaluation, and in a large one a site cannot be "
+            "certain who is in a sum, so it cannot be told what the two show together. Run with "
+            "noise, or in one round."
         )
     if any(each.roster is None for each in earlier):
         raise PlanRefused(
@@ -99,6 +116,11 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
             f"them (exact_dropouts): plan with min_survivors = {len(roster.sites)}."
         )
     check_sites(earlier, roster.sites, rules)
+
+
+def count_sums(sums: Iterable[ExactSum]) -> int:
+    """How many exact sums these are, second rounds that are to come included."""
+    return sum(each.counts_as for each in sums)
 
 
 def check_sites(earlier: Iterable[ExactSum], sites: Sites, rules: ExactRules) -> None:

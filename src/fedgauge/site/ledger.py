@@ -20,10 +20,19 @@ from fedgauge.site.entries import (
     Entry,
     Kind,
     Step,
+    Turn,
     decode,
     encode,
 )
-from fedgauge.site.exact import ExactRules, ExactSum, check_data, check_join, check_vote
+from fedgauge.site.exact import (
+    ExactRules,
+    ExactSum,
+    check_data,
+    check_join,
+    check_vote,
+    count_sums,
+)
+from fedgauge.site.second import check_same_sites, check_second
 from fedgauge.storage.durable import WAIT_SECONDS
 
 _ID_BYTES: Final = 32
@@ -108,6 +117,7 @@ class Ledger:
         exact: ExactSum | None = None,
         rules: ExactRules | None = None,
         flips: str | None = None,
+        turn: Turn | None = None,
         check_only: bool = False,
     ) -> None:
         """Set a cost aside for a session, or refuse it.
@@ -137,6 +147,9 @@ class Ledger:
             The digest of labels as flipped, where those are all that is told. Sessions that tell
             the same flips are charged once, together; each can be taken up until it ends, as they
             have nothing else to tell.
+        turn
+            Of a plan of two rounds: which of them it is. The second costs nothing more, and has to
+            be of the evaluation that the first was of (:mod:`fedgauge.site.second`).
         check_only
             Refuse what would be refused, and write nothing.
         """
@@ -147,19 +160,16 @@ class Ledger:
             if spend is not None:
                 _check_again(session, spend, account, cost, flips)
                 return
-            if not mix_exact:
-                check_mix(books, account, cost)
-            if not cost.is_exact_sum:
-                due = cost if flips is None else _due(books, account, cost, flips)
-                check_budget(books, account, due, default_limit)
-            elif exact is None or rules is None:
-                raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
+            if turn is not None and turn.first is not None:
+                check_second(books, account, cost, asked, exact, turn)
             else:
-                check_join(books.exact_sums(account.dataset), exact, rules)
-                if exact.data is not None:
-                    _check_data(books, account.dataset, exact.data, rules)
+                if not mix_exact:
+                    check_mix(books, account, cost)
+                _check_room(books, account, cost, exact, rules, flips, default_limit)
+            if exact is not None and exact.data is not None and rules is not None:
+                _check_data(books, account.dataset, exact.data, rules)
             if not check_only:
-                pages.append(_reserved(session, account, cost, exact, asked, flips))
+                pages.append(_reserved(session, account, cost, exact, asked, flips, turn))
 
     def commit(self, session: bytes) -> None:
         """Spend what a session reserved, before its rows are read; again: no change."""
@@ -198,9 +208,9 @@ class Ledger:
             return _known(books, session).asked
 
     def count_exact(self, dataset: str) -> int:
-        """How many exact sums a dataset has had, those under way included."""
+        """How many exact sums a dataset has had, those under way or to come included."""
         with self._open() as (_, books):
-            return len(books.exact_sums(dataset))
+            return count_sums(books.exact_sums(dataset))
 
     def sessions(self) -> dict[bytes, Spend]:
         """All sessions and what became of each, oldest first."""
@@ -254,6 +264,29 @@ class Ledger:
                 kind: Kind = "sent" if left.is_contribution else "reply"
                 pages.append(encode(kind, session=session, left=left))
 
+    def record_reports(self, session: bytes, left: Departure, rows: Fingerprint) -> None:
+        """Record reports that are about to leave in one of two rounds, or refuse them.
+
+        Each round's reports leave once, and both rounds' are of the same rows in the same order: a
+        row is known by its place, and one that moved would be reported in both.
+        """
+        with self._open() as (pages, books):
+            spend = _committed(books, session)
+            if spend.departure(left.step) is not None:
+                raise LedgerError(
+                    f"reports of this round left before, in session {_short(session)}. Send those "
+                    "again if they were lost: new ones of the same rows cost privacy again."
+                )
+            if spend.sent and spend.data != rows:
+                raise PlanRefused(
+                    "the rows are not those that reports of the first round were made of, or not "
+                    "in the same order, so that some would be reported twice. Name the file as it "
+                    "was then, and keep it until both rounds are over."
+                )
+            if not spend.sent:
+                pages.append(encode("data", session=session, data=rows))
+            pages.append(encode("sent", session=session, left=left))
+
     def has_left(self, session: bytes, step: Step) -> bool:
         """Whether something left at a step of a session, or may have."""
         with self._open() as (_, books):
@@ -284,6 +317,7 @@ class Ledger:
             if spend.exact is not None:
                 earlier = books.exact_sums(spend.account.dataset, besides=session)
                 check_vote(earlier, spend.exact, frozenset(sites), rules)
+                check_same_sites(books, spend, frozenset(sites))
 
     def record_survivors(
         self, session: bytes, survivors: Iterable[bytes], *, rules: ExactRules, certain: bool = True
@@ -322,6 +356,7 @@ class Ledger:
             if spend.exact is not None:
                 earlier = books.exact_sums(spend.account.dataset, besides=session)
                 check_vote(earlier, spend.exact, chosen, rules)
+                check_same_sites(books, spend, chosen)
             pages.append(encode("survivors", session=session, survivors=chosen, certain=certain))
 
     def set_limit(self, account: Account, limit: Cost) -> None:
@@ -422,6 +457,25 @@ def _check_again(
         )
 
 
+def _check_room(
+    books: Books,
+    account: Account,
+    cost: Cost,
+    exact: ExactSum | None,
+    rules: ExactRules | None,
+    flips: str | None,
+    default_limit: Cost,
+) -> None:
+    """Refuse what is beyond a limit, of costs or of exact sums."""
+    if not cost.is_exact_sum:
+        due = cost if flips is None else _due(books, account, cost, flips)
+        check_budget(books, account, due, default_limit)
+    elif exact is None or rules is None:
+        raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
+    else:
+        check_join(books.exact_sums(account.dataset), exact, rules)
+
+
 def _due(books: Books, account: Account, cost: Cost, flips: str) -> Cost:
     """What is left to be paid for labels as flipped: nothing, where they were charged before."""
     if not account.is_label or cost.is_exact_sum or not _DIGEST.fullmatch(flips):
@@ -444,11 +498,12 @@ def _reserved(
     exact: ExactSum | None,
     asked: Asked,
     flips: str | None,
+    turn: Turn | None,
 ) -> str:
-    """The entry of a new session; who is invited to a noisy sum is nobody's concern later."""
+    """The entry of a new session; who is invited to a noisy sum concerns its second round alone."""
     told = ExactSum(None, None) if exact is None else exact
     if not cost.is_exact_sum:
-        told = ExactSum(None, told.plan)
+        told = ExactSum(None if turn is None else told.roster, told.plan)
     return encode(
         "reserve",
         session=session,
@@ -460,6 +515,7 @@ def _reserved(
         data=told.data,
         asked=asked,
         flips=flips,
+        turn=turn,
     )
 
 

@@ -25,7 +25,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *
     """
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in columns)
     body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>'
+        f'<tr><th scope="row"{_class(_kind(first))}>{escape(first)}</th>'
         + "".join(f"<td{_class(_kind(each))}>{escape(each)}</td>" for each in others)
         + "</tr>"
         for first, *others in rows

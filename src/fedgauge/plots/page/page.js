@@ -1,160 +1,9 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const find = (id) => document.getElementById(id);
+  const { find, make, draw, fill, put, share, count, percent, between, span, table, quoted, save, button, addCsvButtons, square, tenths, axes, clipped, path, band, figure } = parts;
+  const data = JSON.parse(find("data").textContent);
   const state = { report: 0, part: 0, at: 0 };
   const part = () => data.reports[state.report].parts[state.part];
-
-  // Elements
-
-  const make = (name, attributes = {}, ...inside) => fill(document.createElement(name), attributes, inside);
-  const draw = (name, attributes = {}, ...inside) =>
-    fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, inside);
-  function fill(element, attributes, inside) {
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...inside);
-    return element;
-  }
-  function put(id, ...inside) {
-    find(id).replaceChildren(...inside);
-  }
-
-  // Numbers, as the library prints them: they come rounded
-
-  const share = (value) => (value === null ? "undefined" : value.toFixed(4));
-  const count = (value) => value.toLocaleString("en-US");
-  const percent = (value) => `${(100 * value).toFixed(1)}%`;
-  const between = (ends) => (ends ? span(...ends) : "");
-  const span = (low, high) => (low === null || low === undefined ? "" : `${low} to ${high}`);
-
-  // Tables
-
-  function table(caption, columns, rows, name) {
-    const head = make("tr", {}, ...columns.map((each) => make("th", { scope: "col" }, each)));
-    const body = rows.map(([first, ...others]) =>
-      make("tr", {}, make("th", { scope: "row" }, first), ...others.map((each) => make("td", each.length > 40 ? { class: "text" } : {}, each))),
-    );
-    const inside = make("table", { "data-csv": name }, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
-    return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, inside);
-  }
-  // A cell that begins like a formula would be run by a spreadsheet; numbers and intervals are none.
-  const plain = /^-[\d.,]+( to -?[\d.,]+| \(-?[\d.,]+ to -?[\d.,]+\))?$/;
-  const guarded = (text) => (/^[=+\-@\t\r]/.test(text) && !plain.test(text) ? `'${text}` : text);
-  const quoted = (text) => `"${guarded(text).replace(/"/g, '""')}"`;
-  function csv(element) {
-    const rows = [...element.querySelectorAll("tr")];
-    return rows.map((row) => [...row.cells].map((cell) => quoted(cell.textContent)).join(",")).join("\r\n") + "\r\n";
-  }
-
-  // Files
-
-  function save(name, blob) {
-    const link = make("a", { download: name, href: URL.createObjectURL(blob) });
-    document.body.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
-  const looks = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family"];
-  function standalone(svg) {
-    const copy = svg.cloneNode(true);
-    const [old, fresh] = [svg, copy].map((each) => [...each.querySelectorAll("*")]);
-    old.forEach((each, place) => {
-      const style = getComputedStyle(each);
-      for (const look of looks) fresh[place].setAttribute(look, style.getPropertyValue(look));
-    });
-    const [, , width, height] = svg.getAttribute("viewBox").split(" ");
-    const paper = draw("rect", { width, height, fill: getComputedStyle(document.body).backgroundColor });
-    copy.prepend(paper);
-    fill(copy, { xmlns: "http://www.w3.org/2000/svg", width, height }, []);
-    return { text: new XMLSerializer().serializeToString(copy), width: +width, height: +height };
-  }
-  function savePng(svg, name) {
-    const { text, width, height } = standalone(svg);
-    const image = new Image();
-    image.onload = () => {
-      const canvas = make("canvas", { width: 3 * width, height: 3 * height });
-      canvas.getContext("2d").drawImage(image, 0, 0, 3 * width, 3 * height);
-      canvas.toBlob((blob) => save(`${name}.png`, blob));
-    };
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
-  }
-  function button(title, label, press) {
-    const made = make("button", { type: "button", "aria-label": label }, title);
-    made.addEventListener("click", press);
-    return made;
-  }
-  function addCsvButtons(root) {
-    for (const each of root.querySelectorAll("table[data-csv]")) {
-      if (each.closest("figure") || each.parentElement.nextElementSibling?.classList.contains("csv")) continue;
-      const caption = each.caption.textContent;
-      const name = `${each.dataset.csv}.csv`;
-      const press = () => save(name, new Blob([csv(each)], { type: "text/csv" }));
-      each.parentElement.after(make("div", { class: "tools csv" }, button("CSV", `Save as CSV: ${caption}`, press)));
-    }
-  }
-
-  // Figures
-
-  const size = { width: 400, height: 340, left: 52, right: 12, top: 10, bottom: 46 };
-  const inner = { width: size.width - size.left - size.right, height: size.height - size.top - size.bottom };
-  const tenths = (low, high) => {
-    const step = 10 ** Math.floor(Math.log10((high - low) / 2));
-    const by = [1, 2, 5, 10].map((each) => each * step).find((each) => (high - low) / each <= 6);
-    const first = Math.ceil(low / by - 1e-9);
-    const last = Math.floor(high / by + 1e-9);
-    return Array.from({ length: last - first + 1 }, (_, place) => {
-      const at = (first + place) * by;
-      return [at, String(+at.toPrecision(6))];
-    });
-  };
-  function axes([x, y], labels, ticks) {
-    const place = {
-      x: (value) => size.left + (inner.width * (value - x[0])) / (x[1] - x[0]),
-      y: (value) => size.top + (inner.height * (y[1] - value)) / (y[1] - y[0]),
-    };
-    const svg = draw("svg", { viewBox: `0 0 ${size.width} ${size.height}` });
-    const bottom = size.top + inner.height;
-    for (const [at, text] of ticks?.x ?? tenths(...x)) {
-      const px = place.x(at);
-      svg.append(draw("path", { class: "grid", d: `M${px} ${size.top}V${bottom}` }));
-      svg.append(draw("text", { x: px, y: bottom + 16, "text-anchor": "middle" }, text));
-    }
-    for (const [at, text] of ticks?.y ?? tenths(...y)) {
-      const py = place.y(at);
-      svg.append(draw("path", { class: "grid", d: `M${size.left} ${py}H${size.left + inner.width}` }));
-      svg.append(draw("text", { x: size.left - 6, y: py + 4, "text-anchor": "end" }, text));
-    }
-    svg.append(draw("path", { class: "axis", d: `M${size.left} ${size.top}V${bottom}H${size.left + inner.width}` }));
-    svg.append(draw("text", { x: size.left + inner.width / 2, y: size.height - 8, "text-anchor": "middle" }, labels[0]));
-    const turned = `translate(13 ${size.top + inner.height / 2}) rotate(-90)`;
-    svg.append(draw("text", { transform: turned, "text-anchor": "middle" }, labels[1]));
-    return { svg, place };
-  }
-  let clips = 0;
-  function clipped(svg) {
-    const id = `clip-${(clips += 1)}`;
-    svg.append(draw("clipPath", { id }, draw("rect", { x: size.left, y: size.top, width: inner.width, height: inner.height })));
-    const inside = draw("g", { "clip-path": `url(#${id})` });
-    svg.append(inside);
-    return inside;
-  }
-  const path = (place, [xs, ys]) => xs.map((x, i) => `${i ? "L" : "M"}${place.x(x).toFixed(1)} ${place.y(ys[i]).toFixed(1)}`).join("");
-  function band(place, low, high) {
-    const back = [high[0].slice().reverse(), high[1].slice().reverse()];
-    return `${path(place, low)}${path(place, back).replace("M", "L")}Z`;
-  }
-  function figure(id, title, note, svg, rows) {
-    fill(svg, { role: "img", "aria-label": `${title}. ${note}` }, []);
-    const inside = table(title, rows[0], rows.slice(1), id);
-    const tools = make("div", { class: "tools" },
-      button("CSV", `Save as CSV: ${title}`, () => save(`${id}.csv`, new Blob([csv(inside.firstChild)], { type: "text/csv" }))),
-      button("SVG", `Save as SVG: ${title}`, () => save(`${id}.svg`, new Blob([standalone(svg).text], { type: "image/svg+xml" }))),
-      button("PNG", `Save as PNG: ${title}`, () => savePng(svg, id)));
-    const folded = make("details", {}, make("summary", {}, `Table: ${title}`), inside);
-    const caption = make("figcaption", {}, title, make("p", { class: "small" }, note));
-    put(id, make("figure", {}, caption, svg, tools, folded));
-  }
 
   const points = {}; // of the curves on which the threshold is a point
   function drawCurve(curve) {
@@ -179,13 +28,14 @@
   function addPoint(curve, svg, place) {
     const { metrics } = part().thresholds;
     const [xs, ys] = curve.name === "roc" ? [metrics.fpr[0], metrics.recall[0]] : [metrics.recall[0], metrics.precision[0]];
+    const missing = draw("text", { class: "missing", "text-anchor": "start", hidden: "" }, "precision is undefined: nobody is flagged");
     const dot = draw("circle", { class: "point", r: 8, tabindex: "0", role: "slider", "aria-label": `Threshold, on the ${curve.title}`, "aria-valuemin": 0, "aria-valuemax": xs.length - 1 });
-    svg.append(dot);
+    svg.append(missing, dot);
     svg.classList.add("moves");
-    points[curve.name] = { svg, place, dot, xs, ys };
+    points[curve.name] = { svg, place, dot, xs, ys, missing };
     const drag = (event) => {
       const box = svg.getBoundingClientRect();
-      const [px, py] = [((event.clientX - box.left) * size.width) / box.width, ((event.clientY - box.top) * size.height) / box.height];
+      const [px, py] = [((event.clientX - box.left) * square.width) / box.width, ((event.clientY - box.top) * square.height) / box.height];
       set(nearest(points[curve.name], px, py));
     };
     svg.addEventListener("pointerdown", (event) => {
@@ -213,22 +63,25 @@
     return best;
   }
 
-  function drawHistogram({ edges, negatives, positives }) {
-    const bars = edges.length - 1;
-    const top = Math.max(...(negatives ?? [0]), ...(positives ?? [0]));
-    const step = Math.max(1, Math.round(bars / 4));
-    const ticks = edges.map((text, i) => [i, text]).filter(([i]) => i % step === 0);
-    const { svg, place } = axes([[0, bars], [0, 1.05 * top]], ["Score", "Share of the class"], { x: ticks, y: tenths(0, 1.05 * top) });
-    const steps = (shares) => {
-      const xs = shares.flatMap((_, i) => [i, i + 1]);
-      const ys = shares.flatMap((each) => [each, each]);
-      return path(place, [[0, ...xs, bars], [0, ...ys, 0]]);
+  function drawHistogram({ edges, negatives, positives, at, ticks, density, label }) {
+    const ends = at ?? edges;
+    const last = edges.length - 1;
+    const high = (shares) => shares?.map((each, i) => (density ? each / (ends[i + 1] - ends[i]) : each));
+    const [filled, outlined] = [high(negatives), high(positives)];
+    const top = 1.05 * Math.max(...(filled ?? [0]), ...(outlined ?? [0]), 1e-9);
+    const labels = [label ?? "Score", density ? "Share of the class, by width" : "Share of the class"];
+    const { svg, place } = axes([[ends[0], ends[last]], [0, top]], labels, ticks && { x: ticks, y: tenths(0, top) });
+    const steps = (heights) => {
+      const xs = heights.flatMap((_, i) => [ends[i], ends[i + 1]]);
+      const ys = heights.flatMap((each) => [each, each]);
+      return path(place, [[ends[0], ...xs, ends[last]], [0, ...ys, 0]]);
     };
-    if (negatives) svg.append(draw("path", { class: "bar", d: steps(negatives) }));
-    if (positives) svg.append(draw("path", { class: "bar two", d: steps(positives) }));
-    const note = "Filled: negatives. Outlined: positives. Each adds up to 1.";
+    if (filled) svg.append(draw("path", { class: "bar", d: steps(filled) }));
+    if (outlined) svg.append(draw("path", { class: "bar two", d: steps(outlined) }));
+    const adds = density ? "Bars differ in width: the area of each class is 1." : "Each adds up to 1.";
+    const note = `Filled: negatives. Outlined: positives. ${adds}`;
     const cell = (shares, i) => (shares ? share(shares[i]) : "none");
-    const rows = edges.slice(1).map((edge, i) => [`${edges[i]} to ${edge}`, cell(negatives, i), cell(positives, i)]);
+    const rows = edges.slice(1).map((edge, i) => [edges[i] === edge ? String(edge) : `${edges[i]} to ${edge}`, cell(negatives, i), cell(positives, i)]);
     figure("histogram", "Scores by class", note, svg, [["score", "share of negatives", "share of positives"], ...rows]);
   }
 
@@ -251,10 +104,60 @@
       draw("path", { class: "axis", d: path(place, [[0, 1], [0, 0]]) }),
       draw("path", { class: "curve two", d: path(place, [thresholds, everybody]) }),
       draw("path", { class: "curve", d: path(place, [thresholds, benefit]) }));
-    const better = useful.length ? `Surely better than both from ${useful.join(", ")}.` : "Nowhere surely better than both.";
+    if (thresholds.length === 1) { // a line of one point is not seen
+      svg.append(draw("path", { class: "whisker", d: path(place, [[thresholds[0], thresholds[0]], [low[0], high[0]]]) }));
+      svg.append(draw("circle", { class: "dot", cx: place.x(thresholds[0]), cy: place.y(benefit[0]), r: 4 }));
+    }
+    const better = useful.length ? `Surely better than both ${useful.join(", ")}.` : "Nowhere surely better than both.";
     const note = `Line: acting on the model. Dashed: treating everybody. Nobody is worth 0. ${better}`;
     const rows = thresholds.map((at, i) => [share(at), share(benefit[i]), span(share(low[i]), share(high[i])), share(everybody[i])]);
     figure("decision", "Decision curve", note, svg, [["threshold", "net benefit", "interval", "treating everybody"], ...rows]);
+  }
+
+  // Estimates below each other: names above their lines, or beside them where there are many
+
+  const manyRows = 24;
+  // In the middle: what sets names apart may stand at their ends.
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, Math.ceil(most / 2) - 1)}\u2026${text.slice(-Math.floor(most / 2))}` : text);
+  function drawForest({ id, title, label, note, line: [line, meaning], rows }) {
+    const many = rows.length > manyRows;
+    const [step, left, most] = many ? [18, 150, 24] : [36, 14, 30];
+    const known = rows.filter((row) => row[1] !== null);
+    const seen = known.flatMap((row) => row.slice(1, 4));
+    let [low, high] = seen.length ? [Math.min(...seen), Math.max(...seen)] : [line, line];
+    if (line === 0 || (line > low - (high - low) && line < high)) [low, high] = [Math.min(low, line), Math.max(high, line)];
+    const room = 0.04 * (high - low) || 0.05;
+    [low, high] = [low - room, high + room];
+    const across = (value) => left + ((square.width - left - 14) * (value - low)) / (high - low);
+    const bottom = 8 + step * rows.length;
+    const svg = draw("svg", { viewBox: `0 0 ${square.width} ${bottom + 44}` });
+    for (const [at, text] of tenths(low, high)) {
+      svg.append(draw("path", { class: "grid", d: `M${across(at)} 4V${bottom}` }));
+      svg.append(draw("text", { x: across(at), y: bottom + 16, "text-anchor": "middle" }, text));
+    }
+    const crossed = line > low && line < high;
+    if (crossed) svg.append(draw("path", { class: "chance", d: `M${across(line)} 4V${bottom}` }));
+    svg.append(draw("path", { class: "axis", d: `M${left} ${bottom}H${square.width - 14}` }));
+    svg.append(draw("text", { x: (left + square.width - 14) / 2, y: bottom + 36, "text-anchor": "middle" }, label));
+    rows.forEach(([name, value, from, to, told], i) => {
+      const top = 8 + step * i;
+      const y = top + (many ? 9 : 25);
+      svg.append(draw("text", { class: "key", x: many ? left - 8 : left, y: top + 13, "text-anchor": many ? "end" : "start" }, cut(name, most)));
+      if (!many || value === null) svg.append(draw("text", { x: many ? left + 4 : square.width - 14, y: top + 13, "text-anchor": many ? "start" : "end" }, told));
+      if (value === null) return;
+      svg.append(draw("path", { class: "whisker", d: `M${across(from)} ${y}H${across(to)}` }));
+      svg.append(draw("circle", { class: "dot", cx: across(value), cy: y, r: many ? 3 : 4 }));
+    });
+    const cells = rows.map(([name, value, from, to, told]) => (value === null ? [name, told, ""] : [name, share(value), span(share(from), share(to))]));
+    figure(id, title, crossed ? `${note} Dashed: ${meaning}.` : note, svg, [["", label, "interval"], ...cells]);
+  }
+  function drawForests() {
+    const { forests } = data.reports[state.report];
+    put("forests", ...forests.map(({ id, title, rows }) => {
+      const place = make("div", { id });
+      return rows.length > manyRows ? make("details", {}, make("summary", {}, `Figure: ${title}`), place) : place;
+    }));
+    forests.forEach(drawForest);
   }
 
   // Numbers over all thresholds, and their errors
@@ -264,7 +167,8 @@
     const { metrics, level } = part();
     const defined = metrics.filter((each) => each.value !== undefined);
     const first = headline.map((name) => defined.find((each) => each.name === name)).filter(Boolean);
-    put("strip", make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval))))));
+    const strip = make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval)))));
+    put("strip", first.length ? strip : make("p", {}, "None of the metrics over all thresholds is defined here."));
     const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, surely"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]
@@ -289,9 +193,13 @@
     const said = `${labels[at]}: recall ${share(metrics.recall[0][at])}, precision ${share(metrics.precision[0][at])}, false positive rate ${share(metrics.fpr[0][at])}`;
     slider.setAttribute("aria-valuetext", said);
     find("at").textContent = labels[at];
-    for (const { dot, place, xs, ys } of Object.values(points)) {
-      const shown = xs[at] !== null && ys[at] !== null;
-      fill(dot, { cx: place.x(shown ? xs[at] : 0), cy: place.y(shown ? ys[at] : 1), "aria-valuenow": at, "aria-valuetext": said }, []);
+    for (const { dot, place, xs, ys, missing } of Object.values(points)) {
+      const known = xs[at] !== null && ys[at] !== null;
+      const [cx, cy] = [place.x(xs[at] ?? 0), place.y(ys[at] ?? 0.5)];
+      fill(dot, { cx, cy, "aria-valuenow": at, "aria-valuetext": said }, []);
+      dot.classList.toggle("hollow", !known);
+      fill(missing, { x: cx + 14, y: cy + 4 }, []);
+      missing.toggleAttribute("hidden", known);
     }
     showMatrix(at);
     showMetrics(at);
@@ -385,6 +293,7 @@
     const { parts } = data.reports[state.report];
     options("part", parts.map((each) => each.name));
     find("slices").hidden = parts.length === 1;
+    drawForests();
     showPart();
     for (const link of document.querySelectorAll("nav a")) link.hidden = document.querySelector(link.getAttribute("href")).hidden;
   }
@@ -405,13 +314,6 @@
     state.report = +event.target.value;
     showReport();
   });
-  // What is folded is printed unfolded, but for tables of figures.
-  let unfolded = [];
-  addEventListener("beforeprint", () => {
-    unfolded = [...document.querySelectorAll("details:not([open])")].filter((each) => !each.closest("figure"));
-    for (const each of unfolded) each.open = true;
-  });
-  addEventListener("afterprint", () => unfolded.forEach((each) => (each.open = false)));
   options("which", data.reports.map((each) => each.name));
   showReport();
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +21,12 @@ from fedgauge.typing import Floats
 _CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
 _BARS: Final = 48  # of a histogram
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+_MOST_TICKS: Final = 11
+_LOGIT_TICKS: Final = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, 0.9999, 0.0001)
 _GAIN_FROM: Final = -0.25  # PR-gain curves go to minus infinity
 _LEAST_BENEFIT: Final = 1e-3  # that a figure is made for
+# Where a decision curve is read as one of many: at all thresholds it takes half of all the time.
+_RISKS: Final = (0.01, 0.02, 0.03, 0.04, *(risk / 20 for risk in range(1, 20)))
 _RECALL_FROM: Final = 0.01  # as pictures of PR curves: before, precision hangs on few examples
 
 
@@ -40,7 +45,7 @@ def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
         part["thresholds"] = thresholds_of(result, brief=brief)
     except UndefinedMetric as error:
         return part | {"why": str(error)}
-    return part | _of_probabilities(result)
+    return part | _of_probabilities(result, _few_risks(result) if brief else None)
 
 
 def _listed() -> list[Any]:
@@ -150,17 +155,63 @@ def _histogram(result: Evaluation) -> dict[str, Any] | None:
     starts = np.arange(0, pooled.axis.bins, width)
     counts = np.add.reduceat(pooled.counts, starts, axis=1)
     edges = pooled.axis.edges[np.append(starts, pooled.axis.bins)]
-    return {
-        "edges": [f"{edge:.4g}" for edge in edges],
+    return _scaled(pooled.axis.kind, edges) | {
+        "edges": edges.tolist(),
         "negatives": rounded(counts[0] / totals[0]) if totals[0] else None,
         "positives": rounded(counts[1] / totals[1]) if totals[1] else None,
     }
 
 
-def _of_probabilities(result: Evaluation) -> dict[str, Any]:
+def _scaled(kind: str, edges: Floats) -> dict[str, Any]:
+    """How bars stand: as wide as they are, or as high, too, as the area of unequal ones says.
+
+    Bins of equal width in log-odds stand so, with ticks where round scores are; known values stand
+    next to each other, each with a bar.
+    """
+    places = np.arange(len(edges), dtype=np.float64)
+    if kind == "logit":
+        return _placed("Score, on a scale of log-odds", places, *_round_scores(edges, places))
+    if kind == "values":  # the last bin holds the last value alone, and is of no width
+        step = -(-(len(edges) - 1) // _MOST_TICKS)
+        chosen = slice(None, -1, step)
+        return _placed("Score", places, places[chosen] + 0.5, edges[chosen].tolist())
+    widths = np.diff(edges)
+    return {"density": not np.allclose(widths, widths[0], rtol=1e-6)}
+
+
+def _round_scores(edges: Floats, places: Floats) -> tuple[Floats, list[float]]:
+    """Where round scores stand among bars, and which do with room between them."""
+    room = places[-1] / _MOST_TICKS * 1.5
+    chosen: dict[float, float] = {}
+    for score in _LOGIT_TICKS:
+        at = float(np.interp(score, edges, places))
+        if edges[0] <= score <= edges[-1] and all(abs(at - x) >= room for x in chosen.values()):
+            chosen[score] = at
+    return np.array(list(chosen.values())), list(chosen)
+
+
+def _placed(label: str, places: Floats, at: Floats, scores: list[float]) -> dict[str, Any]:
+    ticks = [[place, f"{score:g}"] for place, score in zip(at.tolist(), scores, strict=True)]
+    return {"label": label, "at": places.tolist(), "ticks": ticks}
+
+
+def _few_risks(result: Evaluation) -> list[float] | None:
+    """Edges at which a decision curve is read as one of many; None where it has too few."""
+    axis = result.pooled.axis
+    edges = axis.thresholds[1:] if axis.outside == "clip" else axis.thresholds
+    edges = edges[(edges > 0) & (edges < 1)]
+    if not len(edges):
+        return None
+    # Between edges a bin is open, and each interval takes four times as long.
+    nearest = np.abs(edges[:, np.newaxis] - np.array(_RISKS)).argmin(axis=0)
+    risks: list[float] = edges[np.unique(nearest)].tolist()
+    return risks
+
+
+def _of_probabilities(result: Evaluation, risks: Sequence[float] | None) -> dict[str, Any]:
     """Calibration and decision curve; nothing where scores are no probabilities."""
     try:
-        curve, decision = result.calibration_curve(), result.decision_curve()
+        curve, decision = result.calibration_curve(), result.decision_curve(risks)
     except UndefinedMetric:
         return {}
     top = max(float(decision.high.max()), float(decision.treat_all.max()), _LEAST_BENEFIT)
@@ -177,6 +228,9 @@ def _of_probabilities(result: Evaluation) -> dict[str, Any]:
         "decision": columns
         | {
             "limits": [-top / 2, top],  # what is worse leaves the figure
-            "useful": [f"{show(low)} to {show(high)}" for low, high in decision.useful],
+            "useful": [
+                f"from {show(low)} to {show(high)}" if low < high else f"at {show(low)}"
+                for low, high in decision.useful
+            ],
         },
     }

@@ -1,58 +1,88 @@
-"""Classes, groups and models of a result, as tables: all of them, and what sets them apart."""
+"""Classes, groups and models of a result: all of them, and what sets them apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from fedgauge.errors import InputError, UndefinedMetric
-from fedgauge.measures.intervals import Estimate, show, show_count
+from fedgauge.measures.intervals import Estimate, show_count
 from fedgauge.plan.slices import Sliced
+from fedgauge.plots.page.forests import Row, forest, words
+from fedgauge.plots.page.gaps import Told, gaps_between_groups, models_compared
 from fedgauge.plots.page.markup import folded, paragraph, table
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.results.gaps import Gaps
 
 _AVERAGED: Final = ("roc_auc", "average_precision")
-_MOST_PAIRS: Final = 6  # of models that are compared
+_MANY: Final = 40  # rows: of more, those of groups have a figure of their own
 
 
-def tables_of(result: Evaluation) -> str:
-    """Tables of a result's slices; nothing where it is of one."""
+def told_of(result: Evaluation, *, brief: bool) -> Told:
+    """Tables and figures of a result's slices; nothing where it is of one."""
     if len(result.slices) == 1:
-        return ""
-    return "".join([_every(result), *_averages(result), *_gaps(result), *_compared(result)])
+        return Told()
+    apart = [*gaps_between_groups(result, brief=brief), *models_compared(result)]
+    tables = [_every(result), *_averages(result), *(each.html for each in apart)]
+    figures = [*_by_slice(result), *(figure for each in apart for figure in each.forests)]
+    return Told("".join(tables), tuple(figures))
+
+
+def _by_slice(result: Evaluation) -> Iterator[dict[str, Any]]:
+    """ROC AUC of every slice, from top to bottom."""
+    parts = list(result.slices)
+    if len(parts) <= _MANY:
+        yield _figure(parts, "by-slice", "ROC AUC by slice")
+        return
+    whole = [part for part in parts if part.slice.group is None]
+    yield _figure(whole, "by-slice", "ROC AUC of all rows")
+    grouped = [part for part in parts if part.slice.group is not None]
+    if grouped:
+        yield _figure(grouped, "by-group", "ROC AUC by group")
+
+
+def _figure(parts: Sequence[Evaluation], name: str, title: str) -> dict[str, Any]:
+    note = f"Lines are intervals at {parts[0].level * 100:g}%, each by itself."
+    rows = [_row(part) for part in parts]
+    return forest(name, title, "ROC AUC", rows, note=note, line=(0.5, "chance"))
+
+
+def _row(part: Evaluation) -> Row:
+    if part.withheld is not None:
+        return Row(str(part.slice), None, note="withheld")
+    return Row(str(part.slice), _read(part, "roc_auc"))
 
 
 def _every(result: Evaluation) -> str:
     rows = [[str(part.slice), *_in_brief(part)] for part in result.slices]
     columns = ["slice", "examples", "positive", "ROC AUC", "average precision"]
-    return table("Every slice", columns, rows, name="slices")
+    reasons = dict.fromkeys(part.withheld for part in result.slices if part.withheld is not None)
+    why = "".join(paragraph(f"Withheld: {reason}", "small") for reason in reasons)
+    inside = table("Every slice", columns, rows, name="slices") + why
+    return folded(f"All {len(rows)} slices", inside) if len(rows) > _MANY else inside
 
 
 def _in_brief(part: Evaluation) -> list[str]:
     if part.withheld is not None:
-        return ["", "", f"withheld: {part.withheld}", ""]
+        return ["withheld"] * 4
     numbers = [show_count(part.examples), show_count(part.positives)]
-    return numbers + [_read(part, name) for name in _AVERAGED]
+    return numbers + [_in_words(_read(part, name)) for name in _AVERAGED]
 
 
-def _read(part: Evaluation, metric: str) -> str:
+def _read(part: Evaluation, metric: str) -> Estimate | None:
     try:
-        return words(getattr(part, metric))
+        estimate: Estimate = getattr(part, metric)
     except UndefinedMetric:
-        return "undefined"
+        return None
+    return estimate
 
 
-def words(estimate: Estimate) -> str:
-    """A number and its interval."""
-    value, ends = show(estimate.value), estimate.interval
-    return value if ends is None else f"{value} ({show(ends.low)} to {show(ends.high)})"
+def _in_words(estimate: Estimate | None) -> str:
+    return "undefined" if estimate is None else words(estimate)
 
 
 def _averages(result: Evaluation) -> Iterator[str]:
     """Averages of classes and, where it was counted, which class was predicted of which."""
-    for part in _whole_models(result):
+    for part in whole_models(result):
         if not part.has_average:
             continue
         rows = []
@@ -64,7 +94,8 @@ def _averages(result: Evaluation) -> Iterator[str]:
             rows.append([average, *numbers])
         of = f" of {part.slice}" if part.slice.model else ""
         columns = ["average", "ROC AUC", "average precision"]
-        yield table(f"Averages of classes{of}", columns, rows, name="averages")
+        if rows:
+            yield table(f"Averages of classes{of}", columns, rows, name="averages")
         yield from _confusion(part, of)
 
 
@@ -82,64 +113,9 @@ def _confusion(part: Evaluation, of: str) -> Iterator[str]:
     yield table(f"Confusion matrix{of}: shares of the true class", columns, rows, name="confusion")
 
 
-def _whole_models(result: Evaluation) -> list[Evaluation]:
+def whole_models(result: Evaluation) -> list[Evaluation]:
+    """A result of each model; itself where there is one."""
     task = result.plan.task
     if isinstance(task, Sliced) and task.models and result.slice.model is None:
         return [result.select(model=name) for name in task.models]
     return [result]
-
-
-def _gaps(result: Evaluation) -> Iterator[str]:
-    """How far groups differ, of each model and class."""
-    task = result.plan.task
-    if not (isinstance(task, Sliced) and task.groups):
-        return
-    for part in result.slices:
-        if part.slice.group is None:
-            gaps = part.gaps("roc_auc")
-            of = "" if str(part.slice) == "all" else f" of {part.slice}"
-            told = paragraph(gaps.verdict) + _gap_table(gaps, of)
-            yield folded(f"Gaps between groups in ROC AUC{of}", told)
-
-
-def _gap_table(gaps: Gaps, of: str) -> str:
-    rows = [
-        [
-            f"{each.group} - {each.against}",
-            show(each.first.value),
-            show(each.second.value),
-            words(each.difference),
-            f"{show(each.joint.low)} to {show(each.joint.high)}",
-            "yes" if each.stands_out else "no",
-        ]
-        for each in gaps.pairs
-    ]
-    columns = ["gap", "first", "second", "difference", "all gaps together", "stands out"]
-    return table(f"Gaps in {gaps.metric}{of}", columns, rows, name="gaps")
-
-
-def _compared(result: Evaluation) -> Iterator[str]:
-    """How models differ on the same rows, where these have one label."""
-    task = result.plan.task
-    if not isinstance(task, Sliced) or task.labels_told != (None,) or result.mapped_by is not None:
-        return
-    if result.slice.model is not None:
-        return
-    for one, other in list(combinations(task.models, 2))[:_MOST_PAIRS]:
-        try:
-            comparison = result.compare(one, other)
-            rows = [("ROC AUC", words(comparison.roc_auc))]
-        except UndefinedMetric as error:
-            yield paragraph(f"{one} and {other} cannot be compared: {error}")
-            continue
-        for title, name in (
-            ("average precision", "average_precision"),
-            ("Brier score", "brier_score"),
-        ):
-            try:
-                rows.append((title, words(getattr(comparison, name))))
-            except (UndefinedMetric, InputError):
-                continue
-        caption = f"{one} less {other}, {comparison.basis}"
-        yield paragraph(comparison.verdict)
-        yield table(caption, ["metric", "difference"], rows, name="models")

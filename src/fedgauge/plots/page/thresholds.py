@@ -144,4 +144,4 @@ def _rates(estimates: list[Estimate | None]) -> list[float | None]:
 def _label(threshold: float) -> str:
     if math.isinf(threshold):
         return "above all scores" if threshold > 0 else "below all scores"
-    return f"{threshold:.6g}"
+    return repr(threshold)  # all digits: a rounded edge lies within a bin

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import suppress
 from html import escape
 from typing import Final
 
 from fedgauge.errors import UndefinedMetric
-from fedgauge.measures.intervals import show
-from fedgauge.plan.explain import paragraphs
+from fedgauge.measures.intervals import Estimate, show
+from fedgauge.plan.explain import LEARNT, paragraphs
 from fedgauge.plots.page.markup import facts, folded, paragraph
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
-from fedgauge.results.verdict import verdict
+from fedgauge.results.verdict import by_round, verdict
 
 _CHANCE: Final = 0.5
+_FEW: Final = 4  # models that are told of first
+_CLAIMS: Final = {
+    "enforced": "enforced: a protocol between the parties kept it",
+    "simulated": "simulated: one process held all rows, and nobody was protected from it",
+}
+_WAS_SIMULATED: Final = (
+    "Here whoever ran the process could see every row. Between sites that keep their own rows it "
+    "would have been:"
+)
+_UNSIGNED: Final = "not known to this file: only a signature says who was invited"
+_NO_LEDGER: Final = (
+    "not known to this file: each site keeps its own ledger, which `fedgauge ledger show` prints"
+)
 _TITLES: Final = 19  # characters before the words of a line in a verdict
 
 
@@ -34,7 +50,7 @@ def in_short(result: Evaluation, signature: Signature) -> str:
 def _sentences(result: Evaluation) -> list[str]:
     """What the ROC AUC says, and how far it is from that of pooled data."""
     if result.is_several:
-        return [_of_several(result)]
+        return _of_several(result)
     try:
         auc = result.roc_auc
     except UndefinedMetric as error:
@@ -43,61 +59,131 @@ def _sentences(result: Evaluation) -> list[str]:
     span = f"{low:.1%} to {high:.1%} at {result.level * 100:g}%"
     ranks = (
         f"Of a positive and a negative drawn at random, the model gives the positive the higher "
-        f"score in {auc.value:.1%} of cases ({span})."
+        f"score in {auc.value:.1%} of cases ({span}; ties count half)."
     )
-    if low <= _CHANCE <= high:
-        ranks += " This may be no better than chance."
-    elif high < _CHANCE:
-        ranks += " This is worse than chance: scores may be the wrong way round."
-    return [ranks, how_far(result)]
+    return [ranks + _against_chance(low, high), how_far(result), *_reservations(auc)]
+
+
+def _against_chance(low: float, high: float) -> str:
+    """What is to be added where a model is not surely better than chance."""
+    if high < _CHANCE:
+        return " This is worse than chance: scores may be the wrong way round."
+    if low <= _CHANCE:
+        return " This may be no better than chance."
+    return ""
+
+
+def _reservations(auc: Estimate) -> list[str]:
+    """Why the interval is rough, and whether noise makes it wide."""
+    told = [f"The interval is rough: {auc.caution}."] if auc.caution else []
+    if auc.parts.get("noise", 0.0) > auc.parts.get("sampling", math.inf):
+        told.append(
+            "Most of what is uncertain is noise that was added for privacy: more examples, or a "
+            "larger epsilon, would narrow it."
+        )
+    return told
 
 
 def how_far(result: Evaluation) -> str:
     """Where the number lies that pooled data would give."""
-    low, high = result.roc_auc.bounds
+    low, high = map(show, result.roc_auc.bounds)
     sure = f"with {result.level * 100:g}% confidence" if result.pooled.noisy else "for certain"
-    return (
-        f"Had all rows been in one place, their ROC AUC would lie between {show(low)} and "
-        f"{show(high)}, {sure}."
-    )
+    where = f"be {low} to four decimals" if low == high else f"lie between {low} and {high}"
+    return f"Had all rows been in one place, their ROC AUC would {where}, {sure}."
 
 
-def _of_several(result: Evaluation) -> str:
-    parts = len({(each.slice.model, each.slice.label) for each in result.slices})
-    told = f"This result is of {parts} scores of each row: choose one below."
+def _of_several(result: Evaluation) -> list[str]:
+    """Of classes the average and the extremes; of models each, and whether one is better."""
+    whole = [each for each in result.slices if each.slice.group == result.slice.group]
+    choose = f"This result is of {len(whole)} scores of each row: choose one below."
     if not result.has_average:
-        return told
+        return [*_models(result, whole), choose]
     try:
-        return f"The macro average of the ROC AUC is {result.macro('roc_auc')}. {told}"
+        told = f"The macro average of the ROC AUC is {result.macro('roc_auc')}."
     except UndefinedMetric as error:
-        return f"There is no average: {error} {told}"
+        return [f"There is no average: {error}", choose]
+    known = [(auc.value, str(each.slice)) for each in whole if (auc := _auc(each)) is not None]
+    low, high = (f"{show(value)} ({name})" for value, name in (min(known), max(known)))
+    return [f"{told} By class it lies between {low} and {high}.", choose]
 
 
-def privacy(result: Evaluation, signature: Signature) -> str:
+def _models(result: Evaluation, whole: list[Evaluation]) -> list[str]:
+    aucs = [(each.slice, _auc(each)) for each in whole[:_FEW]]
+    told = [f"{name}: ROC AUC {'undefined' if auc is None else auc}." for name, auc in aucs]
+    names = [each.slice.model for each in whole]
+    if len(names) == 2 and None not in names and result.mapped_by is None:
+        with suppress(UndefinedMetric):
+            told.append(f"By these counts {result.compare(*map(str, names)).verdict}")
+    return told
+
+
+def _auc(part: Evaluation) -> Estimate | None:
+    try:
+        return part.roc_auc
+    except UndefinedMetric:
+        return None
+
+
+def privacy(result: Evaluation, signature: Signature, budget: str | None) -> str:
     """What is promised, to whom, whether it was kept up by a protocol, and what that means."""
-    stated, cohort = result.privacy, result.privacy.cohort
-    claim = {
-        "enforced": "enforced: a protocol between the parties kept it",
-        "simulated": "simulated: one process held all rows, and nobody was protected from it",
-    }[stated.claim]
-    rows = [("claim", claim), ("model", result.plan.privacy.title)]
-    if stated.epsilon is not None:
-        rows += [("epsilon", f"{stated.epsilon:g}"), ("delta", f"{stated.delta or 0:.3g}")]
-        rows += [("protects", f"one {stated.unit}"), ("neighbours", stated.neighbours or "")]
-    else:
-        rows.append(("epsilon", "none: the sum is exact, without differential privacy"))
+    rows = [*_promised(result), *_took_part(result, signature)]
+    rows.append(("budget left", budget or _NO_LEDGER))
+    if result.privacy.public_inputs:
+        rows.append(("public", ", ".join(result.privacy.public_inputs)))
+    told = [(title, text) for title, text in paragraphs(result.plan) if title != LEARNT]
+    words = "".join(f"<h3>{escape(title)}</h3>{_lines(text)}" for title, text in told)
+    return facts(rows) + _learnt(result) + folded("The plan in words, and an example", words)
+
+
+def _promised(result: Evaluation) -> Iterator[tuple[str, str]]:
+    stated = result.privacy
+    yield "claim", _CLAIMS[stated.claim]
+    yield "model", result.plan.privacy.title
+    if stated.epsilon is None:
+        yield "epsilon", "none: the sum is exact, without differential privacy"
+        return
+    yield "epsilon", f"{stated.epsilon:g}"
+    yield "delta", f"{stated.delta or 0:.3g}"
+    yield "protects", f"one {stated.unit}"
+    yield "neighbours", stated.neighbours or ""
+    shared = by_round(result)
+    if shared is not None:
+        yield "shares", shared
+
+
+def _took_part(result: Evaluation, signature: Signature) -> Iterator[tuple[str, str]]:
+    cohort = result.privacy.cohort
     if cohort is not None:
-        rows.append(("sites needed", f"{cohort.min_survivors:,} or more in the sum"))
-        rows.append(("collusion", f"up to {cohort.max_colluding:,} sites may work together"))
+        yield "sites needed", f"{cohort.min_survivors:,} or more in the sum"
+        most = _sites(cohort.max_colluding)
+        yield (
+            "collusion",
+            f"whoever reads the result and up to {most} may put together what they know",
+        )
     if result.reports is not None:
-        rows.append(("reports", f"{result.reports:,}"))
-    rows += [("clients counted", f"{result.clients:,}"), ("signature", signature.in_words)]
-    if stated.public_inputs:
-        rows.append(("public", ", ".join(stated.public_inputs)))
-    words = "".join(
-        f"<h3>{escape(title)}</h3>{_lines(text)}" for title, text in paragraphs(result.plan)
-    )
-    return facts(rows) + folded("What leaves a site, and who could learn what", words)
+        yield "reports", f"{result.reports:,}"
+    yield "clients counted", f"{result.clients:,}"
+    invited = signature.invited
+    if invited:
+        dropped = invited - result.clients
+        yield "dropouts", f"{dropped or 'none'} of {_sites(invited)} that were invited"
+    elif cohort is not None:
+        simulated = result.privacy.claim == "simulated"
+        yield "dropouts", "none: all were in one process" if simulated else _UNSIGNED
+    yield "signature", signature.in_words
+
+
+def _sites(number: int) -> str:
+    return "1 site" if number == 1 else f"{number:,} sites"
+
+
+def _learnt(result: Evaluation) -> str:
+    """Who could have learnt what, in the worst case."""
+    plan = result.plan
+    simulated = result.privacy.claim == "simulated"
+    first = paragraph(_WAS_SIMULATED) if simulated else ""
+    rows = plan.privacy.learned(plan.cohort, plan.min_cell)
+    return f"<h3>Who could have learnt what, in the worst case</h3>{first}{facts(rows)}"
 
 
 def _lines(text: str) -> str:
@@ -110,10 +196,22 @@ def plan(result: Evaluation) -> str:
     sender = "client" if result.reports is None else "report"
     rows = [
         ("digest", result.plan.digest),
-        ("score axis", f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({axis.kind})"),
+        (
+            "score axis",
+            f"{axis.bins:,} bins from {axis.low:g} to {axis.high:g} ({_origin(result)})",
+        ),
         ("sent", f"{result.plan.bytes_per_client:,} bytes per {sender}"),
         ("curves between edges", repr(result.estimator)),
         ("intervals", f"{result.level * 100:g}% confidence"),
     ]
-    text = f'<pre tabindex="0">{escape(result.plan.to_toml())}</pre>'
-    return facts(rows) + folded("The plan as a file", text)
+    title, toml = "The plan as a file", escape(result.plan.to_toml())
+    text = f'<pre tabindex="0" role="region" aria-label="{title}">{toml}</pre>'
+    return facts(rows) + folded(title, text)
+
+
+def _origin(result: Evaluation) -> str:
+    """What kind of bins these are, and what they were found over."""
+    found = result.plan.found
+    if found is None:
+        return result.released.axis.kind
+    return f"found in a first round over {found.two.coarse.bins:,} bins, {found.two.coarse.kind}"

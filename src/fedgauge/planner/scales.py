@@ -1,0 +1,215 @@
+"""Scores that are no probabilities: two rounds played through, and one on bins for every scale."""
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from fedgauge.binning.axis import Axis
+from fedgauge.binning.search import TwoRound
+from fedgauge.errors import PlanError
+from fedgauge.estimation.cells import kept_edges
+from fedgauge.plan import EvaluationPlan, Slice
+from fedgauge.plan.prediction import Errors
+from fedgauge.plan.searching import Found
+from fedgauge.plan.task import AnyTask, SearchTask
+from fedgauge.planner.played import errors_of, mechanism
+from fedgauge.planner.worlds import SHAPES, Truth, log_odds_grid, truth_of
+from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.typing import Floats
+
+Scores = Literal["probabilities", "margins", "unknown"]
+
+_COARSE: Final = 512
+_MARGIN: Final = 1.0  # margins hardly differ by less than a hundredth of this
+_NARROWEST: Final = 1 / 128  # of an exact sum: what sites allow unless told otherwise
+_FOUND: Final = (12, 16, 24, 32, 48, 64, 96)  # bins of equal depth to choose from
+_FIXED: Final = (32, 64, 128, 256)  # bins of one round
+_FEW_DRAWS: Final = 2
+_DRAWS: Final = 10
+_PROMISING: Final = 2
+
+
+def check_scores(scores: object) -> None:
+    """Refuse what says nothing about scores."""
+    if scores is not None and scores not in get_args(Scores):
+        raise PlanError(f"scores must be one of {', '.join(get_args(Scores))}, got {scores!r}.")
+
+
+def _scales(scores: Scores) -> Sequence[Callable[[Floats], Floats]]:
+    """What log-odds may look like as scores, one way for each shape."""
+    from scipy.special import expit
+
+    if scores == "probabilities":
+        return [expit] * len(SHAPES)
+    if scores == "margins":
+        return [lambda x: x] * len(SHAPES)
+    return [
+        lambda x: x,
+        lambda x: 600 + 40 * x,  # points
+        lambda x: 1e-4 * x,
+        lambda x: np.exp(x / 2),
+        expit,
+        lambda x: 1e3 * x,
+    ]
+
+
+class ScaledWorld(NamedTuple):
+    """Data drawn from a shape, by score; and the exact curves."""
+
+    scores: Floats
+    drawn: Floats
+    truth: Truth
+    rng: np.random.Generator
+
+    def on(self, axis: Axis) -> Floats:
+        """Its counts of both classes."""
+        bins = axis.index(self.scores)
+        return np.array([np.bincount(bins, row, minlength=axis.bins) for row in self.drawn])
+
+
+@lru_cache(maxsize=16)
+def scaled_worlds(scores: Scores, examples: int, positive_rate: float) -> tuple[ScaledWorld, ...]:
+    """One for each shape, much finer than bins are."""
+    log_odds = log_odds_grid(positive_rate)
+    middles = np.concatenate([log_odds[:1], (log_odds[1:] + log_odds[:-1]) / 2, log_odds[-1:]])
+    positives = max(1, min(examples - 1, round(examples * positive_rate)))
+    made = []
+    for seed, (shape, scale) in enumerate(zip(SHAPES, _scales(scores), strict=True)):
+        rng = np.random.default_rng(seed)
+        shares = [
+            np.diff(each, prepend=0.0, append=1.0)
+            for each in shape.cumulative(log_odds, positive_rate)
+        ]
+        sizes = (examples - positives, positives)
+        drawn = np.array(
+            [rng.multinomial(size, share) for size, share in zip(sizes, shares, strict=True)],
+            dtype=np.float64,
+        )
+        made.append(ScaledWorld(scale(middles), drawn, truth_of(drawn), rng))
+    return tuple(made)
+
+
+def designs(
+    scores: Scores,
+    privacy: AnyPrivacyModel,
+    cohort: Cohort | None,
+    task: AnyTask,
+    bins: int,
+    min_cell: int,
+) -> tuple[list[EvaluationPlan], list[EvaluationPlan]]:
+    """Plans of two rounds and of one to choose from; of an exact sum, of so many bins."""
+
+    def under(axis: Axis | TwoRound) -> EvaluationPlan:
+        return EvaluationPlan.under(privacy, axis, cohort=cohort, task=task, min_cell=min_cell)
+
+    exact = not privacy.adds_noise
+    narrowest = _NARROWEST if exact and scores == "margins" else 0.0
+    coarse = _axis(scores, _COARSE)
+    found = [
+        TwoRound(b, coarse=coarse, narrowest=narrowest) for b in ((bins,) if exact else _FOUND)
+    ]
+    fixed = [_axis(scores, b) for b in ((bins,) if exact else _FIXED)]
+    return [under(two) for two in found], [under(axis) for axis in fixed]
+
+
+def _axis(scores: Scores, bins: int) -> Axis:
+    if scores == "probabilities":
+        return Axis.logit(bins, outside="clip")
+    return Axis.asinh(bins, scale=_MARGIN) if scores == "margins" else Axis.asinh(bins)
+
+
+def best(
+    plans: Sequence[EvaluationPlan], scores: Scores, examples: int, positive_rate: float
+) -> EvaluationPlan:
+    """The plan with the least error; every shape counts the same, whatever the size of its own."""
+
+    def error(plan: EvaluationPlan, draws: int) -> float:
+        played = _play(plan, scores, examples, positive_rate, draws)
+        return float(np.log(played[:, :2]).mean())
+
+    if len(plans) == 1:
+        return plans[0]
+    few = sorted(plans, key=lambda plan: error(plan, _FEW_DRAWS))[:_PROMISING]
+    return min(few, key=lambda plan: error(plan, _DRAWS))
+
+
+def expected(
+    plan: EvaluationPlan,
+    scores: Scores,
+    examples: int,
+    positive_rate: float,
+    groups: int = 1,
+    slice_: Slice | None = None,
+) -> Errors:
+    """Errors to expect of a plan, of all rows or of one of so many groups: means over shapes."""
+    roc, pr, auc = _play(plan, scores, examples, positive_rate, _DRAWS, groups, slice_).mean(axis=0)
+    return Errors(float(roc), float(pr), float(auc))
+
+
+@lru_cache(maxsize=256)
+def _play(
+    plan: EvaluationPlan,
+    scores: Scores,
+    examples: int,
+    positive_rate: float,
+    draws: int,
+    groups: int = 1,
+    slice_: Slice | None = None,
+) -> Floats:
+    """Mean errors of a plan for each shape, both rounds played through where there are two."""
+    draws = draws if plan.is_noisy else 1
+    errors = []
+    for world in scaled_worlds(scores, max(examples // groups, 2), positive_rate):
+        rng = copy.deepcopy(world.rng)  # a world is shared
+        runs = [_run(plan, world, groups, slice_, rng) for _ in range(draws)]
+        errors.append(np.mean(runs, axis=0))
+    return np.array(errors)
+
+
+def _run(
+    plan: EvaluationPlan,
+    world: ScaledWorld,
+    groups: int,
+    slice_: Slice | None,
+    rng: np.random.Generator,
+) -> tuple[float, float, float]:
+    if isinstance(plan.task, SearchTask):
+        plan = _located(plan, plan.task.two, world, groups, rng)
+    counts = _reported(plan, world.on(plan.axis), rng)
+    variances = plan.noise_variances(_contributions(plan, counts))
+    contrast = plan.task.contrast(slice_ or plan.task.slices[0])
+    return errors_of(plan, mechanism(plan, counts, variances, contrast)(rng), world.truth)
+
+
+def _located(
+    plan: EvaluationPlan,
+    two: TwoRound,
+    world: ScaledWorld,
+    groups: int,
+    rng: np.random.Generator,
+) -> EvaluationPlan:
+    """The plan of the second round; the first counts all groups, each by every score."""
+    rows = _reported(plan, world.on(two.coarse), rng).sum(axis=0) * groups
+    counts, starts = rows * plan.channels, ()
+    if plan.is_noisy:
+        (variance,) = plan.noise_variances(_contributions(plan, rows))
+        counts = counts + rng.normal(scale=np.sqrt(variance * plan.channels), size=two.coarse.bins)
+    elif plan.min_cell:
+        starts = tuple(kept_edges(counts[None].astype(np.int64), plan.min_cell)[:-1].tolist())
+        counts = np.add.reduceat(counts, starts)
+    whole = tuple(np.rint(counts).astype(np.int64).tolist())
+    return plan.located(Found(two, whole, 1, starts))
+
+
+def _reported(plan: EvaluationPlan, counts: Floats, rng: np.random.Generator) -> Floats:
+    """Of local reports those of the round that is run."""
+    if not plan.privacy.sends_reports:
+        return counts
+    return rng.binomial(counts.astype(np.int64), plan.chance_to_report).astype(np.float64)
+
+
+def _contributions(plan: EvaluationPlan, counts: Floats) -> int:
+    return max(int(counts.sum()), 1) if plan.cohort is None else plan.cohort.min_survivors
