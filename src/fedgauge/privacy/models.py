@@ -313,8 +313,9 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
                 COORDINATOR,
                 f"The exact sum over at least {least} {'site' if least == 1 else 'sites'}: how "
                 "many positive and how many negative examples of all of them lie in each range, a "
-                "single one included. Not from which site they are. Whoever also knows where one person's score lies, and "
-                "finds one example there, learns whether that person is positive.",
+                "single one included. Not from which site they are. Whoever also knows where one "
+                "person's score lies, and finds one example there, learns whether that person is "
+                "positive.",
             ),
             (
                 together(colluding),
