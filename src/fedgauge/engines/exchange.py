@@ -92,28 +92,29 @@ class Exchange:
 
     def invitation(self) -> Invitation:
         """What the exchange is about: of two rounds, the one that is under way."""
+        if not (self._folder / SECOND / INVITATION).is_file():
+            return self._first()
+        second = load_invitation(self._folder / SECOND / INVITATION)
+        try:
+            first = self._first()
+        except FedgaugeError:
+            first = None  # lost or damaged, and not needed any more
+        origin = None if first is None else (first.session, first.coordinator)
+        if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
+            raise ExchangeError(
+                f"{self._folder / SECOND / INVITATION} is not to the second round of the "
+                f"evaluation in {self._folder}. {_AGAIN}"
+            )
+        return second
+
+    def _first(self) -> Invitation:
         path = self._folder / INVITATION
-        first = load_invitation(path) if path.is_file() else None
-        found = self._second(first)
-        if found is None:
+        if not path.is_file():
             raise ExchangeError(
                 f"{self._lacking()}. Get it from the coordinator, who makes it with `fedgauge "
                 "exchange start`, and again with `fedgauge exchange advance`."
             )
-        return found
-
-    def _second(self, first: Invitation | None) -> Invitation | None:
-        """The invitation to a second round, where it has begun; else that to the first."""
-        path = self._folder / SECOND / INVITATION
-        if not path.is_file():
-            return first
-        second = load_invitation(path)
-        origin = None if first is None else (first.session, first.coordinator)
-        if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
-            raise ExchangeError(
-                f"{path} is not to the second round of the evaluation in {self._folder}. {_AGAIN}"
-            )
-        return second
+        return load_invitation(path)
 
     def _at(self, invitation: Invitation) -> Path:
         """The folder that the files of a round pass through."""
