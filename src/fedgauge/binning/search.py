@@ -22,7 +22,7 @@ PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
 MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever reads a plan
 _COARSE: Final = 512
-_WIDEST: Final = 8  # bins at least, whatever was counted
+_WIDEST: Final = 2  # bins at least, whatever was counted: more would be empty ones at the ends
 _CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
 _FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
 _FEWEST_COARSE: Final = 2
@@ -59,7 +59,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         No bin but the first and the last is narrower, nor what lies between an edge of this round
         and one of the first: sums of both can be subtracted from each other.
     widest
-        No bin is wider than so many coarse bins; by default an eighth of them.
+        No bin is wider than so many coarse bins; by default half of them.
 
     Examples
     --------
