@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import fedgauge as fg
-from fedgauge.measures.drift import WINDOW, area, judge, jump_limit, moved
+from fedgauge.measures.drift import WINDOW, Noise, area, judge, jump_limit, moved
 from fedgauge.measures.watching import Looks, follow, watch
 
 RATE = 0.06
@@ -100,3 +100,29 @@ def test_a_rise_by_few_rows_is_less_of_an_alarm_than_a_fall():
         found = moved(changed, terms)
         shares.append(abs(float(found.z * found.deviation / found.by)))
     assert shares[1] < 0.97 * min(shares[0], 1.0)
+
+
+def noise_by_look(variances, loud):
+    def covariance(left, right):
+        return np.array(variances) * (left * right).sum()
+
+    return Noise(covariance, lambda *_: np.full((), loud))
+
+
+def test_the_noise_of_a_look_is_its_own():
+    """Of a later one, however noisy, nothing is known yet."""
+    counts = looks_of(3).counts
+    terms = area(counts.sum(axis=0))
+    every = [4, 1, 9], [4, 1, 9, 1e6], [9, 1, 4]
+    alone, before, other = (moved(counts, terms, noise_by_look(each, 1.0)) for each in every)
+    assert before.deviation == pytest.approx(alone.deviation)
+    assert other.deviation < alone.deviation
+
+
+def test_no_number_is_louder_than_the_noise_of_its_look_allows():
+    """None of the last, and an earlier look may be one number: a part of its share of the noise."""
+    counts = np.stack([looks_of(1).counts[0]] * 3)
+    terms = area(counts.sum(axis=0))
+    one, none = (moved(counts, terms, noise_by_look([4, 4, 4], loud)) for loud in (1.0, 0.0))
+    assert one.loud == pytest.approx(1 / 1.5)  # of variances 1, 1/4 and 1/4
+    assert none.loud == pytest.approx(0.25 / 1.5)

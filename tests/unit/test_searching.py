@@ -328,7 +328,7 @@ def test_sizes_are_the_most_of_both_rounds():
     for two in (wide, fine):
         plan = plan_for(two=two)
         most = max(two.bins, 16)
-        counts = max(2 * two.bins, 16)  # both classes there, all scores here
+        counts = max(2 * two.bins, 16)  # classes are told apart in the second round
         assert sizes.peek(plan.to_bytes()) == (most, 1, counts)
         assert sizes.peek(located_by(plan).to_bytes()) == (most, 1, counts)
     groups = plan_for(task=TASKS["groups"])
@@ -470,3 +470,62 @@ def test_a_report_says_how_its_bins_were_found(result, tmp_path):
     assert "found in a first round over 16 bins, uniform" in page
     assert "What leaves each site first" in page
     assert ("25% and 75% of" in page) == result.plan.is_noisy
+
+
+# A public hint in the place of an axis.
+
+MARGINS = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
+
+
+def test_scores_that_are_no_probabilities_have_two_rounds():
+    exact = fg.evaluate(MARGINS, scores="margins")
+    assert exact.plan.found.two == TwoRound(1024, coarse=Axis.asinh(4096))
+    assert exact.privacy.public_inputs == ("scores margins",)
+    noisy = fg.evaluate(MARGINS, privacy=DistributedDP(1.0), scores="unknown", seed=1)
+    assert noisy.plan.found.two == TwoRound(64)
+    planned = fg.evaluate(
+        MARGINS, privacy=DistributedDP(1.0), scores="margins", examples=8000, seed=1
+    )
+    assert planned.privacy.public_inputs == ("examples 8000", "scores margins")
+    assert planned.plan.found.two.coarse == Axis.asinh(512, scale=1.0)
+
+
+def test_probabilities_that_are_said_to_be_some_change_no_plan():
+    for privacy in (fg.SecureAggregation(), DistributedDP(1.0)):
+        one, other = (
+            fg.evaluate(CLIENTS, privacy=privacy, scores=scores, seed=1)
+            for scores in (None, "probabilities")
+        )
+        assert one.plan == other.plan
+
+
+def test_an_axis_goes_before_the_hint():
+    axis = Axis.uniform(32, -8.0, 8.0)
+    assert fg.evaluate(MARGINS, scores="margins", axis=axis).axis == axis
+    with pytest.raises(PlanError, match="a plan already says hints"):
+        fg.evaluate(MARGINS, plan_for("exact"), scores="margins")
+
+
+def test_two_models_are_told_apart_without_being_paired():
+    clients = {
+        name: fg.Examples(y, {"new": s, "old": s[::-1].copy()}) for name, (y, s) in MARGINS.items()
+    }
+    result = fg.evaluate(clients, models=["new", "old"], axis="two-round")
+    assert result.plan.task.pairs == ()
+    assert result.select(model="new").axis == result.select(model="old").axis
+
+
+def test_margins_on_the_usual_axis_are_told_of_two_rounds():
+    with pytest.raises(fg.InputError, match="Where their scale is not known, axis='two-round'"):
+        fg.evaluate(MARGINS)
+
+
+# Two results whose bins were found differ in their bins.
+
+
+def test_results_of_two_searches_compare():
+    plan = plan_for(two=TwoRound(16, coarse=Axis.asinh(128)))
+    one, other = (fg.evaluate(MARGINS, plan, seed=seed) for seed in (1, 2))
+    assert one.axis != other.axis
+    difference = fg.diff(one, other)
+    assert "the axes differ, so each has a binning error of its own" in str(difference)

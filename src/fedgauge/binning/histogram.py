@@ -422,7 +422,8 @@ class _Tally:
             raise InputError(
                 f"{refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
                 "an axis that covers them, or outside='clip' to count them in the end bins "
-                "(float32 rounding can lift a probability just above 1)."
+                "(float32 rounding can lift a probability just above 1). Where their scale is not "
+                "known, axis='two-round' finds it."
             )
         if reader.missing:
             raise InputError(

@@ -41,6 +41,7 @@ from fedgauge.cli.options import (
     Quiet,
     Range,
     SaveJson,
+    ScoresOption,
     ScoreSums,
     Seed,
     Separator,
@@ -48,6 +49,7 @@ from fedgauge.cli.options import (
     UnitOption,
     Values,
     hold_whole_numbers,
+    is_searching,
     load_map,
     make_axis,
     make_clients,
@@ -85,8 +87,10 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
+from fedgauge.plan.task import measured_by
 
 if TYPE_CHECKING:
+    from fedgauge.plan.task import AnyTask
     from fedgauge.privacy import PrivacyModel
 
 # What a plan says of all that `evaluate` can be told.
@@ -101,6 +105,7 @@ _IN_PLANS = {
     "oracle",
     "examples",
     "positive_rate",
+    "scores",
     "bins",
     "tree",
     "axis",
@@ -161,6 +166,7 @@ def evaluate(
     oracle: OracleOption = OracleKind.OUE,
     examples: HintExamples = None,
     positive_rate: HintRate = None,
+    scores: ScoresOption = None,
     bins: Annotated[
         int | None, typer.Option(help=r"Number of bins. \[default: 4096, or planned under ddp]")
     ] = None,
@@ -202,6 +208,8 @@ def evaluate(
 
       fedgauge evaluate points.csv --label y --score points --values 0..10
 
+      fedgauge evaluate site-*.csv --label y --score margin --axis two-round
+
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
 
       fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
@@ -219,19 +227,20 @@ def evaluate(
         asked = AxisOptions(axis, bins, range_, values)
         named = Named(label, score, joined(class_scores), model_score or (), group or ())
         design: dict[str, Any]
+        task: AnyTask
         if plan_file is not None:
             refuse_given(ctx, _IN_PLANS, f"{plan_file} says it: leave out {{}}, or --plan.")
             design = {"plan": fg.EvaluationPlan.load(plan_file)}
-            task, columns = design["plan"].task, columns_of(design["plan"].task, named)
+            task = measured_by(design["plan"].task)
+            columns = columns_of(task, named)
             cap = design["plan"].privacy.unit_cap
         else:
             model = make_privacy(
                 ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
             )
             _refuse_idle_hints(ctx, model, asked)
-            told = Told(
-                positive, crossed, joined(also), pair or (), paired_brier, model.sends_reports
-            )
+            one_by_one = model.sends_reports or is_searching(asked, scores)
+            told = Told(positive, crossed, joined(also), pair or (), paired_brier, one_by_one)
             task, columns = task_and_columns(named, told, files)
             design = {
                 "privacy": model,
@@ -239,6 +248,7 @@ def evaluate(
                 "tree": make_tree(tree),
                 "examples": examples,
                 "positive_rate": positive_rate,
+                "scores": None if scores is None else scores.value,
                 "task": task,
                 "score_sums": score_sums,
                 "calibrator": load_map(calibrator),

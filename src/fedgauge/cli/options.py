@@ -27,6 +27,16 @@ class AxisKind(StrEnum):
 
     UNIFORM = "uniform"
     LOGIT = "logit"
+    ASINH = "asinh"
+    TWO_ROUND = "two-round"
+
+
+class ScoresKind(StrEnum):
+    """What scores are, as far as is public."""
+
+    PROBABILITIES = "probabilities"
+    MARGINS = "margins"
+    UNKNOWN = "unknown"
 
 
 class EstimatorKind(StrEnum):
@@ -142,7 +152,15 @@ Seed = Annotated[
 AxisOption = Annotated[
     AxisKind | None,
     typer.Option(
-        "--axis", help=r"Bins of equal width in the score or in log-odds. \[default: uniform]"
+        "--axis",
+        help="Bins of equal width in the score or in log-odds, or that grow with the score; or "
+        r"found in a first round, for scores of any scale. \[default: uniform]",
+    ),
+]
+ScoresOption = Annotated[
+    ScoresKind | None,
+    typer.Option(
+        "--scores", help="Public hint: what scores are. Of margins and unknown ones bins are found."
     ),
 ]
 Range = Annotated[
@@ -391,7 +409,24 @@ class AxisOptions(NamedTuple):
                     "a logit axis always spans 0 to 1. Drop --range, or use --axis uniform."
                 )
             return fg.Axis.logit(bins, outside=outside)
+        if self.kind is AxisKind.ASINH:
+            if self.range_ is not None:
+                raise fg.AxisError(
+                    "an asinh axis spans all scores. Drop --range, or use --axis uniform."
+                )
+            return fg.Axis.asinh(bins)
         return fg.Axis.uniform(bins, *(self.range_ or (0.0, 1.0)), outside=outside)
+
+    @property
+    def is_search(self) -> bool:
+        """Whether bins are found in a first round; refused together with what says them."""
+        if self.kind is not AxisKind.TWO_ROUND:
+            return False
+        if self.range_ is not None or self.values is not None:
+            raise fg.AxisError(
+                "--axis two-round finds where scores are. Leave out --range and --values, or that."
+            )
+        return True
 
     def exact_values(self, axis: fg.Axis) -> str | None:
         """What scores that are whole numbers had better be counted by; None if that is unlikely.
@@ -408,8 +443,25 @@ class AxisOptions(NamedTuple):
         return f"--values {low:.0f}..{high:.0f} counts each by itself, where {why}."
 
 
-def make_axis(asked: AxisOptions, *, clip: bool, noisy: bool) -> fg.Axis | Literal["auto"]:
+def is_searching(asked: AxisOptions, scores: ScoresKind | None) -> bool:
+    """Whether bins are to be found in a first round; refused where they are said as well."""
+    of_any_scale = scores in (ScoresKind.MARGINS, ScoresKind.UNKNOWN)
+    if of_any_scale and asked.is_given and not asked.is_search:
+        raise fg.PlanError(
+            f"of scores that are {scores} bins are found in a first round. Leave out --axis, "
+            "--bins, --range and --values; or --scores."
+        )
+    return of_any_scale or asked.is_search
+
+
+def make_axis(
+    asked: AxisOptions, *, clip: bool, noisy: bool
+) -> fg.Axis | fg.TwoRound | Literal["auto", "two-round"]:
     """The axis that the options describe, to count the caller's own rows on."""
+    if asked.is_search:
+        if asked.bins is None:
+            return "two-round"
+        return fg.TwoRound(asked.bins, coarse=fg.Axis.asinh(512 if noisy else 4096))
     if not asked.is_given and (noisy or not clip):
         return "auto"
     bins = (64 if noisy else 4096) if asked.bins is None else asked.bins
@@ -420,6 +472,11 @@ def planned_axis(asked: AxisOptions, *, noisy: bool) -> fg.Axis | Callable[[int]
     """The axis that the options describe, for the planner to complete."""
     if not asked.is_given:
         return None
+    if asked.is_search:
+        raise fg.AxisError(
+            "a plan of two rounds is chosen by what scores are. Use --scores margins, or --scores "
+            "unknown, in the place of --axis two-round."
+        )
     if asked.values is None and asked.bins is None:
         return lambda bins: asked.of_bins(bins, "clip")
     # A value that is not listed would make an exact plan inexact; under noise none is refused.

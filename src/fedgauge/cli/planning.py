@@ -29,10 +29,12 @@ from fedgauge.cli.options import (
     Privacy,
     Quiet,
     Range,
+    ScoresOption,
     ScoreSums,
     UnitKind,
     UnitOption,
     Values,
+    is_searching,
     load_map,
     make_privacy,
     planned_axis,
@@ -50,6 +52,7 @@ from fedgauge.cli.pricing import (
 from fedgauge.cli.slicing import Also, Crossed, PairedBrier, PairOption, Told
 from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
 from fedgauge.cli.wants import answer, read_want, warn_of_useless
+from fedgauge.plan.task import SearchTask, measured_by
 
 
 def plan(
@@ -57,6 +60,7 @@ def plan(
     clients: Annotated[int, typer.Option(help="How many clients will take part.")],
     examples: HintExamples = None,
     positive_rate: HintRate = None,
+    scores: ScoresOption = None,
     privacy: Privacy = Model.DDP,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -130,6 +134,8 @@ def plan(
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
 
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --scores margins
+
       fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
 
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
@@ -155,9 +161,15 @@ def plan(
             "score_sums": score_sums,
             "axis": planned_axis(asked, noisy=model.adds_noise),
         }
-        told = Told(positive, crossed, joined(also), pair or (), paired_brier, model.sends_reports)
+        searching = is_searching(asked, scores)
+        one_by_one = model.sends_reports or searching
+        told = Told(positive, crossed, joined(also), pair or (), paired_brier, one_by_one)
         task = planned_task(told, group or (), joined(classes), joined(labels), joined(models))
         wanted = None if want is None else read_want(want)
+        if wanted is not None and searching:
+            raise fg.PlanError(
+                "--want is for probabilities, or a range that is said. Leave it out, or --scores."
+            )
         if wanted is not None and len(task.slices) > 1:
             raise fg.PlanError(
                 "--want is for one score and all rows. Leave it out: what is to be expected of "
@@ -170,6 +182,7 @@ def plan(
                 task=task,
                 min_cell=min_cell,
                 at=None if wanted is None else wanted.at,
+                scores=None if scores is None else scores.value,
                 **known,
             ),
             "Planning",
@@ -240,21 +253,45 @@ def explain(
         screen.print(text, markup=False)
 
 
-def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    axis, predicted = chosen.axis, chosen.predicted
-    ends = f"[{axis.low:g}, {axis.high:g}]"
+def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:
+    """The bins of a plan in words; of two rounds those of both."""
+    axis, ends = chosen.axis, f"[{chosen.axis.low:g}, {chosen.axis.high:g}]"
     kinds = {
         "uniform": f"bins of equal width on {ends}",
         "logit": "bins of equal width in log-odds",
+        "asinh": "bins that grow with the score",
         "edges": f"bins of widths fit for such scores on {ends}",
         "values": f"known values on {ends}, each a bin of its own",
     }
+    told = f"{axis.bins:,} {kinds[axis.kind]}"
+    if isinstance(chosen.task, SearchTask):
+        two = chosen.task.two
+        then = f"at most {two.bins:,} bins of equal depth, found in the first"
+        share = f", for {two.share:.0%} of epsilon" if chosen.is_noisy else ""
+        share = f", for {two.share:.0%} of the rows" if chosen.final.sends_reports else share
+        return [("First round", f"{told}{share}"), ("Second round", then)]
     tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
-    kind = "of each class" if isinstance(chosen.task, fg.MulticlassTask) else "positive"
+    return [("Axis", told), ("Tree", tree)]
+
+
+def _instead(chosen: fg.EvaluationPlan) -> str | None:
+    """What the other number of rounds would give."""
+    predicted = chosen.predicted
+    if predicted is None or predicted.instead is None:
+        return None
+    rounds, bins, errors = predicted.instead
+    times = errors.roc_area_error / predicted.roc_area_error
+    what = f"{'one round' if rounds == 1 else 'two rounds'} of {bins:,} bins"
+    return f"{what} would have {times:.2g} times the ROC Area Error: {errors.roc_area_error:.1e}"
+
+
+def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    predicted, task = chosen.predicted, measured_by(chosen.task)
+    kind = "of each class" if isinstance(task, fg.MulticlassTask) else "positive"
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them {kind}")
-    table.add_row("Axis", f"{axis.bins:,} {kinds[axis.kind]}")
-    table.add_row("Tree", tree)
+    for title, words in _bins(chosen):
+        table.add_row(title, words)
     if chosen.calibrator is not None:
         table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
     if chosen.min_cell:
@@ -262,10 +299,13 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     for title, names in chosen.task.told:
         table.add_row(title.capitalize(), names)
     if predicted is not None:
-        whose = whose_errors(chosen.task)
+        whose = whose_errors(task)
         table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected{whose}")
         table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected{whose}")
         table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected{whose}")
+    instead = _instead(chosen)
+    if instead is not None:
+        table.add_row("Instead", instead)
     for title, words in costs_of_slices(chosen):
         table.add_row(title, words)
     sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"

@@ -13,6 +13,7 @@ import fedgauge as fg
 from fedgauge.cli.columns import read_lists, read_names
 from fedgauge.cli.slicing import Told, task_of
 from fedgauge.plan.slices import Sliced
+from fedgauge.plan.task import measured_by
 
 if TYPE_CHECKING:
     from fedgauge.plan.task import AnyTask
@@ -84,7 +85,7 @@ def whose_errors(task: AnyTask) -> str:
 
 def costs_of_slices(plan: fg.EvaluationPlan) -> Iterator[tuple[str, str]]:
     """What groups cost in error, who shares the budget, and what would have less noise."""
-    predicted, task = plan.predicted, plan.task
+    predicted, task = plan.predicted, measured_by(plan.task)
     for name, errors in () if predicted is None else predicted.groups:
         yield (
             f"In a group by {name}",

@@ -29,6 +29,7 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _AS_OPTIONS = {
     "positive=...": "--positive LABEL",
     "Use an axis that covers them": "Cover them with --range LO HI (one scale for all clients)",
+    "axis='two-round' finds it": "--axis two-round finds it",
     "outside='clip'": "--clip",
     'outside="clip"': "--clip",
     "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
@@ -113,6 +114,7 @@ _AS_PLANNED = {
     "Use an axis that covers them, or outside='clip' to count them in the end bins": (
         "Convert them, or ask for a plan whose axis covers them"
     ),
+    "axis='two-round' finds it": "a plan of two rounds finds it (`fedgauge plan --scores unknown`)",
 }
 # An error begins with the parameter whose value it is about: mostly an option of the same name.
 _PARAMETER = re.compile(

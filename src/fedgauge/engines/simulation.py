@@ -33,8 +33,8 @@ from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.plan import BinaryTask, EvaluationPlan
 from fedgauge.plan.rules import require_clipping
-from fedgauge.plan.task import AnyTask, LabelTask
-from fedgauge.planner import check_hints, propose, reference_axis
+from fedgauge.plan.task import AnyTask, LabelTask, SearchTask
+from fedgauge.planner import Scores, check_hints, check_scores, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
 from fedgauge.results.evaluation import Evaluation
@@ -71,6 +71,7 @@ def evaluate(
     positive: Label | None = None,
     score_sums: bool = False,
     calibrator: Calibrator | None = None,
+    scores: Scores | None = None,
     seed: int | None = None,
 ) -> Evaluation:
     """Evaluate a classifier on the data of many clients as if it were pooled.
@@ -106,7 +107,7 @@ def evaluate(
     groups, models
         Short for a task of two classes with these: names of the groups that rows are of, or of
         each grouping by its name; names of the models whose scores rows have. Two models are a
-        pair to be compared, but for local reports.
+        pair to be compared, but for local reports and two rounds.
     examples, positive_rate
         Public hints for the planner: about how many examples there are in all, and the share
         of positives. Never read from the data; listed in ``result.privacy``.
@@ -119,6 +120,9 @@ def evaluate(
     calibrator
         A map that scores go through before they are binned, to see how calibrated they are then.
         Judged fairly on rows other than those it was fitted on.
+    scores
+        A public hint, too: ``"probabilities"``, the default, ``"margins"`` or ``"unknown"``. Where
+        these are no probabilities and no axis is named, bins are found in a first round.
     seed
         Makes the noise repeatable, and worthless as protection: for simulations.
 
@@ -134,9 +138,12 @@ def evaluate(
     Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
     _check_kinds(plan, privacy, axis, cohort, estimator, score_sums, calibrator)
-    told = _task(task, groups, models, positive, privacy)
-    hints = _Hints(examples, positive_rate)
-    check_hints(*hints)
+    hints = _Hints(examples, positive_rate, scores)
+    found = axis == "two-round" or isinstance(axis, TwoRound)
+    paired = not (privacy.sends_reports or found or (axis == "auto" and hints.of_any_scale))
+    told = _task(task, groups, models, positive, paired=paired)
+    check_hints(examples, positive_rate)
+    check_scores(scores)
     if plan is not None:
         asked = {"task": task, "groups": groups, "models": models, "positive": positive}
         _refuse_shortcuts(privacy, axis, tree, cohort, asked, hints, score_sums, calibrator)
@@ -354,6 +361,17 @@ class _Hints(NamedTuple):
 
     examples: int | None
     positive_rate: float | None
+    scores: Scores | None = None
+
+    @property
+    def are_planned(self) -> bool:
+        """Whether there is something to choose bins by."""
+        return (self.examples, self.positive_rate) != (None, None)
+
+    @property
+    def of_any_scale(self) -> bool:
+        """Whether scores are no probabilities."""
+        return self.scores in ("margins", "unknown")
 
     def named(self) -> tuple[str, ...]:
         """The hints given, for the record."""
@@ -373,6 +391,8 @@ def _design(
 ) -> tuple[Axis | TwoRound, tuple[int, ...] | None]:
     """Axis and tree, from what is public; `expected` is who is likely to take part."""
     noisy = privacy.adds_noise
+    if axis == "auto" and hints.of_any_scale:
+        axis = _any_scale(privacy, hints, expected, task)
     if axis == "two-round":
         axis = default_search(privacy, task)
     if isinstance(axis, TwoRound):
@@ -384,12 +404,12 @@ def _design(
     planned = isinstance(tree, str)
     bins = _auto_bins(privacy, task) if planned else math.prod(_branchings(tree, None))
     paired = noisy and isinstance(task, BinaryTask) and bool(task.pairs)
-    if paired and isinstance(tree, str) and not hints.named():
+    if paired and isinstance(tree, str) and not hints.are_planned:
         # Of two models' scores together; finer, noise would drown them.
         edges = Axis.from_edges(NOISY_EDGES, outside="clip")
         return edges, _branchings(tree, edges.bins)
-    if noisy and hints.named():
-        examples, rate = check_hints(*hints, task)
+    if noisy and hints.are_planned:
+        examples, rate = check_hints(hints.examples, hints.positive_rate, task)
         if paired and isinstance(tree, str) and privacy.budget is not None:
             bins = ranges_for(examples * min(rate, 1.0 - rate), privacy.budget.epsilon)
         if tree == "auto" and not paired:
@@ -406,6 +426,24 @@ def _design(
         return reference_axis(bins, rate), _branchings(tree, bins)
     uniform = Axis.uniform(bins, outside="clip" if noisy else "refuse")
     return uniform, _branchings(tree, bins)
+
+
+def _any_scale(
+    privacy: AnyPrivacyModel, hints: _Hints, expected: Cohort, task: AnyTask
+) -> Axis | TwoRound:
+    """Bins for scores that are no probabilities: planned where there are hints and noise."""
+    if not (privacy.adds_noise and hints.are_planned):
+        return default_search(privacy, task)
+    plan = propose(
+        privacy=privacy,
+        clients=expected.min_survivors,
+        cohort=expected if privacy.needs_cohort else None,
+        examples=hints.examples,
+        positive_rate=hints.positive_rate,
+        task=task,
+        scores=hints.scores,
+    )
+    return plan.task.two if isinstance(plan.task, SearchTask) else plan.axis
 
 
 def default_search(privacy: PrivacyModel, task: AnyTask) -> TwoRound:
@@ -440,7 +478,8 @@ def _task(
     groups: Mapping[str, Sequence[str]] | Sequence[str] | None,
     models: Sequence[str] | None,
     positive: Label | None,
-    privacy: AnyPrivacyModel,
+    *,
+    paired: bool,
 ) -> AnyTask:
     """The task, from what it was given in short."""
     if task is not None:
@@ -452,7 +491,7 @@ def _task(
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
     told = BinaryTask(positive, groups=groups or {}, models=() if models is None else models)
-    if len(told.models) != _PAIR or privacy.sends_reports:
+    if len(told.models) != _PAIR or not paired:
         return told
     return structs.replace(told, pairs=(tuple(told.models),))
 

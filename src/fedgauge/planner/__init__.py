@@ -14,6 +14,7 @@ Examples
 """
 
 from fedgauge.planner.enough import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
+from fedgauge.planner.scales import Scores, check_scores
 from fedgauge.planner.search import (
     DEFAULT_EXAMPLES,
     DEFAULT_POSITIVE_RATE,
@@ -34,8 +35,10 @@ __all__ = [
     "ROC_AREA_ERROR",
     "SHAPES",
     "Needs",
+    "Scores",
     "Shape",
     "check_hints",
+    "check_scores",
     "needs",
     "predict",
     "propose",
