@@ -6,7 +6,7 @@ OLDEST := .venv-oldest
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local studies study-coverage study-calibrators study-vertical clean
+.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -21,11 +21,13 @@ help:
 	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
 	@echo "make bench-local  time and error of local reports (10 minutes)"
+	@echo "make bench-page  time and bytes of a large report, and how soon it answers in Chromium"
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
 	@echo "make study-coverage  how often intervals hold the truth (an hour of a core; goes on where it was stopped)"
 	@echo "make study-calibrators  fitted maps on real scores and against a known truth (4 minutes of a core)"
+	@echo "make study-two-rounds  bins that a first round finds, next to true quantiles and one round (25 minutes of a core)"
 	@echo "make study-vertical  the tables and figures of Sun et al. 2022, labels and scores apart (10 minutes of a core)"
 
 $(BIN)/python:
@@ -126,6 +128,9 @@ bench-flower: $(VENV)/.test
 
 bench-local: $(VENV)/.test
 	@$(BIN)/python benchmarks/local.py
+
+bench-page: $(VENV)/.test chromium
+	@$(BIN)/python benchmarks/page.py
 	@$(BIN)/python studies/local_error.py
 
 studies: $(VENV)/.test
@@ -139,6 +144,10 @@ study-coverage: $(VENV)/.test
 study-calibrators: $(VENV)/.test
 	@$(BIN)/python studies/calibrator_error.py
 	@$(BIN)/python studies/calibrator_loss.py
+
+study-two-rounds: $(VENV)/.test
+	@$(BIN)/python studies/two_rounds.py
+	@$(BIN)/python studies/two_round_coverage.py
 
 study-vertical: $(VENV)/.test
 	@$(BIN)/python studies/vertical.py

@@ -81,12 +81,18 @@ def pictures(rows: Rows, classes: int) -> Iterator[int]:
 def opened(browser: Browser, path: Path) -> tuple[float, float, float]:
     """Milliseconds until the slider answers, of a move, and of the choice of another slice."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
+    broken: list[str] = []
+    page.on("pageerror", lambda error: broken.append(str(error)))
     page.add_init_script(ANSWER)
     page.goto(path.as_uri())
     first = page.wait_for_function("() => window.answered").json_value()
     moved = statistics.median(page.evaluate(DRAWN, ["#slider", n, "input"]) for n in range(2, 12))
     chosen = statistics.median(page.evaluate(DRAWN, ["#part", n, "change"]) for n in range(1, 6))
+    # A script that stops half-way is quick: the slider may answer on a page that draws nothing.
+    drawn = page.locator("#roc .curve").count() == 1
     page.close()
+    if broken or not drawn:
+        raise RuntimeError(f"the page does not work: {broken or 'no ROC curve'}")
     return first, moved, chosen
 
 

@@ -19,6 +19,7 @@ from forks import fast_folder
 import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Steps
 from fedgauge.engines.exchange import VERBS
+from fedgauge.reports.rounds import read_plan
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
@@ -34,6 +35,7 @@ WORDS = {
 }
 REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(9.0))
 OTHER_REPORTS = fg.EvaluationPlan.for_reports(fg.Axis.uniform(4, outside="clip"), fg.LocalDP(9.0))
+TWO_ROUNDS = fg.EvaluationPlan.for_reports(fg.TwoRound(4, share=0.5), fg.LocalDP(1.0))
 LABELS = ("okapi", "zebra")  # in no other text
 SCORE = "0.7182818"
 
@@ -141,6 +143,31 @@ def many(name):
 
 def encoded(name):
     return f"encode reports.toml {name}.csv {{columns}} -o {name}.fgr"
+
+
+def first_round(name):
+    return f"encode two.toml {name}.csv {{columns}} --site {name}/site.toml -o {name}.fgr"
+
+
+def second_round(name, plan="second.json"):
+    return f"encode {plan} {name}.csv {{columns}} --site {name}/site.toml -o {name}-2.fgr"
+
+
+def bins_found(signer):
+    """The first round of two sites, up to the plan of the second."""
+    signed = f"find-bins two.toml --site {signer}/site.toml -o second.json"
+    return then(many(A), first_round(A), f"intake two.toml {A}.fgr", signed)
+
+
+def unsigned(_):
+    read_plan("second.json").save("plain.json")
+
+
+def turned_round(world):
+    """The rows of a site in another order."""
+    path = world.folder / f"{A}.csv"
+    header, *rows = path.read_text().splitlines(keepends=True)
+    path.write_text(header + "".join(sorted(rows)))
 
 
 def platform(labels, score=SCORE):
@@ -1302,6 +1329,99 @@ MISTAKES = [
         2,
         (f"there is no .fgr file in {A}", "fedgauge encode"),
     ),
+    # Local reports in two rounds
+    Mistake(
+        "two rounds without a site file",
+        "reports",
+        f"encode two.toml {A}.csv {{columns}} -o {A}.fgr",
+        2,
+        ("reported in one of them", "(--site)", "fedgauge site init"),
+    ),
+    Mistake(
+        "the first round encoded twice",
+        "reports",
+        f"encode two.toml {A}.csv {{columns}} {{a}} -o again.fgr",
+        2,
+        ("reports of the first round", "Send that file again", "fedgauge find-bins"),
+        then(first_round(A)),
+    ),
+    Mistake(
+        "a result of the first round",
+        "reports",
+        f"intake two.toml {A}.fgr --json result.json",
+        2,
+        ("no result", "Leave out --json"),
+        then(first_round(A)),
+    ),
+    Mistake(
+        "bins of no reports",
+        "reports",
+        "find-bins two.toml {boss} -o second.json",
+        2,
+        ("no reports yet",),
+    ),
+    Mistake(
+        "bins of a plan with one round",
+        "reports",
+        "find-bins reports.toml {boss} -o second.json",
+        2,
+        ("reports.toml is no plan of two rounds", "Name the plan"),
+    ),
+    Mistake(
+        "bins written over rows",
+        "reports",
+        f"find-bins two.toml {{boss}} -o {A}.csv",
+        2,
+        (f"{A}.csv exists and is no plan of a second round", "--out"),
+    ),
+    Mistake(
+        "a second plan signed by a stranger",
+        "reports",
+        second_round(A),
+        2,
+        ("ed25519:", "not approved here", "coordinators"),
+        bins_found(B),
+    ),
+    Mistake(
+        "a second plan that is not signed",
+        "reports",
+        second_round(A, "plain.json"),
+        2,
+        ("as its intake signed it", "fedgauge find-bins"),
+        then(bins_found("consortium"), unsigned),
+    ),
+    Mistake(
+        "rows in another order in the second round",
+        "reports",
+        second_round(A),
+        2,
+        ("not in the same order", "reported twice", "as it was then"),
+        then(bins_found("consortium"), turned_round),
+    ),
+    Mistake(
+        "the second round encoded twice",
+        "reports",
+        f"encode second.json {A}.csv {{columns}} {{a}} -o again.fgr",
+        2,
+        ("reports of the second round", "Send that file again"),
+        then(bins_found("consortium"), second_round(A)),
+    ),
+    Mistake(
+        "reports that come after the bins were found",
+        "reports",
+        f"intake two.toml {B}.fgr",
+        1,
+        (f"{B}.fgr: 1 message refused", "closed", "after `fedgauge find-bins`", "second"),
+        then(bins_found("consortium"), first_round(B)),
+    ),
+    Mistake(
+        "reports of the first round taken in as of the second",
+        "reports",
+        f"intake second.json {A}.fgr",
+        2,
+        (f"{A}.fgr: 1 message refused", "of another plan", "Name the plan"),
+        bins_found("consortium"),
+    ),
     # Sites and ledgers
     Mistake(
         "trust in half a key",
@@ -1419,6 +1539,7 @@ def test_a_mistake_is_told_with_its_place_and_its_remedy(scenes, monkeypatch, mi
         monkeypatch.chdir(world.folder)
         REPORTS.save("reports.toml")
         OTHER_REPORTS.save("other.toml")
+        TWO_ROUNDS.save("two.toml")
         if mistake.at.endswith("over"):
             world.advance(world.run)
         mistake.before(world)

@@ -12,6 +12,7 @@ IMPORTED = {
     "error_series.py",
     "forecast_worlds.py",
     "log_slopes.py",
+    "score_scales.py",
     "sun_drawing.py",
     "sun_histograms.py",
     "sun_tables.py",

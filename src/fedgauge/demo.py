@@ -83,7 +83,8 @@ def run(folder: Path) -> Demo:
     json = folder / "result.json"
     result.to_json(json)
     page = folder / "report.html"
-    result.to_html(page, name="Five unlike hospitals")
+    average = float(np.mean([_area(curve) for curve in by_client]))
+    result.to_html(page, name="Five unlike hospitals", client_average=average)
     plots = save_plots(
         result,
         folder,
@@ -99,7 +100,7 @@ def run(folder: Path) -> Demo:
     )
     return Demo(
         result=result,
-        mean_client_auc=float(np.mean([_area(curve) for curve in by_client])),
+        mean_client_auc=average,
         exact_auc=_area(roc),
         roc_area_error=area_error(result.roc_curve(), roc),
         pr_area_error=area_error(result.pr_curve(), pr),

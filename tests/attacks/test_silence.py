@@ -28,10 +28,15 @@ import fedgauge as fg
 from fedgauge.engines import flower
 from fedgauge.engines.exchange import VERBS
 from fedgauge.engines.reporting import write_reports
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan.searching import Found
 from fedgauge.plan.task import BinaryTask
 from fedgauge.protocol import Envelope
+from fedgauge.reports.messages import ReportFormat
+from fedgauge.reports.rounds import SecondPlan
 from fedgauge.secagg import Stage
 from fedgauge.site import Policy, create_site
+from fedgauge.site.setup import add_trust
 
 OTHERS = {f"site-{i}": draw_client(100 + i, seed=i) for i in range(4)}
 ROWS = 300
@@ -453,6 +458,31 @@ def test_rows_do_not_change_a_file_of_reports(reporter, kind):
     expected = reporter.report(report_plan(), clean())
     assert expected == (reporter.report(report_plan(), clean(seed=51)))
     assert reporter.report(report_plan(), COUNTABLE_KINDS[kind](*clean())) == expected
+
+
+TWO = fg.TwoRound(4, share=0.4, coarse=fg.Axis.uniform(8, outside="clip"))
+
+
+@pytest.mark.parametrize("kind", COUNTABLE_KINDS)
+def test_rows_do_not_change_how_many_report_in_two_rounds(reporter, kind):
+    """Each file has the rows whose turn it is, which the site's secret says, and both have all."""
+    intake, rows = SigningKey.generate(), COUNTABLE_KINDS[kind](*clean())
+    reporter.site = add_trust(
+        reporter.site.path, "coordinator", "intake", key_to_text(intake.public)
+    )
+    first = fg.EvaluationPlan.for_reports(TWO, fg.LocalDP(0.01))
+    second = first.located(Found(TWO, (1,) * 8, 8))
+    size, entries = reporter.report(first, rows)
+    assert entries == ["reserve", "commit", "data", "sent"]
+    more, entries = reporter.report(SecondPlan.sign(second, intake), rows)
+    assert entries == ["sent"]
+    assert reports_in(first, size) + reports_in(second, more) == ROWS
+
+
+def reports_in(plan, size):
+    """How many there are in a file of one message."""
+    body = size - ReportFormat(plan).header_bytes - 4
+    return body / (16 + plan.oracles[0].payload_bytes)
 
 
 @pytest.mark.parametrize("kind", ["no rows", *(kind for kind in KINDS if "stream that" in kind)])

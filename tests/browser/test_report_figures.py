@@ -1,9 +1,11 @@
 """Figures are drawn where the library has their points, on axes that say so, and so are tables."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from shown import UNFOLD, parts, tables
+from shown import UNFOLD, parts, silence, tables
 
 from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC
 from fedgauge.plots.page.thinned import TOLERANCE
@@ -191,3 +193,56 @@ def check_histogram(pooled, page, rows):
         assert line[1:-1, 1].reshape(-1, 2) == pytest.approx(
             np.stack([heights] * 2, 1), abs=tolerance
         )
+
+
+@pytest.mark.parametrize("kind", ["classes", "groups under noise", "models"])
+def test_slices_gaps_and_models_are_drawn_with_their_intervals(open_page, report, kind):
+    result, path = report(kind)
+    page = open_page(path)
+    page.evaluate(UNFOLD)
+    cells = {name: rows[1:] for name, _, rows in tables(page)}
+    expected = {"by-slice": [line_of(part, str(part.slice)) for part in result.slices]}
+    if kind == "groups under noise":
+        every = [result.gaps("roc_auc")]
+        every += [result.gaps(name, at=0.5) for name in ("recall", "fpr", "precision", "flagged")]
+        expected["gaps-0"] = [
+            (f"{gaps.metric}: {gap.group} - {gap.against}", gap.difference.value, gap.joint)
+            for gaps in every
+            for gap in gaps.pairs
+        ]
+    if kind == "models":
+        compared = result.compare("new", "old")
+        expected["models-0"] = [
+            (title, estimate.value, estimate.interval)
+            for title, estimate in (
+                ("ROC AUC", compared.roc_auc),
+                ("average precision", compared.average_precision),
+                ("Brier score, lower is better", compared.brier_score),
+            )
+        ]
+    for figure, rows in expected.items():
+        check_lines(page, figure, rows, cells[figure])
+
+
+def line_of(part, name):
+    """Name, value and interval of a slice's ROC AUC; no value where there is none."""
+    if silence(part) is not None:
+        return name, None, None
+    return name, part.roc_auc.value, part.roc_auc.interval
+
+
+def check_lines(page, figure, rows, cells):
+    """Each estimate is written, and drawn as a dot on a line, where there is one."""
+    assert [row[0] for row in cells] == [name for name, *_ in rows]
+    known = [(value, ends) for _, value, ends in rows if value is not None]
+    shown = [row[1:] for row, (_, value, _) in zip(cells, rows, strict=True) if value is not None]
+    assert shown == [[four(value), " to ".join(map(four, ends))] for value, ends in known]
+    raw = page.evaluate(_DRAWN, figure)
+    slope, start = _scale(raw["ticks"]["x"], float)
+    dots = slope * np.array(raw["dots"])[:, 0] + start
+    lines = [
+        [slope * float(x) + start for x in re.match(r"M([\d.e-]+) [\d.e-]+H([\d.e-]+)", d).groups()]
+        for d in raw["lines"]["whisker"]
+    ]
+    assert dots == pytest.approx([value for value, _ in known], abs=1e-3)
+    assert np.array(lines) == pytest.approx(np.array([ends for _, ends in known]), abs=1e-3)

@@ -193,6 +193,10 @@ def test_of_two_results_the_chosen_one_is_shown(open_page, report, tmp_path):
     path = tmp_path / "all.html"
     save_report(results, path)
     page = open_page(path)
+    noisy, classes, hidden = only(page, "results")
+    assert noisy["ROC AUC"] == phrase(results["distributed noise"].roc_auc)
+    assert classes["ROC AUC"] == phrase(results["classes"].macro("roc_auc"))
+    assert hidden["ROC AUC"] == "undefined"
     for name in ("classes", "no signal", "distributed noise", "classes"):
         page.select_option("#which", label=name)
         result = results[name]

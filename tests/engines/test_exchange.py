@@ -320,8 +320,8 @@ def test_the_rows_named_at_join_may_be_named_again(exact_steps, commands):
         ([f"{A}.csv", "--label", "y", "--score", "p", "--subject", "y"], "this site joined with"),
         ([f"{A}.csv"], "a file needs --label and --score too"),
         ([f"{A}.csv", "--label", "y"], "a file needs --label and --score too"),
-        (["--label", "y"], "columns are named at join"),
-        (["--subject", "y"], "columns are named at join"),
+        (["--label", "y"], "columns are named with a file"),
+        (["--subject", "y"], "columns are named with a file"),
     ],
 )
 def test_other_rows_than_those_named_at_join_are_refused(exact_steps, commands, more, told):

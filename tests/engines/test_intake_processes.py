@@ -8,6 +8,8 @@ import pytest
 from forks import KILLED, fast_folder, serving
 
 import fedgauge as fg
+from fedgauge.engines.reporting import find_second
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.reports.intake import FILE_NAME
 
@@ -122,3 +124,24 @@ def test_a_log_that_ends_anywhere_holds_whole_messages(ask, place, kept):
     assert ask(place)["code"] == 0
     with fg.ReportServer(PLAN, place / "intake") as server:
         assert tallies(server) == expected(place, MESSAGES)
+
+
+def test_a_first_round_killed_at_any_step_publishes_one_second_plan(ask, place):
+    """What was published before the end is published again, and never another one."""
+    two = fg.TwoRound(4, share=0.5, coarse=fg.Axis.uniform(8, outside="clip"))
+    plan = fg.EvaluationPlan.for_reports(two, fg.LocalDP(2.0))
+    plan.save(place / "plan.json")
+    rows = np.arange(40) % 2, np.linspace(0, 1, 40)
+    with fg.ReportServer(plan, place / "first") as server:
+        server.accept_all(fg.encode_rows(plan, rows, secret=bytes(32)))
+    last, ends = 0, set()
+    while (0, True) not in ends:
+        last += 1
+        shutil.rmtree(place / "intake", ignore_errors=True)
+        shutil.copytree(place / "first", place / "intake")
+        done = ask(place, first=MESSAGES, last=last)  # takes in nothing more
+        with fg.ReportServer(plan, place / "intake") as server:
+            again = find_second(server, SigningKey.generate())
+        assert done["said"] in ([], [key_to_text(again.signer)])
+        ends.add((done["code"], bool(done["said"])))
+    assert ends == {(KILLED, False), (KILLED, True), (0, True)}

@@ -47,3 +47,9 @@ def test_quantile_with_the_peers_early_stop_gives_the_peers_figures(cells):
 def test_exact_quantiles_are_no_better_than_aligned(cells):
     for cell, _, errors in cells:
         assert errors["Aligned"][0] < errors["exact quantiles"][0], cell
+
+
+def test_two_rounds_of_as_many_counts_have_less_than_a_third_of_the_peers_error(cells):
+    for cell, (roc, pr), errors in cells:
+        assert errors["two rounds"][0] <= 0.3 * roc, cell
+        assert errors["two rounds"][1] <= 0.3 * pr, cell

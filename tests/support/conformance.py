@@ -6,6 +6,7 @@ alters messages on their way.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -21,9 +22,9 @@ from standin import StandInGrid, with_reply
 
 import fedgauge as fg
 from fedgauge.engines import flower, summation
-from fedgauge.engines.contribution import contribution, count_rows, release
+from fedgauge.engines.contribution import contribution, count_rows, find_bins, release
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import INVITATION, Exchange, take_part
+from fedgauge.engines.exchange import INVITATION, SECOND, Exchange, take_part
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.simulation import simulate
 from fedgauge.keys import SigningKey
@@ -68,12 +69,14 @@ class Engine(Protocol):
         clients: Mapping[str, object],
         *,
         silent: Mapping[str, Stage] | None = None,
+        silent_then: Mapping[str, Stage] | None = None,
         on_request: Courier = as_sent,
         on_reply: Courier = as_sent,
     ) -> fg.Evaluation:
         """Evaluate a plan; clients named in `silent` say nothing from a stage on.
 
-        A client keeps its signing key from run to run. What stops the evaluation is raised.
+        Of two rounds that is the first, and `silent_then` says it of the second. A client keeps its
+        signing key from run to run. What stops the evaluation is raised.
         """
 
 
@@ -91,10 +94,27 @@ class SimulationEngine:
         self.refusals = {}
         self._monkeypatch = monkeypatch
 
-    def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
+    def run(
+        self,
+        plan,
+        clients,
+        *,
+        silent=None,
+        silent_then=None,
+        on_request=as_sent,
+        on_reply=as_sent,
+    ):
         self.refusals = {}
-        if not silent and on_request is on_reply is as_sent:
+        if not (silent or silent_then) and on_request is on_reply is as_sent:
             return simulate(clients, plan, summation="secure", seed=self._seed)
+        released = self._sum(plan, clients, silent, on_request, on_reply)
+        if plan.is_search:
+            plan = find_bins(plan, released)
+            released = self._sum(plan, clients, silent_then, on_request, on_reply)
+        statement = plan.statement("simulated")
+        return fg.Evaluation(plan, statement, released, estimator=fg.Aligned())
+
+    def _sum(self, plan, clients, silent, on_request, on_reply):
         names = list(clients)
         keys = [self._keys.setdefault(name, SigningKey.generate()) for name in names]
         queue = iter([*keys, self.key])
@@ -113,9 +133,7 @@ class SimulationEngine:
             patch.setattr(summation, "SummationClient", Couriers)
             places = {names.index(name): stage for name, stage in (silent or {}).items()}
             outcome = summation.run_rounds(plan, duties, silent=places)
-        released = release(plan, outcome.total, len(outcome.survivors))
-        statement = plan.statement("simulated")
-        return fg.Evaluation(plan, statement, released, estimator=fg.Aligned())
+        return release(plan, outcome.total, len(outcome.survivors))
 
 
 class _Duties:
@@ -193,7 +211,16 @@ class ExchangeEngine:
     def key(self):
         return self._sites.site(COORDINATOR).key
 
-    def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
+    def run(
+        self,
+        plan,
+        clients,
+        *,
+        silent=None,
+        silent_then=None,
+        on_request=as_sent,
+        on_reply=as_sent,
+    ):
         self._runs += 1
         self.refusals = {}
         sites = self.sites(clients)
@@ -204,23 +231,25 @@ class ExchangeEngine:
             mail[name].mkdir()
         coordinator = sites.site(COORDINATOR)
         central = Coordinator(Exchange(mail[COORDINATOR], coordinator), coordinator)
+        rounds = {"": silent, SECOND: silent_then} if plan.is_search else {"": silent}
         try:
-            for stage in Stage:
+            for (within, quiet), stage in itertools.product(rounds.items(), Stage):
                 for name, data in clients.items():
-                    if stage >= (silent or {}).get(name, len(Stage) + 1):
+                    if stage >= (quiet or {}).get(name, len(Stage) + 1):
                         continue
-                    request = self._request(mail[COORDINATOR], stage, name)
+                    request = self._request(mail[COORDINATOR] / within, stage, name)
                     if request is None:
                         continue
                     arrived = on_request(name, stage, request.read_bytes())
                     if arrived is not None:
-                        (mail[name] / request.name).write_bytes(arrived)
+                        (mail[name] / within).mkdir(exist_ok=True)
+                        (mail[name] / within / request.name).write_bytes(arrived)
                     reply = self._answer(sites.site(name), mail[name], stage, data)
                     if reply is None:
                         continue
                     arrived = on_reply(name, stage, reply.read_bytes())
                     if arrived is not None:
-                        (mail[COORDINATOR] / reply.name).write_bytes(arrived)
+                        (mail[COORDINATOR] / within / reply.name).write_bytes(arrived)
                 outcome = central.advance(without_missing=True)
         except BaseException:
             assert not list(here.rglob("result.json"))
@@ -248,7 +277,16 @@ class FlowerEngine(ExchangeEngine):
         super().__init__(folder, monkeypatch, seed=seed)
         self._monkeypatch = monkeypatch
 
-    def run(self, plan, clients, *, silent=None, on_request=as_sent, on_reply=as_sent):
+    def run(
+        self,
+        plan,
+        clients,
+        *,
+        silent=None,
+        silent_then=None,
+        on_request=as_sent,
+        on_reply=as_sent,
+    ):
         self.refusals = {}
         sites = self.sites(clients)
         names = dict(enumerate(clients, start=100))
@@ -257,9 +295,14 @@ class FlowerEngine(ExchangeEngine):
             flower.attach(apps[node], lambda _message, _context, name=name: clients[name])
         configs = {node: {"fedgauge-site": str(sites.site_file(names[node]))} for node in names}
 
+        sums = {}
+
         def courier(node, message):
-            name, stage = names[node], server_stage()
-            if stage >= (silent or {}).get(name, len(Stage) + 1):
+            asked = Envelope.from_bytes(message.content["fedgauge"]["request"])
+            name, stage = names[node], Stage(asked.stage)
+            sums.setdefault(asked.session, len(sums))
+            quiet = (silent, silent_then)[sums[asked.session]] or {}
+            if stage >= quiet.get(name, len(Stage) + 1):
                 return None
             arrived = on_request(name, stage, message.content["fedgauge"]["request"])
             if arrived is None:
@@ -271,9 +314,6 @@ class FlowerEngine(ExchangeEngine):
             said = reply.content["fedgauge"].get("reply")
             arrived = None if said is None else on_reply(name, stage, said)
             return None if arrived is None else with_reply(reply, arrived)
-
-        def server_stage():
-            return Stage(Envelope.from_bytes(grid.log[-1].content["fedgauge"]["request"]).stage)
 
         grid = StandInGrid(apps, configs, courier)
         invited = Site.from_toml(sites.site_file(COORDINATOR))

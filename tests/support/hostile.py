@@ -185,7 +185,7 @@ class Session:
         session = exchange.invitation().session.hex()[:32]
         state = (site.folder / "sessions" / f"{session}.server").read_bytes()
         server = SummationServer.from_bytes(state, site.key)
-        replies, _ = exchange.replies(server.stage, server.check)
+        replies, _ = exchange.replies(server.invitation, server.stage, server.check)
         outcome = server.step(replies)
         assert isinstance(outcome, Sum)
         return outcome.total

@@ -32,7 +32,7 @@ _AXE = """async how =>
     + rule.nodes.slice(0, 3).map(node => node.target.join(" ")).join(", ")])"""
 
 # Text and marks of figures by WCAG 2.2: 1.4.3 wants a contrast of 4.5, 1.4.11 one of 3. Grid lines
-# only guide the eye, and what is shaded has its edges in tables.
+# only guide the eye, and lines are to be seen through bands: neither is held to it.
 _FAINT = """() => {
   const parse = text => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => {

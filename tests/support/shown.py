@@ -132,6 +132,10 @@ def tables(page):
     return page.evaluate(_TABLES)
 
 
+# Pages that are made as that of "groups", but for what is in them: not all is done with them too.
+AS_GROUPS = ("groups under noise", "small groups", "hostile")
+
+
 def at(result, label):
     """What the library says at the threshold that a page calls `label`."""
     ends = {"above all scores": np.inf, "below all scores": -np.inf}

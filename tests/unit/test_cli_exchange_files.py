@@ -77,7 +77,7 @@ def test_a_site_joins_and_submits_a_file_of_its_own_manner(world):
     other = commands.run(*world.arguments(A, "submit", *named), columns=200)
     assert "this site joined with" in commands.complaint(other, code=1)
     alone = commands.run(*world.arguments(A, "submit", *written), columns=200)
-    assert "columns are named at join" in commands.complaint(alone)
+    assert "columns are named with a file" in commands.complaint(alone)
     result = commands.run(*world.arguments(A, "submit", *named, *written), columns=200)
     assert result.exit_code == 0
     assert result.stderr == ""  # no row was odd

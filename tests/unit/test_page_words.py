@@ -262,3 +262,26 @@ def test_a_wrong_request_is_told_with_a_remedy(tmp_path, monkeypatch, what, out,
     assert done.exit_code in (1, 2)
     assert remedy in done.stderr.replace("\n", " ")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_average_of_clients_stands_next_to_the_pooled_number_where_it_is_known(tmp_path):
+    result = of_skill(1.0)
+    assert "not on this page" in unescape(report({"a": result}))
+    told = unescape(words.client_average(result, 0.9876))
+    assert "0.9876" in told
+    assert str(result.roc_auc) in told
+    assert show(0.9876 - result.roc_auc.value) in told
+    result.to_html(tmp_path / "r.html", client_average=0.9876)
+    assert told in unescape((tmp_path / "r.html").read_text())
+    result.to_json(tmp_path / "r.json")
+    asked = ("report", tmp_path / "r.json", "-o", tmp_path / "s.html", "--client-average", "0.9876")
+    assert run(*asked).exit_code == 0
+    assert told in unescape((tmp_path / "s.html").read_text())
+
+
+@pytest.mark.parametrize("average", [92.8, -0.1, float("nan")])
+def test_an_average_that_is_no_roc_auc_is_refused(average):
+    with pytest.raises(fg.InputError, match="from 0 to 1"):
+        report({"a": of_skill(1.0)}, client_average=average)
+    with pytest.raises(fg.InputError, match="of the one result"):
+        report({"a": of_skill(1.0), "b": of_skill(1.0)}, client_average=0.9)

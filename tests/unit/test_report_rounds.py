@@ -284,7 +284,7 @@ def test_each_round_is_answered_once(site, tmp_path):
 
 def test_the_ledger_itself_lets_no_second_file_of_a_round_leave(site, tmp_path, monkeypatch):
     """Two programs that both found nothing: one of them ends without a file."""
-    monkeypatch.setattr("fedgauge.engines.reporting._ChargeOfTwo.check", lambda _: None)
+    monkeypatch.setattr("fedgauge.engines.report_costs._ChargeOfTwo.check", lambda _: None)
     write_reports(PLAN, draw_rows(300), tmp_path / "1.fgr", site=site)
     with pytest.raises(fg.LedgerError, match="left before"):
         write_reports(PLAN, draw_rows(300), tmp_path / "2.fgr", site=site)

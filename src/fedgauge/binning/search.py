@@ -12,15 +12,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
 from fedgauge.errors import AxisError
+from fedgauge.typing import Floats
 
 PARTS: Final = 16  # that a coarse bin may be divided into, evenly
 MOST_COARSE: Final = 1 << 16  # coarse bins: their counts travel in the second plan
 MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever reads a plan
 _COARSE: Final = 512
-_WIDEST: Final = 8  # bins at least, whatever was counted
+_WIDEST: Final = 2  # bins at least, whatever was counted: more would be empty ones at the ends
+_CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
 _FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
 _FEWEST_COARSE: Final = 2
 
@@ -50,11 +53,13 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         Of the privacy budget, or under local DP of the users, for the first round.
     coarse
         What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to
-        the score: ``Axis.asinh(512)``. For probabilities ``Axis.logit(512, outside="clip")``.
+        the score: ``Axis.asinh(512)``. For probabilities, also for those that crowd near 0 or 1,
+        ``Axis.logit(512, limit=32.0, outside="clip")``.
     narrowest
-        No bin but the first and the last is narrower.
+        No bin but the first and the last is narrower, nor what lies between an edge of this round
+        and one of the first: sums of both can be subtracted from each other.
     widest
-        No bin is wider than so many coarse bins; by default an eighth of them.
+        No bin is wider than so many coarse bins; by default half of them.
 
     Examples
     --------
@@ -108,14 +113,14 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
 
-        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds as much as
-        a bin should has an edge at both ends: so does a crowded value.
+        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds four times
+        as much as a bin should has an edge at both ends: so does a crowded value.
 
         Examples
         --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
-        >>> two.axis(Counted([0, 1, 2, 3], [10, 50, 0, 10])).edges
-        array([0.  , 1.  , 1.5 , 2.  , 4.  ])
+        >>> two.axis(Counted([0, 1, 2, 3], [20, 40, 10, 10])).edges
+        array([0. , 1. , 1.5, 2. , 4. ])
         """
         weights = _not_negative(counted.counts)
         starts = [*counted.starts, self.coarse.bins]
@@ -123,12 +128,42 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         # The ends of a crowded coarse bin, and of empty stretches, take their place among the bins.
         quantiles = self.bins
         while True:
-            places = _places(quantiles, ends, weights, cumulated, PARTS * self.most_wide)
+            places = self._places(quantiles, ends, weights, cumulated)
             edges = self._apart(places)
             over = len(edges) - 1 - self.bins
             if over <= 0 or quantiles == 1:
                 return Axis.from_edges(edges, outside=self.coarse.outside)
             quantiles = max(1, quantiles - over)
+
+    def _places(
+        self,
+        quantiles: int,
+        ends: Sequence[int],
+        weights: Sequence[int],
+        cumulated: Sequence[int],
+    ) -> list[int]:
+        """Places of edges, in parts of coarse bins: nearest to quantiles, and where they must be.
+
+        `ends` are where the groups begin, and where the last one ends; `cumulated` what is before.
+        """
+        total, places = cumulated[-1], {ends[0], ends[-1]}
+        for number in range(1, quantiles):
+            wanted = number * total  # of quantiles * total
+            group = bisect_right(cumulated, wanted // quantiles) - 1
+            within, span = wanted - quantiles * cumulated[group], ends[group + 1] - ends[group]
+            weight = quantiles * weights[group]
+            place = ends[group] + (2 * within * span + weight) // (2 * weight)
+            if self._is_near(place):
+                place = (place + PARTS // 2) // PARTS * PARTS
+            places.add(place)
+        for group, weight in enumerate(weights):
+            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
+                places |= {ends[group], ends[group + 1]}
+        listed, most = sorted(places), PARTS * self.most_wide
+        for low, high in pairwise(list(listed)):
+            if high - low > most:
+                listed += range((low + most) // PARTS * PARTS, high, most)
+        return sorted({*listed})
 
     def _apart(self, places: Sequence[int]) -> list[float]:
         """The edges at places, in sixteenths of coarse bins; of two that are too close the lower.
@@ -142,6 +177,17 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             if kept[-1] < edge < self.coarse.high and not near:
                 kept.append(edge)
         return [*kept, self.coarse.high]
+
+    def _is_near(self, place: int) -> bool:
+        """Whether a place within a coarse bin is too close to one of its ends."""
+        bin_, part = divmod(place, PARTS)
+        if not part:
+            return False
+        edge, last = self._edge(place), self.coarse.bins - 1
+        low, high = (float(end) for end in self.coarse.edges[bin_ : bin_ + 2])
+        return (bin_ > 0 and edge - low < self.narrowest) or (
+            bin_ < last and high - edge < self.narrowest
+        )
 
     def _edge(self, place: int) -> float:
         """The score at a place; Python's floats, which round alike on every machine."""
@@ -167,10 +213,48 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         if any(b - a < self.narrowest for a, b in pairwise(edges[1:-1])):
             raise AxisError(f"a bin of the second round is narrower than {self.narrowest:g}.")
         places = [self._place(edge) for edge in edges]
-        if any(b - a > PARTS * self.most_wide for a, b in pairwise(places)):
+        if any(map(self._is_near, places)):
+            raise AxisError(
+                f"an edge of the second round is closer than {self.narrowest:g} to one of the "
+                "first."
+            )
+        if any(self._is_wide(a, b, first=a == edges[0]) for a, b in pairwise(edges)):
             raise AxisError(
                 f"a bin of the second round is wider than {self.most_wide:,} coarse bins."
             )
+
+    def _is_wide(self, low: float, high: float, *, first: bool) -> bool:
+        """Whether a bin holds too many coarse ones, although it could have been divided.
+
+        To a coarse bin: where floats are far apart, several of its parts begin at one.
+        """
+        place = self._place(high)
+        if (place - self._place(low)) // PARTS <= self.most_wide:
+            return False
+        # An edge between that is not too close to the high one would be too near the low one.
+        return first or self._edge(place - PARTS * self.most_wide) - low >= self.narrowest
+
+    def crowds(self, axis: Axis, counts: Floats) -> NDArray[np.bool_]:
+        """Which bins hold a value that many scores share, as far as their counts tell.
+
+        Those no wider than a coarse bin that hold as much as a bin should, or more, and four times
+        as densely as both of their neighbours. Smooth scores would be divided further there, or
+        crowd in the neighbours, too.
+
+        Examples
+        --------
+        >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
+        >>> found = Axis.from_edges([0.0, 1.0, 1.25, 2.0, 4.0], outside="clip")
+        >>> two.crowds(found, np.array([10.0, 50.0, 0.0, 20.0]))
+        array([False,  True, False, False])
+        """
+        places = np.array([self._place(edge) for edge in axis.edges.tolist()])
+        density = np.maximum(counts, 0.0) / np.diff(axis.edges)
+        beside = np.pad(density, 1)
+        denser = density >= _CROWDED * np.maximum(beside[:-2], beside[2:])
+        deep = (counts > 0) & (counts * axis.bins >= counts.sum())
+        crowded: NDArray[np.bool_] = deep & denser & (np.diff(places) <= PARTS)
+        return crowded
 
     def _place(self, edge: float) -> int:
         coarse = self.coarse.edges
@@ -198,31 +282,3 @@ def _not_negative(counts: Sequence[int]) -> list[int]:
         if many * highest[many - 1] > over - total:
             best, excess = many, over - total
     return [max(best * count - excess, 0) for count in counts]
-
-
-def _places(
-    quantiles: int,
-    ends: Sequence[int],
-    weights: Sequence[int],
-    cumulated: Sequence[int],
-    most: int,
-) -> list[int]:
-    """Places of edges, in sixteenths of coarse bins: nearest to quantiles, and where they must be.
-
-    `ends` are where the groups begin, and where the last one ends; `cumulated` what is before.
-    """
-    total, places = cumulated[-1], {ends[0], ends[-1]}
-    for number in range(1, quantiles):
-        wanted = number * total  # of quantiles * total
-        group = bisect_right(cumulated, wanted // quantiles) - 1
-        within, span = wanted - quantiles * cumulated[group], ends[group + 1] - ends[group]
-        weight = quantiles * weights[group]
-        places.add(ends[group] + (2 * within * span + weight) // (2 * weight))
-    for group, weight in enumerate(weights):
-        if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= total:
-            places |= {ends[group], ends[group + 1]}
-    listed = sorted(places)
-    for low, high in pairwise(list(listed)):
-        if high - low > most:
-            listed += range((low + most) // PARTS * PARTS, high, most)
-    return sorted({*listed})

@@ -87,7 +87,7 @@ def restart(
     with readable_errors():
         site = Site.from_toml(site_file)
         before = Exchange(run, site)
-        plan = before.invitation().plan
+        plan = before.invitation().plan.whole
         members = Coordinator(before, site).members_without(without or ())
         paid = _require_restart(before, run, yes=yes)
         _start(new, site, plan, members, quiet)
@@ -116,7 +116,9 @@ def advance(
 ) -> None:
     """Coordinator: begin the next round, or compute the result after the last.
 
-    An invitation or a request that was lost is written again.
+    Where a plan has two rounds, the second begins with an invitation of its own, in a folder
+    within this one: it is all the same to commands. An invitation or a request that was lost is
+    written again.
 
     Examples:
 

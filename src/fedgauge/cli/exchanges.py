@@ -9,7 +9,7 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.columns import joined
 from fedgauge.cli.coordinating import advance, restart, start
-from fedgauge.cli.options import Decimal, Quiet, Separator, SiteOption, make_dialect
+from fedgauge.cli.options import Decimal, Dialect, Quiet, Separator, SiteOption, make_dialect
 from fedgauge.cli.progress import HERE, Run, Yes, became, budget_in_words, say_progress
 from fedgauge.cli.reviewing import approve, review
 from fedgauge.cli.site_rows import (
@@ -43,7 +43,7 @@ from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.rehearsal import Rehearsal, rehearse
 from fedgauge.plan.explain import brief
-from fedgauge.secagg import Stage
+from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 
 app = typer.Typer(
@@ -98,8 +98,10 @@ def check(
 
 def join(
     run: Run,
-    file: Annotated[Path, typer.Argument(help=FILE)],
-    label: Label,
+    file: Annotated[
+        Path | None, typer.Argument(help=rf"{FILE} \[default, in a second round: as in the first]")
+    ] = None,
+    label: LabelAgain = None,
     score: Score = None,
     class_scores: ClassScores = None,
     model_score: ModelScores = None,
@@ -114,7 +116,8 @@ def join(
 ) -> None:
     """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
 
-    `exchange check` says before what it would cost, and what the file would count as.
+    `exchange check` says before what it would cost, and what the file would count as. Of two rounds
+    the second is joined without a file: its rows are those of the first, and it costs nothing more.
 
     Examples:
 
@@ -127,13 +130,15 @@ def join(
       fedgauge exchange join run-1 both.csv --label y --model-score new=p2 --model-score old=p1
 
       fedgauge exchange join run-1 bought.csv --label bought --id user --bins shop-a.bins
+
+      fedgauge exchange join run-1
     """
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
-        rows = named.rows(file, make_dialect(separator, decimal))
+        rows = _rows(file, named, make_dialect(separator, decimal))
         path = with_progress(
             quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
         )
@@ -186,16 +191,7 @@ def submit(
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
-        rows = None
-        if file is not None:
-            if not named.is_whole:
-                raise fg.InputError(
-                    "a file needs --label and --score too, or --label, --id and --bins. Or leave "
-                    "it out."
-                )
-            rows = named.rows(file, make_dialect(separator, decimal))
-        elif any(named) or (separator, decimal) != (None, None):
-            raise fg.InputError("columns are named at join. Leave them out, or name the file too.")
+        rows = _rows(file, named, make_dialect(separator, decimal))
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         sent = with_progress(
@@ -280,30 +276,42 @@ def abandon(run: Run, yes: Yes = False, site_file: SiteOption = HERE, quiet: Qui
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        session = exchange.invitation().session
+        sessions = _sessions(exchange.invitation())
         _require_leave(exchange, site, run, yes=yes)
         Coordinator(exchange, site).abandon()
-        Participant(site).abandon(session)
-        paid = site.ledger.status(session) == "committed"
+        Participant(site).abandon(*sessions)
+        paid = "committed" in map(site.ledger.status, sessions)
     if not quiet:
         screen.print(f"Abandoned the evaluation in {run}", markup=False)
         if paid:
             screen.print("Its cost stays: rows were counted, or may have been.", markup=False)
 
 
+def _sessions(invitation: Invitation) -> list[bytes]:
+    """The sessions of an evaluation: of two rounds that of the second, then that of the first."""
+    return [invitation.session, *([] if invitation.follows is None else [invitation.follows])]
+
+
 def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> None:
     """Ask before an attempt is given up that was paid for and can still come to a result."""
     progress, participant = exchange.progress(), Participant(site)
-    session = progress.invitation.session
+    *_, first = sessions = _sessions(progress.invitation)
     starts = progress.invitation.coordinator == site.key.public
-    if not (starts or participant.has_joined(session)):
+    if not (starts or any(map(participant.has_joined, sessions))):
         raise fg.ExchangeError(
             f"site {site.name!r} did not join the evaluation in {run}, so there is nothing to "
             "abandon. Name the site file of who did with --site."
         )
     if progress.finished:
         return
-    if participant.has_left(session):
+    two = progress.invitation.plan.has_two_rounds
+    if two and participant.is_between(first):
+        require_consent(
+            f"the numbers of {site.name} in the first of two rounds have left and are paid for, "
+            "for both, and the others need it in the second. Waiting costs nothing.",
+            yes=yes,
+        )
+    elif participant.has_left(sessions[0]):
         require_consent(
             f"the numbers of {site.name} have left and are paid for, and the others need it until "
             "`reveal`: without it they may have paid for nothing. Waiting costs nothing.",
@@ -315,6 +323,20 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
             "one. Waiting costs nothing.",
             yes=yes,
         )
+
+
+def _rows(file: Path | None, named: Columns, dialect: Dialect) -> Rows | None:
+    """The rows that were named; None where that is left to what was named before."""
+    if file is not None:
+        if not named.is_whole:
+            raise fg.InputError(
+                "a file needs --label and --score too, or --label, --id and --bins. Or leave it "
+                "out, once it was named."
+            )
+        return named.rows(file, dialect)
+    if any(named) or dialect != make_dialect(None, None):
+        raise fg.InputError("columns are named with a file. Leave them out, or name it too.")
+    return None
 
 
 def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:

@@ -141,11 +141,12 @@ def release(
                 f"evaluation {session.hex()[:8]} {became}. No keys of it are left to delete."
             )
         participant.abandon(session)
-        spend = site.ledger.sessions()[session]
+        spends = site.ledger.sessions()
+        spend, first = spends[session], spends.get(spends[session].first or b"")
     if quiet:
         return
     screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted", markup=False)
-    if spend.status == "released":
+    if spend.status == "released" and (first is None or first.status == "released"):
         shared = "" if spend.flips is None else ", unless another evaluation tells the same flips"
         screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}{shared}", markup=False)
     else:
@@ -256,6 +257,8 @@ def _entry(entry: Entry) -> str:
         about.append(_cost(entry.cost))
     if entry.flips is not None:
         about.append(f"once for flips {entry.flips[:8]}")
+    if entry.turn is not None and entry.turn.first is not None:
+        about.append(f"once, with evaluation {entry.turn.first.hex()[:8]}")
     if entry.left is not None:
         about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
     if entry.survivors is not None:

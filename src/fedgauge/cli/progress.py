@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from fedgauge.cli.terminal import screen
-from fedgauge.engines.exchange import Progress
+from fedgauge.engines.exchange import Progress, knows, place_of
 from fedgauge.engines.named import column_options
 from fedgauge.engines.review import Budget, Joined
 from fedgauge.plan.task import LabelTask
@@ -35,9 +35,11 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
         screen.print("Finished: the result is in result.json", markup=False)
         return
     asked = len(progress.answered) + len(progress.missing)
+    where = f"round {progress.stage:d} of {len(Stage)}"
+    if knows(site, progress.invitation):
+        where = place_of(progress.invitation.plan, progress.stage)
     screen.print(
-        f"Round {progress.stage:d} of {len(Stage)}, {progress.verb}: "
-        f"{len(progress.answered)} of {asked} answered",
+        f"{where.capitalize()}, {progress.verb}: {len(progress.answered)} of {asked} answered",
         markup=False,
     )
     for name, reason in progress.set_aside.items():
@@ -61,7 +63,7 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
 def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
     """A step as it is typed; `mine` says whether it is this site's."""
     words = ["fedgauge exchange", verb, shlex.quote(str(run))]
-    if verb == "join":
+    if verb == "join" and progress.invitation.follows is None:  # once for both of two rounds
         words.append(f"FILE {_columns(progress.invitation, site)}")
     # Of others only they know where their site file is.
     words.append(f"--site {shlex.quote(str(site.path)) if mine else 'site.toml'}")
@@ -70,7 +72,7 @@ def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool
 
 def _columns(invitation: Invitation, site: Site) -> str:
     """What is named of a file; a stranger's plan is not read for that."""
-    if invitation.coordinator not in {*site.coordinators, site.key.public}:
+    if not knows(site, invitation):
         return "--label COLUMN --score COLUMN"
     plan = invitation.plan
     if isinstance(plan.task, LabelTask):
@@ -89,6 +91,8 @@ def became(joined: Joined) -> str:
             return f"This site joined on {when}. It has counted nothing yet; set aside: {cost}."
         case "released":
             return f"This evaluation is over here: abandoned on {when}, nothing spent."
+    if joined.between:
+        return f"This site counted on {when}, cost {cost}. The second round costs nothing more."
     if joined.over:
         return f"This evaluation is over here: counted on {when}, cost {cost}."
     return f"This site counted on {when}, cost {cost}. It has not opened the sum yet."
@@ -99,7 +103,7 @@ def budget_in_words(budget: Budget, joined: Joined | None, site: Site) -> str:
     if budget.cost.is_exact_sum:
         count = budget.exact_sums
         told = f"Exact sums on {site.dataset}: {count}. Limit: {site.policy.exact_sums}."
-        after = str(count + 1)
+        after = str(count + budget.sums)
     else:
         now = total_of([budget.spent, budget.reserved])
         told = f"Spent or reserved on {site.dataset}: {price(now)}. Limit: {price(budget.limit)}."

@@ -27,6 +27,12 @@ def report(
             help="Your site file: keys of its coordinators, and what is left of its budget.",
         ),
     ] = None,
+    client_average: Annotated[
+        float | None,
+        typer.Option(
+            help="The average of the clients' own ROC AUCs, where known."
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a report of saved results: one HTML file that a browser opens without a network.
@@ -48,7 +54,9 @@ def report(
         left = None if site is None else _budget(site)
         with_progress(
             quiet,
-            lambda: save_report(results, out, signatures=signatures, budget=left),
+            lambda: save_report(
+                results, out, signatures=signatures, budget=left, client_average=client_average
+            ),
             "Measuring and drawing",
         )
     if not quiet:

@@ -36,7 +36,8 @@ from fedgauge.cli.terminal import (
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.comparison import Comparison
 from fedgauge.engines.comparison import compare as compare_models
-from fedgauge.engines.reporting import approved, find_second, result_of, write_reports
+from fedgauge.engines.report_costs import approved
+from fedgauge.engines.reporting import find_second, result_of, write_reports
 from fedgauge.keys import key_to_text
 from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.reports.intake import Receipt

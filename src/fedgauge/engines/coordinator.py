@@ -3,8 +3,15 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, listed
-from fedgauge.engines.network import conclude
+from fedgauge.engines.exchange import (
+    INVITATION,
+    VERBS,
+    Exchange,
+    Progress,
+    listed,
+    place_of,
+)
+from fedgauge.engines.network import conclude, follow
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
@@ -13,7 +20,7 @@ from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Stage, Sum, SummationServer
+from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import durable
 from fedgauge.vertical.assigned import Totals
@@ -47,6 +54,8 @@ class Coordinator:
     def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
         """Invite the members with these public keys."""
         plan.check_time()
+        if plan.found is not None:
+            raise PlanError("the bins of this plan were found on another occasion. Start anew.")
         totals = totals_for(self._site, plan)
         if totals is not None:
             _require_parties(totals, members, self._site)
@@ -60,7 +69,8 @@ class Coordinator:
     ) -> Progress | Evaluation:
         """Begin the next round, or compute and save the result after the last one.
 
-        An invitation that was lost is written again. `evaluation`, how its id begins, says which
+        Where the plan searches, the second sum begins after the last round of the first. An
+        invitation that was lost is written again. `evaluation`, how its id begins, says which
         one, where that is not clear.
         """
         self._restore(evaluation)
@@ -86,7 +96,7 @@ class Coordinator:
         if evaluation is not None:
             pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
         elif here:
-            pending = [path for path in map(self._path, sorted(here)) if path in pending]
+            pending = [path for path in map(self._named, sorted(here)) if path in pending]
         if len(pending) > 1:
             raise ExchangeError(
                 f"there is no {INVITATION} that can be read, and this site has started several "
@@ -98,16 +108,19 @@ class Coordinator:
     def _advance(self, *, without_missing: bool) -> Progress | Evaluation:
         server = self._load()
         self._write_requests(server)  # again, where a crash or somebody took one away
-        replies, aside = self._exchange.replies(server.stage, server.check)
+        invitation = server.invitation
+        replies, aside = self._exchange.replies(invitation, server.stage, server.check)
         missing = [member for member in server.requests if member not in replies]
         if missing and not without_missing:
             raise ExchangeError(self._waiting(server, missing, aside))
         try:
             outcome = server.step(replies)
         finally:
-            self._exchange.write_evidence(server.evidence)
+            self._exchange.write_evidence(invitation, server.evidence)
         if isinstance(outcome, Sum):
-            return self._finish(server, outcome)
+            if not invitation.plan.is_search:
+                return self._finish(server, outcome)
+            server = follow(server, outcome)
         self._store(server)
         self._write_requests(server)
         return self._exchange.progress()
@@ -116,7 +129,8 @@ class Coordinator:
         names = ", ".join(map(server.name, missing))
         ignored = f"Set aside: {listed(aside)}. " if aside else ""
         told = (
-            f"round {server.stage:d} of {len(Stage)} waits for {names} to {VERBS[server.stage]}. "
+            f"{place_of(server.invitation.plan, server.stage)} waits for {names} to "
+            f"{VERBS[server.stage]}. "
             f"{ignored}`fedgauge exchange advance` again then"
         )
         if len(server.requests) - len(missing) < server.answers_needed:
@@ -155,12 +169,11 @@ class Coordinator:
     @property
     def is_under_way(self) -> bool:
         """Whether this site started the exchange, and has neither finished nor abandoned it."""
-        return self._path(self._exchange.invitation().session).exists()
+        return self._path(self._exchange.invitation()).exists()
 
     def abandon(self) -> None:
         """Forget the exchange; its sites learn nothing of it."""
-        path = self._path(self._exchange.invitation().session)
-        path.unlink(missing_ok=True)
+        self._path(self._exchange.invitation()).unlink(missing_ok=True)
 
     def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
         totals = totals_for(self._site, server.invitation.plan)
@@ -169,13 +182,13 @@ class Coordinator:
             durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
         except OSError as error:
             raise ExchangeError(f"cannot write the result: {error.strerror}.") from None
-        self._path(server.invitation.session).unlink()
+        self._path(server.invitation).unlink()
         return result
 
     def _load(self) -> SummationServer:
         invitation = self._exchange.invitation()
         try:
-            return self._read_state(self._path(invitation.session))
+            return self._read_state(self._path(invitation))
         except FileNotFoundError:
             if self._exchange.progress().finished:
                 raise ExchangeError(
@@ -196,7 +209,7 @@ class Coordinator:
         return SummationServer.from_bytes(state, self._site.key, names=self._site.peers)
 
     def _store(self, server: SummationServer) -> None:
-        path = self._path(server.invitation.session)
+        path = self._path(server.invitation)
         try:
             self._sessions.mkdir(mode=0o700, exist_ok=True)
             durable.replace(path, server.to_bytes())
@@ -215,5 +228,12 @@ class Coordinator:
     def _sessions(self) -> Path:
         return self._site.folder / "sessions"
 
-    def _path(self, session: bytes) -> Path:
-        return self._sessions / f"{session.hex()[:32]}.server"
+    def _path(self, invitation: Invitation) -> Path:
+        """Where an evaluation is stored: of two rounds the second takes the place of the first.
+
+        So it is begun once, whenever the coordinator's process is killed.
+        """
+        return self._named(invitation.follows or invitation.session)
+
+    def _named(self, evaluation: bytes) -> Path:
+        return self._sessions / f"{evaluation.hex()[:32]}.server"

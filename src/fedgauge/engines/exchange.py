@@ -3,6 +3,9 @@
 The coordinator writes requests into a folder, each site writes its reply, and the coordinator
 advances to the next round. Files are signed, so whoever carries them can lose them but not
 change them; everything private stays in the folder of the site file.
+
+Of two rounds the second has a folder within that of the first, with an invitation of its own. As
+soon as it is there, every step is one of the second round.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +20,7 @@ from fedgauge.data.oddities import Counted
 from fedgauge.engines.duties import judge_origin
 from fedgauge.engines.named import Rows, read_note
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
-from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
+from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -31,6 +34,7 @@ from fedgauge.storage.whole import write_whole
 VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
+SECOND: Final = "second"
 RESULT: Final = "result.json"
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
@@ -87,14 +91,44 @@ class Exchange:
         return self._folder.is_dir()
 
     def invitation(self) -> Invitation:
-        """What the exchange is about."""
+        """What the exchange is about: of two rounds, the one that is under way."""
         path = self._folder / INVITATION
-        if not path.is_file():
+        first = load_invitation(path) if path.is_file() else None
+        found = self._second(first)
+        if found is None:
             raise ExchangeError(
                 f"{self._lacking()}. Get it from the coordinator, who makes it with `fedgauge "
                 "exchange start`, and again with `fedgauge exchange advance`."
             )
-        return load_invitation(path)
+        return found
+
+    def _second(self, first: Invitation | None) -> Invitation | None:
+        """The invitation to a second round, where it has begun; else that to the first."""
+        path = self._folder / SECOND / INVITATION
+        if not path.is_file():
+            return first
+        second = load_invitation(path)
+        origin = None if first is None else (first.session, first.coordinator)
+        if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
+            raise ExchangeError(
+                f"{path} is not to the second round of the evaluation in {self._folder}. {_AGAIN}"
+            )
+        return second
+
+    def _at(self, invitation: Invitation) -> Path:
+        """The folder that the files of a round pass through."""
+        return self._folder if invitation.follows is None else self._folder / SECOND
+
+    def _ready(self, invitation: Invitation) -> Path:
+        """The same, there to be written to."""
+        folder = self._at(invitation)
+        try:
+            if folder.is_symlink() and folder != self._folder:  # it would lead elsewhere
+                raise ExchangeError(f"{folder} is a link. It must be a folder: remove the link.")
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ExchangeError(f"cannot make folder {folder}: {error.strerror}.") from None
+        return folder
 
     def _lacking(self) -> str:
         """What is missing where there is no invitation."""
@@ -126,13 +160,23 @@ class Exchange:
             answered=tuple(sorted(names[m] for m in names if m in replies)),
             missing=tuple(sorted(names[m] for m in names if m not in replies)),
             finished=self._finished(invitation, set_aside),
-            paid=len(replies) if stage == Stage.MASK else len(asked[Stage.AGREE]),
+            paid=max(
+                len(replies) if stage == Stage.MASK else len(asked[Stage.AGREE]),
+                self._paid_first(invitation),
+            ),
             set_aside=set_aside,
             faults=tuple(
                 fault.in_words(lambda member: self.name(invitation, member)) for fault in faults
             ),
             proved=any(fault.proved for fault in faults),
         )
+
+    def _paid_first(self, invitation: Invitation) -> int:
+        """How many sites paid for both rounds in the first, where this is the second."""
+        if invitation.follows is None or not knows(self._site, invitation):
+            return 0
+        found = invitation.plan.found
+        return 0 if found is None else found.clients
 
     def require_open(self, invitation: Invitation) -> None:
         """Refuse a step of an evaluation whose result is there: it would cost and not count."""
@@ -168,7 +212,7 @@ class Exchange:
 
     def faults(self, invitation: Invitation) -> list[Fault]:
         """Who broke the rules, by evidence in the folder, which is judged again here."""
-        path = self._folder / EVIDENCE
+        path = self._at(invitation) / EVIDENCE
         if not path.exists():
             return []
         evidence = _evidence(path)
@@ -176,10 +220,10 @@ class Exchange:
             raise ExchangeError("it is evidence about another evaluation.")
         return evidence.judged()
 
-    def write_evidence(self, evidence: File) -> None:
+    def write_evidence(self, invitation: Invitation, evidence: File) -> None:
         """Put what shows who broke the rules into the folder."""
         if evidence.found:
-            _write(self._folder / EVIDENCE, evidence.to_bytes())
+            _write(self._ready(invitation) / EVIDENCE, evidence.to_bytes())
 
     def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
         """The request of a round to this site."""
@@ -198,8 +242,8 @@ class Exchange:
         self.require_open(invitation)
         ignored = f" Set aside: {listed(aside)}." if aside else ""
         raise ExchangeError(
-            f"there is no request to {VERBS[stage]} for this site in {self._folder} yet: the "
-            f"coordinator writes it with `fedgauge exchange advance`.{ignored}"
+            f"there is no request to {VERBS[stage]} for this site in {self._at(invitation)} yet: "
+            f"the coordinator writes it with `fedgauge exchange advance`.{ignored}"
         )
 
     def write_request(self, invitation: Invitation, stage: Stage, member: int, data: bytes) -> None:
@@ -208,26 +252,28 @@ class Exchange:
             name = INVITATION
         else:
             name = _file_name(stage, member, self.name(invitation, member), "request")
-        _write(self._folder / name, data)
+        _write(self._ready(invitation) / name, data)
 
     def write_reply(self, invitation: Invitation, stage: Stage, data: bytes) -> Path:
         """Put this site's reply into the folder."""
         me = invitation.members.index(self._site.key.public)
-        path = self._folder / _file_name(stage, me, self._site.name, "reply")
+        path = self._ready(invitation) / _file_name(stage, me, self._site.name, "reply")
         _write(path, data)
         return path
 
     def sessions(self) -> set[bytes]:
         """Evaluations that files in the folder say they belong to; nothing is checked."""
-        return {envelope.session for _, _, envelope in self._envelopes("*.fgx", {})}
+        files = _envelopes(self._folder, "*.fgx", {})
+        return {envelope.session for _, _, envelope in files}
 
     def replies(
-        self, stage: Stage, check: Callable[[int, bytes], None]
+        self, invitation: Invitation, stage: Stage, check: Callable[[int, bytes], None]
     ) -> tuple[dict[int, bytes], dict[str, str]]:
         """Replies of a round that pass a check, by member, and files set aside with reasons."""
         replies: dict[int, bytes] = {}
         aside: dict[str, str] = {}
-        for path, data, envelope in self._envelopes(f"{stage:d}-*.reply.fgx", aside):
+        folder = self._at(invitation)
+        for path, data, envelope in _envelopes(folder, f"{stage:d}-*.reply.fgx", aside):
             try:
                 check(envelope.sender, data)
             except FedgaugeError as error:
@@ -251,7 +297,7 @@ class Exchange:
                 recipients={envelope.recipient},
             )
 
-        return self.replies(stage, check)
+        return self.replies(invitation, stage, check)
 
     def _asked(self, invitation: Invitation, stage: Stage) -> Iterator[int]:
         """Members who were asked to answer in a round."""
@@ -266,7 +312,8 @@ class Exchange:
         self, invitation: Invitation, stage: Stage, aside: dict[str, str]
     ) -> Iterator[tuple[bytes, Envelope]]:
         """Requests of a round that the coordinator signed; others are set aside."""
-        for path, data, envelope in self._envelopes(f"{stage:d}-*.request.fgx", aside):
+        folder = self._at(invitation)
+        for path, data, envelope in _envelopes(folder, f"{stage:d}-*.request.fgx", aside):
             try:
                 envelope.check(
                     invitation.coordinator,
@@ -280,17 +327,18 @@ class Exchange:
             else:
                 yield data, envelope
 
-    def _envelopes(
-        self, pattern: str, aside: dict[str, str]
-    ) -> Iterator[tuple[Path, bytes, Envelope]]:
-        for path in sorted(self._folder.glob(pattern)):
-            try:
-                data = _read(path)
-                envelope = Envelope.from_bytes(data)
-            except FedgaugeError as error:
-                aside[_shown(path)] = f"{error} {_AGAIN}"
-            else:
-                yield path, data, envelope
+
+def knows(site: Site, invitation: Invitation) -> bool:
+    """Whether a site approves of the coordinator, or is it: a stranger's plan is not read."""
+    return invitation.coordinator in {*site.coordinators, site.key.public}
+
+
+def place_of(plan: EvaluationPlan, stage: Stage) -> str:
+    """How far an evaluation is, in words."""
+    if not plan.has_two_rounds:
+        return f"round {stage:d} of {len(Stage)}"
+    which = "first" if plan.is_search else "second"
+    return f"step {stage:d} of {len(Stage)} in the {which} of two rounds"
 
 
 def load_invitation(path: Path) -> Invitation:
@@ -312,18 +360,20 @@ def examine(path: Path, site: Site) -> list[str]:
 def join(
     exchange: Exchange,
     site: Site,
-    rows: Rows,
+    rows: Rows | None = None,
     *,
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[Counted], None] = lambda _: None,
 ) -> Path:
-    """Answer the first round, and remember which rows it is about; the file that was written.
+    """Answer an invitation, and remember which rows it is about; the file that was written.
 
-    Joining again may name other rows as long as none were counted; those of an exact sum stay.
-    Before an exact sum rows are read: `show` and `tell` as for :func:`submit`.
+    Joining again may name other rows as long as none were counted; those of an exact sum stay, and
+    so do those of a second round, which are named at the first and need not be named again. Before
+    an exact sum rows are read: `show` and `tell` as for :func:`submit`.
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
+    rows = _rows_to_join(site, invitation, rows)
     told = _teller(invitation, rows, tell, show)
     participant = Participant(
         site,
@@ -340,6 +390,24 @@ def join(
         rows.check(invitation.plan, site)  # who joined before was not checked with these
         participant.remember(invitation.session, msgspec.json.encode(rows))
     return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
+
+
+def _rows_to_join(site: Site, invitation: Invitation, rows: Rows | None) -> Rows:
+    """The rows that were named; of a second round, those that were named at the first."""
+    if invitation.follows is None:
+        if rows is None:
+            raise InputError(
+                "joining takes the file of this site's rows. Name it, and its columns."
+            )
+        return rows
+    participant = Participant(site)
+    note = participant.recall(invitation.session) or participant.recall(invitation.follows)
+    if note is None:
+        raise ExchangeError(NOT_JOINED)
+    named = read_note(note)
+    if rows not in (None, named):
+        raise ExchangeError(_other_rows(named, invitation.plan, counted=True))
+    return named
 
 
 class Submitted(NamedTuple):
@@ -432,6 +500,20 @@ def take_part(
     request = exchange.request_to_me(invitation, stage)
     reply = Participant(site, data).answer(request)
     return exchange.write_reply(invitation, stage, reply)
+
+
+def _envelopes(
+    folder: Path, pattern: str, aside: dict[str, str]
+) -> Iterator[tuple[Path, bytes, Envelope]]:
+    """Files in a folder that are envelopes; others are set aside."""
+    for path in sorted(folder.glob(pattern)):
+        try:
+            data = _read(path)
+            envelope = Envelope.from_bytes(data)
+        except FedgaugeError as error:
+            aside[_shown(path)] = f"{error} {_AGAIN}"
+        else:
+            yield path, data, envelope
 
 
 def _evidence(path: Path) -> File:

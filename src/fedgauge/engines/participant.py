@@ -201,14 +201,19 @@ class Participant:
         paid = self._site.ledger.status(session) == "committed"
         return paid and client is not None and client.stage < Stage.OPEN
 
+    def is_between(self, first: bytes) -> bool:
+        """Whether a first of two rounds is paid for, and its second was not joined here yet."""
+        return self._site.ledger.status(first) == "committed" and self._path(first).exists()
+
     def has_joined(self, session: bytes) -> bool:
         """Whether a session was ever joined here."""
         return self._site.ledger.status(session) is not None or self._path(session).exists()
 
-    def abandon(self, session: bytes) -> None:
-        """Stop a session and delete its keys; the budget comes back if it was not spent."""
+    def abandon(self, *sessions: bytes) -> None:
+        """Stop sessions and delete their keys; the budget comes back if it was not spent."""
         with self._alone():
-            self._end(session)
+            for session in sessions:
+                self._end(session)
 
     def _end(self, session: bytes) -> None:
         if self._site.ledger.status(session) == "reserved":

@@ -44,6 +44,10 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
+    if invitation.follows is not None:
+        raise ExchangeError(
+            "there is nothing left to check: the rows of the second round are those of the first."
+        )
     _require_unspent(site, invitation.session)
     seen = review(site, invitation)
     if seen.plan is None:

@@ -5,21 +5,22 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.channels import ChannelReader
 from fedgauge.binning.histogram import Draw, ScoreHistogram
-from fedgauge.data.examples import Data, Examples
+from fedgauge.data.examples import Data
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, in_short
 from fedgauge.engines.contribution import find_bins
-from fedgauge.errors import PlanRefused, RecordError
+from fedgauge.engines.report_costs import Kept, approved, charge_of
+from fedgauge.errors import RecordError
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
@@ -30,10 +31,9 @@ from fedgauge.privacy.keystream import WordSource
 from fedgauge.privacy.oracles import Oracle, Tallies, draw_topics
 from fedgauge.reports.intake import ReportCounts, ReportServer
 from fedgauge.reports.messages import ReportFormat, report_rows
-from fedgauge.reports.rounds import KeptIds, RowsInOrder, SecondPlan
+from fedgauge.reports.rounds import KeptIds, SecondPlan
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
-from fedgauge.site.entries import Departure, Step
 from fedgauge.storage import durable
 from fedgauge.typing import Floats
 
@@ -88,7 +88,7 @@ def write_reports(
     if site is not None:
         site.judge_reports(plan)
     ReportFormat(plan)  # refuses a plan that breaks its promise, before anything is paid for
-    charge = None if site is None else _charge_of(plan, site)
+    charge = None if site is None else charge_of(plan, site)
     if charge is not None:
         charge.check()
     data = _checked(plan, data)
@@ -100,16 +100,11 @@ def write_reports(
         place = target.parent if site is None else site.folder
         handle, temporary = tempfile.mkstemp(dir=place, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
-            kept: _Kept = {} if charge is None else charge.pay()
-            digest, size = hashlib.sha256(), 0
+            kept: Kept = {} if charge is None else charge.pay()
             messages = report_rows(plan, data, done=seen.append, **kept)
-            for message in _as_far_as_read(messages, told):
-                size += file.write(message)
-                digest.update(message)
-            file.flush()
-            os.fsync(file.fileno())
+            size, digest = _fill(file, _as_far_as_read(messages, told))
         if charge is not None:
-            charge.record(size, digest.hexdigest())
+            charge.record(size, digest)
         _move(temporary, target)
     except BaseException as error:
         if temporary is not None:
@@ -125,96 +120,15 @@ def write_reports(
         tell(f"{data}: {sentence}" if isinstance(data, ScoreFile) else sentence)
 
 
-def approved(plan: EvaluationPlan | SecondPlan, site: Site | None) -> EvaluationPlan:
-    """The plan to report under: of a second round if a coordinator of the site signed it."""
-    if isinstance(plan, EvaluationPlan) and plan.found is not None:
-        raise PlanRefused(
-            "the plan of a second round is used as its intake signed it: name the file that "
-            "`fedgauge find-bins` wrote."
-        )
-    if isinstance(plan, EvaluationPlan) and not plan.has_two_rounds:
-        return plan
-    if site is None:
-        raise PlanRefused(
-            "the plan has two rounds, and each row is reported in one of them. A site file, with "
-            "its key and its ledger, sees to that: name it (--site), or make one with `fedgauge "
-            "site init`."
-        )
-    return plan if isinstance(plan, EvaluationPlan) else plan.signed_by(site.coordinators)
-
-
-class _Kept(TypedDict, total=False):
-    """What of a site plays a part when its rows are reported."""
-
-    secret: bytes
-    watch: Callable[[Examples], None]
-
-
-class _Charge:
-    """What one file of reports costs a site, and that it left."""
-
-    def __init__(self, plan: EvaluationPlan, site: Site) -> None:
-        self._plan = plan
-        self._site = site
-        self._session = os.urandom(32)
-
-    def check(self) -> None:
-        """Refuse reports that were made before."""
-
-    def pay(self) -> _Kept:
-        """Set aside what the reports cost and spend it, before a row is read."""
-        self._site.reserve(self._session, self._plan)
-        self._site.ledger.commit(self._session)
-        return {}
-
-    def record(self, size: int, sha256: str) -> None:
-        """Record that they are about to leave."""
-        self._site.ledger.record_sent(self._session, Departure("encode", size, sha256))
-
-
-class _ChargeOfTwo(_Charge):
-    """The same of two rounds, which are one session of the ledger: the plan names it."""
-
-    def __init__(self, plan: EvaluationPlan, site: Site) -> None:
-        super().__init__(plan, site)
-        about = f"{plan.whole.digest} {site.dataset}".encode()
-        self._session = site.key.derive(b"two rounds of reports " + about)
-        self._secret = site.key.derive(b"turns of reports " + about)
-        self._step: Step = "encode" if plan.is_search else "second"
-        self._rows = RowsInOrder(plan, site.fingerprint_key)
-
-    def check(self) -> None:
-        """Refuse a round that was answered, whatever bins it had."""
-        ledger = self._site.ledger
-        if ledger.status(self._session) is None or not ledger.has_left(self._session, self._step):
-            return
-        if self._plan.is_search:
-            raise PlanRefused(
-                "this site made its reports of the first round. Send that file again if it was "
-                "lost. The second round goes with the plan that the intake publishes then "
-                "(`fedgauge find-bins`)."
-            )
-        raise PlanRefused(
-            "this site made its reports of the second round, and makes no others, whatever the "
-            "bins: rows would be reported twice. Send that file again if it was lost."
-        )
-
-    def pay(self) -> _Kept:
-        """Set aside what both rounds cost, in the one that comes first here."""
-        ledger = self._site.ledger
-        if ledger.status(self._session) != "committed":
-            self._site.reserve(self._session, self._plan.whole)
-            ledger.commit(self._session)
-        return {"secret": self._secret, "watch": self._rows.add}
-
-    def record(self, size: int, sha256: str) -> None:
-        """Record that they are about to leave, and of which rows they are."""
-        left = Departure(self._step, size, sha256)
-        self._site.ledger.record_reports(self._session, left, self._rows.fingerprint())
-
-
-def _charge_of(plan: EvaluationPlan, site: Site) -> _Charge:
-    return _ChargeOfTwo(plan, site) if plan.has_two_rounds else _Charge(plan, site)
+def _fill(file: BinaryIO, messages: Iterable[bytes]) -> tuple[int, str]:
+    """Write messages to a file, to the disk; how many bytes they have, and their SHA-256."""
+    digest, size = hashlib.sha256(), 0
+    for message in messages:
+        size += file.write(message)
+        digest.update(message)
+    file.flush()
+    os.fsync(file.fileno())
+    return size, digest.hexdigest()
 
 
 def _move(temporary: str, target: Path) -> None:

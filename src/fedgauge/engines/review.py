@@ -30,22 +30,30 @@ _ENTRIES: Final[dict[Status, Kind]] = {
 
 
 class Budget(NamedTuple):
-    """How a dataset stands, how many exact sums it has had, and what an evaluation costs."""
+    """How a dataset stands, how many exact sums it has had, and what an evaluation costs.
+
+    `sums` is how many exact sums the evaluation would be.
+    """
 
     limit: Cost
     spent: Cost
     reserved: Cost
     exact_sums: int
     cost: Cost
+    sums: int = 1
 
 
 class Joined(NamedTuple):
-    """What became of an evaluation that a site joined, when, and whether it is over there."""
+    """What became of an evaluation that a site joined, when, and whether it is over there.
+
+    `between` says that it was in the first of two rounds, and has not joined the second.
+    """
 
     status: Status
     time: datetime
     cost: Cost
     over: bool
+    between: bool = False
 
 
 class Review(NamedTuple):
@@ -68,18 +76,21 @@ class Review(NamedTuple):
     @property
     def can_be_approved(self) -> bool:
         """Whether an approver's signature is all that is missing."""
-        left = self.joined is None or self.joined.status == "reserved"
+        left = self.joined is None or (self.joined.status == "reserved" and not self.joined.between)
         return left and self.refusal is None and self.approver is None
 
 
 def review(site: Site, invitation: Invitation) -> Review:
     """What an invitation asks, what the site file says to it, and whether it is approved."""
-    joined = _joined(site, invitation.session)
+    joined = _joined(site, invitation)
     refusal, plan = _judged(site, invitation, joined)
     approver, unapproved = None, None
-    if plan is not None and approval_path(site, invitation.session).exists():
+    session = invitation.session
+    if invitation.follows is not None and not approval_path(site, session).exists():
+        session = invitation.follows  # what was approved of then stands for both rounds
+    if plan is not None and approval_path(site, session).exists():
         try:
-            approver = site.approvers[require_approval(site, invitation.session, plan)]
+            approver = site.approvers[require_approval(site, session, plan)]
         except FedgaugeError as error:
             unapproved = str(error)
     return Review(
@@ -126,6 +137,10 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
             f"an evaluation is named by the first {NAMED_BY} digits of its id, or more. Copy the "
             "command that `fedgauge exchange review` prints, whole."
         )
+    if invitation.follows is not None:
+        raise ExchangeError(
+            "this is the second of two rounds, and who approved of the first approved of both."
+        )
     plan = judge_invitation(site, invitation)
     if not invitation.session.hex().startswith(evaluation.lower()):
         raise ExchangeError(
@@ -135,7 +150,15 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
     return sign(site, invitation.session, plan, key)
 
 
-def _joined(site: Site, session: bytes) -> Joined | None:
+def _joined(site: Site, invitation: Invitation) -> Joined | None:
+    joined = _became(site, invitation.session)
+    if joined is not None or invitation.follows is None:
+        return joined
+    first = _became(site, invitation.follows)
+    return None if first is None else first._replace(between=True)
+
+
+def _became(site: Site, session: bytes) -> Joined | None:
     spend = site.ledger.sessions().get(session)
     if spend is None:
         return None
@@ -151,7 +174,7 @@ def _judged(
     """Why a site would refuse, and the plan where it is worth reading."""
     try:
         plan = judge_invitation(site, invitation)
-        if joined is None or joined.status == "reserved":
+        if joined is None or joined.status == "reserved" or joined.between:
             check_ledger(site, invitation)
     except FedgaugeError as error:
         return str(error), _plan_within_reach(site, invitation)
@@ -172,7 +195,8 @@ def _budget(site: Site, plan: EvaluationPlan) -> Budget:
     total = site.ledger.total(site.dataset, default_limit=site.policy.default_limit)
     assert total.limit is not None  # noqa: S101  (of a whole dataset there is one)
     exact_sums = site.ledger.count_exact(site.dataset)
-    return Budget(total.limit, total.spent, total.reserved, exact_sums, site.cost(plan))
+    sums = 2 if plan.has_two_rounds else 1
+    return Budget(total.limit, total.spent, total.reserved, exact_sums, site.cost(plan), sums)
 
 
 def _name(names: Mapping[bytes, str], key: bytes) -> str:

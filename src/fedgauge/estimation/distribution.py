@@ -134,20 +134,26 @@ class ScoreDistribution:
 
 
 def estimate(
-    axis: Axis, counts: NDArray[Any], estimator: Estimator, *, straight: bool = False
+    axis: Axis,
+    counts: NDArray[Any],
+    estimator: Estimator,
+    *,
+    straight: bool = False,
+    single: NDArray[np.bool_] | None = None,
 ) -> ScoreDistribution:
     """The distribution that an estimator sees in pooled counts (negatives, positives).
 
     Counts are not negative: noisy ones are repaired before. Only `Range` takes them as they
     were released, because it smooths the rates itself. With `straight`, `Aligned` joins points by
-    lines whatever its interpolation.
+    lines whatever its interpolation. `single` says of bins that their scores are one; by default it
+    is what the axis says.
     """
     negatives, positives = (float(row.sum()) for row in counts)
     require_both_classes(negatives, positives)
     if isinstance(estimator, Range):
         return _ranges(axis, counts, estimator)
     if isinstance(estimator, Aligned):
-        return _aligned(axis, counts, estimator, straight=straight)
+        return _aligned(axis, counts, estimator, straight=straight, single=single)
     rows = [*counts, counts.sum(axis=0)]
     quantiles = [_left_edges(axis, row, estimator.quantiles) for row in rows]
     return from_quantiles(quantiles, (negatives, positives), estimator)
@@ -178,12 +184,18 @@ def require_both_classes(negatives: float, positives: float) -> None:
 
 
 def _aligned(
-    axis: Axis, counts: NDArray[Any], estimator: Aligned, *, straight: bool
+    axis: Axis,
+    counts: NDArray[Any],
+    estimator: Aligned,
+    *,
+    straight: bool,
+    single: NDArray[np.bool_] | None,
 ) -> ScoreDistribution:
     from_top = np.cumsum(counts[:, ::-1], axis=1, dtype=np.float64)
     # Where scores in a bin are one value, examples in it are tied: chance joins the points.
     straight = straight or axis.kind == "values" or estimator.interpolation == "linear"
-    return _through(axis, from_top[:, -1], from_top / from_top[:, -1:], straight=straight)
+    rates = from_top / from_top[:, -1:]
+    return _through(axis, from_top[:, -1], rates, straight=straight, single=single)
 
 
 def _ranges(axis: Axis, counts: NDArray[Any], estimator: Range) -> ScoreDistribution:
@@ -193,7 +205,14 @@ def _ranges(axis: Axis, counts: NDArray[Any], estimator: Range) -> ScoreDistribu
     return _through(axis, from_top[:, -1], rates, straight=True)
 
 
-def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> ScoreDistribution:
+def _through(
+    axis: Axis,
+    totals: Floats,
+    rates: Floats,
+    *,
+    straight: bool,
+    single: NDArray[np.bool_] | None = None,
+) -> ScoreDistribution:
     """The path through the rates of both classes at the edges, from the top edge down."""
     negatives, positives = totals
     fpr, tpr = rates
@@ -202,7 +221,7 @@ def _through(axis: Axis, totals: Floats, rates: Floats, *, straight: bool) -> Sc
     thresholds = np.append(np.inf, axis.thresholds[::-1][kept])
     fpr, tpr, u = (np.append(0.0, rate[kept]) for rate in (fpr, tpr, u))
     width = np.diff(u)
-    tied = axis.single[::-1][kept]
+    tied = (axis.single if single is None else single)[::-1][kept]
     if straight or len(u) < 3:
         fpr_pieces = linear_pieces(width, fpr[:-1], fpr[1:])
         tpr_pieces = linear_pieces(width, tpr[:-1], tpr[1:])

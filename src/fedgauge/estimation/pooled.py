@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
+from fedgauge.binning.search import TwoRound
 from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
@@ -43,6 +44,8 @@ class PooledCounts:
         Under local DP, where noise differs between nodes and all counts of a block add up to the
         public number of reports: the blocks that the counts are in, of which negatives and
         positives are the first sides.
+    two
+        How bins were found, where a first round found them.
     """
 
     axis: Axis
@@ -51,6 +54,7 @@ class PooledCounts:
     variances: tuple[float, ...] = ()
     terms: tuple[int, int] = (1, 1)
     drawn: tuple[DrawnBlock, ...] = ()
+    two: TwoRound | None = None
     _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
@@ -71,6 +75,7 @@ class PooledCounts:
             plan.noise_variances(released.contributions),
             (len(contrast.negatives), len(contrast.positives)),
             drawn,
+            None if plan.found is None else plan.found.two,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,6 +130,16 @@ class PooledCounts:
         rows = self.counts.sum(axis=0)
         shared = float(np.maximum(rows - 1.0, 0.0).sum())
         return shared >= _SHARED and not np.any((rows[1:] > 0) & (rows[:-1] > 0))
+
+    @cached_property
+    def single(self) -> NDArray[np.bool_]:
+        """Which bins stand for one score: by their width, or as crowded as equal depth leaves none.
+
+        A cubic through a bin that holds a tie would bend as if its scores differed.
+        """
+        if self.two is None:
+            return self.axis.single
+        return self.axis.single | self.two.crowds(self.axis, self.counts.sum(axis=0))
 
     @cached_property
     def deviations_of_totals(self) -> tuple[float, float]:

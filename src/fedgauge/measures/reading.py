@@ -56,22 +56,24 @@ class Reading:
     @property
     def precision_of_rows(self) -> float | None:
         """Average precision of examples, where bins are so fine that they tell it; else None."""
-        pooled, axis = self.pooled, self.pooled.axis
+        pooled = self.pooled
         if pooled.noisy or pooled.divided or not isinstance(self.estimator, Aligned):
             return None
         require_both_classes(pooled.negatives, pooled.positives)
         if pooled.apart:
             return tied_precision(pooled.counts)
-        if axis.bins < FINE or axis.single.any():
+        if pooled.axis.bins < FINE or pooled.single.any():
             return None
         return precision_one_by_one(pooled.counts)
 
     @cached_property
     def distribution(self) -> ScoreDistribution:
         """The rates of both rows along all thresholds; needs examples of both."""
-        smooths = isinstance(self.estimator, Range)
-        counts = self.pooled.unbiased if smooths else self.pooled.counts
-        return estimate(self.pooled.axis, counts, self.estimator, straight=self.pooled.apart)
+        pooled, smooths = self.pooled, isinstance(self.estimator, Range)
+        counts = pooled.unbiased if smooths else pooled.counts
+        return estimate(
+            pooled.axis, counts, self.estimator, straight=pooled.apart, single=pooled.single
+        )
 
     @cached_property
     def roc(self) -> RocCurve:

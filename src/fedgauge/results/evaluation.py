@@ -320,7 +320,13 @@ class Evaluation(SlicedResult):
         """Save the result."""
         write_whole(path, self.record.to_json())
 
-    def to_html(self, path: str | Path, *, name: str | None = None) -> None:
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        client_average: float | None = None,
+    ) -> None:
         """Save a report for people: one HTML file that a browser opens without a network.
 
         It has the verdict, curves, a threshold to move, calibration, slices, errors, and what is
@@ -332,6 +338,9 @@ class Evaluation(SlicedResult):
             Where to save it.
         name
             Its title; by default the name of the file.
+        client_average
+            The average of the clients' own ROC AUCs, where you know it: the report puts it next to
+            that of pooled data.
 
         Examples
         --------
@@ -342,7 +351,7 @@ class Evaluation(SlicedResult):
         """
         from fedgauge.plots.page import save_report  # only who wants a report waits for it
 
-        save_report({name or Path(path).stem: self}, path)
+        save_report({name or Path(path).stem: self}, path, client_average=client_average)
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Evaluation":

@@ -13,6 +13,7 @@ from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
+from fedgauge.plan.task import SearchTask
 from fedgauge.site.entries import FIRST, NOBODY, Account, Asked, Cost, Roster, Turn
 from fedgauge.site.exact import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
@@ -253,15 +254,25 @@ class Site:
                 "a map that is steep within a bin shows single scores. Leave out one of them, or "
                 "run with noise."
             )
+        self._judge_widths(plan.whole)
+
+    def _judge_widths(self, plan: EvaluationPlan) -> None:
+        """Refuse bins of an exact sum that are too narrow, also those that are yet to be found."""
         # Behind a map edges are judged where they lie among the scores themselves.
-        axis = plan.score_axis
-        narrow = plan.least_width < policy.min_bin_width * _ROUNDING
-        if narrow and axis.digest not in policy.axes:
+        policy, axis = self.policy, plan.score_axis
+        least = policy.min_bin_width * _ROUNDING
+        if plan.least_width < least and axis.digest not in policy.axes:
             where = "" if plan.calibrator is None else ", on scores before the plan's map,"
             raise PlanRefused(
                 f"the plan's bins{where} are narrower than {policy.min_bin_width:g} "
                 "(min_bin_width), and fine bins single out patients. Plan with fewer bins or with "
                 f'noise, or allow this axis: axes = ["{axis.digest}"].'
+            )
+        if isinstance(plan.task, SearchTask) and plan.task.two.narrowest < least:
+            raise PlanRefused(
+                "the plan's second round may have bins narrower than "
+                f"{policy.min_bin_width:g} (min_bin_width), and fine bins single out patients. "
+                f"Plan with narrowest={policy.min_bin_width:g}, or with noise."
             )
 
     def _judge_members(self, members: Sequence[bytes]) -> None:

@@ -316,8 +316,8 @@ class Ledger:
             spend = _known(books, session)
             if spend.exact is not None:
                 earlier = books.exact_sums(spend.account.dataset, besides=session)
-                check_vote(earlier, spend.exact, frozenset(sites), rules)
                 check_same_sites(books, spend, frozenset(sites))
+                check_vote(earlier, spend.exact, frozenset(sites), rules)
 
     def record_survivors(
         self, session: bytes, survivors: Iterable[bytes], *, rules: ExactRules, certain: bool = True
@@ -355,8 +355,8 @@ class Ledger:
                 return
             if spend.exact is not None:
                 earlier = books.exact_sums(spend.account.dataset, besides=session)
-                check_vote(earlier, spend.exact, chosen, rules)
                 check_same_sites(books, spend, chosen)
+                check_vote(earlier, spend.exact, chosen, rules)
             pages.append(encode("survivors", session=session, survivors=chosen, certain=certain))
 
     def set_limit(self, account: Account, limit: Cost) -> None:

@@ -34,7 +34,8 @@ class Left(NamedTuple):
     """One thing that left, or was about to; what an earlier version did not record is empty.
 
     `cost` is None where nothing was charged: a session is charged once, for what is made of rows,
-    and labels as flipped are charged the first time that they leave.
+    two rounds with the one that was counted first, and labels as flipped the first time that they
+    leave. Each exact sum is one.
     `coordinator` is the name in the site file, empty where that no longer holds the key;
     `approver` is what the site file calls who approved now; the key is what signed then.
     """
@@ -67,9 +68,10 @@ def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
             reserved[entry.session] = entry
         elif entry.kind in ("reply", "sent"):
             about = reserved[entry.session]
-            # Of two rounds of reports the first that leaves is charged, for both.
-            what = about.session if about.flips is None else (about.account, about.flips)
-            is_charged = entry.kind == "sent" and what not in told
+            paid = about.session if about.turn is None else about.turn.first or about.session
+            what = paid if about.flips is None else (about.account, about.flips)
+            exact = about.cost is not None and about.cost.is_exact_sum
+            is_charged = entry.kind == "sent" and (exact or what not in told)
             yield _row(site, about, entry, about.cost if is_charged else None)
             if is_charged:
                 told.add(what)

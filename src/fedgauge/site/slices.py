@@ -1,11 +1,12 @@
 """What of its rows a site lets a plan tell apart: labels, groups, scores, and these together."""
 
+import math
 from typing import Final
 
 from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import PlanRefused
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import LabelTask, MulticlassTask
+from fedgauge.plan.task import LabelTask, MeasuredTask, MulticlassTask, measured_by
 from fedgauge.site.policy import Policy
 
 _MOST_QUOTED: Final = 80  # characters
@@ -28,12 +29,18 @@ def judge_sizes(policy: Policy, bins: int, counts: int) -> None:
 
 
 def judge_slices(policy: Policy, plan: EvaluationPlan) -> None:
-    """Refuse labels, groups or counts outside of the site file; reads no data."""
-    if isinstance(plan.task, LabelTask):
-        _judge_apart(plan, plan.task)
-    _judge_labels(policy, plan)
-    _judge_groups(policy, plan)
-    judge_sizes(policy, plan.axis.bins, plan.numbers)
+    """Refuse labels, groups or counts outside of the site file; reads no data.
+
+    Of two rounds, what either of them asks for.
+    """
+    task = measured_by(plan.task)
+    if isinstance(task, LabelTask):
+        _judge_apart(plan, task)
+    _judge_labels(policy, task)
+    _judge_groups(policy, task)
+    whole = plan.whole
+    for sent, terms in zip(whole.rounds, whole.terms_by_round, strict=True):
+        judge_sizes(policy, math.prod(terms.tree), sent.numbers(terms))
 
 
 def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:
@@ -41,7 +48,7 @@ def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:
 
     Under noise none of this matters: the budget is for all that a row is counted in.
     """
-    layout = plan.task.layout
+    layout = measured_by(plan.task).layout
     if layout.by_row > policy.exact_scores:
         raise PlanRefused(
             f"the plan counts {layout.by_row:,} scores of each row without noise, and this site "
@@ -94,12 +101,11 @@ def _judge_exact_tables(policy: Policy, plan: EvaluationPlan) -> None:
             )
 
 
-def _judge_labels(policy: Policy, plan: EvaluationPlan) -> None:
+def _judge_labels(policy: Policy, task: MeasuredTask) -> None:
     """Refuse labels that the site file does not list.
 
     Which labels rows have would show in whether a site falls silent.
     """
-    task = plan.task
     # One that is not named is 1; so it is in each column of several labels a row.
     asked: tuple[Label, ...] = (1 if task.positive is None else task.positive,)
     told = "calls {} the positive label"
@@ -114,9 +120,9 @@ def _judge_labels(policy: Policy, plan: EvaluationPlan) -> None:
             )
 
 
-def _judge_groups(policy: Policy, plan: EvaluationPlan) -> None:
+def _judge_groups(policy: Policy, task: MeasuredTask) -> None:
     """Refuse more groups than the site file allows."""
-    layout, most = plan.task.layout, policy.max_groups
+    layout, most = task.layout, policy.max_groups
     groups = sum(map(layout.cells, layout.groupings)) if layout.groups else 0
     if groups > most:
         allowed = f"{most:,}" if most else "none"

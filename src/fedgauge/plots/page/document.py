@@ -32,9 +32,11 @@ def save_report(
     *,
     signatures: Mapping[str, Signature] | None = None,
     budget: str | None = None,
+    client_average: float | None = None,
 ) -> None:
     """Write a report of results, given with their names, to an HTML file."""
-    write_whole(path, report(results, signatures=signatures, budget=budget).encode())
+    page = report(results, signatures=signatures, budget=budget, client_average=client_average)
+    write_whole(path, page.encode())
 
 
 def report(
@@ -42,6 +44,7 @@ def report(
     *,
     signatures: Mapping[str, Signature] | None = None,
     budget: str | None = None,
+    client_average: float | None = None,
 ) -> str:
     """The same as text.
 
@@ -53,6 +56,8 @@ def report(
         Where they were compared with known keys; else those of the results.
     budget
         What is left of a site's privacy budget, in words, where its ledger is known.
+    client_average
+        The average of the clients' own ROC AUCs, of one result, where somebody knows it.
 
     Examples
     --------
@@ -63,6 +68,10 @@ def report(
     """
     if not results:
         raise InputError("a report is of one result or more. Name some.")
+    if client_average is not None and (len(results) > 1 or not 0 <= client_average <= 1):
+        raise InputError(
+            "client_average is the average of ROC AUCs, from 0 to 1, of the one result of a report."
+        )
     known = signatures or {}
     signed = {name: known.get(name) or result.signature for name, result in results.items()}
     sliced = {name: told_of(result, brief=_is_many(result)) for name, result in results.items()}
@@ -75,6 +84,7 @@ def report(
         beside=beside(results),
         short=_each(results, lambda name, result: words.in_short(result, signed[name])),
         slices=_each(results, lambda name, _: sliced[name].html),
+        average=_each(results, lambda _, result: words.client_average(result, client_average)),
         privacy=_each(results, lambda name, result: words.privacy(result, signed[name], budget)),
         plan=_each(results, lambda _, result: words.plan(result)),
         data=_json(results, sliced),

@@ -54,7 +54,7 @@ const parts = (() => {
     link.remove();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
-  const looks = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family"];
+  const looks = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "paint-order", "font-size", "font-family"];
   function standalone(svg) {
     const copy = svg.cloneNode(true);
     const [old, fresh] = [svg, copy].map((each) => [...each.querySelectorAll("*")]);

@@ -26,6 +26,15 @@ _WAS_SIMULATED: Final = (
     "Here whoever ran the process could see every row. Between sites that keep their own rows it "
     "would have been:"
 )
+_ANOTHER: Final = (
+    "The average never compares a positive of one client with a negative of another, as pooled "
+    "data do: it answers another question, and can be far off."
+)
+_NO_AVERAGE: Final = (
+    "The average of the clients' own numbers is not on this page. It is another number than that "
+    "of pooled data, as it never compares a positive of one client with a negative of another, and "
+    "nobody can compute it from a sum: no client's own ROC AUC leaves the client."
+)
 _UNSIGNED: Final = "not known to this file: only a signature says who was invited"
 _NO_LEDGER: Final = (
     "not known to this file: each site keeps its own ledger, which `fedgauge ledger show` prints"
@@ -122,6 +131,21 @@ def _auc(part: Evaluation) -> Estimate | None:
         return part.roc_auc
     except UndefinedMetric:
         return None
+
+
+def client_average(result: Evaluation, average: float | None) -> str:
+    """The average of the clients' own ROC AUCs against that of pooled data, where it is known."""
+    if average is None:
+        return paragraph(_NO_AVERAGE)
+    auc = _auc(result)
+    if auc is None:
+        return paragraph(f"The average of the clients' own ROC AUCs is {show(average)}. {_ANOTHER}")
+    rows = [
+        ("average of clients", show(average)),
+        ("pooled", f"{auc}"),
+        ("apart", show(abs(average - auc.value))),
+    ]
+    return f"<h3>The average of the clients' own ROC AUCs</h3>{facts(rows)}{paragraph(_ANOTHER)}"
 
 
 def privacy(result: Evaluation, signature: Signature, budget: str | None) -> str:
