@@ -8,6 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 from forks import fast_folder
+
+import fedgauge as fg
+from fedgauge.engines.network import conclude, follow
+from fedgauge.engines.review import approve, review
+from fedgauge.estimation.distribution import Aligned
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan.searching import Found
+from fedgauge.secagg import Stage, SummationServer
+from fedgauge.site import Policy, add_approver, add_trust
+from fedgauge.site.entries import Roster
 from two_rounds import (
     CLIENTS,
     EXACT,
@@ -24,16 +34,6 @@ from two_rounds import (
     plan_of,
     sessions,
 )
-
-import fedgauge as fg
-from fedgauge.engines.network import conclude, follow
-from fedgauge.engines.review import approve, review
-from fedgauge.estimation.distribution import Aligned
-from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.searching import Found
-from fedgauge.secagg import Stage, SummationServer
-from fedgauge.site import Policy, add_approver, add_trust
-from fedgauge.site.entries import Roster
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 

@@ -539,6 +539,7 @@ def test_encode_reads_such_files():
 # Scores that are no probabilities.
 
 MARGINS = ["--label", "y", "--score", "points"]
+SKELLAM = ["--noise", "skellam", "--delta", 1e-6]
 
 
 def test_bins_are_found_where_the_scale_is_not_known():
@@ -576,8 +577,7 @@ def test_a_plan_says_what_the_other_number_of_rounds_would_give():
             "Leave out --axis, --bins, --range and --values; or --scores",
         ),
         (
-            ["evaluate", *FILES, *MARGINS, *DDP, "--axis", "two-round", "--noise", "skellam"]
-            + ["--delta", 1e-6],
+            [*["evaluate", *FILES, *MARGINS, *DDP, "--axis", "two-round"], *SKELLAM],
             "Use --noise polya",
         ),
         (["plan", "--clients", 3, *DDP, "--axis", "two-round"], "Use --scores margins, or"),
