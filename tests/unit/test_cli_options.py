@@ -534,3 +534,62 @@ def test_encode_reads_such_files():
     done(run("encode", "l.toml", "eu.csv", *COLUMNS, *written, "-o", "eu.fgr"))
     done(run("encode", "l.toml", "a.csv", *COLUMNS, "-o", "a.fgr"))
     assert Path("eu.fgr").stat().st_size == Path("a.fgr").stat().st_size
+
+
+# Scores that are no probabilities.
+
+MARGINS = ["--label", "y", "--score", "points"]
+SKELLAM = ["--noise", "skellam", "--delta", 1e-6]
+
+
+def test_bins_are_found_where_the_scale_is_not_known():
+    told = done(run("evaluate", *FILES, *MARGINS, "--axis", "two-round", "--json", "r.json"))
+    assert "bins found in a first round" in told
+    assert fg.Evaluation.from_json("r.json").plan.found.two.bins == 1024
+    assert "bins found in a first round" in run("show", "r.json").stdout
+    noisy = done(run("evaluate", *FILES, *MARGINS, *DDP, "--axis", "two-round", "--bins", 20))
+    assert "10% and 90% of epsilon in two rounds" in noisy
+    assert "bins found" in done(run("evaluate", *FILES, *MARGINS, "--scores", "unknown"))
+
+
+def test_a_plan_says_what_the_other_number_of_rounds_would_give():
+    hints = ["--clients", 3, "--examples", 20_000]
+    for scores, instead in (("margins", "one round of"), ("probabilities", "two rounds of")):
+        told = done(run("plan", *hints, *DDP, "--scores", scores, "-o", f"{scores}.toml"))
+        assert instead in told
+        assert "times the ROC Area" in told
+        assert ("found in the first" in told) == (scores == "margins")
+    assert fg.EvaluationPlan.load("margins.toml").is_search
+    assert "Two rounds" in run("explain", "margins.toml").stdout
+    assert "found in a first" in done(run("evaluate", *FILES, *MARGINS, "--plan", "margins.toml"))
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["evaluate", *FILES, *MARGINS], "--axis two-round finds it"),
+        (
+            ["evaluate", *FILES, *MARGINS, "--axis", "two-round", "--range", 0, 10],
+            "Leave out --range and --values",
+        ),
+        (
+            ["evaluate", *FILES, *MARGINS, "--scores", "margins", "--range", 0, 10],
+            "Leave out --axis, --bins, --range and --values; or --scores",
+        ),
+        (
+            [*["evaluate", *FILES, *MARGINS, *DDP, "--axis", "two-round"], *SKELLAM],
+            "Use --noise polya",
+        ),
+        (["plan", "--clients", 3, *DDP, "--axis", "two-round"], "Use --scores margins, or"),
+        (["plan", "--clients", 3, *DDP, "--scores", "margins", "--bins", 8], "; or --scores"),
+        (["plan", "--clients", 3, *DDP, "--scores", "margins", "--want", 0.01], "or --scores"),
+    ],
+)
+def test_bins_that_are_both_found_and_said_are_refused(command, told):
+    assert told in complaint(run(*command))
+
+
+def test_what_says_nothing_about_scores_is_refused():
+    refused = run("plan", "--clients", 3, *DDP, "--scores", "percent")
+    assert refused.exit_code == 2
+    assert "'percent' is not one of 'probabilities', 'margins', 'unknown'" in refused.stderr
