@@ -4,7 +4,8 @@
     python studies/two_rounds.py --quick
     python studies/two_rounds.py --only "scale=margins*"
 
-50,000 rows of an AUC near 0.85, or real scores, under distributed DP or (epsilon 0) exact sums.
+50,000 rows of an AUC near 0.85, or real scores, under distributed DP or (epsilon 0) exact sums; a
+million local reports at epsilon 5, of which the first round takes a tenth.
 
 - oracle: edges at the true quantiles, a crowded value apart; one round with the whole budget;
 - two rounds: as `fg.TwoRound` does it;
@@ -28,13 +29,15 @@ import numpy as np
 
 import fedgauge as fg
 from runner import Check, Found, Study, main
-from score_scales import CROWDED, PROBABILITIES, REAL, available, draw
+from score_scales import CROWDED, PROBABILITIES, REAL, ROWS, available, draw
 
 HEIGHT = 10  # of the paper's hierarchy
 COARSE = 512
+REPORTS = 1_000_000  # under local DP
 BUCKETS = (10, 20, 40, 80, 160)
 SMOOTH = ("margins", "lognormal", "probabilities")
 MOST = {"margins": 1.5, "points": 1.5, "lognormal": 1.5, "tiny": 2.0}  # times the oracle's error
+LOCAL_MOST = 2.0
 OF_ONE_ROUND = 1.15  # for probabilities
 OF_BOUND = 1.5  # buckets are of nearly equal depth
 GRID = (np.arange(2_000) + 0.5) / 2_000
@@ -50,10 +53,18 @@ class Cell:
     epsilon: float
     bins: int = 48
     rate: float = 0.3
+    local: bool = False
 
     @property
-    def privacy(self) -> fg.DistributedDP | fg.SecureAggregation:
+    def rows(self) -> int:
+        """How many are drawn."""
+        return REPORTS if self.local else ROWS
+
+    @property
+    def privacy(self) -> fg.DistributedDP | fg.SecureAggregation | fg.LocalDP:
         """Noise of two clients who trust each other: the least that the budget allows."""
+        if self.local:
+            return fg.LocalDP(self.epsilon)
         return fg.DistributedDP(self.epsilon) if self.epsilon else fg.SecureAggregation()
 
     def coarse(self, bins: int) -> fg.Axis:
@@ -65,9 +76,8 @@ class Cell:
     def evaluate(self, rows: Rows, axis: fg.Axis | fg.TwoRound, seed: int) -> fg.Evaluation:
         """The result on an axis."""
         clients = {str(i): tuple(column[i::2] for column in rows) for i in range(2)}
-        return fg.evaluate(
-            clients, privacy=self.privacy, axis=axis, cohort=fg.Cohort(2, 0), seed=seed
-        )
+        cohort = None if self.local else fg.Cohort(2, 0)
+        return fg.evaluate(clients, privacy=self.privacy, axis=axis, cohort=cohort, seed=seed)
 
 
 def true_quantiles(cell: Cell, rows: Rows) -> fg.Axis:
@@ -108,8 +118,9 @@ def _coarse(cell: Cell, bins: int) -> fg.Axis:
     return cell.coarse(bins)
 
 
+@cache
 def fixed(cell: Cell, rows: int, rate: float) -> Mapping[str, fg.Axis]:
-    """Axes of one round that need no search."""
+    """Axes of one round that need no search; `rows` and `rate` are what a planner is told."""
     if cell.scale not in PROBABILITIES:
         return {"asinh": fg.Axis.asinh(cell.bins)}
     axes = {
@@ -158,10 +169,11 @@ def ways(cell: Cell, rows: Rows) -> Mapping[str, Callable[[np.random.Generator],
         rest = Cell(cell.scale, left, cell.bins, cell.rate)
         return rest.evaluate(rows, axis, int(rng.integers(2**32)))
 
-    axes = fixed(cell, len(rows[0]), float(np.mean(rows[0])))
-    return {"oracle": on(quantiles), "two rounds": on(two), "hierarchy": searched} | {
-        name: on(axis) for name, axis in axes.items()
-    }
+    axes = fixed(cell, len(rows[0]), round(float(np.mean(rows[0])), 2))
+    found = {"oracle": on(quantiles), "two rounds": on(two)}
+    if not cell.local:
+        found["hierarchy"] = searched
+    return found | {name: on(axis) for name, axis in axes.items()}
 
 
 def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
@@ -171,7 +183,7 @@ def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
     found: dict[str, list[tuple[float, ...]]] = {}
     for number in range(runs):
         if number == 0 or cell.scale not in REAL:
-            rows = draw(cell.scale, cell.rate, rng)
+            rows = draw(cell.scale, cell.rate, rng, cell.rows)
             truth, each = Truth(rows), ways(cell, rows)
         for name, evaluate in each.items():
             found.setdefault(name, []).append(truth.errors(evaluate(rng)))
@@ -196,11 +208,13 @@ def table(found: Sequence[Found[Cell]]) -> None:
             if not each.values:
                 continue
             cell, oracle = each.cell, each[f"oracle {what}"]
-            ratios = [each[f"{name} {what}"] / oracle for name in ("two rounds", "hierarchy")]
+            names = (f"two rounds {what}", f"hierarchy {what}")
+            ratios = [each.values.get(name, math.nan) / oracle for name in names]
             ratios.append(one_round(each, what) / oracle)
             print(
-                f"{cell.scale:>15} epsilon {cell.epsilon:<4g} rate {cell.rate:<4g} "
-                f"{cell.bins:>4} bins  {oracle:.1e}" + "".join(f"{r:>8.2f}" for r in ratios)
+                f"{cell.scale:>15} {'local' if cell.local else 'sums'} epsilon {cell.epsilon:<4g} "
+                f"rate {cell.rate:<4g} {cell.bins:>4} bins  {oracle:.1e}"
+                + "".join(f"{ratio:>8.2f}" for ratio in ratios)
             )
     print("Error of the AUC under exact sums, points joined by lines (and by cubics)")
     for each in found:
@@ -219,6 +233,10 @@ def bound(bins: int) -> float:
 
 def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
     """What two rounds may cost, and how fast the error of the AUC falls."""
+    for each in (each for each in found if each.cell.local):
+        times = each["two rounds ROC"] / each["oracle ROC"]
+        what = f"{each.cell.scale}, local reports: at most {LOCAL_MOST} of the oracle's"
+        yield Check(what, times <= LOCAL_MOST, f"{times:.2f}")
     for each in (each for each in found if each.values and each.cell.epsilon == 1.0):
         cell, ours = each.cell, each["two rounds ROC"]
         if cell.rate != Cell.rate:
@@ -255,6 +273,7 @@ STUDY = Study(
         *(Cell(scale, 1.0) for scale in (*NOISY, *PROBABILITIES)),
         *(Cell(scale, eps) for eps in (0.3, 0.1) for scale in ("margins", "points", "saturated")),
         *(Cell(scale, 1.0, rate=0.01) for scale in ("margins", "lognormal", "probabilities")),
+        *(Cell(scale, 5.0, 32, local=True) for scale in MOST),
         *(Cell(scale, 0.0, bins, rate=0.5) for scale in SMOOTH for bins in BUCKETS),
     ],
     quick_cells=[

@@ -1383,6 +1383,14 @@ MISTAKES = [
         bins_found(B),
     ),
     Mistake(
+        "a second round without the first",
+        "reports",
+        second_round(B),
+        2,
+        ("no reports of the first round", "make those first"),
+        bins_found("consortium"),
+    ),
+    Mistake(
         "a second plan that is not signed",
         "reports",
         second_round(A, "plain.json"),

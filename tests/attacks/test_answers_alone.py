@@ -8,7 +8,8 @@ from platform_world import SHOPS
 
 import fedgauge as fg
 from fedgauge.engines.answering import answer_alone
-from fedgauge.engines.exchange import Exchange, join
+from fedgauge.engines.exchange import Exchange
+from fedgauge.engines.steps import join
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.vertical.answer import Answer

@@ -18,8 +18,9 @@ import fedgauge as fg
 from fedgauge.binning.calibrator import Beta, Calibrator
 from fedgauge.data.keyed import ids_in
 from fedgauge.engines import contribution, duties
-from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.exchange import VERBS, Exchange
 from fedgauge.engines.named import NamedRows
+from fedgauge.engines.steps import join, submit
 from fedgauge.plan.explain import explain
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR as SENDER

@@ -17,6 +17,9 @@ from standin import StandInGrid
 
 import fedgauge as fg
 from fedgauge.engines import flower
+from fedgauge.plan.searching import Found
+from fedgauge.protocol import Envelope
+from fedgauge.secagg import SummationServer
 
 NAMES = [VICTIM, "site-1", "site-2", "site-3"]
 REAL = {"weight": np.array([2.0, -1.0]), "bias": np.array([0.3, 0.0])}
@@ -229,3 +232,94 @@ def test_the_same_model_for_all_is_evaluated(folder):
     result = nodes.evaluate(exact())
     truth = sum(own_counts(exact(), (y, predict(REAL, x))) for y, x in map(features, NAMES))
     assert counts_of(result).sum() == truth.sum()
+
+
+# Two rounds: the bins are found for one model, and filled by another
+
+
+TWO = fg.TwoRound(4, coarse=fg.Axis.uniform(8, outside="clip"))
+TWO_ROUNDS = fg.EvaluationPlan.for_histogram(
+    TWO, fg.Cohort(len(NAMES), 1), privacy=fg.DistributedDP(1.0)
+)
+
+
+class TwoSums(Federation):
+    """Counts how often nodes scored; `then(node, message)` is what they get in the second sum."""
+
+    def __init__(self, folder):
+        super().__init__(folder, score=self.count)
+        self.scored_times, self.sessions = 0, []
+        self.then = lambda _node, message: message
+
+    def count(self, message, _):
+        self.scored_times += 1
+        return self.model_in(message)
+
+    def carry(self, node, message):
+        session = Envelope.from_bytes(message.content["fedgauge"]["request"]).session
+        if session not in self.sessions:
+            self.sessions.append(session)
+        if self.sessions.index(session) == 1:
+            message = self.then(node, message)
+        return self.grid.call(node, message)
+
+
+def with_other_model(_node, message):
+    content = message.content.copy()
+    if "arrays" in content:
+        content["arrays"] = record(CONSTANT)
+    return Message(content, metadata=message.metadata)
+
+
+@pytest.fixture
+def two_sums(folder):
+    nodes = TwoSums(folder)
+    yield nodes
+    assert nodes.scored_times == len(NAMES)  # in the first round
+    for name in NAMES:
+        (balance,) = nodes.sites.site(name).ledger.balances()
+        assert balance.spent.epsilon == 1.0
+
+
+def test_another_model_in_the_second_round_is_not_scored_with(two_sums, caplog):
+    two_sums.then = with_other_model
+    assert two_sums.evaluate(TWO_ROUNDS) is None
+    assert "what came to score with is not what the invitation names" in caplog.text
+
+
+def test_another_model_is_not_invited_to_in_the_second_round(two_sums, caplog, monkeypatch):
+    """Signed by the coordinator: all members would score with the same."""
+    other = flower.digest_records(RecordDict({"arrays": record(CONSTANT)}))
+
+    def invite_again(server, plan):
+        return SummationServer.invite(plan, server.invitation.members, server._key, model=other)
+
+    monkeypatch.setattr(SummationServer, "invite_again", invite_again)
+    two_sums.then = with_other_model
+    assert two_sums.evaluate(TWO_ROUNDS) is None
+    assert "has another model than the first" in caplog.text
+
+
+def test_the_second_round_is_not_in_a_run_of_another_config(two_sums, caplog):
+    """Apps read settings from it, and the digest of the model says nothing of them."""
+
+    def configured(node, message):
+        two_sums.grid.contexts[node].run_config["scale"] = 0.0
+        return message
+
+    two_sums.then = configured
+    assert two_sums.evaluate(TWO_ROUNDS) is None
+    assert "the second of two rounds came in another run" in caplog.text
+
+
+@pytest.mark.parametrize("session", ["", "ab" * 32], ids=["no session", "a session"])
+def test_no_evaluation_begins_with_its_second_round(folder, caplog, monkeypatch, session):
+    """Its bins follow from counts that the server made up."""
+    monkeypatch.setattr(flower, "require_whole", lambda _: None)
+    nodes = TwoSums(folder)
+    counts = (0, 0, 0, 400, 400, 0, 0, 0)
+    plan = TWO_ROUNDS.located(Found(TWO, counts, len(NAMES), session=session))
+    assert nodes.evaluate(plan) is None
+    assert "this site did not join the first" in caplog.text
+    assert not nodes.scored_times
+    assert not any(map(nodes.sites.entries, NAMES))

@@ -84,7 +84,7 @@ def altered(change, *, sign=True):
 def with_edges(*points):
     """Bins that the intake would like better."""
     axis = fg.Axis.from_edges(points, outside="clip")
-    assert axis.bins == SECOND.axis.bins
+    assert axis != SECOND.axis
 
     def change(plan):
         plan["axis"] |= {"points": list(points), "digest": axis.digest}
@@ -133,11 +133,12 @@ def test_a_key_that_anybody_signs_with_is_refused():
 
 
 @pytest.mark.parametrize(
-    "points",
-    [(0.0, 3.1, 3.2, 8.0), (0.0, 3.0, 3.0625, 8.0), (0.0, 2.0, 6.0, 8.0)],
+    ("start", "step"),
+    [(3.1, 0.1), (3.0, 0.0625), (1.0, 1.5)],
     ids=["no subdivision", "zoomed", "others"],
 )
-def test_bins_that_do_not_follow_from_the_first_round_are_refused(world, points):
+def test_bins_that_do_not_follow_from_the_first_round_are_refused(world, start, step):
+    points = [0.0, *(start + step * n for n in range(SECOND.axis.bins - 1)), 8.0]
     world.refuses(altered(with_edges(*points)), "not those that follow")
 
 
@@ -159,14 +160,22 @@ def test_a_site_answers_one_of_two_second_plans(world):
     assert world.spent == [2.0]
 
 
-def test_a_second_plan_of_another_first_is_charged_as_one(world):
-    """Less noise, or a share that lets nearly all rows report again: that is another evaluation."""
-    many = fg.TwoRound(4, share=0.01, coarse=TWO.coarse)
-    plan = fg.EvaluationPlan.for_reports(many, fg.LocalDP(2.0))
-    second = plan.located(Found(many, (1,) * 8, 8))
-    world.report(SecondPlan.sign(second, INTAKE), "2.fgr")
-    assert world.spent == [4.0]
-    assert not world.ids("1.fgr", PLAN) & world.ids("2.fgr", second)
+@pytest.mark.parametrize(
+    "other",
+    [
+        fg.EvaluationPlan.for_reports(TWO, fg.LocalDP(2.0)).with_not_after("2199-12-31"),
+        fg.EvaluationPlan.for_reports(TWO, fg.LocalDP(1.9)),
+        fg.EvaluationPlan.for_reports(
+            fg.TwoRound(4, share=0.01, coarse=TWO.coarse), fg.LocalDP(2.0)
+        ),
+    ],
+    ids=["date", "epsilon", "share"],
+)
+def test_a_second_plan_of_another_first_is_refused(world, other):
+    """Coins of its own would let nearly all rows report again, and who paid would pay again."""
+    second = other.located(Found(other.task.two, (1,) * 8, 8))
+    world.refuses(SecondPlan.sign(second, INTAKE), "no reports of the first round")
+    assert world.spent == [2.0]
 
 
 def test_a_stolen_file_counts_once_and_in_its_round_alone(world):

@@ -272,6 +272,20 @@ def test_what_the_second_round_tells_apart_is_judged_before_the_first():
     assert "fewer than 10 examples" in judged(small, min_cell=10)
 
 
+def test_both_rounds_are_within_the_sizes_that_a_site_allows(noisy):
+    """Also where a plan comes in no invitation, whose sizes are judged before it is read."""
+    evaluation, second = noisy
+    path = evaluation.sites.site_file(A)
+    path.write_text(path.read_text().replace("max_bins = 4096", "max_bins = 39"))
+    site, many = evaluation.sites.site(A), msgspec.structs.replace(TWO, bins=40)
+    with pytest.raises(fg.PlanRefused, match="40 bins, this site allows 39"):
+        site.judge(
+            plan_of(NOISY.privacy, many),
+            members=second.invitation.members,
+            coordinator=evaluation.key.public,
+        )
+
+
 def test_two_exact_sums_count_as_two():
     assert "Two rounds are two of them" in judged(EXACT, exact_sums=1)
     assert judged(EXACT, exact_sums=2) is None

@@ -322,6 +322,37 @@ def test_a_score_that_raises_does_not_change_a_nodes_messages(folder, monkeypatc
     assert messages(engine, small_counts(), clean(), raising=True) == expected
 
 
+@functools.cache
+def two_rounds():
+    """As small counts, in both rounds."""
+    axis = fg.TwoRound(4, coarse=fg.Axis.uniform(8, outside="clip"))
+    return fg.EvaluationPlan.for_histogram(
+        axis, fg.Cohort(4, 1), privacy=fg.DistributedDP(1.0), largest=50
+    )
+
+
+def between(messages):
+    """How many replies there are at each stage of two rounds, and what else does not vary.
+
+    The bins of the second are as noise has it, and what is sent there is as long as they are many.
+    """
+    sizes, gained, finished = messages
+    return {stage: (len(both), both[0]) for stage, both in sizes.items()}, gained, finished
+
+
+@pytest.mark.parametrize("kind", ["all NaN", "above largest", "no rows", "a stream that panics"])
+def test_rows_do_not_change_what_is_sent_in_two_rounds(engine, kind):
+    expected = between(messages(engine, two_rounds(), clean()))
+    assert [replies for replies, _ in expected[0].values()] == [2] * len(Stage)
+    assert between(messages(engine, two_rounds(), KINDS[kind](*clean()))) == expected
+
+
+def test_a_score_that_raises_in_two_rounds_does_not_change_what_is_sent(folder, monkeypatch):
+    engine = FlowerEngine(folder, monkeypatch)
+    expected = between(messages(engine, two_rounds(), clean()))
+    assert between(messages(engine, two_rounds(), clean(), raising=True)) == expected
+
+
 def with_subjects(labels, scores, ids):
     return fg.Examples(labels, scores, subject=ids)
 

@@ -75,6 +75,21 @@ def folder():
         yield made
 
 
+@pytest.fixture(params=["enforced", "simulated"])
+def federation(request, folder, monkeypatch):
+    """Makes Flower nodes with site files, or of a simulation; `claim` says which."""
+    from nodes import Federation  # needs Flower
+
+    if request.param == "simulated":
+        monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
+
+    def make(name="nodes", **options):
+        return Federation(folder / name if request.param == "enforced" else None, **options)
+
+    make.claim = request.param
+    return make
+
+
 @pytest.fixture
 def enforced_shops(folder):
     """Makes nodes with labels and site files."""

@@ -12,8 +12,9 @@ from counts import counts_of, pooled_counts
 from exchange import NAMES, A, B, C, D, make_world
 
 import fedgauge as fg
-from fedgauge.engines.exchange import SECOND, Exchange, join
+from fedgauge.engines.exchange import SECOND, Exchange
 from fedgauge.engines.named import NamedRows
+from fedgauge.engines.steps import join
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Cost, add_approver
@@ -181,10 +182,14 @@ def test_a_site_that_missed_the_first_goes_on(folder):
 # What gets lost
 
 
-@pytest.mark.parametrize("lost", ["second", "second/invitation.fgx", "invitation.fgx", "both"])
+@pytest.mark.parametrize(
+    "lost", ["second", "second/invitation.fgx", "invitation.fgx", "both", "damaged"]
+)
 def test_lost_invitations_are_written_again(noisy, lost):
     before = (noisy.run / SECOND / "invitation.fgx").read_bytes()
-    for each in ("second", "invitation.fgx") if lost == "both" else (lost,):
+    if lost == "damaged":
+        (noisy.run / "invitation.fgx").write_bytes(before[:-1])
+    for each in {"both": ("second", "invitation.fgx"), "damaged": ()}.get(lost, (lost,)):
         path = noisy.run / each
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(fg.ExchangeError, match="waits for"):

@@ -16,8 +16,9 @@ from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.data.files import ScoreFile
-from fedgauge.engines.exchange import Exchange, join, submit
+from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.participant import Participant
+from fedgauge.engines.steps import join, submit
 from fedgauge.keys import SigningKey
 from fedgauge.results import proof
 from fedgauge.results.record import Record

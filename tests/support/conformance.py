@@ -24,9 +24,10 @@ import fedgauge as fg
 from fedgauge.engines import flower, summation
 from fedgauge.engines.contribution import contribution, count_rows, find_bins, release
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import INVITATION, SECOND, Exchange, take_part
+from fedgauge.engines.exchange import INVITATION, SECOND, Exchange
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.simulation import simulate
+from fedgauge.engines.steps import take_part
 from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import Envelope

@@ -13,8 +13,9 @@ from forks import fast_folder
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.exchange import VERBS, Exchange
 from fedgauge.engines.named import NamedRows
+from fedgauge.engines.steps import join, submit
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
 

@@ -5,8 +5,9 @@ from consortium import COORDINATOR, Consortium
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.exchange import Exchange, join, submit
+from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.named import NamedLabels
+from fedgauge.engines.steps import join, submit
 from fedgauge.secagg import Stage
 from fedgauge.vertical.assigned import assign_bins
 from fedgauge.vertical.roster import Roster

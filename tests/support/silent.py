@@ -6,14 +6,14 @@ import fedgauge as fg
 
 
 def messages(engine, plan, rows, others, *, raising=False):
-    """Sizes of the victim's replies, by stage, and what its ledger gained."""
+    """Sizes of the victim's replies by stage, what its ledger gained, whether there is a result."""
     sizes = {}
     clients = Clients({VICTIM: rows, **others}, raising=raising)
     before = [] if engine._sites is None else engine._sites.entries(VICTIM)
 
     def on_reply(name, stage, data):
         if name == VICTIM:
-            sizes[stage] = len(data)
+            sizes.setdefault(stage, []).append(len(data))
         return data
 
     try:

@@ -256,3 +256,22 @@ def test_reports_of_slices_name_columns_by_the_plan(folder):
     assert "; by sex: women (100), men (0), other (100)\n" in done.stdout
     assert "100 of 200 rows are of no listed group of sex, and none are of men" in done.stderr
     assert run("intake", "slices.toml", "pets.fgr").exit_code == 0
+
+
+def test_a_second_plan_is_explained_and_its_intake_goes_on(folder):
+    two = fg.TwoRound(4, coarse=fg.Axis.uniform(8, outside="clip"))
+    first = fg.EvaluationPlan.for_reports(two, fg.LocalDP(4.0))
+    first.save(folder / "two.toml")
+    with fg.ReportServer(first, folder / "intake") as server:
+        server.accept_all(fg.encode_rows(first, ([0, 1] * 500, [0.2, 0.7] * 500), secret=bytes(32)))
+    done = run("site", "init", "boss", "--name", "boss", "--dataset", "none")
+    assert done.exit_code == 0, done.stderr
+    for _ in range(2):  # the same again
+        done = run("find-bins", "two.toml", "--site", "boss/site.toml", "-o", "second.json")
+        assert done.exit_code == 0, done.stderr
+        assert "The first round is closed." in done.stdout
+    said = run("explain", "second.json").stdout
+    assert "Each row is reported in one of two rounds: 10% of them" in said
+    assert "follow from the estimates of the first" in said
+    (folder / "none.fgr").write_bytes(b"")
+    assert "This round is closed" in run("intake", "two.toml", "none.fgr").stdout

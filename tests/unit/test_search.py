@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import fedgauge as fg
 from fedgauge.binning.axis import Axis
@@ -225,3 +226,20 @@ class TestCrowds:
         # Bins alone do not tell whoever gets them without the plan of two rounds.
         given_bins = fg.evaluate({"all": (labels, scores)}, axis=found.axis)
         assert fg.area_error(given_bins.roc_curve(), truth) > 5e-3
+
+    def test_a_crowd_is_one_whatever_maps_its_scores(self):
+        rng = np.random.default_rng(0)
+        labels = rng.random(5000) < 0.3
+        scores = 1.0 / (1.0 + np.exp(-rng.normal(2.0 * labels)))
+        rows = {"all": (labels, np.where(rng.random(5000) < 0.4, 0.25, scores))}
+        truth = fg.exact_roc_curve(*rows["all"])
+        two = TwoRound(48, coarse=Axis.logit(512, limit=32.0, outside="clip"))
+        found = fg.evaluate(rows, axis=two)
+        mapped = found.with_calibrator(found.calibrator("platt"))
+        for result in (found, mapped):
+            assert fg.area_error(result.roc_curve(), truth) < 1e-3
+        # Merged with its neighbours, nobody can tell it from smooth scores.
+        plan = fg.EvaluationPlan.under(fg.SecureAggregation(), two, cohort=fg.Cohort(1))
+        merged = fg.evaluate(rows, structs.replace(plan, min_cell=5))
+        assert merged.axis.bins < found.axis.bins
+        assert 1e-3 < fg.area_error(merged.roc_curve(), truth) < 2e-2

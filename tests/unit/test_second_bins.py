@@ -45,7 +45,7 @@ def test_an_edge_close_to_a_coarse_one_is_refused():
 
 
 def test_bins_as_wide_as_no_rule_asks_for_are_refused():
-    two = fg.TwoRound(32, coarse=COARSE["asinh"], narrowest=1 / 128)
+    two = fg.TwoRound(32, coarse=COARSE["asinh"], narrowest=1 / 128, widest=64)
     low, high = two.coarse.low, two.coarse.high
     with pytest.raises(fg.AxisError, match="wider than 64 coarse bins"):
         two.check(fg.Axis.from_edges([low, 0, high], outside="clip"))

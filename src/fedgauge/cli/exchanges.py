@@ -36,12 +36,13 @@ from fedgauge.cli.terminal import (
 )
 from fedgauge.data.oddities import Counted
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import Exchange, examine, take_part
-from fedgauge.engines.exchange import join as join_with
-from fedgauge.engines.exchange import submit as submit_rows
+from fedgauge.engines.exchange import Exchange, examine
 from fedgauge.engines.named import Rows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.rehearsal import Rehearsal, rehearse
+from fedgauge.engines.steps import join as join_with
+from fedgauge.engines.steps import submit as submit_rows
+from fedgauge.engines.steps import take_part
 from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site

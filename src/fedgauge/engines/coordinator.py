@@ -17,6 +17,7 @@ from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
+from fedgauge.plan.searching import require_whole
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
@@ -54,8 +55,7 @@ class Coordinator:
     def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
         """Invite the members with these public keys."""
         plan.check_time()
-        if plan.found is not None:
-            raise PlanError("the bins of this plan were found on another occasion. Start anew.")
+        require_whole(plan)
         totals = totals_for(self._site, plan)
         if totals is not None:
             _require_parties(totals, members, self._site)

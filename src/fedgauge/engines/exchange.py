@@ -11,16 +11,11 @@ soon as it is there, every step is one of the second round.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-import msgspec
-
-from fedgauge.data.examples import Data
-from fedgauge.data.oddities import Counted
 from fedgauge.engines.duties import judge_origin
-from fedgauge.engines.named import Rows, read_note
-from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
+from fedgauge.engines.participant import STEPS
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -92,28 +87,29 @@ class Exchange:
 
     def invitation(self) -> Invitation:
         """What the exchange is about: of two rounds, the one that is under way."""
+        if not (self._folder / SECOND / INVITATION).is_file():
+            return self._first()
+        second = load_invitation(self._folder / SECOND / INVITATION)
+        try:
+            first = self._first()
+        except FedgaugeError:
+            first = None  # lost or damaged, and not needed any more
+        origin = None if first is None else (first.session, first.coordinator)
+        if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
+            raise ExchangeError(
+                f"{self._folder / SECOND / INVITATION} is not to the second round of the "
+                f"evaluation in {self._folder}. {_AGAIN}"
+            )
+        return second
+
+    def _first(self) -> Invitation:
         path = self._folder / INVITATION
-        first = load_invitation(path) if path.is_file() else None
-        found = self._second(first)
-        if found is None:
+        if not path.is_file():
             raise ExchangeError(
                 f"{self._lacking()}. Get it from the coordinator, who makes it with `fedgauge "
                 "exchange start`, and again with `fedgauge exchange advance`."
             )
-        return found
-
-    def _second(self, first: Invitation | None) -> Invitation | None:
-        """The invitation to a second round, where it has begun; else that to the first."""
-        path = self._folder / SECOND / INVITATION
-        if not path.is_file():
-            return first
-        second = load_invitation(path)
-        origin = None if first is None else (first.session, first.coordinator)
-        if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
-            raise ExchangeError(
-                f"{path} is not to the second round of the evaluation in {self._folder}. {_AGAIN}"
-            )
-        return second
+        return load_invitation(path)
 
     def _at(self, invitation: Invitation) -> Path:
         """The folder that the files of a round pass through."""
@@ -355,151 +351,6 @@ def examine(path: Path, site: Site) -> list[str]:
         return site.peers.get(invitation.members[member], key_to_text(invitation.members[member]))
 
     return [fault.in_words(name) for fault in evidence.judged()]
-
-
-def join(
-    exchange: Exchange,
-    site: Site,
-    rows: Rows | None = None,
-    *,
-    tell: Callable[[str], None] = lambda _: None,
-    show: Callable[[Counted], None] = lambda _: None,
-) -> Path:
-    """Answer an invitation, and remember which rows it is about; the file that was written.
-
-    Joining again may name other rows as long as none were counted; those of an exact sum stay, and
-    so do those of a second round, which are named at the first and need not be named again. Before
-    an exact sum rows are read: `show` and `tell` as for :func:`submit`.
-    """
-    invitation = exchange.invitation()
-    exchange.require_open(invitation)
-    rows = _rows_to_join(site, invitation, rows)
-    told = _teller(invitation, rows, tell, show)
-    participant = Participant(
-        site,
-        lambda: rows.data(invitation.plan, site),
-        check=lambda plan: rows.check(plan, site),
-        show=told,
-    )
-    reply = participant.answer(invitation.data)
-    named = _named_rows(participant, invitation)
-    if named != rows:
-        counted = participant.session(invitation.session).stage >= Stage.MASK
-        if named is not None and (counted or not invitation.plan.is_noisy):
-            raise ExchangeError(_other_rows(named, invitation.plan, counted=counted))
-        rows.check(invitation.plan, site)  # who joined before was not checked with these
-        participant.remember(invitation.session, msgspec.json.encode(rows))
-    return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
-
-
-def _rows_to_join(site: Site, invitation: Invitation, rows: Rows | None) -> Rows:
-    """The rows that were named; of a second round, those that were named at the first."""
-    if invitation.follows is None:
-        if rows is None:
-            raise InputError(
-                "joining takes the file of this site's rows. Name it, and its columns."
-            )
-        return rows
-    participant = Participant(site)
-    note = participant.recall(invitation.session) or participant.recall(invitation.follows)
-    if note is None:
-        raise ExchangeError(NOT_JOINED)
-    named = read_note(note)
-    if rows not in (None, named):
-        raise ExchangeError(_other_rows(named, invitation.plan, counted=True))
-    return named
-
-
-class Submitted(NamedTuple):
-    """The file that was written, and whether it holds what was counted on an earlier occasion."""
-
-    path: Path
-    stood: bool
-
-
-def submit(
-    exchange: Exchange,
-    site: Site,
-    rows: Rows | None = None,
-    *,
-    tell: Callable[[str], None],
-    show: Callable[[Counted], None] = lambda _: None,
-) -> Submitted:
-    """Answer the third round with the rows named at the first.
-
-    `rows` may say again which they are; others are refused. What was counted once stands: asked
-    again, a site sends the same bytes, whatever its file holds by then.
-
-    Parameters
-    ----------
-    exchange, site, rows
-        Where, who, and which rows.
-    tell
-        Told, in sentences, what is wrong with the rows; for the site's operator alone.
-    show
-        Shown what the rows came to, once they were counted; for the site's operator alone.
-    """
-    invitation = exchange.invitation()
-    exchange.require_open(invitation)
-    request = exchange.request_to_me(invitation, Stage.MASK)
-    participant = Participant(site)
-    named = _named_rows(participant, invitation)
-    if named is None:
-        raise ExchangeError(NOT_JOINED)
-    stands = participant.session(invitation.session).stage >= Stage.MASK
-    if rows not in (None, named):
-        raise ExchangeError(_other_rows(named, invitation.plan, counted=stands))
-    if not stands:
-        named.check(invitation.plan, site)  # once more: a file may have been moved away
-    told = _teller(invitation, named, tell, show)
-    participant = Participant(site, lambda: named.data(invitation.plan, site), tell=tell, show=told)
-    reply = participant.answer(request)
-    return Submitted(exchange.write_reply(invitation, Stage.MASK, reply), stands)
-
-
-def _teller(
-    invitation: Invitation,
-    rows: Rows,
-    tell: Callable[[str], None],
-    show: Callable[[Counted], None],
-) -> Callable[[Counted], None]:
-    """Shows what the rows of a file came to, and warns of what is wrong with them."""
-
-    def told(counted: Counted) -> None:
-        show(counted)
-        for sentence in rows.warnings(counted, invitation.plan):
-            tell(sentence)
-
-    return told
-
-
-def _named_rows(participant: Participant, invitation: Invitation) -> Rows | None:
-    note = participant.recall(invitation.session)
-    return None if note is None else read_note(note)
-
-
-def _other_rows(named: Rows, plan: EvaluationPlan, *, counted: bool) -> str:
-    done = "has submitted that: the first input stands" if counted else "submits that"
-    if plan.is_noisy and not counted:
-        remedy = "join again with them (`fedgauge exchange join`), then submit"
-    else:
-        remedy = "abandon this evaluation (`fedgauge exchange abandon`) and join a new one"
-    return (
-        f"this site joined with {named.path} ({named.columns}), and {done}. To evaluate other "
-        f"rows, {remedy}."
-    )
-
-
-def take_part(
-    exchange: Exchange, site: Site, stage: Stage, data: Callable[[], Data] | None = None
-) -> Path:
-    """Answer the request of one round; the file that was written."""
-    invitation = exchange.invitation()
-    if stage < Stage.OPEN:  # a site that reveals late deletes its keys all the same
-        exchange.require_open(invitation)
-    request = exchange.request_to_me(invitation, stage)
-    reply = Participant(site, data).answer(request)
-    return exchange.write_reply(invitation, stage, reply)
 
 
 def _envelopes(

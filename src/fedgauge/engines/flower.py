@@ -1,7 +1,8 @@
 """Pooled evaluation inside a Flower app: a few lines on the client, a few on the server.
 
 On each node `attach` answers the server's requests; on the server `evaluate` drives the five
-rounds of fedgauge's own secure summation over Flower messages. Only keys, sealed shares and
+rounds of fedgauge's own secure summation over Flower messages: once, or where bins are to be found
+first, twice. Only keys, sealed shares and
 masked integers leave a node. Flower's SecAgg+ is not used.
 """
 
@@ -25,6 +26,7 @@ from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteEr
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.searching import require_whole
 from fedgauge.protocol import Envelope
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Stage, SummationServer
@@ -68,7 +70,7 @@ def attach(app: ClientApp, score: Score) -> None:
         the model in ``message.content["arrays"]``: one score, one for each class in the plan's
         order, or a mapping from names of models. Where plans have groups, or protect subjects, it
         returns ``fedgauge.Examples.leniently(y_true, y_score, group=..., subject=...)``, which no
-        odd row makes fail. It is called once in an evaluation, after
+        odd row makes fail. It is called once in an evaluation, or in each of its two rounds, after
         the node's site file allowed the plan and the budget was spent. It treats rows one by
         one: where it fails, the node adds noise and no counts, and says so in its log.
 
@@ -116,11 +118,13 @@ def evaluate(
     grid
         What the ServerApp's main function is given.
     plan
-        What to measure. Its cohort says how many nodes must stay.
+        What to measure. Its cohort says how many nodes must stay. Where its axis is a
+        :class:`~fedgauge.TwoRound`, a first sum finds the bins, and a second over the same nodes
+        counts in them.
     arrays
-        The model, sent to the nodes in the round in which they score.
+        The model, sent to the nodes whenever they score.
     timeout
-        Seconds to wait for the replies of each round; who is late is a dropout.
+        Seconds to wait for replies each time nodes are asked; who is late is a dropout.
     site
         The coordinator's site file: the key that nodes answer to, and whom to invite. By
         default the file that ``FEDGAUGE_SITE`` names. Without one only a simulation can be
@@ -136,6 +140,7 @@ def evaluate(
     """
     plan.check_promise()
     plan.check_time()
+    require_whole(plan)
     anchor = anchor_of(site)
     wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
     if anchor is None:
@@ -219,6 +224,7 @@ class _GridCarrier:
         invitation = requests[0]  # the same for all
         asked = [message_to(node, invitation) for node in self._grid.get_node_ids()]
         replies: dict[int, bytes] = {}
+        self._nodes.clear()  # of an earlier sum: who joins now may do so at another node
         for node, reply in replies_to(self._grid, asked, self._timeout):
             try:
                 member = Envelope.from_bytes(reply).sender

@@ -27,6 +27,7 @@ from fedgauge.errors import (
     FedgaugeError,
     LedgerError,
     PlanRefused,
+    ProtocolError,
     SiteError,
 )
 from fedgauge.keys import key_to_text
@@ -285,8 +286,11 @@ class Participant:
     def _require_first(self, invitation: Invitation, first: bytes) -> None:
         """Refuse a second round of what this site did not join, or gave up; reads no rows."""
         check_ledger(self._site, invitation)
-        if not self._path(first).exists():
-            raise ExchangeError(NOT_JOINED)
+        if self.session(first).setting != self._setting:
+            raise ProtocolError(
+                "the second of two rounds came in another run, or with another config, than the "
+                "first, so rows may be scored otherwise. Ask for a new evaluation."
+            )
 
     def _take_up(self, first: bytes, session: bytes) -> None:
         """Bring along what the second of two rounds needs of the first: rows and approval."""
@@ -320,13 +324,16 @@ class Participant:
             if invitation.follows is not None:
                 self._take_up(invitation.follows, invitation.session)
             duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
-            setting = b"" if self._delivery is None else self._delivery.setting
-            client = SummationClient.join(invitation, self._site.key, duties, setting=setting)
+            client = SummationClient.join(invitation, self._site.key, duties, setting=self._setting)
             self._store(client)
             reply = self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
             if invitation.follows is not None:
                 self._end(invitation.follows)  # its sum was opened, with this site or without
             return reply
+
+    @property
+    def _setting(self) -> bytes:
+        return b"" if self._delivery is None else self._delivery.setting
 
     def _join_again(self, invitation: Invitation) -> bytes:
         reply = self.session(invitation.session).receive(invitation.data)

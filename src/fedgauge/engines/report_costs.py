@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from fedgauge.data.examples import Examples
 from fedgauge.errors import PlanRefused
@@ -10,6 +10,15 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.reports.rounds import RowsInOrder, SecondPlan
 from fedgauge.site import Site
 from fedgauge.site.entries import Departure, Step
+
+_NO_FIRST_AGAIN: Final = (
+    "this site made its reports of the first round. Send that file again if it was lost. The "
+    "second round goes with the plan that the intake publishes then (`fedgauge find-bins`)."
+)
+_NO_SECOND_AGAIN: Final = (
+    "this site made its reports of the second round, and makes no others, whatever the bins: rows "
+    "would be reported twice. Send that file again if it was lost."
+)
 
 
 def approved(plan: EvaluationPlan | SecondPlan, site: Site | None) -> EvaluationPlan:
@@ -71,26 +80,28 @@ class _ChargeOfTwo(Charge):
         self._rows = RowsInOrder(plan, site.fingerprint_key)
 
     def check(self) -> None:
-        """Refuse a round that was answered, whatever bins it had."""
-        ledger = self._site.ledger
-        if ledger.status(self._session) is None or not ledger.has_left(self._session, self._step):
-            return
-        if self._plan.is_search:
+        """Refuse a round that was answered, whatever its bins, and a second one without a first."""
+        if self._has_left(self._step):
+            raise PlanRefused(_NO_FIRST_AGAIN if self._plan.is_search else _NO_SECOND_AGAIN)
+        if not self._plan.is_search and not self._has_left("encode"):
+            # Charged as a new evaluation, bins of another plan would cost who takes them for the
+            # second half of what was paid for.
             raise PlanRefused(
-                "this site made its reports of the first round. Send that file again if it was "
-                "lost. The second round goes with the plan that the intake publishes then "
-                "(`fedgauge find-bins`)."
+                "this site made no reports of the first round of this plan, so it is not charged "
+                f"for: plan {self._plan.whole.digest[:8]}. If it should take part, make those "
+                "first, also where they come too late; then the second costs nothing more."
             )
-        raise PlanRefused(
-            "this site made its reports of the second round, and makes no others, whatever the "
-            "bins: rows would be reported twice. Send that file again if it was lost."
-        )
+
+    def _has_left(self, step: Step) -> bool:
+        ledger = self._site.ledger
+        known = ledger.status(self._session) is not None
+        return known and ledger.has_left(self._session, step)
 
     def pay(self) -> Kept:
-        """Set aside what both rounds cost, in the one that comes first here."""
+        """Set aside what both rounds cost, in the first."""
         ledger = self._site.ledger
         if ledger.status(self._session) != "committed":
-            self._site.reserve(self._session, self._plan.whole)
+            self._site.reserve(self._session, self._plan)
             ledger.commit(self._session)
         return {"secret": self._secret, "watch": self._rows.add}
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from fedgauge.data.examples import Data
 from fedgauge.engines.contribution import contribution, count_rows
 from fedgauge.engines.participant import NOT_JOINED, require_scores
-from fedgauge.errors import ExchangeError
+from fedgauge.errors import ExchangeError, PlanRefused
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import Invitation, SummationClient
+from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.secagg.crypto import KEY_BYTES
 
 _KEY: Final = "key"
@@ -71,7 +71,18 @@ class SimulatedParticipant:
     def _joined(self, request: bytes) -> SummationClient:
         invitation = Invitation(request)
         self._check(invitation.plan)
+        if invitation.follows is not None:
+            self._require_first(invitation, invitation.follows)
         return SummationClient.join(invitation, self.key, _SimulatedDuties(self._data))
+
+    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+        """Stay out where a site would: it did not join the first, or was not in that exact sum."""
+        joined = self.session(first)
+        if not invitation.plan.is_noisy and joined.stage < Stage.AGREE:
+            raise PlanRefused(
+                "this node did not see the first of two exact sums to its end, and the difference "
+                "of the two would show its counts."
+            )
 
 
 class _SimulatedDuties:

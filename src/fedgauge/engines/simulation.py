@@ -33,6 +33,7 @@ from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.released import Released
 from fedgauge.plan import BinaryTask, EvaluationPlan
 from fedgauge.plan.rules import require_clipping
+from fedgauge.plan.searching import require_whole
 from fedgauge.plan.task import AnyTask, LabelTask, SearchTask
 from fedgauge.planner import Scores, check_hints, check_scores, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
@@ -210,8 +211,7 @@ def simulate(
             f"summation must be one of {', '.join(get_args(Summation))}, got {summation!r}."
         )
     plan.check_promise()
-    if plan.found is not None:
-        raise PlanError("the bins of this plan were found on other occasion. Pass plan.whole.")
+    require_whole(plan)
     released, plan = _run(clients, plan, source_of(seed), summation)
     return Evaluation(plan, plan.statement("simulated"), released, estimator=estimator)
 

@@ -1,6 +1,6 @@
 """What reached the server: counts on an axis, and how noisy they are."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.binning.axis import Axis
-from fedgauge.binning.search import TwoRound
 from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
@@ -44,8 +43,8 @@ class PooledCounts:
         Under local DP, where noise differs between nodes and all counts of a block add up to the
         public number of reports: the blocks that the counts are in, of which negatives and
         positives are the first sides.
-    two
-        How bins were found, where a first round found them.
+    crowded
+        Which bins hold a value that many scores share, where a first round found the bins.
     """
 
     axis: Axis
@@ -54,7 +53,7 @@ class PooledCounts:
     variances: tuple[float, ...] = ()
     terms: tuple[int, int] = (1, 1)
     drawn: tuple[DrawnBlock, ...] = ()
-    two: TwoRound | None = None
+    crowded: NDArray[np.bool_] | None = None
     _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
@@ -68,15 +67,18 @@ class PooledCounts:
         drawn: tuple[DrawnBlock, ...] = ()
         if plan.final.sends_reports:
             drawn = drawn_blocks(plan, released.counts, contrast)
-        return cls(
+        pooled = cls(
             released.axis,
             np.stack([released.counts[list(rows)].sum(axis=0) for rows in contrast]),
             plan.tree if plan.is_noisy else (released.axis.bins,),
             plan.noise_variances(released.contributions),
             (len(contrast.negatives), len(contrast.positives)),
             drawn,
-            None if plan.found is None else plan.found.two,
         )
+        if plan.found is None:
+            return pooled
+        rows = pooled.counts.sum(axis=0)
+        return replace(pooled, crowded=plan.found.two.crowds(released.axis, rows))
 
     def __getstate__(self) -> dict[str, Any]:
         # Without what follows from the rest: draws can be a hundred times as large.
@@ -137,9 +139,8 @@ class PooledCounts:
 
         A cubic through a bin that holds a tie would bend as if its scores differed.
         """
-        if self.two is None:
-            return self.axis.single
-        return self.axis.single | self.two.crowds(self.axis, self.counts.sum(axis=0))
+        single = self.axis.single
+        return single if self.crowded is None else single | self.crowded
 
     @cached_property
     def deviations_of_totals(self) -> tuple[float, float]:

@@ -212,6 +212,15 @@ def before(plan: "EvaluationPlan") -> "EvaluationPlan":
     )
 
 
+def require_whole(plan: "EvaluationPlan") -> None:
+    """Refuse to begin with a second round: its bins were found among other rows, or by nobody."""
+    if plan.found is not None:
+        raise PlanError(
+            "the bins of this plan were found on another occasion. Start with the plan of both "
+            "rounds: plan.whole."
+        )
+
+
 def located(plan: "EvaluationPlan", found: Found) -> "EvaluationPlan":
     """The plan of the second round."""
     task, two = _parts(plan)

@@ -195,6 +195,8 @@ class SummationServer:
     @property
     def paid_in_words(self) -> str:
         """Why to wait rather than to start again, once members have sent their numbers."""
+        if self._invitation.follows is not None:
+            return "Both rounds are paid for, and again where they are started again: wait."
         match self.stage:
             case Stage.ADVERTISE | Stage.SHARE:
                 return ""
@@ -431,7 +433,12 @@ class SummationServer:
     def _require(self, answered: Collection[int], needed: int) -> None:
         if len(answered) < needed:
             otherwise = ", or start again with the members who are there."
-            if self._invitation.is_unanimous and needed == len(self.requests):
+            if self._is_second_exact:
+                otherwise = (
+                    ": the second of two exact sums is over the members of the first. If they do "
+                    "not come back, start again with noise, or when all of them are there."
+                )
+            elif self._invitation.is_unanimous and needed == len(self.requests):
                 otherwise = ": an exact sum needs them all."
             elif self.paid_in_words:
                 otherwise = f". {self.paid_in_words}"
@@ -439,6 +446,10 @@ class SummationServer:
                 f"{len(answered)} members answered and {needed} are needed. Wait for more"
                 f"{otherwise}{self._who(answered)}"
             )
+
+    @property
+    def _is_second_exact(self) -> bool:
+        return self._invitation.follows is not None and not self._invitation.plan.is_noisy
 
     def _who(self, answered: Collection[int]) -> str:
         """Sentences that name whom it lies with."""
