@@ -46,6 +46,7 @@ def test_every_page_with_commands_is_followed():
         "read-the-report.md",
         "site-file.md",
         "slices.md",
+        "two-rounds.md",
         "vertical.md",
     }
 
@@ -61,13 +62,16 @@ def test_every_page_with_commands_is_followed():
         ("read-the-report.md", "Open report.html in a browser"),
         ("site-file.md", "no coordinator, so nobody may start an evaluation here"),
         ("slices.md", "group women: 3 clients"),
+        ("two-rounds.md", "What leaves each site first"),
     ],
 )
 def test_a_page_runs_as_written(page, told, tmp_path, shell):
     assert told in follow(DOCS / page, tmp_path, shell)
 
 
-@pytest.mark.parametrize("page", ["choose-epsilon.md", "five-minutes.md", "large-data.md"])
+@pytest.mark.parametrize(
+    "page", ["choose-epsilon.md", "five-minutes.md", "large-data.md", "two-rounds.md"]
+)
 def test_examples_print_what_is_shown(page):
     outcome = doctest.testfile(str(DOCS / page), module_relative=False)
     assert outcome.attempted

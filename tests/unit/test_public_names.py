@@ -22,8 +22,8 @@ LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused
 PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError
 Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve
 RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site
-SiteError Slice Trend UndefinedMetric area_error diff encode_rows evaluate evaluate_vertical
-exact_pr_curve exact_roc_curve plan_vertical planner read_trend
+SiteError Slice Trend TwoRound UndefinedMetric area_error diff encode_rows evaluate
+evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical planner read_trend
 """
 
 
@@ -70,6 +70,7 @@ def test_the_call_everybody_meets():
         "positive": None,
         "score_sums": False,
         "calibrator": None,
+        "scores": None,
         "seed": None,
     }
 

@@ -529,3 +529,35 @@ def test_results_of_two_searches_compare():
     assert one.axis != other.axis
     difference = fg.diff(one, other)
     assert "the axes differ, so each has a binning error of its own" in str(difference)
+
+
+# Small cells of two exact sums.
+
+
+@pytest.mark.parametrize("task", ["plain", "groups", "labels"])
+@pytest.mark.parametrize("seed", range(4))
+def test_both_rounds_together_show_no_small_cell(seed, task):
+    """A reader lays the edges of both rounds over each other: rows in between are none or many."""
+    rng = np.random.default_rng(seed)
+    rows, columns = 3000, 2 if task == "labels" else 1
+    y = rng.random((rows, columns)) < 0.4
+    scores = rng.normal(y * 1.0, 1.0)
+    group = {name: rng.choice(["women", "old", "none"], rows) for name in ("sex", "age")}
+    one = columns == 1
+    data = fg.Examples(
+        y[:, 0] if one else y,
+        scores[:, 0] if one else scores,
+        group=group if task == "groups" else None,
+    )
+    plan = EvaluationPlan.for_histogram(
+        TwoRound(16, coarse=Axis.asinh(256)), Cohort(1, 0), task=TASKS[task], min_cell=10
+    )
+    result = fg.evaluate({"a": data}, plan)
+    found, released = result.plan.found, result.released
+    totals = released.counts.sum(axis=0) // (2 if task == "groups" else 1)
+    below = dict(zip(found.edges, np.append(0, np.cumsum(found.counts)), strict=True))
+    below |= dict(zip(released.axis.edges, np.append(0, np.cumsum(totals)), strict=True))
+    between = np.diff([count for _, count in sorted(below.items())])
+    assert between.sum() == rows * columns
+    assert released.axis.bins > 4
+    assert not np.any((between > 0) & (between < 10))

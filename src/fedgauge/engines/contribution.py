@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from fedgauge.binning.calibrator import mapped
 from fedgauge.binning.histogram import Draw, ScoreHistogram
+from fedgauge.binning.table import Kept
 from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
 from fedgauge.data.lenient import LenientRows
 from fedgauge.data.oddities import Counted, Oddities, in_short
 from fedgauge.errors import PlanError, ResultWithheld
+from fedgauge.estimation.cells import edges_beside, merge_at
 from fedgauge.estimation.impossible import check_exact
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import consistent
@@ -190,7 +192,17 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
     released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None, tables=tables)
     if not plan.min_cell:
         return released
+    if plan.found is not None:
+        released = _beside_first(plan, plan.found, released)
     return hide_small(plan.task, released, plan.min_cell, plan.sum_steps)
+
+
+def _beside_first(plan: EvaluationPlan, found: Found, released: Released) -> Released:
+    """The second of two exact sums, such that it and the first together show no small cell."""
+    rows = released.counts.sum(axis=0) // len(plan.task.layout.groupings)
+    first = np.array(found.counts, dtype=np.int64)
+    kept = edges_beside(released.axis.edges, rows, found.edges, first, plan.min_cell)
+    return merge_at(released, Kept(kept, kept), plan.min_cell, plan.sum_steps)
 
 
 def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") -> EvaluationPlan:

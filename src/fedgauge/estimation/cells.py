@@ -81,6 +81,29 @@ def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:
     return _edges_at(cuts, held, counts.shape[1])
 
 
+def edges_beside(
+    edges: Floats, rows: NDArray[np.int64], others: Floats, counts: NDArray[np.int64], least: int
+) -> Indices:
+    """Which edges stay beside another sum of the same rows: no small count lies between the two.
+
+    `rows` lie between the edges, and `counts` of them between those of the other sum, `others`.
+
+    Examples
+    --------
+    >>> edges, others = np.array([0.0, 3.0, 5.0, 8.0]), np.array([0.0, 4.0, 8.0])
+    >>> rows, counts = np.array([20, 20, 20]), np.array([21, 39])
+    >>> edges_beside(edges, rows, others, counts, 10).tolist()  # one row from 3 to 4
+    [0, 2, 3]
+    """
+    below = np.append(0, np.cumsum(rows))
+    other = np.append(0, np.cumsum(counts))
+    before = np.clip(np.searchsorted(others, edges, side="right") - 1, 0, len(counts) - 1)
+    between = np.array([below - other[before], other[before + 1] - below])
+    fits = np.all((between <= 0) | (between >= least), axis=0)
+    fits[[0, -1]] = True
+    return np.flatnonzero(fits)
+
+
 def is_large(counts: NDArray[Any], least: int) -> bool:
     """Whether every count is zero, or at least so large."""
     return not np.any((counts > 0) & (counts < least))

@@ -71,6 +71,12 @@ class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         return cls(two, totals, clients, tuple(starts), session.hex())
 
     @property
+    def edges(self) -> Floats:
+        """What the counts lie between."""
+        coarse = self.two.coarse.edges
+        return np.append(coarse[list(self.starts)], coarse[-1]) if self.starts else coarse
+
+    @property
     def axis(self) -> Axis:
         """The bins of the second round; refused where these are no counts of a first one."""
         bins = self.two.coarse.bins
