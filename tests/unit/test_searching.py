@@ -228,7 +228,7 @@ def test_only_a_first_round_finds_bins():
     released = Released(TWO.coarse, np.ones((1, 16)), 4)
     with pytest.raises(PlanError, match="only the first of two rounds"):
         find_bins(plan, released)
-    with pytest.raises(PlanError, match=r"Pass plan\.whole"):
+    with pytest.raises(PlanError, match=r"plan of both rounds: plan\.whole"):
         fg.evaluate({"a": ([0, 1], [1, 2])}, located_by(plan_for("exact")))
 
 
