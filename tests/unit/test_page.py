@@ -292,7 +292,7 @@ def test_command_writes_a_report_of_several_results(tmp_path):
     page = Page(out.read_text())
     assert [each["name"] for each in page.data["reports"]] == ["one", "two"]
     told = [attrs for _, attrs in page.elements if "data-report" in attrs]
-    assert ["hidden" in attrs for attrs in told] == [False, True] * 4
+    assert ["hidden" in attrs for attrs in told] == [False, True] * 5
     assert run("report", tmp_path / "one.json", "-o", out).exit_code == 0  # its own may be replaced
     out.write_text("mine")
     refused = run("report", tmp_path / "one.json", "-o", out)

@@ -29,9 +29,7 @@ def report(
     ] = None,
     client_average: Annotated[
         float | None,
-        typer.Option(
-            help="The average of the clients' own ROC AUCs, where known."
-        ),
+        typer.Option(help="The average of the clients' own ROC AUCs, where known."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -15,7 +15,7 @@ from fedgauge.cli.options import At, AtLevel, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.rows import Notes, close, first, fitting, reads, slice_table
 from fedgauge.cli.slicing import OneClass, OneGroup, OneModel, chosen
-from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.terminal import fail, readable_errors, screen, warn, with_progress
 
 _OVER_ALL = (
     "roc_auc",
@@ -61,10 +61,8 @@ def diff(
     """
     with readable_errors():
         paths = first_file, second_file
-        results = [
-            chosen(fg.Evaluation.from_json(path), group=group, model=model, label=label)
-            for path in paths
-        ]
+        read = [fg.Evaluation.from_json(path) for path in paths]
+        results = [chosen(each, group=group, model=model, label=label) for each in read]
         if level is not None:
             results[0] = results[0].at_level(level)
         same = first_file.stem == second_file.stem
@@ -77,6 +75,9 @@ def diff(
         table = with_progress(quiet, lambda: _diff_table(found, at or []), "Measuring")
     if not quiet:
         screen.print(table, markup=False)
+    for path, result in zip(paths, read, strict=True):
+        if result.signature.state == "broken":
+            fail(f"{path} is not what was signed: {result.signature.reason}. Get it again.", 1)
 
 
 def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
