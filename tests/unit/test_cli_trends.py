@@ -97,3 +97,10 @@ def test_a_file_name_is_no_formula_in_a_saved_trend(folder):
     assert run("trend", folder, "-o", folder / "t.csv").exit_code == 0
     looks = {line.split(",")[0] for line in (folder / "t.csv").read_text().splitlines()[1:]}
     assert looks == {"'=HYPERLINK(1)", "week-2", "week-3", "week-4"}
+
+
+def test_thresholds_in_another_unit_than_scores_are_refused(folder):
+    diff = run("diff", folder / "week-1.json", folder / "week-2.json", "--at", 50)
+    for done in (diff, run("trend", folder, "--at", 50)):
+        assert done.exit_code == 2
+        assert "--at 50 lies outside the axis" in done.stderr

@@ -16,6 +16,7 @@ from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.rows import Notes, close, first, fitting, reads, slice_table
 from fedgauge.cli.slicing import OneClass, OneGroup, OneModel, chosen
 from fedgauge.cli.terminal import fail, readable_errors, screen, warn, with_progress
+from fedgauge.cli.thresholds import within
 
 _OVER_ALL = (
     "roc_auc",
@@ -65,6 +66,9 @@ def diff(
         results = [chosen(each, group=group, model=model, label=label) for each in read]
         if level is not None:
             results[0] = results[0].at_level(level)
+        for each in results:
+            for threshold in at or []:
+                within(threshold, each)
         same = first_file.stem == second_file.stem
         names = [str(path) if same else path.stem for path in paths]
         found = fg.diff(
@@ -137,6 +141,8 @@ def trend(
         found = fg.read_trend(
             folder, by=by.value, at=at or (), rate=rate, group=group, model=model, label=label
         )
+        for threshold in at or []:
+            within(threshold, found.results[found.looks[-1]])
         table = with_progress(quiet, lambda: _trend_table(found), "Measuring")
         if out is not None:
             getattr(found, f"to_{out.suffix[1:]}")(out)
