@@ -79,7 +79,7 @@ def test_cells_that_begin_like_formulas_are_guarded(open_page, report):
     }
     formulas = {cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))}
     # A spreadsheet runs what begins so, but not numbers and their intervals.
-    assert [cell for cell in formulas if not re.fullmatch(r"-[-\d., to()]+", cell)] == []
+    assert [cell for cell in formulas if not re.fullmatch(r"[-+][-\d., to()e]+", cell)] == []
     assert any(cell.startswith("'=HYPERLINK") for cell in cells)
 
 

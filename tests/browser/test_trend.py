@@ -147,5 +147,7 @@ def test_figures_and_tables_are_saved(open_page, made):
     assert saved["CSV"].suggested_filename == "roc_auc.csv"
     table = saved["CSV"].path().read_text()
     assert f'"{show(trend.results["2026-01-05"].roc_auc.value)}"' in table
+    assert '"+' in table  # a number with its sign stays one, without an apostrophe before it
+    assert "'" not in table
     assert saved["SVG"].path().read_text().startswith("<svg")
     assert saved["PNG"].path().read_bytes().startswith(b"\x89PNG")

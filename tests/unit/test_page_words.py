@@ -19,6 +19,7 @@ from fedgauge.plots.page.beside import beside
 from fedgauge.plots.page.parts import part_of
 from fedgauge.plots.page.slices import told_of
 from fedgauge.plots.page.thresholds import thresholds_of
+from fedgauge.results.proof import Signature
 from fedgauge.site import Account
 
 SIGNED = Path(__file__).parents[1] / "fixtures" / "signed-protocol-2.json"
@@ -119,6 +120,29 @@ def test_a_broken_signature_comes_before_all_numbers(tmp_path):
     result = fg.Evaluation.from_json(path)
     assert result.signature.state == "broken"
     assert short(result).startswith('<p class="caution">Do not use these numbers: ')
+
+
+def test_a_broken_signature_is_told_above_several_results():
+    one, other = of_skill(1.0), of_skill(2.0)
+    broken = Signature("broken", "it was changed after it was signed")
+    told = beside({"may": one, "june": other}, {"may": one.signature, "june": broken})
+    caution = '<p class="caution">Do not use the numbers of june: not what was signed.</p>'
+    assert told.startswith(caution)
+    assert "caution" not in beside({"may": one, "june": other})
+
+
+@pytest.mark.parametrize(("state", "shown"), [("unsigned", False), ("unknown key", True)])
+def test_that_privacy_was_enforced_rests_on_a_signature(state, shown):
+    result = fg.Evaluation.from_json(SIGNED)
+    told = words.privacy(result, replace(result.signature, state=state), None)
+    assert ("by the word of this file alone" not in told) == shown
+
+
+def test_examples_next_to_each_other_are_about_so_many_under_noise():
+    noisy = of_skill(1.0, privacy=fg.DistributedDP(2.0), seed=1)
+    told = re.sub("<[^>]*>", "|", beside({"exact": of_skill(1.0), "noisy": noisy}))
+    assert f"|about {noisy.examples:,}||2||" in told
+    assert told.count("|about ") == 1
 
 
 def test_budget_is_that_of_a_ledger_or_said_to_be_unknown(tmp_path):

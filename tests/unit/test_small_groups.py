@@ -52,7 +52,7 @@ def test_nothing_is_told_of_a_joined_group():
     assert str(part).startswith("group b: 1 client; too few examples to be shown\n")
     assert part.caution is None
     whole = evaluate()
-    assert "not shown          b, c: fewer than 10 examples of a class" in str(whole)
+    assert "not shown          b, c: these, or some of them, have fewer than 10 ex" in str(whole)
     frame = whole.to_frame(thresholds=[0.5])
     assert frame[frame["metric"] == "withheld"]["group"].tolist() == ["b", "c"]
     gaps = whole.gaps("recall", at=0.5)

@@ -50,7 +50,7 @@ class Wanted:
                     "or --model NAME, or name thresholds with --at."
                 )
             return []
-        points = [("", result.at_threshold(_within(threshold, result))) for threshold in self._at]
+        points = [("", result.at_threshold(within(threshold, result))) for threshold in self._at]
         for name, rates in self._for.items():
             sign = "<=" if name == "fpr" else ">="
             for rate in rates:
@@ -62,11 +62,11 @@ class Wanted:
         """The thresholds that slices are shown at: the same for all of them."""
         points = self.points(result)
         if result.is_several:
-            return [_within(threshold, result) for threshold in self._at]
+            return [within(threshold, result) for threshold in self._at]
         return [at.threshold for _, at in points]
 
 
-def _within(threshold: float, result: fg.Evaluation) -> float:
+def within(threshold: float, result: fg.Evaluation) -> float:
     """A threshold of which the counts say something."""
     axis = result.released.axis
     low, high = (axis.low, axis.high) if result.mapped_by is None else (0.0, 1.0)

@@ -15,7 +15,8 @@ from fedgauge.cli.options import At, AtLevel, Quiet
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.rows import Notes, close, first, fitting, reads, slice_table
 from fedgauge.cli.slicing import OneClass, OneGroup, OneModel, chosen
-from fedgauge.cli.terminal import readable_errors, screen, warn, with_progress
+from fedgauge.cli.terminal import fail, readable_errors, screen, warn, with_progress
+from fedgauge.cli.thresholds import within
 
 _OVER_ALL = (
     "roc_auc",
@@ -61,12 +62,13 @@ def diff(
     """
     with readable_errors():
         paths = first_file, second_file
-        results = [
-            chosen(fg.Evaluation.from_json(path), group=group, model=model, label=label)
-            for path in paths
-        ]
+        read = [fg.Evaluation.from_json(path) for path in paths]
+        results = [chosen(each, group=group, model=model, label=label) for each in read]
         if level is not None:
             results[0] = results[0].at_level(level)
+        for each in results:
+            for threshold in at or []:
+                within(threshold, each)
         same = first_file.stem == second_file.stem
         names = [str(path) if same else path.stem for path in paths]
         found = fg.diff(
@@ -77,6 +79,9 @@ def diff(
         table = with_progress(quiet, lambda: _diff_table(found, at or []), "Measuring")
     if not quiet:
         screen.print(table, markup=False)
+    for path, result in zip(paths, read, strict=True):
+        if result.signature.state == "broken":
+            fail(f"{path} is not what was signed: {result.signature.reason}. Get it again.", 1)
 
 
 def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
@@ -136,6 +141,8 @@ def trend(
         found = fg.read_trend(
             folder, by=by.value, at=at or (), rate=rate, group=group, model=model, label=label
         )
+        for threshold in at or []:
+            within(threshold, found.results[found.looks[-1]])
         table = with_progress(quiet, lambda: _trend_table(found), "Measuring")
         if out is not None:
             getattr(found, f"to_{out.suffix[1:]}")(out)

@@ -70,7 +70,7 @@ def _why_skipped(path: Path) -> str | None:
     try:
         data = path.read_bytes()
         header = msgspec.json.decode(data, type=_Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # A result that was cut short is a look that would be missing: its reader refuses it.
         return None if data.startswith(_START) else "it is no result of fedgauge"
     except OSError as error:

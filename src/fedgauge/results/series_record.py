@@ -93,6 +93,7 @@ def record_of(trend: Trend) -> dict[str, Any]:
         "skipped": dict(trend.skipped),
         "spent": _pair(trend.spent),
         "budget": series_words.budget(trend),
+        "signatures": series_words.signatures(trend),
         "watched": [
             {
                 "metric": each.name,
@@ -151,8 +152,13 @@ def to_csv(rows: Iterable[Row]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Row._fields)
-    writer.writerows(rows)
+    writer.writerows(row._replace(look=_no_formula(row.look)) for row in rows)
     return text.getvalue().encode()
+
+
+def _no_formula(name: str) -> str:
+    """The name of a file, which may be anybody's, such that no spreadsheet runs it."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 
 def is_trend(path: Path) -> bool:

@@ -68,6 +68,22 @@ def budget(trend: Trend) -> str:
     return f"epsilon {show(epsilon)}, delta {delta:.2g} for whoever is in every look"
 
 
+def signatures(trend: Trend) -> str:
+    """How many looks are signed, and by how many keys, none of which is compared with a known one.
+
+    Only a signature shows that a look was not edited.
+    """
+    keys = [each.signature.key for each in trend.results.values()]
+    signed = [key for key in keys if key is not None]
+    told = f"{len(signed):,} of {len(keys):,} looks signed"
+    if signed:
+        number = len(set(signed))
+        told += f" by {'one key' if number == 1 else f'{number:,} keys'}, not checked here"
+    if len(signed) < len(keys):
+        told += "; nothing shows whether others were edited"
+    return told
+
+
 def in_full(trend: Trend) -> str:
     """As a terminal prints it."""
     first, last = trend.looks[0], trend.looks[-1]
@@ -90,4 +106,5 @@ def in_full(trend: Trend) -> str:
         found = f"found within {WINDOW} looks with about {POWER:.0%} chance"
         lines.append(f"least lasting change from now on that is {found}: {', '.join(seen)}")
     lines += [f"withheld: {name}" for name in trend.withheld]
-    return "\n".join([*lines, f"false alarms: {trend.promise}", f"budget: {budget(trend)}"])
+    lines += [f"false alarms: {trend.promise}", f"budget: {budget(trend)}"]
+    return "\n".join([*lines, f"signatures: {signatures(trend)}"])

@@ -38,8 +38,9 @@ def verdict(result: Evaluation, *, slices: bool = True) -> str:
     lines += [f"{title:<19}{words}" for title, words in named]
     joined = result.released.joined
     if joined:
-        few = f"fewer than {result.plan.min_cell} examples of a class, counted with others"
-        lines.append(f"not shown          {', '.join(joined)}: {few}")
+        # Beside a small group a large one may be hidden, or its size would tell the small one's.
+        few = f"these, or some of them, have fewer than {result.plan.min_cell} examples of a class"
+        lines.append(f"not shown          {', '.join(joined)}: {few}; counted with others")
     through = mapping(result)
     if through is not None:
         lines.append(f"mapped by          {through}")

@@ -119,7 +119,7 @@ def is_auc(path: str | Path) -> bool:
     """Whether a file holds an AUC alone, and not a whole result."""
     try:
         return msgspec.json.decode(read_whole(path), type=_Header).format == FORMAT
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

@@ -81,7 +81,7 @@ def report(
         policy=policy(style, script),
         style=style,
         script=script,
-        beside=beside(results),
+        beside=beside(results, signed),
         short=_each(results, lambda name, result: words.in_short(result, signed[name])),
         slices=_each(results, lambda name, _: sliced[name].html),
         average=_each(results, lambda _, result: words.client_average(result, client_average)),

@@ -37,7 +37,7 @@ const parts = (() => {
     return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, whole);
   }
   // A cell that begins like a formula would be run by a spreadsheet; numbers and intervals are none.
-  const plain = /^-[\d.,]+( to -?[\d.,]+| \(-?[\d.,]+ to -?[\d.,]+\))?$/;
+  const plain = /^[-+][\d.,]+(e[-+]?\d+)?$|^-[\d.,]+( to -?[\d.,]+| \(-?[\d.,]+ to -?[\d.,]+\))$/;
   const guarded = (text) => (/^[=+\-@\t\r]/.test(text) && !plain.test(text) ? `'${text}` : text);
   const quoted = (text) => `"${guarded(text).replace(/"/g, '""')}"`;
   function csv(element) {

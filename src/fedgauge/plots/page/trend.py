@@ -93,6 +93,7 @@ def _in_short(record: Entry) -> str:
         ("order", record["order"]),
         ("false alarms", record["promise"]),
         ("budget", record["budget"]),
+        ("signatures", record["signatures"]),
     ]
     if record["withheld"]:
         rows.append(("in no test", f"{', '.join(record['withheld'])}: withheld, as the table says"))

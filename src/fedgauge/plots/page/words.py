@@ -22,6 +22,7 @@ _CLAIMS: Final = {
     "enforced": "enforced: a protocol between the parties kept it",
     "simulated": "simulated: one process held all rows, and nobody was protected from it",
 }
+_BY_ITS_WORD: Final = ", by the word of this file alone: no signature shows it"
 _WAS_SIMULATED: Final = (
     "Here whoever ran the process could see every row. Between sites that keep their own rows it "
     "would have been:"
@@ -150,7 +151,7 @@ def client_average(result: Evaluation, average: float | None) -> str:
 
 def privacy(result: Evaluation, signature: Signature, budget: str | None) -> str:
     """What is promised, to whom, whether it was kept up by a protocol, and what that means."""
-    rows = [*_promised(result), *_took_part(result, signature)]
+    rows = [*_promised(result, signature), *_took_part(result, signature)]
     rows.append(("budget left", budget or _NO_LEDGER))
     if result.privacy.public_inputs:
         rows.append(("public", ", ".join(result.privacy.public_inputs)))
@@ -159,9 +160,10 @@ def privacy(result: Evaluation, signature: Signature, budget: str | None) -> str
     return facts(rows) + _learnt(result) + folded("The plan in words, and an example", words)
 
 
-def _promised(result: Evaluation) -> Iterator[tuple[str, str]]:
+def _promised(result: Evaluation, signature: Signature) -> Iterator[tuple[str, str]]:
     stated = result.privacy
-    yield "claim", _CLAIMS[stated.claim]
+    shown = stated.claim == "simulated" or signature.state in ("verified", "unknown key")
+    yield "claim", _CLAIMS[stated.claim] + ("" if shown else _BY_ITS_WORD)
     yield "model", result.plan.privacy.title
     if stated.epsilon is None:
         yield "epsilon", "none: the sum is exact, without differential privacy"
