@@ -382,6 +382,13 @@ def test_dates_in_some_names_only_are_refused(tmp_path):
         fg.read_trend(folder)
 
 
+def test_two_results_of_one_date_are_refused(tmp_path):
+    folder = saved(tmp_path, ["site-a-2026-W02.json", "site-b-2026-W02.json"])
+    with pytest.raises(fg.InputError, match="one date in their names"):
+        fg.read_trend(folder)
+    assert len(dated_files(folder, "time").files) == 2
+
+
 def test_files_that_are_no_results_are_skipped_and_named(tmp_path):
     folder = saved(tmp_path, ["a.json", "b.json"])
     (folder / "notes.txt").write_text("x")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -58,8 +59,20 @@ def dated_files(folder: Path, by: Order) -> Dated:
         if path.stem in files:
             raise InputError(f"{files[path.stem].name} and {path.name} have one name. Rename one.")
         files[path.stem] = path
+    if by == "name":
+        _require_one_a_day(files, days)
     told = {name: days[path] or None for name, path in files.items()}
     return Dated(files, told, _in_words(by, days), skipped)
+
+
+def _require_one_a_day(files: Mapping[str, Path], days: Mapping[Path, str]) -> None:
+    """Refuse two results of one date: two sites or models would be taken for one series."""
+    for one, other in pairwise(files.values()):
+        if days[one] and days[one] == days[other]:
+            raise InputError(
+                f"{one.name} and {other.name} have one date in their names. A folder holds one "
+                "result of each look: keep those of other sites or models in another one."
+            )
 
 
 def _why_skipped(path: Path) -> str | None:

@@ -20,7 +20,7 @@ from fedgauge.results.likeness import kinds, require_alike
 
 Rows = Literal["different", "overlapping"]
 _BASIS: Final = {
-    "different": "each result is of rows of its own: their errors are independent",
+    "different": "each result is taken to be of rows of its own, with errors of its own",
     "overlapping": (
         "some rows may be in both results, and how far errors go together is not known: intervals "
         "are as wide as can be"
