@@ -76,10 +76,10 @@ def test_bins_of_many_smooth_scores_are_of_equal_depth():
 
 def test_what_noise_adds_to_empty_bins_is_taken_off_again():
     # Cut off at zero, these counts would have two thirds of all in empty bins.
-    two = TwoRound(10, coarse=Axis.uniform(100, outside="clip"), widest=100)
+    two = TwoRound(10, coarse=Axis.uniform(100, 0.0, 100.0, outside="clip"), widest=100)
     full = np.where(np.arange(100) < 4, 50, 0)
     edges = two.axis(counted(full + 8 * (-1) ** np.arange(100))).edges
-    assert np.sum(edges[:-1] < 0.04) == 9
+    assert np.sum(edges[:-1] < 4.0) == 9
 
 
 @pytest.mark.parametrize("counts", [[0] * 8, [-5] * 8, [3, -3, 2, -9, 1, 0, 0, 0]])
@@ -130,6 +130,18 @@ def test_where_floats_are_far_apart_bins_are_accepted():
         axis = two.axis(counted([0] * (512 - last) + [100] * last))
         two.check(axis)
         assert axis.bins <= 8
+
+
+def test_of_probabilities_both_classes_weigh_the_same():
+    # A tenth of the scores are 0.9 and hold half of the positives, were they calibrated.
+    counts = [0, 900, 0, 0, 0, 0, 0, 0, 0, 100]
+    edges, plain = (
+        TwoRound(32, coarse=Axis.uniform(10, 0.0, high, outside="clip")).axis(counted(counts)).edges
+        / high
+        for high in (1.0, 10.0)
+    )
+    assert np.sum(plain > 0.9) == 4
+    assert np.sum(edges > 0.9) == 7
 
 
 def test_merged_bins_are_divided_like_others():

@@ -5,6 +5,7 @@ numbers. Whoever makes counts up can choose among bins that the rules below allo
 """
 
 import math
+import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -24,6 +25,7 @@ MOST_FOUND: Final = 1 << 16  # bins of the second round: found again by whoever 
 _COARSE: Final = 512
 _WIDEST: Final = 2  # bins at least, whatever was counted: more would be empty ones at the ends
 _CROWDED: Final = 4  # times as much as a bin should hold, or as densely as its neighbours
+_CERTAIN: Final = 1 << 30  # a probability of 1, in whole numbers
 _FEWEST: Final = 3  # bins: one before, one of and one after a crowded value
 _FEWEST_COARSE: Final = 2
 
@@ -113,7 +115,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
 
-        Edges are at quantiles, to a sixteenth of a coarse bin. A coarse bin that holds four times
+        Edges are at quantiles, to a sixteenth of a coarse bin; of probabilities at those where both
+        classes weigh the same, were the scores calibrated. A coarse bin that holds four times
         as much as a bin should has an edge at both ends: so does a crowded value.
 
         Examples
@@ -122,8 +125,10 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         >>> two.axis(Counted([0, 1, 2, 3], [20, 40, 10, 10])).edges
         array([0. , 1. , 1.5, 2. , 4. ])
         """
-        weights = _not_negative(counted.counts)
         starts = [*counted.starts, self.coarse.bins]
+        weights = _not_negative(counted.counts)
+        if (self.coarse.low, self.coarse.high) == (0.0, 1.0):
+            weights = _balanced(weights, [float(self.coarse.edges[start]) for start in starts])
         ends, cumulated = [PARTS * start for start in starts], [0, *accumulate(weights)]
         # The ends of a crowded coarse bin, and of empty stretches, take their place among the bins.
         quantiles = self.bins
@@ -282,3 +287,16 @@ def _not_negative(counts: Sequence[int]) -> list[int]:
         if many * highest[many - 1] > over - total:
             best, excess = many, over - total
     return [max(best * count - excess, 0) for count in counts]
+
+
+def _balanced(weights: Sequence[int], edges: Sequence[float]) -> list[int]:
+    """What each class has in a group, as probabilities tell it, both classes weighing the same.
+
+    Plain quantiles leave few bins to a rare class.
+    """
+    # None is 0 or certain: something of either class is left wherever scores are.
+    chances = [1 + int((low + high) / 2 * (_CERTAIN - 2)) for low, high in pairwise(edges)]
+    positives = sum(map(operator.mul, weights, chances))
+    negatives = _CERTAIN * sum(weights) - positives
+    shares = (chance * negatives + (_CERTAIN - chance) * positives for chance in chances)
+    return list(map(operator.mul, weights, shares))
