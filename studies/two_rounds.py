@@ -248,8 +248,8 @@ def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
                 f"{cell.scale}: at most {most} of the oracle's", times <= most, f"{times:.2f}"
             )
         if cell.scale in PROBABILITIES:
-            times = ours / one_round(each, "ROC")
-            what = f"{cell.scale}: at most {OF_ONE_ROUND} of one round's"
+            times = ours / each["equal ROC"]
+            what = f"{cell.scale}: at most {OF_ONE_ROUND} of as many equal bins'"
             yield Check(what, times <= OF_ONE_ROUND, f"{times:.2f}")
     for scale in SMOOTH:
         errors = [
@@ -260,8 +260,9 @@ def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
         if len(errors) == len(BUCKETS):
             slope = float(np.polyfit(*np.log(errors).T, 1)[0])
             most = max(error / bound(bins) for bins, error in errors)
-            what = f"{scale}: errors of the AUC at most {OF_BOUND} of 1 / (3 B^2)"
-            yield Check(what, most <= OF_BOUND, f"{most:.2f}")
+            if scale not in PROBABILITIES:  # of which half of the bins are equally wide instead
+                what = f"{scale}: errors of the AUC at most {OF_BOUND} of 1 / (3 B^2)"
+                yield Check(what, most <= OF_BOUND, f"{most:.2f}")
             yield Check(f"{scale}: they fall like 1 / B^2", slope < -1.8, f"slope {slope:.2f}")
 
 

@@ -141,7 +141,9 @@ def test_of_probabilities_both_classes_weigh_the_same():
         for high in (1.0, 10.0)
     )
     assert np.sum(plain > 0.9) == 4
-    assert np.sum(edges > 0.9) == 7
+    # Half of 32 evenly, and half by depth: a tenth of the one, a quarter of the other.
+    assert np.sum(edges > 0.9) == 5
+    assert np.sum((edges > 0.2) & (edges < 0.9)) == 11
 
 
 def test_merged_bins_are_divided_like_others():
@@ -254,4 +256,4 @@ class TestCrowds:
         plan = fg.EvaluationPlan.under(fg.SecureAggregation(), two, cohort=fg.Cohort(1))
         merged = fg.evaluate(rows, structs.replace(plan, min_cell=5))
         assert merged.axis.bins < found.axis.bins
-        assert 1e-3 < fg.area_error(merged.roc_curve(), truth) < 2e-2
+        assert 1e-3 < fg.area_error(merged.roc_curve(), truth) < 8e-2

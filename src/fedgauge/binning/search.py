@@ -115,8 +115,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
 
-        Edges are at quantiles, to a sixteenth of a coarse bin; of probabilities at those where both
-        classes weigh the same, were the scores calibrated. A coarse bin that holds four times
+        Edges are at quantiles, to a sixteenth of a coarse bin; of probabilities half of them, those
+        where both classes weigh the same, and half evenly. A coarse bin that holds four times
         as much as a bin should has an edge at both ends: so does a crowded value.
 
         Examples
@@ -126,14 +126,15 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         array([0. , 1. , 1.5, 2. , 4. ])
         """
         starts = [*counted.starts, self.coarse.bins]
-        weights = _not_negative(counted.counts)
+        weights = counts = _not_negative(counted.counts)
         if (self.coarse.low, self.coarse.high) == (0.0, 1.0):
             weights = _balanced(weights, [float(self.coarse.edges[start]) for start in starts])
         ends, cumulated = [PARTS * start for start in starts], [0, *accumulate(weights)]
         # The ends of a crowded coarse bin, and of empty stretches, take their place among the bins.
-        quantiles = self.bins
+        quantiles, rows = self.bins, sum(counts)
         while True:
-            places = self._places(quantiles, ends, weights, cumulated)
+            crowded = [quantiles * count >= _CROWDED * rows for count in counts]
+            places = self._places(quantiles, ends, weights, cumulated, crowded)
             edges = self._apart(places)
             over = len(edges) - 1 - self.bins
             if over <= 0 or quantiles == 1:
@@ -146,6 +147,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         ends: Sequence[int],
         weights: Sequence[int],
         cumulated: Sequence[int],
+        crowded: Sequence[bool],
     ) -> list[int]:
         """Places of edges, in parts of coarse bins: nearest to quantiles, and where they must be.
 
@@ -161,8 +163,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             if self._is_near(place):
                 place = (place + PARTS // 2) // PARTS * PARTS
             places.add(place)
-        for group, weight in enumerate(weights):
-            if ends[group + 1] - ends[group] == PARTS and quantiles * weight >= _CROWDED * total:
+        for group, crowd in enumerate(crowded):
+            if crowd and ends[group + 1] - ends[group] == PARTS:
                 places |= {ends[group], ends[group + 1]}
         listed, most = sorted(places), PARTS * self.most_wide
         for low, high in pairwise(list(listed)):
@@ -292,11 +294,14 @@ def _not_negative(counts: Sequence[int]) -> list[int]:
 def _balanced(weights: Sequence[int], edges: Sequence[float]) -> list[int]:
     """What each class has in a group, as probabilities tell it, both classes weighing the same.
 
-    Plain quantiles leave few bins to a rare class.
+    Plain quantiles leave few bins to a rare class. And half of the weight is spread evenly over
+    the scores: real ones, of boosted trees above all, are unlike smooth ones where they are few.
     """
     # None is 0 or certain: something of either class is left wherever scores are.
     chances = [1 + int((low + high) / 2 * (_CERTAIN - 2)) for low, high in pairwise(edges)]
     positives = sum(map(operator.mul, weights, chances))
     negatives = _CERTAIN * sum(weights) - positives
     shares = (chance * negatives + (_CERTAIN - chance) * positives for chance in chances)
-    return list(map(operator.mul, weights, shares))
+    deep = list(map(operator.mul, weights, shares))
+    total, widths = sum(deep), [int((high - low) * _CERTAIN) for low, high in pairwise(edges)]
+    return [_CERTAIN * each + total * width for each, width in zip(deep, widths, strict=True)]
