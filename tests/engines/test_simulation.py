@@ -458,7 +458,9 @@ def test_a_tree_sets_the_bins_of_the_automatic_axis(clients):
 
 
 def test_wrong_name_of_an_axis(clients):
-    with pytest.raises(fg.PlanError, match="axis must be 'auto' or an Axis, got 'logit'"):
+    with pytest.raises(
+        fg.PlanError, match="axis must be 'auto', 'two-round', an Axis or a TwoRound, got 'logit'"
+    ):
         fg.evaluate(clients, axis="logit")
 
 

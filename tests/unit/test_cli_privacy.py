@@ -441,7 +441,7 @@ def test_examples_of_the_help_run(table, needs):
     fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
     examples = [*examples_of("plan"), *examples_of("explain")[:1]]
     examples += [e for e in examples_of("evaluate") if "ddp" in e]
-    assert len(examples) == 14
+    assert len(examples) == 15
     for arguments in examples:
         told = done(run(*arguments))
         assert told

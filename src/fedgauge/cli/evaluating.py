@@ -208,13 +208,13 @@ def evaluate(
 
       fedgauge evaluate points.csv --label y --score points --values 0..10
 
-      fedgauge evaluate site-*.csv --label y --score margin --axis two-round
-
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
 
       fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
 
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
+
+      fedgauge evaluate site-*.csv --label y --score p --axis two-round
 
       fedgauge evaluate clinic-*.csv --label y --score new --group sex=women,men --at 0.5
 

@@ -139,7 +139,9 @@ def join(
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
-        rows = _rows(file, named, make_dialect(separator, decimal))
+        # What goes with a label the plan says, and whoever reads it tells what is missing.
+        is_enough = label is not None
+        rows = _rows(file, named, make_dialect(separator, decimal), is_enough=is_enough)
         path = with_progress(
             quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
         )
@@ -192,7 +194,8 @@ def submit(
     seen: list[Counted] = []
     with readable_errors(by_plan=True):
         named = Columns(label, score, joined(class_scores), model_score, group, key, bins, subject)
-        rows = _rows(file, named, make_dialect(separator, decimal))
+        dialect = make_dialect(separator, decimal)
+        rows = _rows(file, named, dialect, is_enough=named.is_whole)
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         sent = with_progress(
@@ -326,10 +329,10 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
         )
 
 
-def _rows(file: Path | None, named: Columns, dialect: Dialect) -> Rows | None:
+def _rows(file: Path | None, named: Columns, dialect: Dialect, *, is_enough: bool) -> Rows | None:
     """The rows that were named; None where that is left to what was named before."""
     if file is not None:
-        if not named.is_whole:
+        if not is_enough:
             raise fg.InputError(
                 "a file needs --label and --score too, or --label, --id and --bins. Or leave it "
                 "out, once it was named."
