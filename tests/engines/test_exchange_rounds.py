@@ -14,6 +14,7 @@ from exchange import NAMES, A, B, C, D, make_world
 import fedgauge as fg
 from fedgauge.engines.exchange import SECOND, Exchange
 from fedgauge.engines.named import NamedRows
+from fedgauge.engines.participant import Participant
 from fedgauge.engines.steps import join
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
@@ -278,6 +279,22 @@ def test_leaving_between_the_rounds_asks_first(noisy):
         noisy, A, "join", noisy.run, code=1
     )
     assert play(noisy, skip=[A]).clients == 3
+
+
+def test_leaving_a_second_round_that_was_joined_asks_too(noisy):
+    assert answer(noisy, A, Stage.ADVERTISE)
+    assert "others need it in the second" in command(noisy, A, "abandon", noisy.run, code=1)
+    assert "Its cost stays" in command(noisy, A, "abandon", noisy.run, "--yes")
+
+
+def test_a_site_between_the_rounds_is_in_an_evaluation(noisy):
+    """Its keys are there, and can be ended where the second never comes."""
+    participant = Participant(noisy.site(A))
+    (pending,) = participant.pending()
+    assert pending.spend.status == "committed"
+    participant.abandon(pending.session)
+    assert participant.pending() == []
+    assert balance(noisy) == (1.0, 0.0)
 
 
 def test_leaving_before_counting_gives_everything_back(folder):
