@@ -160,6 +160,16 @@ def test_nothing_is_left_to_check(noisy):
     assert "those of the first" in told
 
 
+@pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
+def test_classes_are_checked_before_the_first_round(folder, plan):
+    """Which tells none: a wrong label would show once both are paid for."""
+    world = world_of(folder, plan)
+    rows = world.folder / f"{A}.csv"
+    named = [rows, "--label", "y", "--score", "p"]
+    positives = int(np.loadtxt(rows, delimiter=",", skiprows=1)[:, 0].sum())
+    assert f" {positives} positive" in command(world, A, "check", world.run, *named)
+
+
 def test_a_site_that_did_not_join_the_first_is_told(folder):
     world = world_of(folder, NOISY)
     play(world, skip=[D])
