@@ -255,7 +255,9 @@ def test_bins_that_could_be_narrow_are_refused_before_the_first_round():
     assert "second round may have bins narrower than 0.0078125" in told
     fine = fg.TwoRound(6, coarse=fg.Axis.asinh(64), narrowest=width)
     plan = plan_of(two=fine, cohort=EXACT.cohort)
-    assert "the plan's bins are narrower" in judged(plan, min_bin_width=width)
+    told = judged(plan, min_bin_width=width)
+    assert "the plan's bins are narrower" in told
+    assert "Plan with a wider coarse axis" in told
     assert judged(plan, min_bin_width=width, axes=(fine.coarse.digest,)) is None
 
 
@@ -307,7 +309,9 @@ def test_rows_that_changed_between_exact_sums_are_refused(exact):
     evaluation, second = exact
     labels, scores = CLIENTS[A]
     evaluation.clients[A] = (labels[1:], scores[1:])
-    assert "not those of the earlier exact sums" in evaluation.refusal(second)
+    told = evaluation.refusal(second)
+    assert "not those of the earlier exact sums" in told
+    assert "Put them back as they were" in told  # a new name would end the evaluation
     evaluation.clients[A] = CLIENTS[A]
     assert evaluation.answer(A, second.invitation.data)
 

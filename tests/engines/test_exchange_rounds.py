@@ -14,6 +14,7 @@ from exchange import NAMES, A, B, C, D, make_world
 import fedgauge as fg
 from fedgauge.engines.exchange import SECOND, Exchange
 from fedgauge.engines.named import NamedRows
+from fedgauge.engines.participant import Participant
 from fedgauge.engines.steps import join
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
@@ -159,6 +160,16 @@ def test_nothing_is_left_to_check(noisy):
     assert "those of the first" in told
 
 
+@pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
+def test_classes_are_checked_before_the_first_round(folder, plan):
+    """Which tells none: a wrong label would show once both are paid for."""
+    world = world_of(folder, plan)
+    rows = world.folder / f"{A}.csv"
+    named = [rows, "--label", "y", "--score", "p"]
+    positives = int(np.loadtxt(rows, delimiter=",", skiprows=1)[:, 0].sum())
+    assert f" {positives} positive" in command(world, A, "check", world.run, *named)
+
+
 def test_a_site_that_did_not_join_the_first_is_told(folder):
     world = world_of(folder, NOISY)
     play(world, skip=[D])
@@ -278,6 +289,22 @@ def test_leaving_between_the_rounds_asks_first(noisy):
         noisy, A, "join", noisy.run, code=1
     )
     assert play(noisy, skip=[A]).clients == 3
+
+
+def test_leaving_a_second_round_that_was_joined_asks_too(noisy):
+    assert answer(noisy, A, Stage.ADVERTISE)
+    assert "others need it in the second" in command(noisy, A, "abandon", noisy.run, code=1)
+    assert "Its cost stays" in command(noisy, A, "abandon", noisy.run, "--yes")
+
+
+def test_a_site_between_the_rounds_is_in_an_evaluation(noisy):
+    """Its keys are there, and can be ended where the second never comes."""
+    participant = Participant(noisy.site(A))
+    (pending,) = participant.pending()
+    assert pending.spend.status == "committed"
+    participant.abandon(pending.session)
+    assert participant.pending() == []
+    assert balance(noisy) == (1.0, 0.0)
 
 
 def test_leaving_before_counting_gives_everything_back(folder):

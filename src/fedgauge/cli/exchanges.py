@@ -299,7 +299,7 @@ def _sessions(invitation: Invitation) -> list[bytes]:
 def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> None:
     """Ask before an attempt is given up that was paid for and can still come to a result."""
     progress, participant = exchange.progress(), Participant(site)
-    *_, first = sessions = _sessions(progress.invitation)
+    *second, first = sessions = _sessions(progress.invitation)
     starts = progress.invitation.coordinator == site.key.public
     if not (starts or any(map(participant.has_joined, sessions))):
         raise fg.ExchangeError(
@@ -309,7 +309,7 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
     if progress.finished:
         return
     two = progress.invitation.plan.has_two_rounds
-    if two and participant.is_between(first):
+    if two and participant.is_between(first, *second):
         require_consent(
             f"the numbers of {site.name} in the first of two rounds have left and are paid for, "
             "for both, and the others need it in the second. Waiting costs nothing.",

@@ -39,7 +39,7 @@ from fedgauge.secagg import Invitation, Stage, SummationClient
 from fedgauge.site import Site
 from fedgauge.site.approvals import keep_approval, require_approval
 from fedgauge.site.books import Spend
-from fedgauge.site.entries import Asked, Departure, Roster, Step
+from fedgauge.site.entries import FIRST, Asked, Departure, Roster, Step
 from fedgauge.storage import durable
 
 STEPS: Final[dict[Stage, Step]] = {
@@ -189,7 +189,7 @@ class Participant:
         listed = []
         for session, spend in self._site.ledger.sessions().items():
             stored, client = self._path(session).exists(), self._stored(session)
-            over = client is not None and client.stage == Stage.OPEN
+            over = client is not None and client.stage == Stage.OPEN and spend.turn != FIRST
             if spend.is_open or (stored and not over):
                 readable = client is not None or not stored
                 overdue = self._is_overdue(session, spend)
@@ -202,9 +202,15 @@ class Participant:
         paid = self._site.ledger.status(session) == "committed"
         return paid and client is not None and client.stage < Stage.OPEN
 
-    def is_between(self, first: bytes) -> bool:
-        """Whether a first of two rounds is paid for, and its second was not joined here yet."""
-        return self._site.ledger.status(first) == "committed" and self._path(first).exists()
+    def is_between(self, first: bytes, *second: bytes) -> bool:
+        """Whether a first of two rounds is paid for, and this site can still count in the second.
+
+        `second` is left out before there is an invitation to it.
+        """
+        status = self._site.ledger.status
+        if status(first) != "committed" or "committed" in map(status, second):
+            return False
+        return any(self._path(session).exists() for session in (first, *second))
 
     def has_joined(self, session: bytes) -> bool:
         """Whether a session was ever joined here."""

@@ -12,7 +12,9 @@ from fedgauge.engines.participant import fingerprint_rows
 from fedgauge.engines.review import Review, review
 from fedgauge.errors import ExchangeError, FedgaugeError
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.searching import Found
 from fedgauge.plan.summary import summarise
+from fedgauge.plan.task import SearchTask
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
 
@@ -54,10 +56,22 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
         return Rehearsal(seen, None, (), None)
     plan = seen.plan
     rows.check(plan, site)
-    histogram, oddities = count_leniently(plan, lambda: rows.data(plan, site))
-    counted = summarise(seen.plan.task, histogram.counts, oddities)
-    refusal = None if seen.plan.is_noisy else _refusal(site, invitation, seen.plan, rows)
-    return Rehearsal(seen, counted, tuple(rows.warnings(counted, seen.plan)), refusal)
+    told = _with_classes(plan)
+    histogram, oddities = count_leniently(told, lambda: rows.data(plan, site))
+    counted = summarise(told.task, histogram.counts, oddities)
+    refusal = None if plan.is_noisy else _refusal(site, invitation, plan, rows)
+    return Rehearsal(seen, counted, tuple(rows.warnings(counted, told)), refusal)
+
+
+def _with_classes(plan: EvaluationPlan) -> EvaluationPlan:
+    """The plan, or of two rounds that of the second, on any bins: the first tells no class.
+
+    A wrong label or group would else show once both rounds are paid for.
+    """
+    if not isinstance(plan.task, SearchTask):
+        return plan
+    two = plan.task.two
+    return plan.located(Found(two, (1,) * two.coarse.bins, clients=1))
 
 
 def _require_unspent(site: Site, session: bytes) -> None:

@@ -262,10 +262,11 @@ class Site:
         policy, axis = self.policy, plan.score_axis
         least = policy.min_bin_width * _ROUNDING
         if plan.least_width < least and axis.digest not in policy.axes:
+            remedy = "a wider coarse axis (scores=margins)" if plan.is_search else "fewer bins"
             where = "" if plan.calibrator is None else ", on scores before the plan's map,"
             raise PlanRefused(
                 f"the plan's bins{where} are narrower than {policy.min_bin_width:g} "
-                "(min_bin_width), and fine bins single out patients. Plan with fewer bins or with "
+                f"(min_bin_width), and fine bins single out patients. Plan with {remedy} or with "
                 f'noise, or allow this axis: axes = ["{axis.digest}"].'
             )
         if isinstance(plan.task, SearchTask) and plan.task.two.narrowest < least:

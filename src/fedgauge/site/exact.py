@@ -173,7 +173,8 @@ def check_data(
         if each.data is not None and not data.fits(each.data):
             raise PlanRefused(
                 "the rows are not those of the earlier exact sums on this dataset, and the "
-                f"difference of the sums would show what changed. {_new_name(rules)}"
+                "difference of the sums would show what changed. Put them back as they were. "
+                f"{_new_name(rules)}"
             )
     for other in elsewhere:
         if data.overlaps(other):
