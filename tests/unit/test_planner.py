@@ -417,6 +417,13 @@ def test_two_rounds_are_proposed_where_they_pay(privacy, scores):
     plan.check_promise()
 
 
+@pytest.mark.parametrize("scores", ["margins", "unknown"])
+def test_exact_sums_in_two_rounds_are_as_coarse_as_sites_want(scores):
+    two = scaled(fg.SecureAggregation(), scores).task.two
+    assert two.narrowest == 1 / 128
+    assert np.diff(two.coarse.edges[1:-1]).min() >= 1 / 128
+
+
 def test_one_round_is_proposed_where_two_do_not_pay(monkeypatch):
     monkeypatch.setattr(scales, "_FOUND", (3,))
     plan = scaled(fg.DistributedDP(1.0), "margins")

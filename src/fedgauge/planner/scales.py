@@ -106,7 +106,9 @@ def designs(
         return EvaluationPlan.under(privacy, axis, cohort=cohort, task=task, min_cell=min_cell)
 
     exact = not privacy.adds_noise
-    narrowest = _NARROWEST if exact and scores == "margins" else 0.0
+    narrowest = _NARROWEST if exact and scores != "probabilities" else 0.0
+    if narrowest:  # bins for smaller scores than margins would be too narrow for sites
+        scores = "margins"
     coarse = _axis(scores, _COARSE)
     found = [
         TwoRound(b, coarse=coarse, narrowest=narrowest) for b in ((bins,) if exact else _FOUND)
