@@ -43,7 +43,7 @@ def test_of_different_rows_deviations_add_in_squares_of_overlapping_ones_in_full
     assert apart.roc_auc.parts["sampling"] == pytest.approx(math.hypot(one, other))
     assert over.roc_auc.parts["sampling"] == pytest.approx(one + other)
     assert over.at_threshold(0.5).fpr.low < apart.at_threshold(0.5).fpr.low
-    assert "independent" in apart.basis
+    assert "rows of its own" in apart.basis
     assert "may be in both" in over.basis
     assert apart.basis in str(apart)
 
