@@ -197,6 +197,7 @@ def test_bins_that_treat_scores_beyond_them_otherwise_are_refused():
         ({"share": 0.95}, "between 0.01 and 0.9"),
         ({"share": float("nan")}, "between 0.01 and 0.9"),
         ({"narrowest": -1.0}, "0 or above"),
+        ({"narrowest": True}, "0 or above"),
         ({"narrowest": float("inf")}, "0 or above"),
         ({"widest": 127}, "between 128 and 512"),
         ({"widest": 513}, "between 128 and 512"),

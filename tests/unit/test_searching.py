@@ -386,6 +386,14 @@ def test_the_least_width_is_told():
     assert "and none but the outer two than 0.125" in explain(narrow)
 
 
+def test_of_probabilities_half_of_the_ranges_are_said_to_be_equally_wide():
+    probabilities = plan_for("exact", TwoRound(8, coarse=Axis.uniform(16, outside="clip")))
+    assert "half equally wide" in explain(probabilities)
+    assert "equally many examples in each" not in explain(probabilities)
+    assert "half even" in probabilities._repr_html_()
+    assert "equally many examples in each" in explain(plan_for("exact"))
+
+
 def test_a_plan_prints_both_rounds():
     plan = plan_for()
     shown, found = plan._repr_html_(), located_by(plan)._repr_html_()

@@ -97,7 +97,8 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             raise AxisError(
                 "share, what the first round may use of the budget, must lie between 0.01 and 0.9."
             )
-        if not (isinstance(self.narrowest, float | int) and 0 <= self.narrowest < math.inf):
+        number = isinstance(self.narrowest, float | int) and not isinstance(self.narrowest, bool)
+        if not (number and 0 <= self.narrowest < math.inf):
             raise AxisError("narrowest must be a width, 0 or above.")
         least = -(-self.coarse.bins // (self.bins // 2 or 1))
         if not (self.widest == 0 or least <= self.widest <= self.coarse.bins):
@@ -111,6 +112,11 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """The most coarse bins that one bin holds."""
         least = -(-self.coarse.bins // (self.bins // 2 or 1))
         return self.widest or max(self.coarse.bins // _WIDEST, least, 1)
+
+    @property
+    def is_of_probabilities(self) -> bool:
+        """Whether scores lie between 0 and 1, so that half of the bins are spread evenly."""
+        return (self.coarse.low, self.coarse.high) == (0.0, 1.0)
 
     def axis(self, counted: Counted) -> Axis:
         """The bins that follow from the counts of the first round.
@@ -127,7 +133,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """
         starts = [*counted.starts, self.coarse.bins]
         weights = counts = _not_negative(counted.counts)
-        if (self.coarse.low, self.coarse.high) == (0.0, 1.0):
+        if self.is_of_probabilities:
             weights = _balanced(weights, [float(self.coarse.edges[start]) for start in starts])
         ends, cumulated = [PARTS * start for start in starts], [0, *accumulate(weights)]
         # The ends of a crowded coarse bin, and of empty stretches, take their place among the bins.

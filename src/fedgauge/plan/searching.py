@@ -272,7 +272,8 @@ def facts(plan: "EvaluationPlan") -> list[tuple[str, str]]:
     """Both rounds at a glance."""
     _, two = _parts(plan)
     bins = f"{plan.axis.bins:,} bins" if plan.found is not None else f"at most {two.bins:,} bins"
-    return [("first round", repr(two.coarse)), ("second round", f"{bins} of equal depth")]
+    depth = "(half of equal depth, half even)" if two.is_of_probabilities else "of equal depth"
+    return [("first round", repr(two.coarse)), ("second round", f"{bins} {depth}")]
 
 
 def in_words(plan: "EvaluationPlan") -> list[tuple[str, str]]:
@@ -323,10 +324,13 @@ def _how(plan: "EvaluationPlan", share: str) -> str:
 def _why(two: TwoRound, plan: "EvaluationPlan") -> str:
     """Where the ranges of the second round come from, and which ones nobody can ask for."""
     what = "estimates" if plan.privacy.sends_reports else "sum"
+    depth = "equally many examples in each"
+    if two.is_of_probabilities:
+        depth = "half of them narrower where more examples are, half equally wide"
     least = f", and none but the outer two than {two.narrowest:g}" if two.narrowest else ""
     return (
         f"The ranges of the second, at most {two.bins:,}, follow from the {what} of the first: "
-        "equally many examples in each, as far as it tells. Each site finds them again from there, "
-        f"and refuses others. None is narrower than 1/{PARTS} of a range of the first{least}. What "
+        f"{depth}, as far as it tells. Each site finds them again from there, and refuses others. "
+        f"None is narrower than 1/{PARTS} of a range of the first{least}. What "
         "the first gave is shown with the result."
     )
