@@ -7,7 +7,8 @@ import pytest
 from shells import serving_shells
 
 # Behind all others: one of the studies has the name of a package that others may look for.
-sys.path.append(str(Path(__file__).parents[1] / "studies"))
+ROOT = Path(__file__).parents[1]
+sys.path.extend(str(ROOT / folder) for folder in ("studies", "benchmarks"))
 
 
 @pytest.fixture
