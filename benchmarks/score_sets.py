@@ -232,10 +232,10 @@ def main() -> None:
     table = Table(title="Sets of real scores", title_justify="left")
     table.add_column("set", no_wrap=True)
     table.add_column("side")
-    for heading in ("rows", "positive", "AUC", "distinct", "commonest"):
-        table.add_column(heading, justify="right")
-    for heading in ("below .01", "above .99", "mean"):
-        table.add_column(heading, justify="right")
+    for heading in ("rows", "positive", "AUC", "distinct", "mode"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("< .01", "> .99", "mean"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name in prepare("all", options.cache, options.data):
         side = _side(name.rsplit(" ", 1)[0])
         table.add_row(name, side, *_described(load(name, options.cache)))
