@@ -31,6 +31,14 @@ class Aligned(
     Between edges the path is a monotone cubic (PCHIP) in the sum of both rates. It is
     approximate only there; on an axis of known values it is exact everywhere.
 
+    Parameters
+    ----------
+    interpolation
+        Monotone cubic or straight.
+    shrink
+        Under noise: whether counts are first brought nearer to a smooth ratio of both classes, on
+        up to 256 bins. Less error on nearly all data, and no privacy spent.
+
     Examples
     --------
     >>> import fedgauge as fg
@@ -43,9 +51,12 @@ class Aligned(
     """
 
     interpolation: Interpolation = "pchip"
+    shrink: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("interpolation", self.interpolation, ("pchip", "linear"))
+        if not isinstance(self.shrink, bool):
+            raise PlanError(f"shrink must be True or False, got {self.shrink!r}.")
 
 
 class Quantile(
@@ -108,6 +119,11 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 Estimator = Aligned | Quantile | Range
+
+
+def shrinks(estimator: Estimator) -> bool:
+    """Whether an estimator reads likely counts in the place of those that noise left."""
+    return isinstance(estimator, Aligned) and estimator.shrink
 
 
 @dataclass(frozen=True, slots=True, eq=False)

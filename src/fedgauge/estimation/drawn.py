@@ -97,6 +97,19 @@ class DrawnBlock:
         )
         return noise if self.blocks == 1 else noise + (self.blocks - 1) * self._sampled(*weights)
 
+    def matrix(self, tree: Sequence[int], variances: Sequence[float]) -> Floats:
+        """Noise covariance of all counts of the first two sides, by side and bin."""
+        cells = _TWO * self.released.shape[1]
+        each = self._every_side(np.eye(cells).reshape(cells, _TWO, -1))
+        levels = repair.level_weights(tree, variances, self._centred(each))
+        flat = [
+            (w.reshape(cells, -1), v.ravel()) for w, v in zip(levels, self.by_node, strict=True)
+        ]
+        noise: Floats = np.sum([(w * v) @ w.T for w, v in flat], axis=0)
+        held = self.by_side[:_TWO].ravel()
+        sampled = np.diag(held) - np.outer(held, held) / self.by_side.sum()
+        return np.asarray(noise + (self.blocks - 1) * sampled)
+
     def _every_side(self, weights: Floats) -> Floats:
         missing = len(self.terms) - weights.shape[-2]
         return np.pad(weights, [(0, 0)] * (weights.ndim - 2) + [(0, missing), (0, 0)])

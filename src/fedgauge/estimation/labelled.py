@@ -6,9 +6,11 @@ from typing import Self
 
 import numpy as np
 
+from fedgauge.binning.axis import Axis
 from fedgauge.estimation import repair
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.released import Released
+from fedgauge.estimation.shrinkage import shrunk_within
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.task import LabelTask
 from fedgauge.typing import Floats
@@ -60,6 +62,20 @@ class LabelCounts(PooledCounts):
             return self.unbiased
         (counts,) = self._repaired(self.unbiased[np.newaxis, 1], self.totals[np.newaxis])
         return np.asarray(counts)
+
+    def _shrunk(self, axis: Axis) -> Floats:
+        positives = shrunk_within(axis, self.unbiased[1], self.totals, self.noise_matrix)
+        return np.stack([self.totals - positives, positives])
+
+    @cached_property
+    def noise_matrix(self) -> Floats:
+        """Noise covariance of the positives, which is that of the negatives."""
+        if self.bin_variances is not None:
+            return np.diag(self.bin_variances)
+        each = np.eye(self.axis.bins)
+        return repair.noise_covariance(
+            self.tree, self.variances, each[:, np.newaxis], each[np.newaxis]
+        )
 
     @property
     def leaf_variances(self) -> Floats:

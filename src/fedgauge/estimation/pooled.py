@@ -1,5 +1,6 @@
 """What reached the server: counts on an axis, and how noisy they are."""
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final, Self
@@ -12,6 +13,7 @@ from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.estimation.drawn import DrawnBlock, drawn_blocks, redraw
 from fedgauge.estimation.released import Released
+from fedgauge.estimation.shrinkage import MOST_BINS, shrunk
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.slices import OTHER, Contrast
 from fedgauge.typing import Floats
@@ -45,6 +47,10 @@ class PooledCounts:
         positives are the first sides.
     crowded
         Which bins hold a value that many scores share, where a first round found the bins.
+    shrinks
+        Whether likely counts follow a smooth ratio of both classes where noise is large.
+    counted_on
+        The axis that scores were counted on, where `axis` is what a map made of it.
     """
 
     axis: Axis
@@ -54,7 +60,10 @@ class PooledCounts:
     terms: tuple[int, int] = (1, 1)
     drawn: tuple[DrawnBlock, ...] = ()
     crowded: NDArray[np.bool_] | None = None
-    _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
+    shrinks: bool = True
+    counted_on: Axis | None = None
+    # Handed on to what only reads the same counts in another way: none of that changes draws.
+    _draws: dict[tuple[int, bool], Floats] = field(repr=False, default_factory=dict)
 
     @classmethod
     def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:
@@ -98,6 +107,32 @@ class PooledCounts:
     def counts(self) -> Floats:
         """The counts made non-negative; the same without noise."""
         return repair.monotone(self.unbiased)
+
+    @cached_property
+    def likely(self) -> Floats:
+        """The counts that values and curves are read from: under noise nearer to a smooth ratio."""
+        small = self.axis.bins <= MOST_BINS
+        if not (self.noisy and self.shrinks and small and self.counts.any(axis=1).all()):
+            return self.counts
+        return self._shrunk(self.counted_on or self.axis)
+
+    def _shrunk(self, axis: Axis) -> Floats:
+        """Likely counts, with the totals of the counts."""
+        likely = shrunk(axis, self.unbiased, self.noise_matrix)
+        totals = self.counts.sum(axis=1, keepdims=True) / likely.sum(axis=1, keepdims=True)
+        return np.asarray(likely * totals)
+
+    @cached_property
+    def noise_matrix(self) -> Floats:
+        """Noise covariance of all counts, negatives first."""
+        if self.drawn:
+            matrix: Floats = np.sum([b.matrix(self.tree, self.variances) for b in self.drawn], 0)
+            return matrix
+        each = np.eye(math.prod(self.tree))
+        of_one = repair.noise_covariance(
+            self.tree, self.variances, each[:, np.newaxis], each[np.newaxis]
+        )
+        return np.asarray(np.kron(np.diag(self.terms), of_one), dtype=np.float64)
 
     @property
     def negatives(self) -> float:

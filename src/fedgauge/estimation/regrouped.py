@@ -68,7 +68,7 @@ def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
     cells = _points(axis, calibrator) if known else _cells(edges, calibrator)
     onto, groups = _regrouped(cells, axis.outside if known else "refuse")
     if len(groups) == onto.bins == axis.bins and np.array_equal(groups, np.arange(axis.bins)):
-        return replace(pooled, axis=onto)
+        return replace(pooled, axis=onto, counted_on=pooled.counted_on or axis)
     shares = _shares(edges, pooled.counts, cells)
     return _gathered(pooled, onto, _Parts(cells.bins, groups, shares))
 
@@ -117,6 +117,11 @@ class RegroupedCounts(PooledCounts):
     def counts(self) -> Floats:
         """The counts made non-negative bin by bin, then gathered."""
         return _gather(self.source.counts, self.parts)
+
+    @cached_property
+    def likely(self) -> Floats:
+        """The likely counts by bin, gathered."""
+        return _gather(replace(self.source, shrinks=self.shrinks).likely, self.parts)
 
     @cached_property
     def leaf_variances(self) -> Floats:

@@ -1,6 +1,6 @@
 """Bands around curves: where the curve of the population lies, at every point or at once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -52,7 +52,16 @@ def roc_band(reading: Reading, kind: BandKind) -> Band:
     The simultaneous one moves the curve by Kolmogorov's bounds for both classes (Campbell
     1994), so it holds for any sample size, and where no example is misplaced.
     """
-    return _roc_band(reading, kind, np.linspace(0.0, 1.0, _POINTS), reading.level)
+    band = _roc_band(reading.unshrunk, kind, np.linspace(0.0, 1.0, _POINTS), reading.level)
+    return _held(reading, band, reading.roc)
+
+
+def _held(reading: Reading, band: Band, curve: Callable[[Floats], Floats]) -> Band:
+    """The band of counts as noise left them, widened to hold the curve of likely ones."""
+    if reading.unshrunk is reading:
+        return band
+    drawn = curve(band.x)
+    return band._replace(low=np.minimum(band.low, drawn), high=np.maximum(band.high, drawn))
 
 
 def _roc_band(reading: Reading, kind: BandKind, x: Floats, level: float) -> Band:
@@ -79,12 +88,16 @@ def det_band(reading: Reading, kind: BandKind) -> Band:
     from scipy.special import ndtr  # loaded only where a DET curve has a band
 
     x = np.r_[0.0, ndtr(np.linspace(-_DEVIATES, _DEVIATES, _POINTS)), 1.0]
-    roc = _roc_band(reading, kind, x, reading.level)
+    roc = _held(reading, _roc_band(reading.unshrunk, kind, x, reading.level), reading.roc)
     return Band(x, 1.0 - roc.high, 1.0 - roc.low, reading.level, kind)
 
 
 def pr_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the PR curve: what the false positive rate can be at each recall."""
+    return _held(reading, _pr_band(reading.unshrunk, kind), reading.pr)
+
+
+def _pr_band(reading: Reading, kind: BandKind) -> Band:
     pooled, level = reading.pooled, reading.level
     recall = np.linspace(0.0, 1.0, _POINTS)
     if _pointwise(reading, kind):
@@ -105,10 +118,23 @@ def pr_band(reading: Reading, kind: BandKind) -> Band:
 
 def prg_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the precision-recall-gain curve, the share of positives taken as known."""
+
+    def curve(recall_gain: Floats) -> Floats:
+        recall = _recall_of(recall_gain, reading.ratio)
+        return np.asarray(1.0 - _fpr_at(reading.roc, recall) / recall)
+
+    return _held(reading, _prg_band(reading.unshrunk, kind), curve)
+
+
+def _recall_of(recall_gain: Floats, ratio: float) -> Floats:
+    return np.asarray(ratio / (1.0 + ratio - recall_gain))
+
+
+def _prg_band(reading: Reading, kind: BandKind) -> Band:
     pooled, level = reading.pooled, reading.level
     ratio = reading.ratio
     recall_gain = np.linspace(0.0, 1.0, _POINTS)
-    recall = ratio / (1.0 + ratio - recall_gain)
+    recall = _recall_of(recall_gain, ratio)
     if _pointwise(reading, kind):
         again = [_first_fpr(recall, *rates) for rates in _rates_again(reading)]
         here = _fpr_at(reading.roc, recall)
@@ -120,6 +146,14 @@ def prg_band(reading: Reading, kind: BandKind) -> Band:
 
 def gain_band(reading: Reading, kind: BandKind) -> Band:
     """A band for the cumulative gain curve: recall at each share of examples flagged."""
+
+    def curve(flagged: Floats) -> Floats:
+        return _recall_at(flagged, *_knots(reading), _share(reading.pooled.likely))
+
+    return _held(reading, _gain_band(reading.unshrunk, kind), curve)
+
+
+def _gain_band(reading: Reading, kind: BandKind) -> Band:
     pooled, level = reading.pooled, reading.level
     flagged = np.linspace(0.0, 1.0, _POINTS)
     if _pointwise(reading, kind):

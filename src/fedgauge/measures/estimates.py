@@ -59,6 +59,12 @@ class _Ingredients(NamedTuple):
 
 def roc_auc(reading: Reading) -> Estimate:
     """Area under the ROC curve."""
+    return _read(
+        reading, _roc_auc, lambda r: areas.roc_auc(r.roc, r.pooled.likely, tied=r.tied).value
+    )
+
+
+def _roc_auc(reading: Reading) -> Estimate:
     pooled, z, tied = reading.pooled, critical(reading.level), reading.tied
     counts = pooled.counts
     number = _bounded(reading, lambda r: areas.roc_auc(r.roc, r.pooled.counts, tied=r.tied))
@@ -77,6 +83,14 @@ def roc_auc(reading: Reading) -> Estimate:
 
 def average_precision(reading: Reading) -> Estimate:
     """Average precision."""
+    return _read(
+        reading,
+        _average_precision,
+        lambda r: areas.average_precision(r.pr, r.pooled.likely, tied=r.tied).value,
+    )
+
+
+def _average_precision(reading: Reading) -> Estimate:
     pooled, level, tied = reading.pooled, reading.level, reading.tied
     counts = pooled.counts
     of_rows = reading.precision_of_rows
@@ -235,14 +249,23 @@ def partial_auc(reading: Reading, max_fpr: float, *, standardise: bool) -> Estim
     def area(r: Reading) -> Bounded:
         return areas.partial_auc(r.roc, r.rates, max_fpr, tied=r.tied)
 
-    number = Bounded(*map(scaled, _bounded(reading, area)))
-    return _bootstrapped(reading, number, straight, (scaled(0.0), scaled(max_fpr)))
+    def estimate(r: Reading) -> Estimate:
+        number = Bounded(*map(scaled, _bounded(r, area)))
+        return _bootstrapped(r, number, straight, (scaled(0.0), scaled(max_fpr)))
+
+    return _read(reading, estimate, lambda r: scaled(area(r).value))
 
 
 def auprg(reading: Reading) -> Estimate:
     """Area under the precision-recall-gain curve; at most 1, and negative below chance."""
-    number = _bounded(reading, lambda r: areas.auprg(r.roc, r.rates, r.ratio, tied=r.tied))
-    return _bootstrapped(reading, number, areas.straight_auprg, (-math.inf, 1.0))
+
+    def area(r: Reading) -> Bounded:
+        return areas.auprg(r.roc, r.rates, r.ratio, tied=r.tied)
+
+    def estimate(r: Reading) -> Estimate:
+        return _bootstrapped(r, _bounded(r, area), areas.straight_auprg, (-math.inf, 1.0))
+
+    return _read(reading, estimate, lambda r: area(r).value)
 
 
 def _bootstrapped(
@@ -285,6 +308,10 @@ def _bootstrapped(
 
 def largest_gap(reading: Reading) -> Estimate:
     """Kolmogorov-Smirnov distance of the classes."""
+    return _read(reading, _largest_gap, lambda r: areas.largest_gap(r.rates, tied=r.tied)[0].value)
+
+
+def _largest_gap(reading: Reading) -> Estimate:
     pooled = reading.pooled
     require_both_classes(pooled.negatives, pooled.positives)
     number, where = areas.largest_gap(reading.rates, tied=reading.tied)
@@ -324,6 +351,20 @@ def mann_whitney_u(reading: Reading, auc: Estimate) -> Estimate:
     shift = areas.straight_auc(*pooled.unbiased) * pairs - straight * pairs
     bounds = holding(Interval(value + shift - half - reach, value + shift + half + reach), value)
     return Estimate(value, (max(bounds.low, 0.0), bounds.high), level=auc.level)
+
+
+def _read(
+    reading: Reading,
+    estimate: Callable[[Reading], Estimate],
+    value: Callable[[Reading], float],
+) -> Estimate:
+    """An estimate of counts as noise left them, with the value of likely ones.
+
+    Intervals around that value would be too short: what shrinkage took from the noise it gave
+    to a bias that nobody knows.
+    """
+    told = estimate(reading.unshrunk)
+    return told if reading.unshrunk is reading else told.moved_to(value(reading))
 
 
 def _bounded(reading: Reading, measure: Callable[[Reading], Bounded]) -> Bounded:

@@ -106,6 +106,14 @@ class Estimate(Number):
             self.caution,
         )
 
+    def moved_to(self, value: float) -> "Estimate":
+        """The same with another value, which bounds and interval are widened to hold."""
+        lowest, highest = holding(Interval(*self.bounds), value)
+        low, high = self.low, self.high
+        if low is not None and high is not None:
+            low, high = holding(Interval(low, high), value)
+        return Estimate(value, (lowest, highest), low, high, self.level, self.parts, self.caution)
+
     def _repr_html_(self) -> str:
         return notebook.text(str(self))
 

@@ -105,7 +105,7 @@ class ThresholdOutcomes:
             more, even = flags.copy(), flags.copy()
             more[first - 1], even[first - 1] = 1.0, share
             self._flags.append(more)
-        self.likely = _counted(pooled.counts, even, even)
+        self.likely = _counted(pooled.likely, even, even)
 
     @cached_property
     def corners(self) -> tuple[Corner, ...]:

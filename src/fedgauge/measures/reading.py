@@ -1,6 +1,6 @@
 """Negatives against positives: what every metric, curve and band is read from."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -13,6 +13,7 @@ from fedgauge.estimation.distribution import (
     ScoreDistribution,
     estimate,
     require_both_classes,
+    shrinks,
 )
 from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.measures.areas import edge_rates, precision_one_by_one, tied_precision
@@ -48,6 +49,10 @@ class Reading:
     positions: Positions | None = None
     _losses: dict[Loss, BinLosses] = field(init=False, repr=False, default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.pooled.shrinks and not shrinks(self.estimator):
+            object.__setattr__(self, "pooled", replace(self.pooled, shrinks=False))
+
     @property
     def tied(self) -> bool:
         """Whether all scores in a bin are equal."""
@@ -70,7 +75,7 @@ class Reading:
     def distribution(self) -> ScoreDistribution:
         """The rates of both rows along all thresholds; needs examples of both."""
         pooled, smooths = self.pooled, isinstance(self.estimator, Range)
-        counts = pooled.unbiased if smooths else pooled.counts
+        counts = pooled.unbiased if smooths else pooled.likely
         return estimate(
             pooled.axis, counts, self.estimator, straight=pooled.apart, single=pooled.single
         )
@@ -88,7 +93,14 @@ class Reading:
     @cached_property
     def rates(self) -> tuple[Floats, Floats]:
         """False and true positive rates at threshold infinity and at each edge, descending."""
-        return edge_rates(self.pooled.counts)
+        return edge_rates(self.pooled.likely)
+
+    @cached_property
+    def unshrunk(self) -> "Reading":
+        """The same from counts as noise left them: what intervals and bounds are made of."""
+        if self.pooled.likely is self.pooled.counts:
+            return self
+        return replace(self, pooled=replace(self.pooled, shrinks=False))
 
     @cached_property
     def ratio(self) -> float:
@@ -110,7 +122,7 @@ class Reading:
         if not self.pooled.divided:
             return self
         pooled = self.pooled.moved(negatives_up=negatives_up, positives_up=positives_up)
-        return Reading(pooled, self.estimator, self.level, self.positions)
+        return replace(self, pooled=replace(pooled, shrinks=self.pooled.shrinks))
 
     def losses(self, loss: Loss) -> BinLosses:
         """Losses of examples in each bin."""

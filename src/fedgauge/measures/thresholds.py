@@ -308,7 +308,7 @@ def choose(
     See :meth:`fedgauge.Evaluation.threshold_for`.
     """
     _check_wish({"fpr": fpr, "recall": recall, "precision": precision}, cost)
-    negatives, positives = pooled.counts
+    negatives, positives = pooled.likely
     tp, fp = (np.append(0.0, np.cumsum(row[::-1])) for row in (positives, negatives))
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
     if pooled.axis.outside == "clip":  # scores below the axis are in its first bin
