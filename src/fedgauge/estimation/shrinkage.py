@@ -7,13 +7,15 @@ intensities whose ratio is smooth in log-odds and which else are as rough as the
 holds much more than its noise its count hardly moves; where it holds less it follows the ratio
 around it. Post-processing of what was released: it costs no privacy.
 
-The posterior mode is found by damped Gauss-Newton steps for three degrees of smoothness, which are
-then weighed by how likely each makes what was released (empirical Bayes; Laplace's approximation).
+The likely path of log intensities is found by damped Newton steps for three degrees of smoothness,
+which are then weighed by how likely each makes what was released (empirical Bayes; Laplace's
+approximation).
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -32,9 +34,13 @@ _UNEVEN: Final = 0.05**2
 _AT_ENDS: Final = 1.0  # ... and what end bins have besides, which hold all that is beyond them
 _SHARES: Final = (1e-6, 1 - 1e-6)  # of positives, as far as a ratio can be told
 _END_WIDTH: Final = 1.0  # least width in log-odds of a bin that ends at 0 or 1
+_FARTHEST: Final = 36.0  # log-odds of an edge: beyond, float64 cannot tell 1 - p from 1
 _LARGEST: Final = 44.0  # logarithm of a count
+_KNOWN: Final = 1e-9  # of its noise is left in a sum that is known, so that it can be divided by
+_ROUGHLY: Final = 1e-2  # the same where it only says how far to go
 _STEPS: Final = 20
-_FARTHEST: Final = 4.0  # that one step moves an intensity, in logarithms
+_STRIDE: Final = 4.0  # that one step moves an intensity at most, in logarithms
+_FLATTEST: Final = 0.25  # part of the expected curvature that a step counts on at least
 _HALVINGS: Final = 8
 _CLOSE: Final = 1e-3
 
@@ -124,7 +130,7 @@ def _places(axis: Axis) -> Floats:
     if axis.low < 0 or axis.high > 1 or axis.kind == "values" or axis.bins < 3:
         by_rank: Floats = 2 * logit((np.arange(axis.bins) + 0.5) / axis.bins)
         return by_rank
-    inner = logit(axis.edges[1:-1])
+    inner = np.clip(logit(axis.edges[1:-1]), -_FARTHEST, _FARTHEST)
     first, last = inner[1] - inner[0], inner[-1] - inner[-2]
     low, high = inner[0] - max(first, _END_WIDTH), inner[-1] + max(last, _END_WIDTH)
     edges = np.concatenate([[low], inner, [high]])
@@ -142,45 +148,87 @@ def _integrated_wiener(x: Floats) -> Floats:
 
 
 class _Moments(NamedTuple):
-    """Mean counts and their variances, which are also how fast means rise with log intensities."""
+    """Mean counts, their variances and skews, where a path of log intensities is.
+
+    A mean rises with the path by its variance, the logarithm of a variance by its skew: the third
+    moment over the second.
+    """
 
     mean: Floats
     variance: Floats
+    skew: Floats | float
 
 
 class _Family(Protocol):
     """What counts are drawn from."""
 
-    def at(self, moved: Floats) -> _Moments:
-        """Moments where log intensities, or log-odds, have moved so far from the likely ones."""
+    def at(self, path: Floats) -> _Moments:
+        """Moments where log intensities, or log-odds, are so far from those likely at first."""
+
+    def through(self, counts: Floats, least: Floats) -> Floats:
+        """The path whose means are such counts, or `least` where they are less."""
 
 
 class _Poisson(NamedTuple):
-    """Counts with likely log intensities."""
+    """Counts with log intensities that are likely at first."""
 
     start: Floats
 
-    def at(self, moved: Floats) -> _Moments:
-        mean = np.exp(np.clip(self.start + moved, -_LARGEST, _LARGEST))
-        return _Moments(mean, mean)
+    def at(self, path: Floats) -> _Moments:
+        mean = np.exp(np.clip(self.start + path, -_LARGEST, _LARGEST))
+        return _Moments(mean, mean, 1.0)
+
+    def through(self, counts: Floats, least: Floats) -> Floats:
+        return np.asarray(np.log(np.maximum(counts, least)) - self.start)
 
 
 class _Binomial(NamedTuple):
-    """Counts of known totals, with likely log-odds."""
+    """Counts of known totals, with log-odds that are likely at first."""
 
     start: Floats
     totals: Floats
 
-    def at(self, moved: Floats) -> _Moments:
+    def at(self, path: Floats) -> _Moments:
         from scipy.special import expit
 
-        share = expit(np.clip(self.start + moved, -_LARGEST, _LARGEST))
-        return _Moments(self.totals * share, self.totals * share * (1 - share))
+        log_odds = np.clip(self.start + path, -_LARGEST, _LARGEST)
+        share, rest = expit(log_odds), expit(-log_odds)
+        return _Moments(self.totals * share, self.totals * share * rest, rest - share)
+
+    def through(self, counts: Floats, least: Floats) -> Floats:
+        from scipy.special import logit
+
+        least = np.minimum(least / self.totals, 0.25)
+        return np.asarray(logit(np.clip(counts / self.totals, least, 1 - least)) - self.start)
+
+
+class _Seen(NamedTuple):
+    """What was released, and its noise: variances where it is independent, else a covariance.
+
+    `alone` is the noise variance of each count if all others were known.
+    """
+
+    family: _Family
+    noisy: Floats
+    noise: Floats
+    alone: Floats
+
+    @classmethod
+    def of(cls, family: _Family, noisy: Floats, noise: Floats) -> Self:
+        variances = np.diag(noise)
+        if np.count_nonzero(noise) == np.count_nonzero(variances):
+            return cls(family, noisy, variances, variances)
+        from scipy.linalg.lapack import dpotri
+
+        # Of local reports the total is known.
+        inverse, _ = dpotri(*_cholesky(noise + _ROUGHLY * np.diag(variances)))
+        return cls(family, noisy, noise + _KNOWN * np.diag(variances), 1 / np.diag(inverse))
 
 
 class _Fit(NamedTuple):
-    """Likely counts under one degree of smoothness, and the logarithm of how likely that is."""
+    """Under one degree of smoothness: the path, counts, and the logarithm of how likely it is."""
 
+    path: Floats
     counts: Floats
     evidence: float
 
@@ -189,55 +237,116 @@ def _averaged(
     family: _Family, noisy: Floats, noise: Floats, covariances: Sequence[Floats]
 ) -> Floats:
     """Likely counts under each degree of smoothness, as likely as that is."""
-    fits = [_fit(family, noisy, noise, covariance) for covariance in covariances]
+    seen = _Seen.of(family, noisy, noise)
+    path, fits = family.through(noisy, np.sqrt(np.diag(noise))), []
+    for covariance in covariances:
+        fits.append(_fit(seen, covariance, path))
+        path = fits[-1].path
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()
     return np.asarray(np.maximum(counts, 0.0))
 
 
-def _fit(family: _Family, noisy: Floats, noise: Floats, covariance: Floats) -> _Fit:
-    """The most likely path, f = covariance @ pull, by Gauss-Newton steps; and counts around it."""
-    from scipy.linalg import cho_factor, cho_solve
+def _fit(seen: _Seen, covariance: Floats, path: Floats) -> _Fit:
+    """The likely path, f = covariance @ pull, from one that is near; and likely counts.
 
-    f, pull = np.zeros((2, len(noisy)))
+    It solves pull = variance * (noise + diag(variance))^-1 (noisy - mean), all of them at f. Where
+    noise is independent it is the mode where noisy + noise is drawn from Poisson(mean + noise).
+    """
+    pull = _View.of(seen, path).wanted(covariance)
+    f = covariance @ pull
     for _ in range(_STEPS):
-        mean, rise = family.at(f)
-        spread = noise + np.diag(rise)
-        joint = cho_factor(rise[:, np.newaxis] * covariance * rise + spread, check_finite=False)
-        wanted = rise * cho_solve(joint, rise * f + noisy - mean, check_finite=False)
+        view = _View.of(seen, f)
+        wanted = view.wanted(covariance)
         step, more = covariance @ wanted - f, wanted - pull
-        size = _damped(family, noisy, spread, (f, pull), (step, more))
+        size = _damped(view, (f, pull), (step, more))
         f, pull = f + size * step, pull + size * more
         if np.abs(size * step).max() < _CLOSE:
             break
-    mean, rise = family.at(f)
-    spread = noise + np.diag(rise)
-    joint, _ = cho_factor(rise[:, np.newaxis] * covariance * rise + spread, check_finite=False)
-    left = noisy - mean
-    weighed = cho_solve(cho_factor(spread, check_finite=False), left, check_finite=False)
-    evidence = -0.5 * (left @ weighed + f @ pull) - np.log(np.diag(joint)).sum()
-    return _Fit(mean + rise * weighed, float(evidence))
+    view = _View.of(seen, f)
+    mean, rise, _ = view.moments
+    joint, _ = view.joint(covariance, rise)
+    misfit = (seen.noisy - mean) @ view.weighed + f @ pull
+    return _Fit(f, mean + rise * view.weighed, float(-misfit / 2 - np.log(np.diag(joint)).sum()))
 
 
-def _damped(
-    family: _Family,
-    noisy: Floats,
-    spread: Floats,
-    at: tuple[Floats, Floats],
-    step: tuple[Floats, Floats],
-) -> float:
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What was seen, from one path: moments there, and the spread of counts around them.
+
+    That is a covariance, or variances where noise is independent.
+    """
+
+    seen: _Seen
+    path: Floats
+    moments: _Moments
+    spread: Floats
+
+    @classmethod
+    def of(cls, seen: _Seen, path: Floats) -> Self:
+        moments = seen.family.at(path)
+        rise = moments.variance if seen.noise.ndim == 1 else np.diag(moments.variance)
+        return cls(seen, path, moments, seen.noise + rise)
+
+    @cached_property
+    def weighed(self) -> Floats:
+        """What is left to explain, over the spread."""
+        return self.over_spread(self.seen.noisy - self.moments.mean)
+
+    def over_spread(self, left: Floats) -> Floats:
+        from scipy.linalg import cho_solve
+
+        if self.spread.ndim == 1:
+            return left / self.spread
+        solved: Floats = cho_solve(self._factor, left, check_finite=False)
+        return solved
+
+    @cached_property
+    def _factor(self) -> tuple[Floats, bool]:
+        return _cholesky(self.spread.copy())
+
+    def joint(self, covariance: Floats, rise: Floats) -> tuple[Floats, bool]:
+        """Of the covariance of counts that rise so fast with a path of such a covariance."""
+        joint = rise[:, np.newaxis] * covariance
+        joint *= rise
+        if self.spread.ndim == 1:
+            joint.flat[:: len(joint) + 1] += self.spread
+        else:
+            joint += self.spread
+        return _cholesky(joint)
+
+    def wanted(self, covariance: Floats) -> Floats:
+        """What pulls the path to where a step of Newton's method takes it."""
+        from scipy.linalg import cho_solve
+
+        _, rise, skew = self.moments
+        # How much steeper than expected the equation is here: exact where noise is independent.
+        steeper = 1 - skew * self.weighed * self.seen.alone / rise
+        steeper = np.sqrt(np.maximum(steeper, _FLATTEST))
+        ahead, left = steeper * rise, self.weighed / steeper
+        left = self.spread * left if self.spread.ndim == 1 else self.spread @ left
+        joint = self.joint(covariance, ahead)
+        return np.asarray(ahead * cho_solve(joint, ahead * self.path + left, check_finite=False))
+
+
+def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
+    """Of a symmetric matrix, which is overwritten."""
+    from scipy.linalg import cho_factor
+
+    factor: tuple[Floats, bool] = cho_factor(matrix.T, overwrite_a=True, check_finite=False)
+    return factor
+
+
+def _damped(view: _View, at: tuple[Floats, Floats], step: tuple[Floats, Floats]) -> float:
     """The part of a step that is no further than one may go, and makes what was seen likelier."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    factor = cho_factor(spread, check_finite=False)
 
     def misfit(size: float) -> float:
         f, pull = (before + size * move for before, move in zip(at, step, strict=True))
-        left = noisy - family.at(f).mean
-        return float(left @ cho_solve(factor, left, check_finite=False) + f @ pull)
+        left = view.seen.noisy - view.seen.family.at(f).mean
+        return float(left @ view.over_spread(left) + f @ pull)
 
-    size = min(1.0, _FARTHEST / max(float(np.abs(step[0]).max()), _CLOSE))
+    size = min(1.0, _STRIDE / max(float(np.abs(step[0]).max()), _CLOSE))
     start = misfit(0.0)
     for _ in range(_HALVINGS):
         if misfit(size) <= start:
