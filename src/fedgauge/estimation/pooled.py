@@ -124,7 +124,7 @@ class PooledCounts:
         if not self.shrinks:
             return self
         same = replace(self, shrinks=False)
-        object.__setattr__(same, "_draws", self._draws)  # which are of these counts in either
+        vars(same).update(counts=self.counts, _draws=self._draws)  # which no shrinking changes
         return same
 
     def _shrunk(self, axis: Axis) -> Floats:
