@@ -36,6 +36,7 @@ _SHARES: Final = (1e-6, 1 - 1e-6)  # of positives, as far as a ratio can be told
 _END_WIDTH: Final = 1.0  # least width in log-odds of a bin that ends at 0 or 1
 _FARTHEST: Final = 36.0  # log-odds of an edge: beyond, float64 cannot tell 1 - p from 1
 _LARGEST: Final = 44.0  # logarithm of a count
+_FEWEST: Final = 1e-9  # of a class in a bin, so that none is without any
 _KNOWN: Final = 1e-9  # of its noise is left in a sum that is known, so that it can be divided by
 _ROUGHLY: Final = 1e-2  # the same where it only says how far to go
 _STEPS: Final = 20
@@ -65,7 +66,7 @@ def shrunk(axis: Axis, noisy: Floats, noise: Floats) -> Floats:
            [11.,  8., 37., 95.]])
     """
     prior = _prior(axis)
-    totals = noisy.sum(axis=1)
+    totals = np.maximum(noisy.sum(axis=1), _FEWEST)
     level, ratio = np.log(totals / axis.bins).mean(), np.log(totals[1] / totals[0])
     half = (prior.centred + ratio) / 2
     family = _Poisson(np.concatenate([level - half, level + half]))
@@ -89,7 +90,7 @@ def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> F
     family = _Binomial(prior.centred[kept] + np.log(share / (1 - share)), held)
     covariances = [covariance[np.ix_(kept, kept)] for covariance in prior.of_ratio]
     likely = np.zeros(len(totals))
-    likely[kept] = np.minimum(_averaged(family, noisy, noise, covariances), held)
+    likely[kept] = np.minimum(_averaged(family, noisy, noise, covariances), held - _FEWEST)
     return likely
 
 
@@ -105,7 +106,7 @@ class _Prior(NamedTuple):
     of_ratio: tuple[Floats, ...]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)  # up to 8 MB each
 def _prior(axis: Axis) -> _Prior:
     places = _places(axis)
     x = places - np.median(places)
@@ -198,7 +199,7 @@ class _Binomial(NamedTuple):
     def through(self, counts: Floats, least: Floats) -> Floats:
         from scipy.special import logit
 
-        least = np.minimum(least / self.totals, 0.25)
+        least = np.clip(least / self.totals, _SHARES[0], 0.25)
         return np.asarray(logit(np.clip(counts / self.totals, least, 1 - least)) - self.start)
 
 
@@ -245,7 +246,7 @@ def _averaged(
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()
-    return np.asarray(np.maximum(counts, 0.0))
+    return np.asarray(np.maximum(counts, _FEWEST))
 
 
 def _fit(seen: _Seen, covariance: Floats, path: Floats) -> _Fit:
