@@ -138,6 +138,36 @@ def test_a_result_signed_under_the_protocol_before_is_verified(read):
     )
 
 
+def as_before(read, plain):
+    """A noisy result as it was saved before counts were shrunk: it does not say that they are."""
+    bare = read(plain).with_estimator(fg.Aligned(shrink=False))
+    kept = json.loads(bare.record.to_json())
+    del kept["estimator"]["shrink"]
+    return kept
+
+
+def test_a_noisy_result_of_before_follows_from_its_counts_as_it_was_made(made, read, state_of):
+    kept = as_before(read, made["noisy"].plain)
+    assert kept["slices"] != made["noisy"].plain["slices"]
+    result = read(kept)
+    assert result.signature.state == "unknown key"
+    assert result.estimator == fg.Aligned()  # and is read better than it was made
+    # A file that says how it was made is held to that.
+    assert "BROKEN" in state_of(kept | {"estimator": made["noisy"].plain["estimator"]})
+    assert "BROKEN" in state_of(made["noisy"].plain | {"estimator": kept["estimator"]})
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("part", ["value", "low", "bounds"])
+def test_an_edited_metric_is_found_in_old_and_new_files(made, read, before, part):
+    plain = made["noisy"].plain
+    kept = as_before(read, plain) if before else plain
+    auc = kept["slices"][0]["metrics"]["roc_auc"]
+    auc[part] = [b + 1e-4 for b in auc[part]] if part == "bounds" else auc[part] + 1e-4
+    signature = read(kept).signature
+    assert signature.in_words == "BROKEN: its metrics or curves are not those of its counts"
+
+
 def as_indented(plain):
     return json.dumps(plain, indent=4).encode()
 

@@ -26,8 +26,9 @@ def exact(threshold=0.5, axis=None):
 
 
 def noisy(counts=COUNTS, threshold=0.5, variance=9.0, level=0.95):
-    axis = Axis.uniform(counts.shape[1], outside="clip")
-    pooled = PooledCounts(axis, counts.astype(float), (counts.shape[1],), (variance,))
+    """Of counts as noise left them."""
+    axis, bins = Axis.uniform(counts.shape[1], outside="clip"), counts.shape[1]
+    pooled = PooledCounts(axis, counts.astype(float), (bins,), (variance,), shrinks=False)
     return AtThreshold(pooled, threshold, level)
 
 

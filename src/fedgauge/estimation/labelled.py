@@ -65,6 +65,11 @@ class LabelCounts(PooledCounts):
 
     def _shrunk(self, axis: Axis) -> Floats:
         positives = shrunk_within(axis, self.unbiased[1], self.totals, self.noise_matrix)
+        # As many as counted, by shares of what bins have room for: none gets beyond its total.
+        more = float(self.counts[1].sum() - positives.sum())
+        room = self.totals - positives if more > 0 else positives
+        if more:
+            positives = np.clip(positives + room * (more / room.sum()), 0.0, self.totals)
         return np.stack([self.totals - positives, positives])
 
     @cached_property

@@ -62,8 +62,7 @@ class PooledCounts:
     crowded: NDArray[np.bool_] | None = None
     shrinks: bool = True
     counted_on: Axis | None = None
-    # Handed on to what only reads the same counts in another way: none of that changes draws.
-    _draws: dict[tuple[int, bool], Floats] = field(repr=False, default_factory=dict)
+    _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
     def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:
@@ -115,6 +114,15 @@ class PooledCounts:
         if not (self.noisy and self.shrinks and small and self.counts.any(axis=1).all()):
             return self.counts
         return self._shrunk(self.counted_on or self.axis)
+
+    @cached_property
+    def unshrunk(self) -> Self:
+        """The same, with the counts as noise left them for likely ones."""
+        if not self.shrinks:
+            return self
+        same = replace(self, shrinks=False)
+        object.__setattr__(same, "_draws", self._draws)  # which are of these counts in either
+        return same
 
     def _shrunk(self, axis: Axis) -> Floats:
         """Likely counts, with the totals of the counts."""

@@ -121,7 +121,10 @@ class RegroupedCounts(PooledCounts):
     @cached_property
     def likely(self) -> Floats:
         """The likely counts by bin, gathered."""
-        return _gather(replace(self.source, shrinks=self.shrinks).likely, self.parts)
+        source = self.source if self.shrinks else self.source.unshrunk
+        if source.likely is source.counts:
+            return self.counts
+        return _gather(source.likely, self.parts)
 
     @cached_property
     def leaf_variances(self) -> Floats:

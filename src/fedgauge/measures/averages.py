@@ -60,7 +60,7 @@ def of_average_precision(reading: Reading) -> Influence:
 
 def of_formula(reading: Reading, threshold: float, formula: Formula) -> Influence:
     """What examples do to a metric at a threshold."""
-    outcomes = ThresholdOutcomes(reading.pooled, threshold)
+    outcomes = ThresholdOutcomes(reading.unshrunk.pooled, threshold)
     tp, fp, fn, tn = formula.slopes(outcomes.likely)
     first, is_open, share = outcomes.split
     flags = np.zeros(reading.pooled.axis.bins)
@@ -186,9 +186,21 @@ def average(
 
     Distances to the ends of intervals add up, by parts that are wholly dependent, and are then
     taken for as dependent as they can be; noise is added in squares (Zou & Donner 2008, MOVER).
+    All of it is of counts as noise left them; the value is the mean of the parts' own.
     """
+    bare = [part._replace(estimate=part.estimate.unshrunk) for part in parts]
+    return _average(bare, errors, level, scale, caution).moved_to(_mean(parts))
+
+
+def _mean(parts: Sequence[Part]) -> float:
+    return float(sum(part.weight * part.estimate.value for part in parts))
+
+
+def _average(
+    parts: Sequence[Part], errors: Errors, level: float, scale: Interval, caution: str | None
+) -> Estimate:
     z, noisy = critical(level), any("noise" in part.estimate.parts for part in parts)
-    value = float(sum(part.weight * part.estimate.value for part in parts))
+    value = _mean(parts)
     shift = sum(part.weight * _shift(part) for part in parts)
     lowest, highest, below, above = 0.0, 0.0, 0.0, 0.0
     for part in parts:

@@ -337,9 +337,13 @@ def _largest_gap(reading: Reading) -> Estimate:
 
 def mann_whitney_u(reading: Reading, auc: Estimate) -> Estimate:
     """Pairs of a positive and a negative in the right order, ties counting half."""
+    pairs = reading.pooled.positives * reading.pooled.negatives
+    return _mann_whitney_u(reading, auc.unshrunk, pairs).moved_to(auc.value * pairs)
+
+
+def _mann_whitney_u(reading: Reading, auc: Estimate, pairs: float) -> Estimate:
     pooled = reading.pooled
     counts = pooled.counts
-    pairs = pooled.positives * pooled.negatives
     if not pooled.noisy:
         low, high = (bound * pairs for bound in auc.bounds)
         return Estimate(auc.value * pairs, (low, high))

@@ -31,6 +31,11 @@ def gap(first: Estimate, second: Estimate, *, overlapping: bool = False) -> Esti
     >>> gap(women, men, overlapping=True)
     Estimate(0.2000, interval 0.0200..0.3600 at 95%)
     """
+    told = _gap(first.unshrunk, second.unshrunk, overlapping=overlapping)
+    return told.moved_to(first.value - second.value)
+
+
+def _gap(first: Estimate, second: Estimate, *, overlapping: bool) -> Estimate:
     value = first.value - second.value
     bounds = _bounds(first, second)
     join = operator.add if overlapping else math.hypot

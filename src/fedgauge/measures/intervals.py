@@ -54,6 +54,9 @@ class Estimate(Number):
         ``sampling`` as standard deviations.
     caution
         Why the interval is rough; None is no proof that it is not.
+    unshrunk
+        Under noise, the estimate of counts as noise left them, whose bounds and interval these are,
+        widened to hold a value of likely counts. Itself where nothing is shrunk.
 
     Examples
     --------
@@ -71,9 +74,15 @@ class Estimate(Number):
     level: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     caution: str | None = None
+    _unshrunk: "Estimate | None" = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+
+    @property
+    def unshrunk(self) -> "Estimate":
+        """The estimate of counts as noise left them: what follows for others is made of these."""
+        return self if self._unshrunk is None else self._unshrunk
 
     @property
     def interval(self) -> Interval | None:
@@ -91,7 +100,7 @@ class Estimate(Number):
         return hash(self.value)  # which an equal number has too
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Estimate, self._fields
+        return Estimate, (*self._fields, self._unshrunk)
 
     @property
     def _fields(self) -> tuple[Any, ...]:
@@ -107,12 +116,22 @@ class Estimate(Number):
         )
 
     def moved_to(self, value: float) -> "Estimate":
-        """The same with another value, which bounds and interval are widened to hold."""
-        lowest, highest = holding(Interval(*self.bounds), value)
-        low, high = self.low, self.high
-        if low is not None and high is not None:
-            low, high = holding(Interval(low, high), value)
-        return Estimate(value, (lowest, highest), low, high, self.level, self.parts, self.caution)
+        """The same with the value of likely counts, which bounds and interval are widened to hold.
+
+        Examples
+        --------
+        >>> auc = Estimate(0.9, (0.89, 0.91), 0.85, 0.94, 0.95).moved_to(0.95)
+        >>> auc
+        Estimate(0.9500, interval 0.8500..0.9500 at 95%)
+        >>> auc.unshrunk
+        Estimate(0.9000, interval 0.8500..0.9400 at 95%)
+        """
+        if value == self.value:
+            return self
+        bounds = holding(Interval(*self.bounds), value)
+        low, high = (None, None) if self.interval is None else holding(self.interval, value)
+        fields = (self.level, self.parts, self.caution, self.unshrunk)
+        return Estimate(value, (bounds.low, bounds.high), low, high, *fields)
 
     def _repr_html_(self) -> str:
         return notebook.text(str(self))

@@ -88,7 +88,9 @@ class ThresholdOutcomes:
     clean
         Whether it is known of every example on which side it is.
     likely
-        Outcomes with the open bin divided evenly.
+        Outcomes of likely counts, with the open bin divided evenly.
+    unshrunk
+        The same of counts as noise left them.
     """
 
     def __init__(self, pooled: PooledCounts, threshold: float) -> None:
@@ -106,6 +108,7 @@ class ThresholdOutcomes:
             more[first - 1], even[first - 1] = 1.0, share
             self._flags.append(more)
         self.likely = _counted(pooled.likely, even, even)
+        self.unshrunk = _counted(pooled.counts, even, even)
 
     @cached_property
     def corners(self) -> tuple[Corner, ...]:

@@ -100,7 +100,7 @@ class Pair:
         unbiased = [areas.straight_auc(*each.pooled.unbiased) for each in self.readings]
         gradients = [areas.auc_gradient(each) for each in counts]
         if self.joint is not None and self.joint.is_all and not self.first.tied:
-            gradients = [_area_gradient(each) for each in self.readings]
+            gradients = [_area_gradient(each.unshrunk) for each in self.readings]
         if self.joint is None or any(end.caution for end in ends):
             return self._from_ends(ends, gradients)
         return self._normal(
@@ -182,7 +182,7 @@ class Pair:
         nearly everything open, as merged ones may, also in the interval.
         """
         sampling, noise = self._deviations(ends, gradients, joint)
-        value = ends[0].value - ends[1].value
+        value = ends[0].unshrunk.value - ends[1].unshrunk.value
         centre = value + shifts[0] - shifts[1]
         off = others[0] - others[1] - value
         reach = math.hypot(critical(self.level) * math.hypot(sampling, noise), off)
@@ -212,14 +212,14 @@ class Pair:
             if min(both) > 0:
                 free = (both[0] ** 2 + both[1] ** 2 - spread) / (2.0 * both[0] * both[1])
                 correlation = min(max(free, -1.0), 1.0)
-        one, other = ends
+        one, other = (end.unshrunk for end in ends)
         value = one.value - other.value
         down = _joined(one.value - _low(one), _high(other) - other.value, correlation)
         up = _joined(_high(one) - one.value, other.value - _low(other), correlation)
         return self._made(ends, Interval(value - down - off, value + up + off), parts)
 
     def _made(self, ends: list[Estimate], interval: Interval, parts: dict[str, float]) -> Estimate:
-        one, other = ends
+        one, other = (end.unshrunk for end in ends)
         value = one.value - other.value
         bounds = (one.bounds[0] - other.bounds[1], one.bounds[1] - other.bounds[0])
         low, high = holding(interval, value)
@@ -227,7 +227,8 @@ class Pair:
             parts = {kind: part for kind, part in parts.items() if kind != "noise"}
         caution = one.caution or other.caution
         parts = {"binning": _binning(ends)} | parts
-        return Estimate(value, bounds, low, high, self.level, parts, caution)
+        told = Estimate(value, bounds, low, high, self.level, parts, caution)
+        return told.moved_to(ends[0].value - ends[1].value)
 
 
 class DifferencesAt(ThresholdMetrics):

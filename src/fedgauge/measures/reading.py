@@ -51,7 +51,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         if self.pooled.shrinks and not shrinks(self.estimator):
-            object.__setattr__(self, "pooled", replace(self.pooled, shrinks=False))
+            object.__setattr__(self, "pooled", self.pooled.unshrunk)
 
     @property
     def tied(self) -> bool:
@@ -100,7 +100,7 @@ class Reading:
         """The same from counts as noise left them: what intervals and bounds are made of."""
         if self.pooled.likely is self.pooled.counts:
             return self
-        return replace(self, pooled=replace(self.pooled, shrinks=False))
+        return replace(self, pooled=self.pooled.unshrunk)
 
     @cached_property
     def ratio(self) -> float:
@@ -122,7 +122,7 @@ class Reading:
         if not self.pooled.divided:
             return self
         pooled = self.pooled.moved(negatives_up=negatives_up, positives_up=positives_up)
-        return replace(self, pooled=replace(pooled, shrinks=self.pooled.shrinks))
+        return replace(self, pooled=pooled if self.pooled.shrinks else pooled.unshrunk)
 
     def losses(self, loss: Loss) -> BinLosses:
         """Losses of examples in each bin."""

@@ -257,9 +257,14 @@ class AtThreshold(ThresholdMetrics):
         return Estimate(value, (max(low, 0.0), high), level=self._level)
 
     def _estimate(self, name: str, formula: Formula, undefined: str) -> Estimate:
+        """A metric by its formula: that of likely outcomes, with where the truth lies."""
+        told, value = self._told(name, formula, undefined), formula.value(self._outcomes.likely)
+        return told if math.isnan(value) else told.moved_to(value)
+
+    def _told(self, name: str, formula: Formula, undefined: str) -> Estimate:
         """A metric by its formula: what all corners say put together."""
         corners, z, noisy = self._outcomes.corners, critical(self._level), self._pooled.noisy
-        value = self._likely(name, formula, undefined)
+        value = self._value(name, formula, undefined)
         allowed = formula.extremes(corners)
         full = _hull([formula.interval(corner, z, sampling=True) for corner in corners])
         interval = within(holding(full, value, *allowed), *formula.scale)
@@ -281,15 +286,15 @@ class AtThreshold(ThresholdMetrics):
             formula.caution(corners) or self._pooled.faint,
         )
 
-    def _likely(self, name: str, formula: Formula, undefined: str) -> float:
-        """The likely value, or that of a corner, if only a corner defines it."""
+    def _value(self, name: str, formula: Formula, undefined: str) -> float:
+        """The value before counts are shrunk, or that of a corner, if only a corner defines it."""
         if self._pooled.noisy and not any(map(formula.has_base, self._outcomes.corners)):
             raise UndefinedMetric(
                 f"{name} is undefined at threshold {self.threshold:g}: noise hides the examples "
                 "that it divides by."
             )
         corners = [corner.outcomes for corner in self._outcomes.corners]
-        for outcomes in (self._outcomes.likely, *corners[::-1]):
+        for outcomes in (self._outcomes.unshrunk, *corners[::-1]):
             if not math.isnan(value := formula.value(outcomes)):
                 return value
         raise UndefinedMetric(f"{name} is undefined at threshold {self.threshold:g}: {undefined}.")

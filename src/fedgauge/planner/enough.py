@@ -303,7 +303,8 @@ def _played(
         drawn: tuple[DrawnBlock, ...] = ()
         if plan.final.sends_reports:
             drawn = drawn_blocks(plan, counts, plan.task.contrast(Slice()))
-        yield PooledCounts(plan.axis, counts, plan.tree, variances, drawn=drawn)
+        # Not shrunk: that moves values, and hardly ever an interval.
+        yield PooledCounts(plan.axis, counts, plan.tree, variances, drawn=drawn, shrinks=False)
 
 
 class _Tried(NamedTuple):

@@ -166,7 +166,7 @@ class Averaged(Calibrated):
         asked = self._asked(average, against)
         kept, left_out = self._defined(asked, wanted.read)
         weights, moves = self._weights(
-            [e for e, _, _ in kept], [m.value for *_, m in kept], average
+            [e for e, _, _ in kept], [m.unshrunk.value for *_, m in kept], average
         )
         parts = [
             Part(m, part._reading, each.contrast, weight, wanted.influence(part))

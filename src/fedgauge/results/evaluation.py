@@ -22,7 +22,7 @@ from fedgauge.measures.reading import Reading
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results.frame import Backend, metrics_frame, thresholds_frame
-from fedgauge.results.proof import Signature, examine, follows, prove
+from fedgauge.results.proof import Signature, as_made, examine, follows, prove
 from fedgauge.results.record import Record
 from fedgauge.results.recording import facts_of, record_of
 from fedgauge.results.sliced import SlicedResult
@@ -127,7 +127,8 @@ class Evaluation(SlicedResult):
         signature = examine(self._saved or facts.to_json(), facts)
         if signature.state != "unknown key" or self._saved is None:
             return signature
-        if not follows(self._saved, self.record):
+        made = self.with_estimator(as_made(self._saved, self._estimator))
+        if not follows(self._saved, made.record):
             return signature.as_broken("its metrics or curves are not those of its counts")
         return signature
 

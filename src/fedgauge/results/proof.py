@@ -3,9 +3,10 @@
 A result between sites carries a proof. The coordinator signs what was released: everything in the
 saved result but the estimator, the level, the map that scores are read through, and the metrics,
 curves and variances that follow from the counts. These may change, as when intervals of another
-level are asked for, and are compared with what the counts give. The proof also holds the signed
-invitation and the members' signatures under who took part, so that it shows what they agreed to.
-The counts rest on the coordinator's word: nobody else ever sees a sum in the making.
+level are asked for, and are compared with what the counts give by the estimator that made them.
+The proof also holds the signed invitation and the members' signatures under who took part, so that
+it shows what they agreed to. The counts rest on the coordinator's word: nobody else ever sees a sum
+in the making.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from fedgauge.errors import FedgaugeError, RecordError
+from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey, key_to_text, verify
 from fedgauge.protocol import PROVED_VERSIONS
 from fedgauge.results.record import Record
@@ -189,6 +191,16 @@ def is_signed(saved: bytes, invitation: Invitation) -> bool:
         return False
     of_it = proof.invitation == invitation.data
     return of_it and verify(invitation.coordinator, covered, proof.signature)
+
+
+def as_made(saved: bytes, estimator: Estimator) -> Estimator:
+    """The estimator that metrics and curves of a saved result were made by, which is read by this.
+
+    Before results said whether counts are shrunk under noise, none were.
+    """
+    if isinstance(estimator, Aligned) and "shrink" not in msgspec.json.decode(saved)["estimator"]:
+        return msgspec.structs.replace(estimator, shrink=False)
+    return estimator
 
 
 def follows(saved: bytes, record: Record) -> bool:
