@@ -385,6 +385,7 @@ EDGES = fg.Axis.from_edges([0.0, 5e-324, 1e-300, 0.5, float(np.nextafter(1, 0)),
 @given(extremes())
 @example((EDGES, np.diag([1e12] * 5)[[0, 4]], (5,), (1e-9,), 1))
 @example((AXIS, np.array([[5e6] + [0.0] * 7, [0.0] * 7 + [5e6]]), (2, 4), (1e12, 1.0), 1))
+@example((fg.Axis.uniform(1), np.array([[1e12], [1e-3]]), (1,), (1e-9,), 2))
 def test_whatever_was_released_there_are_likely_counts(case):
     axis, both, tree, variances, blocks = case
     noise = [np.full((2, math.prod(tree[: d + 1])), v) for d, v in enumerate(variances)]
