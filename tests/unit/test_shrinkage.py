@@ -426,3 +426,15 @@ def test_shrinkage_is_switched_off_by_the_estimator():
     np.testing.assert_array_equal(
         plain.with_estimator(fg.Aligned()).pooled.likely, result.pooled.likely
     )
+
+
+@pytest.mark.parametrize("size", [1, 4, 8, 16])
+def test_independent_blocks_are_found(size):
+    """Of a flat tree, of leaves below one node, of a class, and of local reports."""
+    blocks = np.random.default_rng(0).normal(size=(16 // size, size, size))
+    blocks[0, 0, -1] = 0.0
+    matrix = np.zeros((16 // size, size, 16 // size, size))
+    each = np.arange(16 // size)
+    matrix[each, :, each] = blocks
+    np.testing.assert_array_equal(shrinkage._blocks(matrix.reshape(16, 16)), blocks)
+    assert len(shrinkage._blocks(np.zeros((6, 6)))) == 6

@@ -204,9 +204,10 @@ class _Binomial(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What was released, and its noise: variances where it is independent, else a covariance.
+    """What was released, and its noise: covariances by block, each of it independent of others.
 
-    `alone` is the noise variance of each count if all others were known.
+    Bins of one block have a node above them in common; of a flat tree each bin is one, of local
+    reports all are in one. `alone` is the noise variance of each count if all others were known.
     """
 
     family: _Family
@@ -216,14 +217,21 @@ class _Seen(NamedTuple):
 
     @classmethod
     def of(cls, family: _Family, noisy: Floats, noise: Floats) -> Self:
-        variances = np.diag(noise)
-        if np.count_nonzero(noise) == np.count_nonzero(variances):
-            return cls(family, noisy, variances, variances)
-        from scipy.linalg.lapack import dpotri
+        blocks = _blocks(noise)
+        variances = blocks * np.eye(blocks.shape[1])
+        alone = 1 / np.diagonal(np.linalg.inv(blocks + _ROUGHLY * variances), axis1=1, axis2=2)
+        return cls(family, noisy, blocks + _KNOWN * variances, alone.ravel())
 
-        # Of local reports the total is known.
-        inverse, _ = dpotri(*_cholesky(noise + _ROUGHLY * np.diag(variances)))
-        return cls(family, noisy, noise + _KNOWN * np.diag(variances), 1 / np.diag(inverse))
+
+def _blocks(matrix: Floats) -> Floats:
+    """The smallest square blocks of one size along the diagonal that hold all there is."""
+    whole, held = len(matrix), np.count_nonzero(matrix)
+    for size in (each for each in range(1, whole) if whole % each == 0):
+        number = np.arange(whole // size)
+        blocks = matrix.reshape(-1, size, len(number), size)[number, :, number]
+        if np.count_nonzero(blocks) == held:
+            return blocks
+    return matrix[np.newaxis]
 
 
 class _Fit(NamedTuple):
@@ -274,10 +282,7 @@ def _fit(seen: _Seen, covariance: Floats, path: Floats) -> _Fit:
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """What was seen, from one path: moments there, and the spread of counts around them.
-
-    That is a covariance, or variances where noise is independent.
-    """
+    """What was seen, from one path: moments, and by block the spread of counts around means."""
 
     seen: _Seen
     path: Floats
@@ -287,7 +292,8 @@ class _View:
     @classmethod
     def of(cls, seen: _Seen, path: Floats) -> Self:
         moments = seen.family.at(path)
-        rise = moments.variance if seen.noise.ndim == 1 else np.diag(moments.variance)
+        number, size, _ = seen.noise.shape
+        rise = moments.variance.reshape(number, size, 1) * np.eye(size)
         return cls(seen, path, moments, seen.noise + rise)
 
     @cached_property
@@ -298,23 +304,27 @@ class _View:
     def over_spread(self, left: Floats) -> Floats:
         from scipy.linalg import cho_solve
 
-        if self.spread.ndim == 1:
-            return left / self.spread
+        if len(self.spread) > 1:
+            return _times(self._inverse, left)
         solved: Floats = cho_solve(self._factor, left, check_finite=False)
         return solved
 
     @cached_property
+    def _inverse(self) -> Floats:
+        alone = self.spread.shape[1] == 1
+        return np.asarray(1 / self.spread if alone else np.linalg.inv(self.spread), dtype=float)
+
+    @cached_property
     def _factor(self) -> tuple[Floats, bool]:
-        return _cholesky(self.spread.copy())
+        return _cholesky(self.spread[0].copy())
 
     def joint(self, covariance: Floats, rise: Floats) -> tuple[Floats, bool]:
-        """Of the covariance of counts that rise so fast with a path of such a covariance."""
+        """Factor of the covariance of counts that rise so fast with a path of such a covariance."""
         joint = rise[:, np.newaxis] * covariance
         joint *= rise
-        if self.spread.ndim == 1:
-            joint.flat[:: len(joint) + 1] += self.spread
-        else:
-            joint += self.spread
+        number, size, _ = self.spread.shape
+        each = np.arange(number)
+        joint.reshape(number, size, number, size)[each, :, each] += self.spread
         return _cholesky(joint)
 
     def wanted(self, covariance: Floats) -> Floats:
@@ -325,10 +335,14 @@ class _View:
         # How much steeper than expected the equation is here: exact where noise is independent.
         steeper = 1 - skew * self.weighed * self.seen.alone / rise
         steeper = np.sqrt(np.maximum(steeper, _FLATTEST))
-        ahead, left = steeper * rise, self.weighed / steeper
-        left = self.spread * left if self.spread.ndim == 1 else self.spread @ left
+        ahead, left = steeper * rise, _times(self.spread, self.weighed / steeper)
         joint = self.joint(covariance, ahead)
         return np.asarray(ahead * cho_solve(joint, ahead * self.path + left, check_finite=False))
+
+
+def _times(blocks: Floats, vector: Floats) -> Floats:
+    """A matrix that is nothing but these blocks, times a vector."""
+    return np.asarray(blocks @ vector.reshape(len(blocks), -1, 1)).ravel()
 
 
 def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
