@@ -16,7 +16,7 @@ from scipy.special import logit
 import score_sets
 
 OUT = Path(__file__).resolve().parents[1] / "src" / "fedgauge" / "planner" / "score_tables.json"
-QUANTILES = 96
+QUANTILES = 32
 END = 40.0  # log-odds that stand for 0 and 1
 SETS = (
     "adult bayes test",

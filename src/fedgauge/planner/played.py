@@ -1,7 +1,8 @@
 """Evaluations played through: what plans release of plausible data, and how wrong that is."""
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -12,14 +13,16 @@ from fedgauge.binning.axis import Axis
 from fedgauge.errors import ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.drawn import drawn_blocks, redraw
+from fedgauge.estimation.drawn import drawn_blocks
 from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.repair import consistent
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import Contrast, Slice
 from fedgauge.planner.worlds import AT, Truth, on_axis, worlds
 from fedgauge.typing import Floats
 
+_PARTS: Final = 768  # of which the noise of every bin is a sum
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 
@@ -86,8 +89,31 @@ def mechanism(
         )
     terms = np.array(sizes, dtype=np.float64)[:, np.newaxis]
     return lambda rng: replace(
-        exact, released=redraw(counts, plan.tree, variances, rng, terms=terms)
+        exact, released=_drawn_alike(counts, plan.tree, variances, rng, terms)
     )
+
+
+def _drawn_alike(
+    counts: Floats,
+    tree: Sequence[int],
+    variances: Sequence[float],
+    rng: np.random.Generator,
+    terms: Floats,
+) -> Floats:
+    """Counts with normal noise, which from the same numbers is much the same on other bins.
+
+    A design is compared with others: what noise does to all of them alike does not matter.
+    """
+    levels = []
+    for depth, variance in enumerate(variances):
+        nodes = math.prod(tree[: depth + 1])
+        parts = max(_PARTS, nodes)
+        fine = rng.standard_normal((len(counts), parts))
+        starts = np.arange(nodes) * parts // nodes
+        noise = np.add.reduceat(fine, starts, axis=1) / np.sqrt(np.diff(starts, append=parts))
+        exact = counts.reshape(len(counts), nodes, -1).sum(axis=-1)
+        levels.append(exact + np.sqrt(variance * terms) * noise)
+    return consistent(levels, tree, variances)
 
 
 def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> Floats:

@@ -29,8 +29,8 @@ EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoev
 _FEWEST_EXACT_BINS: Final = 8
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
-_HALF_EVEN_TREES: Final = (*((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96)), (16, 8))
-_WIDE_TREES: Final = ((12,), (16,), (24,), (32,), (48,), (64,))
+_HALF_EVEN_TREES: Final = ((8,), (12,), (16,), (24,), (32,), (48,), (64,), (8, 8), (16, 8))
+_WIDE_TREES: Final = ((16,), (24,), (32,), (48,), (8, 8))
 _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 8), (16, 16))
 _FEW_DRAWS: Final = 2
 _DRAWS: Final = 6
@@ -268,7 +268,7 @@ def _designs(
         return reference_axis(bins, positive_rate, even=0.5)
 
     def wide(bins: int) -> Axis:
-        return reference_axis(bins, positive_rate, even=0.4, odds=0.2)
+        return reference_axis(bins, positive_rate, even=0.3, odds=0.35)
 
     kinds = (
         (half_even, _HALF_EVEN_TREES),
