@@ -70,7 +70,8 @@ def test_a_page_runs_as_written(page, told, tmp_path, shell):
 
 
 @pytest.mark.parametrize(
-    "page", ["choose-epsilon.md", "five-minutes.md", "large-data.md", "two-rounds.md"]
+    "page",
+    ["choose-epsilon.md", "five-minutes.md", "large-data.md", "shrinkage.md", "two-rounds.md"],
 )
 def test_examples_print_what_is_shown(page):
     outcome = doctest.testfile(str(DOCS / page), module_relative=False)

@@ -106,9 +106,13 @@ class DrawnBlock:
             (w.reshape(cells, -1), v.ravel()) for w, v in zip(levels, self.by_node, strict=True)
         ]
         noise: Floats = np.sum([(w * v) @ w.T for w, v in flat], axis=0)
-        held = self.by_side[:_TWO].ravel()
-        sampled = np.diag(held) - np.outer(held, held) / self.by_side.sum()
-        return np.asarray(noise + (self.blocks - 1) * sampled)
+        if self.blocks == 1:
+            return noise
+        # A sum of squares, row by row: a difference would lose small variances beside large ones.
+        held = self.by_side.ravel()
+        shares = held[:cells] / held.sum()
+        apart = np.sqrt(held)[:, np.newaxis] * (np.eye(len(held), cells) - shares)
+        return np.asarray(noise + (self.blocks - 1) * apart.T @ apart)
 
     def _every_side(self, weights: Floats) -> Floats:
         missing = len(self.terms) - weights.shape[-2]

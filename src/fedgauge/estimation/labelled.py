@@ -77,10 +77,7 @@ class LabelCounts(PooledCounts):
         """Noise covariance of the positives, which is that of the negatives."""
         if self.bin_variances is not None:
             return np.diag(self.bin_variances)
-        each = np.eye(self.axis.bins)
-        return repair.noise_covariance(
-            self.tree, self.variances, each[:, np.newaxis], each[np.newaxis]
-        )
+        return repair.leaf_covariance(self.tree, self.variances)
 
     @property
     def leaf_variances(self) -> Floats:

@@ -1,6 +1,5 @@
 """What reached the server: counts on an axis, and how noisy they are."""
 
-import math
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final, Self
@@ -140,10 +139,7 @@ class PooledCounts:
         if self.drawn:
             matrix: Floats = np.sum([b.matrix(self.tree, self.variances) for b in self.drawn], 0)
             return matrix
-        each = np.eye(math.prod(self.tree))
-        of_one = repair.noise_covariance(
-            self.tree, self.variances, each[:, np.newaxis], each[np.newaxis]
-        )
+        of_one = repair.leaf_covariance(self.tree, self.variances)
         return np.asarray(np.kron(np.diag(self.terms), of_one), dtype=np.float64)
 
     @property

@@ -86,6 +86,19 @@ def noise_covariance(
     return total + upward[0] * at_top
 
 
+def leaf_covariance(tree: Sequence[int], variances: Sequence[float]) -> Floats:
+    """Noise covariance of all leaf estimates of one channel.
+
+    Examples
+    --------
+    >>> leaf_covariance((1, 2), (1.0, 1.0)).round(3)
+    array([[ 0.667, -0.333],
+           [-0.333,  0.667]])
+    """
+    weights = level_weights(tree, variances, np.eye(math.prod(tree)))
+    return np.asarray(sum(v * w @ w.T for v, w in zip(variances, weights, strict=True)))
+
+
 def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> list[Floats]:
     """What a weighted sum of the leaf estimates weighs each noisy count of every level with.
 

@@ -29,13 +29,14 @@ _TILT: Final = 9.0
 _WAVES: Final = 64.0
 _ROUGH: Final = 4.0  # ... and what every bin has of its own
 _OFFSET: Final = 4.0  # variances of the log ratio: its level, ...
-_SLOPE: Final = 0.49
+_SLOPE: Final = 4.0
 _UNEVEN: Final = 0.05**2
 _AT_ENDS: Final = 1.0  # ... and what end bins have besides, which hold all that is beyond them
 _SHARES: Final = (1e-6, 1 - 1e-6)  # of positives, as far as a ratio can be told
 _END_WIDTH: Final = 1.0  # least width in log-odds of a bin that ends at 0 or 1
 _FARTHEST: Final = 36.0  # log-odds of an edge: beyond, float64 cannot tell 1 - p from 1
 _LARGEST: Final = 44.0  # logarithm of a count
+_FEWEST: Final = 1e-9  # of a class in a bin, so that none is without any
 _KNOWN: Final = 1e-9  # of its noise is left in a sum that is known, so that it can be divided by
 _ROUGHLY: Final = 1e-2  # the same where it only says how far to go
 _STEPS: Final = 20
@@ -65,7 +66,7 @@ def shrunk(axis: Axis, noisy: Floats, noise: Floats) -> Floats:
            [11.,  8., 37., 95.]])
     """
     prior = _prior(axis)
-    totals = noisy.sum(axis=1)
+    totals = np.maximum(noisy.sum(axis=1), _FEWEST)
     level, ratio = np.log(totals / axis.bins).mean(), np.log(totals[1] / totals[0])
     half = (prior.centred + ratio) / 2
     family = _Poisson(np.concatenate([level - half, level + half]))
@@ -89,7 +90,7 @@ def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> F
     family = _Binomial(prior.centred[kept] + np.log(share / (1 - share)), held)
     covariances = [covariance[np.ix_(kept, kept)] for covariance in prior.of_ratio]
     likely = np.zeros(len(totals))
-    likely[kept] = np.minimum(_averaged(family, noisy, noise, covariances), held)
+    likely[kept] = np.minimum(_averaged(family, noisy, noise, covariances), held - _FEWEST)
     return likely
 
 
@@ -105,7 +106,7 @@ class _Prior(NamedTuple):
     of_ratio: tuple[Floats, ...]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)  # up to 8 MB each
 def _prior(axis: Axis) -> _Prior:
     places = _places(axis)
     x = places - np.median(places)
@@ -198,14 +199,15 @@ class _Binomial(NamedTuple):
     def through(self, counts: Floats, least: Floats) -> Floats:
         from scipy.special import logit
 
-        least = np.minimum(least / self.totals, 0.25)
+        least = np.clip(least / self.totals, _SHARES[0], 0.25)
         return np.asarray(logit(np.clip(counts / self.totals, least, 1 - least)) - self.start)
 
 
 class _Seen(NamedTuple):
-    """What was released, and its noise: variances where it is independent, else a covariance.
+    """What was released, and its noise: covariances by block, each of it independent of others.
 
-    `alone` is the noise variance of each count if all others were known.
+    Bins of one block have a node above them in common; of a flat tree each bin is one, of local
+    reports all are in one. `alone` is the noise variance of each count if all others were known.
     """
 
     family: _Family
@@ -215,14 +217,21 @@ class _Seen(NamedTuple):
 
     @classmethod
     def of(cls, family: _Family, noisy: Floats, noise: Floats) -> Self:
-        variances = np.diag(noise)
-        if np.count_nonzero(noise) == np.count_nonzero(variances):
-            return cls(family, noisy, variances, variances)
-        from scipy.linalg.lapack import dpotri
+        blocks = _blocks(noise)
+        variances = blocks * np.eye(blocks.shape[1])
+        alone = 1 / np.diagonal(np.linalg.inv(blocks + _ROUGHLY * variances), axis1=1, axis2=2)
+        return cls(family, noisy, blocks + _KNOWN * variances, alone.ravel())
 
-        # Of local reports the total is known.
-        inverse, _ = dpotri(*_cholesky(noise + _ROUGHLY * np.diag(variances)))
-        return cls(family, noisy, noise + _KNOWN * np.diag(variances), 1 / np.diag(inverse))
+
+def _blocks(matrix: Floats) -> Floats:
+    """The smallest square blocks of one size along the diagonal that hold all there is."""
+    whole, held = len(matrix), np.count_nonzero(matrix)
+    for size in (each for each in range(1, whole) if whole % each == 0):
+        number = np.arange(whole // size)
+        blocks = matrix.reshape(-1, size, len(number), size)[number, :, number]
+        if np.count_nonzero(blocks) == held:
+            return blocks
+    return matrix[np.newaxis]
 
 
 class _Fit(NamedTuple):
@@ -245,7 +254,7 @@ def _averaged(
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()
-    return np.asarray(np.maximum(counts, 0.0))
+    return np.asarray(np.maximum(counts, _FEWEST))
 
 
 def _fit(seen: _Seen, covariance: Floats, path: Floats) -> _Fit:
@@ -273,10 +282,7 @@ def _fit(seen: _Seen, covariance: Floats, path: Floats) -> _Fit:
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """What was seen, from one path: moments there, and the spread of counts around them.
-
-    That is a covariance, or variances where noise is independent.
-    """
+    """What was seen, from one path: moments, and by block the spread of counts around means."""
 
     seen: _Seen
     path: Floats
@@ -286,7 +292,8 @@ class _View:
     @classmethod
     def of(cls, seen: _Seen, path: Floats) -> Self:
         moments = seen.family.at(path)
-        rise = moments.variance if seen.noise.ndim == 1 else np.diag(moments.variance)
+        number, size, _ = seen.noise.shape
+        rise = moments.variance.reshape(number, size, 1) * np.eye(size)
         return cls(seen, path, moments, seen.noise + rise)
 
     @cached_property
@@ -297,23 +304,27 @@ class _View:
     def over_spread(self, left: Floats) -> Floats:
         from scipy.linalg import cho_solve
 
-        if self.spread.ndim == 1:
-            return left / self.spread
+        if len(self.spread) > 1:
+            return _times(self._inverse, left)
         solved: Floats = cho_solve(self._factor, left, check_finite=False)
         return solved
 
     @cached_property
+    def _inverse(self) -> Floats:
+        alone = self.spread.shape[1] == 1
+        return np.asarray(1 / self.spread if alone else np.linalg.inv(self.spread), dtype=float)
+
+    @cached_property
     def _factor(self) -> tuple[Floats, bool]:
-        return _cholesky(self.spread.copy())
+        return _cholesky(self.spread[0].copy())
 
     def joint(self, covariance: Floats, rise: Floats) -> tuple[Floats, bool]:
-        """Of the covariance of counts that rise so fast with a path of such a covariance."""
+        """Factor of the covariance of counts that rise so fast with a path of such a covariance."""
         joint = rise[:, np.newaxis] * covariance
         joint *= rise
-        if self.spread.ndim == 1:
-            joint.flat[:: len(joint) + 1] += self.spread
-        else:
-            joint += self.spread
+        number, size, _ = self.spread.shape
+        each = np.arange(number)
+        joint.reshape(number, size, number, size)[each, :, each] += self.spread
         return _cholesky(joint)
 
     def wanted(self, covariance: Floats) -> Floats:
@@ -324,10 +335,14 @@ class _View:
         # How much steeper than expected the equation is here: exact where noise is independent.
         steeper = 1 - skew * self.weighed * self.seen.alone / rise
         steeper = np.sqrt(np.maximum(steeper, _FLATTEST))
-        ahead, left = steeper * rise, self.weighed / steeper
-        left = self.spread * left if self.spread.ndim == 1 else self.spread @ left
+        ahead, left = steeper * rise, _times(self.spread, self.weighed / steeper)
         joint = self.joint(covariance, ahead)
         return np.asarray(ahead * cho_solve(joint, ahead * self.path + left, check_finite=False))
+
+
+def _times(blocks: Floats, vector: Floats) -> Floats:
+    """A matrix that is nothing but these blocks, times a vector."""
+    return np.asarray(blocks @ vector.reshape(len(blocks), -1, 1)).ravel()
 
 
 def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
