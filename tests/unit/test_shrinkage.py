@@ -438,3 +438,19 @@ def test_independent_blocks_are_found(size):
     matrix[each, :, each] = blocks
     np.testing.assert_array_equal(shrinkage._blocks(matrix.reshape(16, 16)), blocks)
     assert len(shrinkage._blocks(np.zeros((6, 6)))) == 6
+
+
+@pytest.mark.parametrize("kind", ["flat", "tree", "local"])
+def test_steps_are_enough_where_noise_is_large(kind, monkeypatch):
+    """Of classes apart, most bins hold less than their noise, and half of them are negative."""
+    rng = np.random.default_rng(3)
+    middle = np.abs(np.arange(16) - np.array([[2], [13]]))
+    known = np.eye(32) - np.full((32, 32), 1 / 32)
+    noise = {"flat": np.eye(32), "tree": correlated(32, 1.0), "local": known}[kind] * 850.0**2
+    noisy = np.array([[1.4e5], [6e4]]) * np.exp(-middle * 1.2)
+    noisy += (np.linalg.cholesky(noise + np.eye(32)) @ rng.normal(size=32)).reshape(2, 16)
+    axis = fg.Axis.uniform(16)
+    soon = shrinkage.shrunk(axis, noisy, noise)
+    monkeypatch.setattr(shrinkage, "_CLOSE", 1e-9)
+    monkeypatch.setattr(shrinkage, "_STEPS", 1000)
+    np.testing.assert_allclose(soon, shrinkage.shrunk(axis, noisy, noise), atol=0.05 * 850)
