@@ -249,10 +249,9 @@ def _averaged(
 ) -> Floats:
     """Likely counts under each degree of smoothness, as likely as that is."""
     seen = _Seen.of(family, noisy, noise)
-    path, fits = family.through(noisy, np.sqrt(np.diag(noise))), []
-    for covariance in covariances:
-        fits.append(_fit(seen, covariance, path))
-        path = fits[-1].path
+    # Each from what was seen: the path of a stiffer one may lead to a mode far from it.
+    start = family.through(noisy, np.sqrt(np.diag(noise)))
+    fits = [_fit(seen, covariance, start) for covariance in covariances]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()
