@@ -438,3 +438,34 @@ def test_independent_blocks_are_found(size):
     matrix[each, :, each] = blocks
     np.testing.assert_array_equal(shrinkage._blocks(matrix.reshape(16, 16)), blocks)
     assert len(shrinkage._blocks(np.zeros((6, 6)))) == 6
+
+
+@pytest.mark.parametrize("kind", ["flat", "tree", "local"])
+def test_steps_are_enough_where_noise_is_large(kind, monkeypatch):
+    """Of classes apart, most bins hold less than their noise, and half of them are negative."""
+    rng = np.random.default_rng(3)
+    middle = np.abs(np.arange(16) - np.array([[2], [13]]))
+    known = np.eye(32) - np.full((32, 32), 1 / 32)
+    noise = {"flat": np.eye(32), "tree": correlated(32, 1.0), "local": known}[kind] * 850.0**2
+    noisy = np.array([[1.4e5], [6e4]]) * np.exp(-middle * 1.2)
+    noisy += (np.linalg.cholesky(noise + np.eye(32)) @ rng.normal(size=32)).reshape(2, 16)
+    axis = fg.Axis.uniform(16)
+    soon = shrinkage.shrunk(axis, noisy, noise)
+    monkeypatch.setattr(shrinkage, "_CLOSE", 1e-9)
+    monkeypatch.setattr(shrinkage, "_STEPS", 1000)
+    np.testing.assert_allclose(soon, shrinkage.shrunk(axis, noisy, noise), atol=0.05 * 850)
+
+
+def test_a_valley_of_the_ratio_is_not_mistaken_for_a_slope():
+    """Positives at both ends: a stiff path that rises throughout is another, worse mode."""
+    rng = np.random.default_rng(0)
+    x = logit((np.arange(64) + 0.5) / 64)
+    negatives, both_ends = np.exp(-(x**2) / 0.72), np.exp(-((np.abs(x) - 2.5) ** 2) / 0.72)
+    true = np.stack([1400 * negatives / negatives.sum(), 600 * both_ends / both_ends.sum()])
+    errors = []
+    for _ in range(12):
+        noisy = true + rng.laplace(0, 10.0, (2, 64))
+        likely = shrinkage.shrunk(fg.Axis.uniform(64), noisy, 200.0 * np.eye(128))
+        shares = likely[:, :32].sum(axis=1) / likely.sum(axis=1)
+        errors.append(np.abs(shares - 0.5).max())
+    assert max(errors) < 0.35

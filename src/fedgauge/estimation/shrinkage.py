@@ -38,7 +38,6 @@ _FARTHEST: Final = 36.0  # log-odds of an edge: beyond, float64 cannot tell 1 - 
 _LARGEST: Final = 44.0  # logarithm of a count
 _FEWEST: Final = 1e-9  # of a class in a bin, so that none is without any
 _KNOWN: Final = 1e-9  # of its noise is left in a sum that is known, so that it can be divided by
-_ROUGHLY: Final = 1e-2  # the same where it only says how far to go
 _STEPS: Final = 20
 _STRIDE: Final = 4.0  # that one step moves an intensity at most, in logarithms
 _FLATTEST: Final = 0.25  # part of the expected curvature that a step counts on at least
@@ -218,9 +217,12 @@ class _Seen(NamedTuple):
     @classmethod
     def of(cls, family: _Family, noisy: Floats, noise: Floats) -> Self:
         blocks = _blocks(noise)
-        variances = blocks * np.eye(blocks.shape[1])
-        alone = 1 / np.diagonal(np.linalg.inv(blocks + _ROUGHLY * variances), axis1=1, axis2=2)
-        return cls(family, noisy, blocks + _KNOWN * variances, alone.ravel())
+        if len(blocks) == 1:
+            # The total of local reports is known, and no count varies alone.
+            known = blocks + _KNOWN * blocks * np.eye(len(noisy))
+            return cls(family, noisy, known, np.zeros(len(noisy)))
+        alone = 1 / np.diagonal(np.linalg.inv(blocks), axis1=1, axis2=2)
+        return cls(family, noisy, blocks, alone.ravel())
 
 
 def _blocks(matrix: Floats) -> Floats:
@@ -247,10 +249,9 @@ def _averaged(
 ) -> Floats:
     """Likely counts under each degree of smoothness, as likely as that is."""
     seen = _Seen.of(family, noisy, noise)
-    path, fits = family.through(noisy, np.sqrt(np.diag(noise))), []
-    for covariance in covariances:
-        fits.append(_fit(seen, covariance, path))
-        path = fits[-1].path
+    # Each from what was seen: the path of a stiffer one may lead to a mode far from it.
+    start = family.through(noisy, np.sqrt(np.diag(noise)))
+    fits = [_fit(seen, covariance, start) for covariance in covariances]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()
