@@ -21,10 +21,8 @@ END = 40.0  # log-odds that stand for 0 and 1
 SETS = (
     "adult bayes test",
     "adult forest test",
-    "adult forest training",
     "adult knn test",
     "adult logistic test",
-    "bank bayes test",
     "bank boosting test",
     "bank boosting training",
     "bank network test",

@@ -15,7 +15,8 @@ from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.drawn import drawn_blocks
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.estimation.repair import consistent
+from fedgauge.estimation.repair import consistent, monotone
+from fedgauge.estimation.shrinkage import shrunk
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import Contrast, Slice
@@ -74,23 +75,29 @@ def mechanism(
     contrast: Contrast,
     *,
     shrink: bool = True,
-) -> Callable[[np.random.Generator], PooledCounts]:
-    """What draws the counts that a plan would release of a slice with these."""
-    sizes = (len(contrast.negatives), len(contrast.positives))
-    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes, shrinks=shrink)
+) -> Callable[[np.random.Generator], Floats]:
+    """What draws the counts that a result would be read from, of a slice with these."""
     if not variances:
-        return lambda _: exact
+        return lambda _: counts
+    sizes = (len(contrast.negatives), len(contrast.positives))
+    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes)
     if plan.final.sends_reports:
         (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
         exact = replace(exact, drawn=(block,))
-        return lambda rng: replace(
-            exact,
-            released=counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2],
-        )
-    terms = np.array(sizes, dtype=np.float64)[:, np.newaxis]
-    return lambda rng: replace(
-        exact, released=_drawn_alike(counts, plan.tree, variances, rng, terms)
-    )
+
+    def released(rng: np.random.Generator) -> Floats:
+        if exact.drawn:
+            moved = block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
+            return np.asarray(counts + moved)
+        return _drawn_alike(counts, plan.tree, variances, rng, exact.terms)
+
+    def likely(rng: np.random.Generator) -> Floats:
+        noisy = released(rng)
+        if not (shrink and exact.is_shrunk and noisy.sum(axis=1).min() > 0):
+            return monotone(noisy)
+        return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
+
+    return likely
 
 
 def _drawn_alike(
@@ -98,13 +105,13 @@ def _drawn_alike(
     tree: Sequence[int],
     variances: Sequence[float],
     rng: np.random.Generator,
-    terms: Floats,
+    terms: tuple[int, int],
 ) -> Floats:
     """Counts with normal noise, which from the same numbers is much the same on other bins.
 
     A design is compared with others: what noise does to all of them alike does not matter.
     """
-    levels = []
+    levels, sums = [], np.sqrt(terms)[:, np.newaxis]
     for depth, variance in enumerate(variances):
         nodes = math.prod(tree[: depth + 1])
         parts = max(_PARTS, nodes)
@@ -112,7 +119,7 @@ def _drawn_alike(
         starts = np.arange(nodes) * parts // nodes
         noise = np.add.reduceat(fine, starts, axis=1) / np.sqrt(np.diff(starts, append=parts))
         exact = counts.reshape(len(counts), nodes, -1).sum(axis=-1)
-        levels.append(exact + np.sqrt(variance * terms) * noise)
+        levels.append(exact + math.sqrt(variance) * sums * noise)
     return consistent(levels, tree, variances)
 
 
@@ -125,12 +132,10 @@ def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> 
     return channels
 
 
-def errors_of(
-    plan: EvaluationPlan, pooled: PooledCounts, truth: Truth
-) -> tuple[float, float, float]:
+def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(*shown(plan, pooled.likely), Aligned())
+        d = estimate(*shown(plan, counts), Aligned())
     except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
