@@ -23,6 +23,7 @@ SETS = (
     "adult forest test",
     "adult knn test",
     "adult logistic test",
+    "bank bayes test",
     "bank boosting test",
     "bank boosting training",
     "bank network test",
