@@ -73,7 +73,11 @@ def test_hints_are_listed_as_they_were_given(clients):
 
 def test_verdict(clients):
     lines = str(fg.evaluate(clients, privacy=POLYA, seed=1)).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
+    assert (
+        lines[5]
+        == "values             of likely counts, which temper the noise (docs/shrinkage.md)"
+    )
     assert lines[0].startswith("6 clients, about ")
     assert "at 95%" in lines[1]
     assert "epsilon 1, delta " in lines[3]
@@ -98,7 +102,7 @@ def test_absurd_epsilon_warns_and_still_counts(clients):
         privacy = fg.DistributedDP(1000.0)
     found = fg.evaluate(clients, privacy=privacy)
     np.testing.assert_array_equal(counts_of(found), exact_counts(found.plan.axis))
-    assert len(str(found).splitlines()) == 5
+    assert len(str(found).splitlines()) == 6
 
 
 # What is drawn

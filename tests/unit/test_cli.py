@@ -167,6 +167,7 @@ BAD_OPTIONS = {
     "range of a logit axis": (["--axis", "logit", "--range", 0, 1], "0 to 1", "Drop --range"),
     "quantiles alone": (["--quantiles", 10], "--quantiles", "--estimator quantile"),
     "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "from 2"),
+    "nothing to shrink": (["--no-shrink"], "exact sum has no noise", "Leave that out"),
     "range upside down": (["--range", 1, 0], "low < high", "Swap"),
     "range of nothing": (["--range", 0.5, 0.5], "low < high", "widen"),
     "range without end": (["--range", 0, "inf"], "--range takes", "finite"),

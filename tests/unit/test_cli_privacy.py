@@ -168,6 +168,27 @@ def test_estimators(kind):
     assert done(evaluate(*DDP, "--estimator", kind, "--seed", 1)).startswith("8 clients, about ")
 
 
+def test_values_can_be_read_from_counts_as_noise_left_them():
+    likely = done(evaluate(*DDP, "--seed", 1, "--json", "likely.json"))
+    bare = done(evaluate(*DDP, "--seed", 1, "--no-shrink", "--json", "bare.json"))
+    assert "docs/shrinkage.md" in likely
+    assert "docs/shrinkage.md" not in bare
+    told = {name: fg.Evaluation.from_json(f"{name}.json") for name in ("likely", "bare")}
+    assert told["bare"].estimator == fg.Aligned(shrink=False)
+    assert told["likely"].roc_auc.unshrunk == told["bare"].roc_auc
+    assert told["likely"].roc_auc.value != told["bare"].roc_auc.value
+    shown = done(run("show", "likely.json", "--no-shrink"))
+    assert f"ROC AUC            {told['bare'].roc_auc}" in shown
+    assert "read by            Aligned(interpolation='pchip', shrink=False)" in shown
+    assert "Leave it out" in complaint(run("show", "bare.json", "--no-shrink"))
+
+
+@pytest.mark.parametrize("kind", ["quantile", "range"])
+def test_an_estimator_that_shrinks_nothing_is_not_told_to_leave_it(kind):
+    line = complaint(evaluate(*DDP, "--estimator", kind, "--no-shrink"))
+    assert f"--estimator {kind} shrinks no counts. Leave it out." in line
+
+
 def percent(table):
     table.assign(p=100 * table.p).to_parquet("scores.parquet")
 
@@ -176,8 +197,8 @@ def test_scores_in_percent_are_cautioned_also_where_quiet(table):
     percent(table)
     asked = [*DDP, "--seed", 1, "--json", "r.json"]
     printed = done(evaluate(*asked))
-    assert printed.splitlines()[5].startswith("caution            the last bin of the axis")
-    assert done(run("show", "r.json")).splitlines()[5] == printed.splitlines()[5]
+    assert "\ncaution            the last bin of the axis" in printed
+    assert done(run("show", "r.json")).splitlines()[:7] == printed.splitlines()[:7]
     for told in (evaluate(*asked, "-q"), run("show", "r.json", "-q")):
         assert (told.exit_code, told.stdout) == (0, "")
         assert told.stderr.startswith("fedgauge: warning: the last bin of the axis")

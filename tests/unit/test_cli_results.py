@@ -179,8 +179,8 @@ def test_verify_by_a_site_file(signed, result_file, name):
         f"sites    {', '.join(NAMES[:3])}",
         f"key      {key_to_text(signed.keys[COORDINATOR])}",
         f"plan     {EXACT.digest}",
-        "numbers  read by Aligned(interpolation='pchip') at level 0.95; the signature is under the "
-        "counts",
+        "numbers  read by Aligned(interpolation='pchip', shrink=True) at level 0.95; the signature "
+        "is under the counts",
     ]
     assert run("verify", result_file, "--site", signed.site_file(name), "-q").stdout == ""
 

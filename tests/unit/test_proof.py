@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from commands import run
 from consortium import COORDINATOR
 from exchange import EXACT, NAMES, A, make_world
 from forks import fast_folder
+from rows import draw_rows
 from scene import BOSS
 from sites import open_policy
 
@@ -166,6 +168,26 @@ def test_an_edited_metric_is_found_in_old_and_new_files(made, read, before, part
     auc[part] = [b + 1e-4 for b in auc[part]] if part == "bounds" else auc[part] + 1e-4
     signature = read(kept).signature
     assert signature.in_words == "BROKEN: its metrics or curves are not those of its counts"
+
+
+def test_commands_take_noisy_results_of_before(made, read, tmp_path):
+    of_sites, folder = made["noisy"], tmp_path / "looks"
+    folder.mkdir()
+    old, new = (folder / f"2026-W0{week}.json" for week in (1, 2))
+    old.write_text(json.dumps(as_before(read, of_sites.plain)))
+    rows = {name: draw_rows(400, seed=i) for i, name in enumerate(NAMES)}
+    fg.evaluate(rows, NOISY, seed=1).to_json(new)
+    verified = run("verify", old, "--key", key_to_text(of_sites.key.public))
+    assert verified.exit_code == 0
+    assert "read by Aligned(interpolation='pchip', shrink=True)" in verified.stdout
+    shown, value = run("show", old), read(of_sites.text).roc_auc
+    assert shown.exit_code == 0
+    assert f"ROC AUC            {value}" in shown.stdout
+    assert "docs/shrinkage.md" in shown.stdout
+    assert run("diff", old, new).exit_code == 0
+    assert run("trend", folder).exit_code == 0
+    assert run("report", old, "-o", tmp_path / "r.html").exit_code == 0
+    assert "docs/shrinkage.md" in (tmp_path / "r.html").read_text()
 
 
 def as_indented(plain):

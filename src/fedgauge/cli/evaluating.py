@@ -33,6 +33,7 @@ from fedgauge.cli.options import (
     Neighbours,
     NoiseKind,
     NoiseOption,
+    NoShrink,
     OracleKind,
     OracleOption,
     Plots,
@@ -58,6 +59,7 @@ from fedgauge.cli.options import (
     make_privacy,
     make_tree,
     naming_labels,
+    refuse_exact,
     refuse_given,
 )
 from fedgauge.cli.outputs import refuse_to_replace
@@ -183,6 +185,7 @@ def evaluate(
     calibrator: CalibratorFile = None,
     estimator: EstimatorOption = EstimatorKind.ALIGNED,
     quantiles: Quantiles = None,
+    no_shrink: NoShrink = False,
     at: At = None,
     at_fpr: AtFpr = None,
     at_recall: AtRecall = None,
@@ -234,6 +237,8 @@ def evaluate(
             task = measured_by(design["plan"].task)
             columns = columns_of(task, named)
             cap = design["plan"].privacy.unit_cap
+            if not design["plan"].is_noisy:
+                refuse_exact(ctx, {"no_shrink"})
         else:
             model = make_privacy(
                 ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
@@ -263,12 +268,8 @@ def evaluate(
         clients = make_clients(
             files, client, columns.label, columns.score, subject, dialect, columns.group
         )
-        result = with_progress(
-            quiet,
-            lambda: fg.evaluate(
-                clients, **design, estimator=make_estimator(estimator, quantiles), seed=seed
-            ),
-        )
+        design["estimator"] = make_estimator(estimator, quantiles, no_shrink=no_shrink)
+        result = with_progress(quiet, lambda: fg.evaluate(clients, **design, seed=seed))
         for warning in check_groups(result, columns, files, dialect["separator"]):
             warn(warning)
         if level is not None:
@@ -294,8 +295,7 @@ def evaluate(
 def _refuse_idle_hints(ctx: typer.Context, model: PrivacyModel, asked: AxisOptions) -> None:
     """Refuse hints and trees that would change nothing."""
     if not model.adds_noise:
-        idle = {"examples", "positive_rate", "tree"}
-        refuse_given(ctx, idle, "{} would do nothing: an exact sum has no noise. Leave that out.")
+        refuse_exact(ctx, {"examples", "positive_rate", "tree", "no_shrink"})
     elif asked.is_given:
         told = "{} would do nothing: it helps to choose bins, and these are given. Leave it out."
         refuse_given(ctx, {"positive_rate"}, told)

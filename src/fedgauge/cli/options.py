@@ -140,6 +140,12 @@ EstimatorOption = Annotated[
 Quantiles = Annotated[
     int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
 ]
+NoShrink = Annotated[
+    bool,
+    typer.Option(
+        "--no-shrink", help="Read values from counts as noise left them, not from likely ones."
+    ),
+]
 SaveJson = Annotated[
     Path | None,
     typer.Option(
@@ -236,6 +242,11 @@ def refuse_given(ctx: typer.Context, names: Collection[str], told: str) -> None:
     ]
     if given:
         raise fg.PlanError(told.format(", ".join(given)))
+
+
+def refuse_exact(ctx: typer.Context, names: Collection[str]) -> None:
+    """Refuse options that only noise has a use for."""
+    refuse_given(ctx, names, "{} would do nothing: an exact sum has no noise. Leave that out.")
 
 
 def refuse_idle(ctx: typer.Context, model: Model) -> None:
@@ -520,11 +531,16 @@ def make_tree(text: str | None) -> Literal["auto", "flat"] | tuple[int, ...]:
 
 
 def make_estimator(
-    kind: EstimatorKind, quantiles: int | None
+    kind: EstimatorKind, quantiles: int | None, *, no_shrink: bool
 ) -> fg.Aligned | fg.Quantile | fg.Range:
     """The estimator that the options describe."""
+    if no_shrink and kind is not EstimatorKind.ALIGNED:
+        raise fg.PlanError(
+            f"--no-shrink would do nothing: --estimator {kind.value} shrinks no counts. Leave it "
+            "out."
+        )
     if kind is EstimatorKind.QUANTILE:
         return fg.Quantile(256 if quantiles is None else quantiles)
     if quantiles is not None:
         raise fg.PlanError("--quantiles needs --estimator quantile.")
-    return fg.Range() if kind is EstimatorKind.RANGE else fg.Aligned()
+    return fg.Range() if kind is EstimatorKind.RANGE else fg.Aligned(shrink=not no_shrink)

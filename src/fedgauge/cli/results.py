@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.cli.options import STDOUT, At, AtFpr, AtLevel, AtPrecision, AtRecall, Plots, Quiet
+from fedgauge.cli.options import (
+    STDOUT,
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
+    NoShrink,
+    Plots,
+    Quiet,
+)
 from fedgauge.cli.outputs import refuse_to_replace
 from fedgauge.cli.reliability import calibration_tables
 from fedgauge.cli.sliced import slice_tables
@@ -48,6 +59,7 @@ def show(
     at_recall: AtRecall = None,
     at_precision: AtPrecision = None,
     level: AtLevel = None,
+    no_shrink: NoShrink = False,
     calibrator: Annotated[
         Path | None,
         typer.Option(help="Judge this map: numbers are those of scores that went through it."),
@@ -87,7 +99,7 @@ def show(
         refuse_to_replace(plots=plots)
         if is_auc(path):
             asked = (at, at_fpr, at_recall, at_precision, level, calibrator, plots, calibration)
-            if any((*asked, group, model, label, margin)):
+            if any((*asked, group, model, label, margin, no_shrink)):
                 raise fg.InputError(
                     f"{path} holds the AUC alone: there are no curves, thresholds, slices or other "
                     "levels to show. Leave out what asks for them."
@@ -100,6 +112,8 @@ def show(
         result = chosen(result, group=group, model=model, label=label)
         if level is not None:
             result = result.at_level(level)
+        if no_shrink:
+            result = _unshrunk(result, path)
         if calibrator is not None:
             result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
             if result.plan.calibrator is not None:
@@ -130,6 +144,16 @@ def show(
             screen.print(table, markup=False)
     if signature.state == "broken":
         fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
+
+
+def _unshrunk(result: fg.Evaluation, path: Path) -> fg.Evaluation:
+    """The result with values of counts as noise left them."""
+    if not result.is_shrunk:
+        raise fg.InputError(
+            f"--no-shrink would do nothing: values in {path} are not of likely counts. Leave it "
+            "out."
+        )
+    return result.with_estimator(msgspec.structs.replace(result.estimator, shrink=False))
 
 
 def _show_auc(result: fg.LabelAuc, *, quiet: bool) -> None:

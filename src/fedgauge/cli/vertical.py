@@ -26,6 +26,7 @@ from fedgauge.cli.options import (
     Model,
     NoiseKind,
     NoiseOption,
+    NoShrink,
     Plots,
     Quantiles,
     Quiet,
@@ -38,6 +39,7 @@ from fedgauge.cli.options import (
     make_label_privacy,
     make_tree,
     naming_labels,
+    refuse_exact,
     refuse_given,
 )
 from fedgauge.cli.outputs import refuse_to_replace
@@ -98,7 +100,10 @@ _NO_PROBABILITIES = (
     "scores lie beyond 0 to 1. Curves and AUC are as good, but nothing is said of calibration; "
     "percent would have to be divided by 100."
 )
-_OF_ALL = {"at", "at_fpr", "at_recall", "at_precision", "level", "plots", "estimator", "quantiles"}
+_OF_ALL = {
+    *("at", "at_fpr", "at_recall", "at_precision", "level", "plots"),
+    *("estimator", "quantiles", "no_shrink"),
+}
 LabelEpsilon = Annotated[
     float | None, typer.Option("--epsilon", help=r"Privacy budget of a label. \[default: 1]")
 ]
@@ -155,6 +160,7 @@ def evaluate(
     ] = None,
     estimator: EstimatorOption = EstimatorKind.ALIGNED,
     quantiles: Quantiles = None,
+    no_shrink: NoShrink = False,
     at: At = None,
     at_fpr: AtFpr = None,
     at_recall: AtRecall = None,
@@ -189,6 +195,8 @@ def evaluate(
         if only is not None:
             refuse_given(ctx, _OF_ALL, "{} would do nothing: --only asks for the AUC alone.")
         model = make_label_privacy(ctx, privacy, epsilon, delta, noise)
+        if not model.adds_noise:
+            refuse_exact(ctx, {"no_shrink"})
         check_wanted(mechanism.value, only, model)
         design: dict[str, Any] = {
             "privacy": model,
@@ -198,7 +206,7 @@ def evaluate(
             "tree": make_tree(tree),
             "positive_rate": positive_rate,
             "positive": positive,
-            "estimator": make_estimator(estimator, quantiles),
+            "estimator": make_estimator(estimator, quantiles, no_shrink=no_shrink),
             "seed": seed,
             "summation": "plain",
         }

@@ -106,13 +106,16 @@ class PooledCounts:
         """The counts made non-negative; the same without noise."""
         return repair.monotone(self.unbiased)
 
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether likely counts are others than those that noise left."""
+        small = self.axis.bins <= MOST_BINS
+        return self.noisy and self.shrinks and small and bool(self.counts.any(axis=1).all())
+
     @cached_property
     def likely(self) -> Floats:
         """The counts that values and curves are read from: under noise nearer to a smooth ratio."""
-        small = self.axis.bins <= MOST_BINS
-        if not (self.noisy and self.shrinks and small and self.counts.any(axis=1).all()):
-            return self.counts
-        return self._shrunk(self.counted_on or self.axis)
+        return self._shrunk(self.counted_on or self.axis) if self.is_shrunk else self.counts
 
     @cached_property
     def unshrunk(self) -> Self:
@@ -120,7 +123,8 @@ class PooledCounts:
         if not self.shrinks:
             return self
         same = replace(self, shrinks=False)
-        object.__setattr__(same, "_draws", self._draws)  # which are of these counts in either
+        known = {name: told for name, told in vars(self).items() if name in ("counts", "_draws")}
+        vars(same).update(known)  # which no shrinking changes
         return same
 
     def _shrunk(self, axis: Axis) -> Floats:

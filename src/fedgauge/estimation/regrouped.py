@@ -118,13 +118,15 @@ class RegroupedCounts(PooledCounts):
         """The counts made non-negative bin by bin, then gathered."""
         return _gather(self.source.counts, self.parts)
 
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether the likely counts by bin are others than those that noise left."""
+        return self.shrinks and self.source.is_shrunk
+
     @cached_property
     def likely(self) -> Floats:
         """The likely counts by bin, gathered."""
-        source = self.source if self.shrinks else self.source.unshrunk
-        if source.likely is source.counts:
-            return self.counts
-        return _gather(source.likely, self.parts)
+        return _gather(self.source.likely, self.parts) if self.is_shrunk else self.counts
 
     @cached_property
     def leaf_variances(self) -> Floats:

@@ -98,9 +98,7 @@ class Reading:
     @cached_property
     def unshrunk(self) -> "Reading":
         """The same from counts as noise left them: what intervals and bounds are made of."""
-        if self.pooled.likely is self.pooled.counts:
-            return self
-        return replace(self, pooled=self.pooled.unshrunk)
+        return replace(self, pooled=self.pooled.unshrunk) if self.pooled.is_shrunk else self
 
     @cached_property
     def ratio(self) -> float:

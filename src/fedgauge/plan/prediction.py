@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Errors(NamedTuple):
     """Errors that a planner expects of one class by its score, for the pooled data."""
@@ -10,6 +13,12 @@ class Errors(NamedTuple):
     roc_area_error: float
     pr_area_error: float
     roc_auc_error: float
+
+    @classmethod
+    def of_worlds(cls, played: NDArray[np.float64]) -> tuple["Errors", tuple["Errors", "Errors"]]:
+        """The mean over worlds, one to a row, and between which errors all but a few lie."""
+        low, high = np.quantile(played, [0.1, 0.9], axis=0).tolist()
+        return cls(*played.mean(axis=0).tolist()), (cls(*low), cls(*high))
 
 
 class Instead(NamedTuple):
@@ -25,6 +34,9 @@ class Prediction(Errors):
 
     Attributes
     ----------
+    span
+        Between which errors those of plausible scores lie, but for one in ten at either end: what
+        scores are like nobody knows beforehand.
     groups
         The errors of one group, by what rows are grouped by, as if all groups were as large.
     advice
@@ -34,6 +46,7 @@ class Prediction(Errors):
         nobody asked.
     """
 
+    span: tuple[Errors, Errors] | None = None
     groups: tuple[tuple[str, Errors], ...] = ()
     advice: str | None = None
     instead: Instead | None = None
@@ -42,11 +55,13 @@ class Prediction(Errors):
     def of(
         cls,
         errors: Errors,
+        span: tuple[Errors, Errors] | None = None,
         groups: Sequence[tuple[str, Errors]] = (),
         advice: str | None = None,
         instead: Instead | None = None,
     ) -> Self:
-        """Errors, those of groups, advice, and what else could be done."""
+        """Errors, their span, those of groups, advice, and what else could be done."""
         made = cls(*errors)
-        made.groups, made.advice, made.instead = tuple(groups), advice, instead
+        made.span, made.groups = span, tuple(groups)
+        made.advice, made.instead = advice, instead
         return made

@@ -30,7 +30,7 @@ from fedgauge.measures.thresholds import AtThreshold, ThresholdMetric
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.planner.played import shown
 from fedgauge.planner.search import MakesAxis, check_hints, like, predict, propose
-from fedgauge.planner.worlds import World, worlds
+from fedgauge.planner.worlds import World, on_axis, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.privacy.distributed import SUMS_SHARE
 from fedgauge.privacy.models import LARGE_EPSILON
@@ -244,7 +244,7 @@ class _Wish(NamedTuple):
         return np.array(
             [
                 np.mean([self._half_width(pooled) for pooled in _played(plan, world, variances)])
-                for world in worlds(plan.axis, examples, positive_rate)
+                for world in worlds(examples, positive_rate, smooth=True)
             ]
         )
 
@@ -288,18 +288,19 @@ def _played(
     plan: EvaluationPlan, world: World, variances: tuple[float, ...]
 ) -> Iterator[PooledCounts | None]:
     """What evaluations would release; None where nothing."""
+    world, exact = on_axis(world, plan.axis)
     if not variances:
         try:
-            axis, counts = shown(plan, world.counts)
+            axis, counts = shown(plan, exact)
         except ResultWithheld:
             yield None
         else:
             yield PooledCounts(axis, counts, (axis.bins,))
         return
     rng = copy.deepcopy(world.rng)
-    by_node = plan.node_variances(world.counts)
+    by_node = plan.node_variances(exact)
     for _ in range(_DRAWS):
-        counts = redraw(world.counts, plan.tree, variances, rng, node_variances=by_node)
+        counts = redraw(exact, plan.tree, variances, rng, node_variances=by_node)
         drawn: tuple[DrawnBlock, ...] = ()
         if plan.final.sends_reports:
             drawn = drawn_blocks(plan, counts, plan.task.contrast(Slice()))

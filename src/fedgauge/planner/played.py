@@ -1,9 +1,11 @@
 """Evaluations played through: what plans release of plausible data, and how wrong that is."""
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -11,16 +13,16 @@ from fedgauge.binning.axis import Axis
 from fedgauge.errors import ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.drawn import drawn_blocks, redraw
-from fedgauge.estimation.repair import monotone
+from fedgauge.estimation.drawn import drawn_blocks
+from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.repair import consistent
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import Contrast, Slice
-from fedgauge.planner.worlds import AT, Truth, World, worlds
+from fedgauge.planner.worlds import AT, Truth, on_axis, worlds
 from fedgauge.typing import Floats
 
-FEW_DRAWS: Final = 6
-DRAWS: Final = 24
+_PARTS: Final = 768  # of which the noise of every bin is a sum
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 
@@ -30,20 +32,18 @@ def play(
     positive_rate: float,
     draws: int,
     slice_: Slice | None = None,
+    *,
+    shrink: bool = True,
 ) -> Floats:
-    """Mean errors of a plan for each shape, by playing the evaluation of a slice through."""
+    """Mean errors of a plan in each world, by playing the evaluation of a slice through.
+
+    Without `shrink` in a fraction of the time, and with more error where noise is large.
+    """
     contributions = examples if plan.cohort is None else plan.cohort.min_survivors
     variances = plan.noise_variances(contributions)
     contrast = plan.task.contrast(slice_ or plan.task.slices[0])
-    played = _played(plan, variances, contrast, examples, positive_rate, draws if variances else 1)
-    return np.array([np.mean(runs.errors, axis=0) for runs in played])
-
-
-class _Runs(NamedTuple):
-    """Errors of one plan in one world by draw, and where the next draws come from."""
-
-    errors: Floats
-    rng: np.random.Generator
+    draws = draws if variances else 1
+    return _played(plan, variances, contrast, examples, positive_rate, draws, shrink)
 
 
 @lru_cache(maxsize=1024)
@@ -54,47 +54,66 @@ def _played(
     examples: int,
     positive_rate: float,
     draws: int,
-) -> tuple[_Runs, ...]:
-    """Runs in every world. Many draws go on from the few that a plan was first tried with."""
-    if draws > FEW_DRAWS:
-        begun = _played(plan, variances, contrast, examples, positive_rate, FEW_DRAWS)
-    else:
-        begun = tuple(
-            _Runs(np.empty((0, 3)), world.rng)
-            for world in worlds(plan.axis, examples, positive_rate)
+    shrink: bool,
+) -> Floats:
+    errors = []
+    for world in worlds(examples, positive_rate):
+        there, counts = on_axis(world, plan.axis)
+        again = mechanism(plan, counts, variances, contrast, shrink=shrink)
+        rng = copy.deepcopy(world.rng)  # a world is shared
+        errors.append(
+            np.mean([errors_of(plan, again(rng), there.truth) for _ in range(draws)], axis=0)
         )
-    return tuple(
-        _go_on(plan, world, variances, contrast, runs, draws)
-        for world, runs in zip(worlds(plan.axis, examples, positive_rate), begun, strict=True)
-    )
-
-
-def _go_on(
-    plan: EvaluationPlan,
-    world: World,
-    variances: tuple[float, ...],
-    contrast: Contrast,
-    runs: _Runs,
-    draws: int,
-) -> _Runs:
-    """More runs in a world, until there are so many draws."""
-    rng = copy.deepcopy(runs.rng)  # others go on from the same place
-    again = mechanism(plan, world.counts, variances, contrast)
-    more = [errors_of(plan, again(rng), world.truth) for _ in range(draws - len(runs.errors))]
-    return _Runs(np.concatenate([runs.errors, more]), rng)
+    return np.array(errors)
 
 
 def mechanism(
-    plan: EvaluationPlan, counts: Floats, variances: tuple[float, ...], contrast: Contrast
-) -> Callable[[np.random.Generator], Floats]:
+    plan: EvaluationPlan,
+    counts: Floats,
+    variances: tuple[float, ...],
+    contrast: Contrast,
+    *,
+    shrink: bool = True,
+) -> Callable[[np.random.Generator], PooledCounts]:
     """What draws the counts that a plan would release of a slice with these."""
+    sizes = (len(contrast.negatives), len(contrast.positives))
+    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes, shrinks=shrink)
     if not variances:
-        return lambda _: counts
+        return lambda _: exact
     if plan.final.sends_reports:
         (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
-        return lambda rng: counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
-    terms = np.array([len(rows) for rows in contrast], dtype=np.float64)[:, np.newaxis]
-    return lambda rng: redraw(counts, plan.tree, variances, rng, terms=terms)
+        exact = replace(exact, drawn=(block,))
+        return lambda rng: replace(
+            exact,
+            released=counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2],
+        )
+    terms = np.array(sizes, dtype=np.float64)[:, np.newaxis]
+    return lambda rng: replace(
+        exact, released=_drawn_alike(counts, plan.tree, variances, rng, terms)
+    )
+
+
+def _drawn_alike(
+    counts: Floats,
+    tree: Sequence[int],
+    variances: Sequence[float],
+    rng: np.random.Generator,
+    terms: Floats,
+) -> Floats:
+    """Counts with normal noise, which from the same numbers is much the same on other bins.
+
+    A design is compared with others: what noise does to all of them alike does not matter.
+    """
+    levels = []
+    for depth, variance in enumerate(variances):
+        nodes = math.prod(tree[: depth + 1])
+        parts = max(_PARTS, nodes)
+        fine = rng.standard_normal((len(counts), parts))
+        starts = np.arange(nodes) * parts // nodes
+        noise = np.add.reduceat(fine, starts, axis=1) / np.sqrt(np.diff(starts, append=parts))
+        exact = counts.reshape(len(counts), nodes, -1).sum(axis=-1)
+        levels.append(exact + np.sqrt(variance * terms) * noise)
+    return consistent(levels, tree, variances)
 
 
 def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> Floats:
@@ -106,10 +125,12 @@ def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> 
     return channels
 
 
-def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
+def errors_of(
+    plan: EvaluationPlan, pooled: PooledCounts, truth: Truth
+) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(*shown(plan, counts), Aligned())
+        d = estimate(*shown(plan, pooled.likely), Aligned())
     except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
@@ -122,8 +143,8 @@ def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float
 
 
 def shown(plan: EvaluationPlan, counts: Floats) -> tuple[Axis, Floats]:
-    """What a result shows of the counts released, and on which bins."""
+    """What a result shows of counts, and on which bins."""
     if not plan.min_cell:
-        return plan.axis, monotone(counts)
+        return plan.axis, counts
     kept = kept_edges(counts.astype(np.int64), plan.min_cell)
     return merged_axis(plan.axis, kept), np.add.reduceat(counts, kept[:-1], axis=1)

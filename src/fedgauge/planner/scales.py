@@ -1,9 +1,9 @@
 """Scores that are no probabilities: two rounds played through, and one on bins for every scale."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fedgauge.plan.prediction import Errors
 from fedgauge.plan.searching import Found
 from fedgauge.plan.task import AnyTask, SearchTask
 from fedgauge.planner.played import errors_of, mechanism
-from fedgauge.planner.worlds import SHAPES, Truth, log_odds_grid, truth_of
+from fedgauge.planner.worlds import SHAPES, Scale, World, drawn_worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats
 
@@ -38,7 +38,7 @@ def check_scores(scores: object) -> None:
         raise PlanError(f"scores must be one of {', '.join(get_args(Scores))}, got {scores!r}.")
 
 
-def _scales(scores: Scores) -> Sequence[Callable[[Floats], Floats]]:
+def _scales(scores: Scores) -> Sequence[Scale]:
     """What log-odds may look like as scores, one way for each shape."""
     from scipy.special import expit
 
@@ -56,40 +56,10 @@ def _scales(scores: Scores) -> Sequence[Callable[[Floats], Floats]]:
     ]
 
 
-class ScaledWorld(NamedTuple):
-    """Data drawn from a shape, by score; and the exact curves."""
-
-    scores: Floats
-    drawn: Floats
-    truth: Truth
-    rng: np.random.Generator
-
-    def on(self, axis: Axis) -> Floats:
-        """Its counts of both classes."""
-        bins = axis.index(self.scores)
-        return np.array([np.bincount(bins, row, minlength=axis.bins) for row in self.drawn])
-
-
 @lru_cache(maxsize=16)
-def scaled_worlds(scores: Scores, examples: int, positive_rate: float) -> tuple[ScaledWorld, ...]:
+def scaled_worlds(scores: Scores, examples: int, positive_rate: float) -> tuple[World, ...]:
     """One for each shape, much finer than bins are."""
-    log_odds = log_odds_grid(positive_rate)
-    middles = np.concatenate([log_odds[:1], (log_odds[1:] + log_odds[:-1]) / 2, log_odds[-1:]])
-    positives = max(1, min(examples - 1, round(examples * positive_rate)))
-    made = []
-    for seed, (shape, scale) in enumerate(zip(SHAPES, _scales(scores), strict=True)):
-        rng = np.random.default_rng(seed)
-        shares = [
-            np.diff(each, prepend=0.0, append=1.0)
-            for each in shape.cumulative(log_odds, positive_rate)
-        ]
-        sizes = (examples - positives, positives)
-        drawn = np.array(
-            [rng.multinomial(size, share) for size, share in zip(sizes, shares, strict=True)],
-            dtype=np.float64,
-        )
-        made.append(ScaledWorld(scale(middles), drawn, truth_of(drawn), rng))
-    return tuple(made)
+    return drawn_worlds(SHAPES, _scales(scores), examples, positive_rate)
 
 
 def designs(
@@ -173,7 +143,7 @@ def _play(
 
 def _run(
     plan: EvaluationPlan,
-    world: ScaledWorld,
+    world: World,
     groups: int,
     slice_: Slice | None,
     rng: np.random.Generator,
@@ -189,7 +159,7 @@ def _run(
 def _located(
     plan: EvaluationPlan,
     two: TwoRound,
-    world: ScaledWorld,
+    world: World,
     groups: int,
     rng: np.random.Generator,
 ) -> EvaluationPlan:

@@ -14,11 +14,10 @@ from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.prediction import Errors, Instead, Prediction
 from fedgauge.plan.rules import NO_SMALL_CELLS
-from fedgauge.plan.slices import Slice
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
 from fedgauge.planner import scales
 from fedgauge.planner.noise import less_noise, usual_delta
-from fedgauge.planner.played import DRAWS, FEW_DRAWS, play
+from fedgauge.planner.played import play
 from fedgauge.planner.scales import Scores
 from fedgauge.planner.worlds import reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort
@@ -30,11 +29,14 @@ EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoev
 _FEWEST_EXACT_BINS: Final = 8
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
-_REFERENCE_TREES: Final = (
-    *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96, 128)),
-    *((first, second) for first, second in ((8, 8), (16, 8), (16, 16), (32, 16))),
-)
-_UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))
+_HALF_EVEN_TREES: Final = ((8,), (12,), (16,), (24,), (32,), (48,), (64,), (8, 8), (16, 8))
+_WIDE_TREES: Final = ((16,), (24,), (32,), (48,), (8, 8))
+_UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 8), (16, 16))
+_FEW_DRAWS: Final = 2
+_DRAWS: Final = 6
+# Error that nobody minds, in standard deviations of a share among the rarer class.
+_NEGLIGIBLE: Final = 0.02
+_SEVERE: Final = 4  # power of regrets that designs are judged by
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
 _FEWEST_BRANCHES: Final = 4
 _PROMISING: Final = 5
@@ -197,15 +199,15 @@ def _least_error(
         _candidate(*design, known.cohort, known.task, privacy, score_sums=score_sums)
         for design in _designs(axis, rate, at, known.task)
     ]
-    promising = _best(candidates, n, rate, draws=FEW_DRAWS)[:_PROMISING]
-    best = _best(promising, n, rate, draws=DRAWS)[0]
+    promising = _by_regret(candidates, n, rate, draws=_FEW_DRAWS, shrink=False)[:_PROMISING]
+    best = _by_regret(promising, n, rate, draws=_DRAWS, shrink=True)[0]
     predicted = predict(best, examples=n, positive_rate=rate)
     if less is not None:
         advice = (
             f"less noise, for a delta of {less.delta:.0e}: DistributedDP({less.epsilon:g}, "
             f'noise="skellam", delta={less.delta:.0e})'
         )
-        predicted = Prediction.of(predicted, predicted.groups, advice)
+        predicted = Prediction.of(predicted, predicted.span, predicted.groups, advice)
     return best.with_prediction(predicted)
 
 
@@ -218,7 +220,8 @@ def _of_scale(scores: Scores, known: _Known) -> EvaluationPlan:
         of_group = next(each for each in known.task.slices if each.group is not None)
         told = scales.expected(plan, scores, known.examples, known.positive_rate, cells, of_group)
         groups.append((name, told))
-    return plan.with_prediction(Prediction.of(errors, groups, instead=_instead(other, others)))
+    instead = _instead(other, others)
+    return plan.with_prediction(Prediction.of(errors, None, groups, instead=instead))
 
 
 def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
@@ -229,7 +232,7 @@ def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
     other, errors = known.best(two, "probabilities")
     told = plan.predicted
     return plan.with_prediction(
-        Prediction.of(told, told.groups, told.advice, _instead(other, errors))
+        Prediction.of(told, told.span, told.groups, told.advice, _instead(other, errors))
     )
 
 
@@ -260,11 +263,21 @@ def _designs(
         return [(axis, (bins,)), *((axis, tree) for tree in split if tree[1] >= _FEWEST_BRANCHES)]
     if axis is not None:
         return [(axis(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
-    designs = [
-        (_with_edge(reference_axis(math.prod(tree), positive_rate), at), tree)
-        for tree in _REFERENCE_TREES
+
+    def half_even(bins: int) -> Axis:
+        return reference_axis(bins, positive_rate, even=0.5)
+
+    def wide(bins: int) -> Axis:
+        return reference_axis(bins, positive_rate, even=0.3, odds=0.35)
+
+    kinds = (
+        (half_even, _HALF_EVEN_TREES),
+        (wide, _WIDE_TREES),
+        (lambda bins: _probabilities(bins, None), _UNIFORM_TREES),
+    )
+    return [
+        (_with_edge(make(math.prod(tree)), at), tree) for make, trees in kinds for tree in trees
     ]
-    return designs + [(_probabilities(math.prod(tree), at), tree) for tree in _UNIFORM_TREES]
 
 
 def _probabilities(bins: int, at: float | None) -> Axis:
@@ -300,17 +313,24 @@ def _candidate(
     )
 
 
-def _best(
-    plans: list[EvaluationPlan], examples: int, positive_rate: float, *, draws: int
+def _by_regret(
+    plans: Sequence[EvaluationPlan],
+    examples: int,
+    positive_rate: float,
+    *,
+    draws: int,
+    shrink: bool,
 ) -> list[EvaluationPlan]:
-    """The plans by error, least first."""
+    """The plans by how much worse each is than the best one in the same world, least first.
 
-    def error(plan: EvaluationPlan) -> float:
-        # Every shape counts the same, whatever the size of its errors: geometric means.
-        played = play(plan, examples, positive_rate, draws)
-        return float(np.log(played[:, :2]).mean())
-
-    return sorted(plans, key=error)
+    Worlds in which it is far worse count most: nobody knows which one the data are of.
+    """
+    played = np.array([play(p, examples, positive_rate, draws, shrink=shrink) for p in plans])
+    rarer = examples * min(positive_rate, 1 - positive_rate)
+    errors = played[:, :, :2] + _NEGLIGIBLE / math.sqrt(max(rarer, 1.0))
+    regrets = errors / errors.min(axis=0)
+    order = np.argsort((regrets**_SEVERE).mean(axis=(1, 2)), kind="stable")
+    return [plans[place] for place in order]
 
 
 def check_hints(
@@ -352,18 +372,13 @@ def _is_real(value: object) -> bool:
 
 
 def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Prediction:
-    """Errors to expect of a plan: the mean over plausible shapes of scores."""
+    """Errors to expect of a plan: the mean over plausible scores, and their span."""
     groups = []
     for name, cells in _cells(plan.task).items():
         few = max(examples // cells, 2)  # as if all groups were as large
         # Any group will do: all have as many channels, and so as much noise.
         of_group = next(each for each in plan.task.slices if each.group is not None)
-        groups.append((name, _mean_errors(plan, few, positive_rate, of_group)))
-    return Prediction.of(_mean_errors(plan, examples, positive_rate), groups)
-
-
-def _mean_errors(
-    plan: EvaluationPlan, examples: int, positive_rate: float, slice_: Slice | None = None
-) -> Errors:
-    roc, pr, auc = play(plan, examples, positive_rate, DRAWS, slice_).mean(axis=0)
-    return Errors(float(roc), float(pr), float(auc))
+        errors, _ = Errors.of_worlds(play(plan, few, positive_rate, _DRAWS, of_group))
+        groups.append((name, errors))
+    errors, span = Errors.of_worlds(play(plan, examples, positive_rate, _DRAWS))
+    return Prediction.of(errors, span, groups)

@@ -1,17 +1,20 @@
 """What pooled data could look like: plausible shapes of scores, and counts drawn from them."""
 
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from fedgauge.binning.axis import Axis
+from fedgauge.planner.tables import score_tables
 from fedgauge.typing import Floats
 
 AT: Final = (np.arange(400) + 0.5) / 400  # where curves are compared
 _FINE: Final = 12_288  # divisible by the planner's numbers of bins
 _DIGITS: Final = 9
+_ODDS_REACH: Final = 8.0
 _LOG_ODDS: Final = (-45.0, 30.0)  # float64 tells no finer scores apart close to 1
 
 
@@ -48,17 +51,21 @@ SHAPES: Final = (
     Shape(2.0, slope=1.8),
     Shape(1.8, calibrated=False),
 )
+SMOOTH: Final = SHAPES[1:2]  # of these a planner that knows real scores needs few
 
 
 @lru_cache(maxsize=64)
-def reference_axis(bins: int, positive_rate: float) -> Axis:
+def reference_axis(
+    bins: int, positive_rate: float, *, even: float = 0.25, odds: float = 0.0
+) -> Axis:
     """Bins that plausible scores fill about equally, both classes counting the same.
 
-    A quarter of the bins lies evenly over [0, 1], whatever the scores may be.
+    A share `even` of the bins lies evenly over [0, 1], and a share `odds` evenly over log-odds
+    from -8 to 8, whatever the scores may be.
     """
     from scipy.special import expit
 
-    inner = _reference_quantiles(bins, positive_rate)
+    inner = _reference_quantiles(bins, positive_rate, even, odds)
     # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
     # the nearer end, so that edges close to 1 stay apart.
     near_zero = [float(f"{p:.{_DIGITS}g}") for p in expit(inner[inner <= 0])]
@@ -66,25 +73,25 @@ def reference_axis(bins: int, positive_rate: float) -> Axis:
     return Axis.from_edges([0.0, *near_zero, *near_one, 1.0], outside="clip")
 
 
-def log_odds_grid(positive_rate: float) -> Floats:
-    """Log-odds between which about equally many plausible scores lie, thousands of them."""
-    return _reference_quantiles(_FINE, positive_rate)
-
-
-def _reference_quantiles(bins: int, positive_rate: float) -> Floats:
+def _reference_quantiles(
+    bins: int, positive_rate: float, even: float = 0.25, odds: float = 0.0
+) -> Floats:
     """Inner edges of the reference axis in log-odds."""
-    filled, log_odds = _reference_distribution(positive_rate)
+    filled, log_odds = _reference_distribution(positive_rate, even, odds)
     return np.interp(np.arange(1, bins) / bins, filled, log_odds)
 
 
-@lru_cache(maxsize=4)
-def _reference_distribution(positive_rate: float) -> tuple[Floats, Floats]:
+@lru_cache(maxsize=16)
+def _reference_distribution(
+    positive_rate: float, even: float, odds: float
+) -> tuple[Floats, Floats]:
     """The share of the reference axis up to log-odds, and these."""
     from scipy.special import expit
 
     log_odds = np.linspace(*_LOG_ODDS, 30_001)
     shapes = [np.mean(shape.cumulative(log_odds, positive_rate), axis=0) for shape in SHAPES]
-    filled = 0.25 * expit(log_odds) + 0.75 * np.mean(shapes, axis=0)
+    filled = even * expit(log_odds) + (1.0 - even - odds) * np.mean(shapes, axis=0)
+    filled += odds * np.clip(0.5 + log_odds / (2 * _ODDS_REACH), 0.0, 1.0)
     return (filled - filled[0]) / (filled[-1] - filled[0]), log_odds
 
 
@@ -97,73 +104,94 @@ class Truth(NamedTuple):
 
 
 class World(NamedTuple):
-    """Data drawn from a shape: its counts on an axis, and the exact curves.
+    """Plausible data: how many of each class have each score, and the exact curves.
 
     `rng` is where further draws go on from; copy it first, for a world is shared.
     """
 
-    counts: Floats
+    scores: Floats
+    drawn: Floats
     truth: Truth
     rng: np.random.Generator
 
+    def on(self, axis: Axis) -> Floats:
+        """Its counts of both classes."""
+        bins = axis.index(self.scores)
+        return np.array([np.bincount(bins, row, minlength=axis.bins) for row in self.drawn])
 
-@lru_cache(maxsize=64)
-def worlds(axis: Axis, examples: int, positive_rate: float) -> tuple[World, ...]:
-    """One for each shape, drawn much finer than the axis, unless it lists all values there are."""
-    known, axis = axis.kind == "values", _of_probabilities(axis)
-    fine, cumulative = _refined(axis, positive_rate)
-    shares = np.diff(cumulative)
-    shares /= shares.sum(axis=-1, keepdims=True)
-    owner = np.clip(np.searchsorted(axis.edges, fine[:-1], side="right") - 1, 0, axis.bins - 1)
+    def of_known(self, bins: int) -> "World":
+        """The same if scores were so many known values, and there were no others."""
+        axis = Axis.uniform(bins)
+        counts = self.on(axis)
+        return self._replace(scores=axis.edges[:-1], drawn=counts, truth=truth_of(counts))
+
+
+class Plausible(Protocol):
+    """What scores may look like."""
+
+    def cumulative(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
+        """Shares of negatives and of positives with log-odds up to each value."""
+
+
+Scale = Callable[[Floats], Floats]
+
+
+def drawn_worlds(
+    plausible: Sequence[Plausible],
+    scales: Sequence[Scale],
+    examples: int,
+    positive_rate: float,
+) -> tuple[World, ...]:
+    """One for each, much finer than bins are; `scales` are what log-odds look like as scores."""
+    log_odds = _reference_quantiles(_FINE, positive_rate)
+    middles = np.concatenate([log_odds[:1], (log_odds[1:] + log_odds[:-1]) / 2, log_odds[-1:]])
     positives = max(1, min(examples - 1, round(examples * positive_rate)))
     sizes = (examples - positives, positives)
-    drawn_worlds = []
-    for seed, by_class in enumerate(shares):
+    made = []
+    for seed, (each, scale) in enumerate(zip(plausible, scales, strict=True)):
         rng = np.random.default_rng(seed)
+        shares = [
+            np.diff(up_to, prepend=0.0, append=1.0)
+            for up_to in each.cumulative(log_odds, positive_rate)
+        ]
         drawn = np.array(
-            [rng.multinomial(size, share) for size, share in zip(sizes, by_class, strict=True)],
+            [rng.multinomial(size, share) for size, share in zip(sizes, shares, strict=True)],
             dtype=np.float64,
         )
-        counts = np.array([np.bincount(owner, row, minlength=axis.bins) for row in drawn])
-        drawn_worlds.append(World(counts, truth_of(counts if known else drawn), rng))
-    return tuple(drawn_worlds)
+        made.append(World(scale(middles), drawn, truth_of(drawn), rng))
+    return tuple(made)
+
+
+@lru_cache(maxsize=16)
+def worlds(examples: int, positive_rate: float, *, smooth: bool = False) -> tuple[World, ...]:
+    """Worlds of probabilities: real ones, and of smooth shapes; or of these alone."""
+    from scipy.special import expit
+
+    plausible: Sequence[Plausible] = SHAPES if smooth else plausible_scores()
+    return drawn_worlds(plausible, [expit] * len(plausible), examples, positive_rate)
+
+
+def plausible_scores() -> tuple[Plausible, ...]:
+    """What the planner takes for possible: scores of real models, and smooth ones."""
+    return (*score_tables(), *SMOOTH)
+
+
+def on_axis(world: World, axis: Axis) -> tuple[World, Floats]:
+    """A world and its counts on an axis, of which probabilities fill the whole."""
+    if axis.kind == "values":
+        world = world.of_known(axis.bins)
+        return world, world.drawn
+    return world, world.on(_of_probabilities(axis))
 
 
 def _of_probabilities(axis: Axis) -> Axis:
-    """The axis with its ends at 0 and 1, where the shapes are; known values are equal parts."""
-    low, high, kind = axis.low, axis.high, axis.kind
-    if low >= 0 and high <= 1 and kind != "values":
+    """The axis with its ends at 0 and 1, where probabilities are."""
+    low, high = axis.low, axis.high
+    if low >= 0 and high <= 1:
         return axis
-    if kind in ("uniform", "values"):
+    if axis.kind == "uniform":
         return Axis.uniform(axis.bins)
     return Axis.from_edges(np.clip((axis.edges - low) / (high - low), 0.0, 1.0))
-
-
-def _refined(axis: Axis, positive_rate: float) -> tuple[Floats, Floats]:
-    """Scores within the bins of an axis, and the shares of data up to each by shape and class."""
-    scores, cumulative = _fine_grid(positive_rate)
-    place = np.searchsorted(scores, axis.edges)
-    new = scores[np.minimum(place, len(scores) - 1)] != axis.edges
-    place, edges = place[new], axis.edges[new]
-    at_edges = _cumulative(edges, positive_rate)
-    return np.insert(scores, place, edges), np.insert(cumulative, place, at_edges, axis=-1)
-
-
-@lru_cache(maxsize=4)
-def _fine_grid(positive_rate: float) -> tuple[Floats, Floats]:
-    """Scores of about equal mass in between, and the shares of data up to each."""
-    from scipy.special import expit
-
-    scores = np.unique(expit(_reference_quantiles(_FINE, positive_rate)))
-    return scores, _cumulative(scores, positive_rate)
-
-
-def _cumulative(scores: Floats, positive_rate: float) -> Floats:
-    from scipy.special import logit
-
-    with np.errstate(divide="ignore"):
-        log_odds = logit(scores)
-    return np.array([shape.cumulative(log_odds, positive_rate) for shape in SHAPES])
 
 
 def truth_of(drawn: Floats) -> Truth:

@@ -11,7 +11,7 @@ from fedgauge import notebook
 from fedgauge.binning.calibrator import Calibrator, Fitted
 from fedgauge.errors import InputError, UndefinedMetric, located
 from fedgauge.estimation import crowded, impossible
-from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.distribution import Estimator, shrinks
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import leaf_variance
 from fedgauge.keys import SigningKey
@@ -61,6 +61,8 @@ class Evaluation(SlicedResult):
         slice_: Slice | None = None,
     ) -> None:
         super().__init__(plan, released, slice_, calibrator)
+        if not shrinks(estimator):
+            self._pooled = self._pooled.unshrunk
         self._privacy = privacy
         self._estimator = estimator
         self._level = check_level(level)
@@ -77,6 +79,15 @@ class Evaluation(SlicedResult):
     def estimator(self) -> Estimator:
         """How curves are drawn between the bin edges."""
         return self._estimator
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether values are read from likely counts, others than noise left: `Aligned(shrink=)`.
+
+        Intervals and bounds are of the counts as noise left them in any case.
+        """
+        parts = self.slices if self.is_several else (self,)
+        return any(part._pooled.is_shrunk for part in parts)
 
     @property
     def in_sample(self) -> bool:

@@ -1,4 +1,4 @@
-"""A result in five lines of words and numbers; more of slices, under a map, or to be cautious."""
+"""A result in five lines of words and numbers; more of slices, under noise or a map, in doubt."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _AXIS_WORDS: Final = {
     "edges": "bins between given edges",
     "values": "known score values",
 }
+_LIKELY: Final = "of likely counts, which temper the noise (docs/shrinkage.md)"
 _MOST_SLICES: Final = 12  # that are told one by one
 _WIDEST: Final = 40  # characters of a slice's name
 
@@ -34,6 +35,8 @@ def verdict(result: Evaluation, *, slices: bool = True) -> str:
         _protection(result),
         _measurement(result),
     ]
+    if result.is_shrunk and result.withheld is None:
+        lines.append(f"values             {_LIKELY}")
     named = _told(result) if slices else [e for e in result.plan.task.told if e[0] == "groups"]
     lines += [f"{title:<19}{words}" for title, words in named]
     joined = result.released.joined
