@@ -41,13 +41,13 @@ _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))  # where only th
 _UNIFORM_TOO: Final = ((64,), (8, 8), (16, 8))
 _FEW_DRAWS: Final = 2
 _DRAWS: Final = 4
-_MOST_SHRUNK: Final = 64  # bins, as far as that is quick
+_MOST_SHRUNK: Final = 128  # bins, as far as that is quick
 # Error that nobody minds, in standard deviations of a share among the rarer class.
 _NEGLIGIBLE: Final = 0.02
 _SEVERE: Final = 2  # power of regrets that designs are judged by
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
 _FEWEST_BRANCHES: Final = 4
-_PROMISING: Final = 3
+_PROMISING: Final = 4
 
 MakesAxis = Callable[[int], Axis]
 
