@@ -185,9 +185,10 @@ def _wilson(share: float, of: int) -> Interval:
 
 def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) -> np.ndarray:
     """Standard deviations that the noise gives each metric, to first order, at the truth."""
-    clean = PooledCounts(pooled.axis, exact.astype(float), pooled.tree, pooled.variances)
     if not pooled.noisy:
         return np.zeros(len(METRICS))
+    rows = exact.astype(float)
+    clean = PooledCounts(pooled.axis, rows, pooled.tree, pooled.variances, shrinks=False)
     at = AtThreshold(clean, threshold, LEVEL)
     return np.array(
         [
