@@ -36,7 +36,7 @@ EPSILONS = (1.0, 0.3, 0.1)
 AT = (np.arange(1000) + 0.5) / 1000
 FLAT = ((8,), (12,), (16,), (24,), (32,), (48,), (64,), (96,), (128,))
 SWEEP = (
-    *(("uniform", tree) for tree in (*FLAT, (8, 8), (16, 8), (16, 16))),
+    *(("uniform", tree) for tree in (*FLAT, (8, 8), (16, 8))),
     *(("reference", tree) for tree in (*FLAT[:-2], (8, 8), (16, 8))),
     *(("logit", tree) for tree in ((16,), (32,), (64,), (16, 8))),
 )

@@ -21,14 +21,6 @@ class Errors(NamedTuple):
         return cls(*played.mean(axis=0).tolist()), (cls(*low), cls(*high))
 
 
-class Instead(NamedTuple):
-    """What as many rounds would give as a plan does not have, with so many bins."""
-
-    rounds: int
-    bins: int
-    errors: Errors
-
-
 class Prediction(Errors):
     """Those errors over all rows, and what else a planner says: not part of a plan's bytes.
 
@@ -38,7 +30,7 @@ class Prediction(Errors):
         Between which errors those of plausible scores lie, but for one in ten at either end: what
         scores are like nobody knows beforehand.
     groups
-        The errors of one group, by what rows are grouped by, as if all groups were as large.
+        What to expect of one group, by what rows are grouped by, as if all groups were as large.
     advice
         What would have less noise; None where nothing is known to.
     instead
@@ -46,22 +38,30 @@ class Prediction(Errors):
         nobody asked.
     """
 
-    span: tuple[Errors, Errors] | None = None
-    groups: tuple[tuple[str, Errors], ...] = ()
+    span: tuple[Errors, Errors]
+    groups: tuple[tuple[str, "Prediction"], ...] = ()
     advice: str | None = None
-    instead: Instead | None = None
+    instead: "Instead | None" = None
 
     @classmethod
     def of(
         cls,
         errors: Errors,
-        span: tuple[Errors, Errors] | None = None,
-        groups: Sequence[tuple[str, Errors]] = (),
+        span: tuple[Errors, Errors],
+        groups: Sequence[tuple[str, "Prediction"]] = (),
         advice: str | None = None,
-        instead: Instead | None = None,
+        instead: "Instead | None" = None,
     ) -> Self:
         """Errors, their span, those of groups, advice, and what else could be done."""
         made = cls(*errors)
         made.span, made.groups = span, tuple(groups)
         made.advice, made.instead = advice, instead
         return made
+
+
+class Instead(NamedTuple):
+    """What as many rounds would give as a plan does not have, with so many bins."""
+
+    rounds: int
+    bins: int
+    errors: Prediction

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -15,7 +15,8 @@ from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.drawn import drawn_blocks
 from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.estimation.repair import consistent
+from fedgauge.estimation.repair import consistent, monotone
+from fedgauge.estimation.shrinkage import shrunk
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import Contrast, Slice
@@ -60,11 +61,22 @@ def _played(
     for world in worlds(examples, positive_rate):
         there, counts = on_axis(world, plan.axis)
         again = mechanism(plan, counts, variances, contrast, shrink=shrink)
-        rng = copy.deepcopy(world.rng)  # a world is shared
-        errors.append(
-            np.mean([errors_of(plan, again(rng), there.truth) for _ in range(draws)], axis=0)
-        )
+        runs = [
+            errors_of(plan, drawn, there.truth)
+            for drawn in _in_pairs(again, copy.deepcopy(world.rng), draws)  # a world is shared
+        ]
+        errors.append(np.mean(runs, axis=0))
     return np.array(errors)
+
+
+def _in_pairs(
+    again: Callable[[np.random.Generator, float], Floats], rng: np.random.Generator, draws: int
+) -> Iterator[Floats]:
+    """Counts under noise and under its negative, in turn: means are then much the same sooner."""
+    for _ in range(0, draws, 2):
+        same = copy.deepcopy(rng)
+        yield again(rng, 1.0)
+        yield again(same, -1.0)
 
 
 def mechanism(
@@ -74,45 +86,52 @@ def mechanism(
     contrast: Contrast,
     *,
     shrink: bool = True,
-) -> Callable[[np.random.Generator], PooledCounts]:
-    """What draws the counts that a plan would release of a slice with these."""
-    sizes = (len(contrast.negatives), len(contrast.positives))
-    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes, shrinks=shrink)
+) -> Callable[[np.random.Generator, float], Floats]:
+    """What draws the counts that a result would be read from, of a slice with these.
+
+    The noise is taken so many times: 1 or -1.
+    """
     if not variances:
-        return lambda _: exact
+        return lambda _, __: counts
+    sizes = (len(contrast.negatives), len(contrast.positives))
+    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes)
     if plan.final.sends_reports:
         (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
         exact = replace(exact, drawn=(block,))
-        return lambda rng: replace(
-            exact,
-            released=counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2],
-        )
-    terms = np.array(sizes, dtype=np.float64)[:, np.newaxis]
-    return lambda rng: replace(
-        exact, released=_drawn_alike(counts, plan.tree, variances, rng, terms)
-    )
+
+    def noise(rng: np.random.Generator) -> Floats:
+        if exact.drawn:
+            return block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
+        return _drawn_alike(counts.shape, plan.tree, variances, rng, exact.terms)
+
+    def likely(rng: np.random.Generator, times: float) -> Floats:
+        noisy = counts + times * noise(rng)
+        if not (shrink and exact.is_shrunk and noisy.sum(axis=1).min() > 0):
+            return monotone(noisy)
+        return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
+
+    return likely
 
 
 def _drawn_alike(
-    counts: Floats,
+    shape: tuple[int, ...],
     tree: Sequence[int],
     variances: Sequence[float],
     rng: np.random.Generator,
-    terms: Floats,
+    terms: tuple[int, int],
 ) -> Floats:
-    """Counts with normal noise, which from the same numbers is much the same on other bins.
+    """Normal noise of counts, which from the same numbers is much the same on other bins.
 
     A design is compared with others: what noise does to all of them alike does not matter.
     """
-    levels = []
-    for depth, variance in enumerate(variances):
+    levels: list[Floats] = []
+    for depth in reversed(range(len(tree))):  # leaves first, which designs have in common
         nodes = math.prod(tree[: depth + 1])
         parts = max(_PARTS, nodes)
-        fine = rng.standard_normal((len(counts), parts))
         starts = np.arange(nodes) * parts // nodes
-        noise = np.add.reduceat(fine, starts, axis=1) / np.sqrt(np.diff(starts, append=parts))
-        exact = counts.reshape(len(counts), nodes, -1).sum(axis=-1)
-        levels.append(exact + np.sqrt(variance * terms) * noise)
+        fine = np.add.reduceat(rng.standard_normal((shape[0], parts)), starts, axis=1)
+        scale = np.sqrt(np.multiply.outer(terms, variances[depth] / np.diff(starts, append=parts)))
+        levels.insert(0, fine * scale)
     return consistent(levels, tree, variances)
 
 
@@ -125,12 +144,10 @@ def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> 
     return channels
 
 
-def errors_of(
-    plan: EvaluationPlan, pooled: PooledCounts, truth: Truth
-) -> tuple[float, float, float]:
+def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(*shown(plan, pooled.likely), Aligned())
+        d = estimate(*shown(plan, counts), Aligned())
     except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
