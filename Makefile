@@ -119,6 +119,7 @@ bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py
 	@$(BIN)/python benchmarks/ddp_error.py
 	@$(BIN)/python benchmarks/planner.py
+	@$(BIN)/python benchmarks/real_scores.py
 
 bench-secagg: $(VENV)/.test
 	@$(BIN)/python benchmarks/secagg.py

@@ -9,6 +9,7 @@ from commands import complaint, run
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
+from fedgauge.plan.prediction import Errors, Prediction
 from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]
@@ -157,7 +158,8 @@ def test_a_useless_plan_says_what_would_be_enough(needs):
 @pytest.mark.parametrize("error", [0.0201, 0.0199])
 def test_useless_is_an_expected_error_above_a_fiftieth(monkeypatch, needs, error):
     proposed = fg.planner.propose(privacy=fg.DistributedDP(1.0), clients=3, examples=6_000)
-    prediction = proposed.predicted._replace(roc_auc_error=error)
+    errors = Errors(0.1, 0.1, error)
+    prediction = Prediction.of(errors, (errors, errors))
     monkeypatch.setattr(
         "fedgauge.planner.propose", lambda **_: proposed.with_prediction(prediction)
     )

@@ -322,6 +322,8 @@ def test_saved_plan_loads_and_matches(ending):
     assert f"{expected.predicted.roc_area_error:.1e} expected" in rows
     assert f"{expected.predicted.pr_area_error:.1e} expected" in rows
     assert f"{expected.predicted.roc_auc_error:.1e} expected" in rows
+    for low, high in zip(*expected.predicted.span, strict=True):
+        assert f"{low:.1e} to {high:.1e} by what scores are like" in rows
     assert f"{expected.bytes_per_client:,} bytes" in rows
     assert expected.digest[:8] in rows
     assert "[0, 1]" in rows

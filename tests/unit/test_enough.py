@@ -11,7 +11,7 @@ import fedgauge as fg
 from fedgauge import planner
 from fedgauge.measures.metric import metrics_of
 from fedgauge.measures.thresholds import AtThreshold
-from fedgauge.plan.prediction import Prediction
+from fedgauge.plan.prediction import Errors, Prediction
 from fedgauge.planner import enough
 
 CLIENTS = 10
@@ -311,7 +311,8 @@ def asked(monkeypatch):
 
     def predict(plan, *, examples, positive_rate):
         del positive_rate
-        return Prediction(10.0 / (plan.privacy.epsilon * examples), 0.1, 0.1)
+        errors = Errors(10.0 / (plan.privacy.epsilon * examples), 0.1, 0.1)
+        return Prediction.of(errors, (errors, errors))
 
     monkeypatch.setattr(enough, "propose", propose)
     monkeypatch.setattr(enough, "predict", predict)

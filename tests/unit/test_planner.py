@@ -5,17 +5,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
 
 import fedgauge as fg
 from fedgauge import planner
-from fedgauge.plan.prediction import Prediction
-from fedgauge.plan.slices import Contrast
+from fedgauge.plan.prediction import Errors, Prediction
 from fedgauge.planner import played, scales, worlds
+from fedgauge.planner.tables import score_tables
 from fedgauge.site import Policy
 
 CLIENTS = 10
-BOTH = Contrast((0,), (1,))
 
 
 @cache
@@ -48,6 +46,9 @@ def test_proposal_predicts_errors(planned):
     assert isinstance(predicted, Prediction)
     assert all(0 < error < 0.05 for error in predicted)
     assert predicted.roc_auc_error < predicted.roc_area_error
+    low, high = predicted.span
+    assert all(np.less(low, predicted))
+    assert all(np.less(predicted, high))
 
 
 def test_prediction_is_not_part_of_the_plan(planned):
@@ -60,7 +61,8 @@ def test_prediction_is_not_part_of_the_plan(planned):
     assert silent.to_bytes() == planned.to_bytes()
     assert fg.EvaluationPlan.from_bytes(planned.to_bytes()).predicted is None
     assert fg.EvaluationPlan.from_toml(planned.to_toml()).predicted is None
-    told = silent.with_prediction(Prediction(0.1, 0.2, 0.3))
+    errors = Errors(0.1, 0.2, 0.3)
+    told = silent.with_prediction(Prediction.of(errors, (errors, errors)))
     assert told.predicted == (0.1, 0.2, 0.3)
     assert told.digest == planned.digest
     assert silent.predicted is None
@@ -70,7 +72,7 @@ def test_prediction_is_not_part_of_the_plan(planned):
 def test_same_hints_same_plan(planned, forgotten):
     played._played.cache_clear()
     if forgotten == "everything":
-        for remembered in (worlds.worlds, worlds._fine_grid, worlds._reference_distribution):
+        for remembered in (worlds.worlds, worlds._reference_distribution, score_tables):
             remembered.cache_clear()
         planner.reference_axis.cache_clear()
     again = propose.__wrapped__()
@@ -78,55 +80,31 @@ def test_same_hints_same_plan(planned, forgotten):
     assert again.predicted == planned.predicted
 
 
-def test_many_draws_go_on_from_the_few(planned):
-    few, many = (played.play(planned, 5_000, 0.2, draws) for draws in (6, 24))
-    hint = (planned.noise_variances(CLIENTS), BOTH, 5_000, 0.2)
-    first, all_of_them = (played._played(planned, *hint, draws) for draws in (6, 24))
-    for begun, runs in zip(first, all_of_them, strict=True):
-        assert (begun.errors.shape, runs.errors.shape) == ((6, 3), (24, 3))
-        np.testing.assert_array_equal(runs.errors[:6], begun.errors)
-        assert len(np.unique(runs.errors, axis=0)) == 24
-    assert np.all(few != many)
-
-
-@pytest.mark.parametrize(
-    "axis",
-    [
-        planner.reference_axis(64, 0.2),
-        fg.Axis.uniform(16, outside="clip"),
-        fg.Axis.uniform(5, low=0.1, high=0.6, outside="clip"),
-    ],
-    ids=["reference", "uniform", "part"],
-)
-def test_worlds_are_those_drawn_on_the_axis_alone(axis):
-    """The grid that all axes share, with its edges put in: the same as made from scratch."""
-    fine = np.union1d(axis.edges, worlds._fine_grid(0.2)[0])
-    with np.errstate(divide="ignore"):
-        log_odds = logit(fine)
-    made = worlds.worlds(axis, 5_000, 0.2)
-    for seed, (shape, world) in enumerate(zip(planner.SHAPES, made, strict=True)):
-        rng = np.random.default_rng(seed)
-        for row, size, shares in zip(
-            world.counts, (4_000, 1_000), shape.cumulative(log_odds, 0.2), strict=True
-        ):
-            drawn = rng.multinomial(size, np.diff(shares) / np.diff(shares).sum())
-            inner = np.searchsorted(fine, axis.edges[1:-1])
-            expected = [part.sum() for part in np.split(drawn, inner)]
-            np.testing.assert_array_equal(row, expected)
-        assert world.rng.bit_generator.state == rng.bit_generator.state
+def test_every_draw_of_noise_is_another(planned):
+    one, two = (played.play(planned, 5_000, 0.2, draws) for draws in (1, 2))
+    assert np.all(one != two)
+    played._played.cache_clear()
+    np.testing.assert_array_equal(played.play(planned, 5_000, 0.2, 1), one)
 
 
 @pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)])
 def test_other_ranges_are_predicted_as_if_they_were_probabilities(privacy):
     known = {"privacy": privacy, "clients": 5, "examples": 5_000}
-    made = planner.propose(**known, axis=lambda bins: fg.Axis.uniform(bins, -8, 8, "clip"))
-    usual = planner.propose(**known, axis=lambda bins: fg.Axis.uniform(bins, outside="clip"))
-    assert (made.axis.low, made.axis.high, made.axis.bins) == (-8, 8, usual.axis.bins)
-    assert made.predicted == usual.predicted
+    # Off [0, 1] it is not known how scores lie: under noise counts are shrunk a little otherwise.
+    same = {"rel": 0.3} if privacy.adds_noise else {"abs": 1e-9}
+    made = planner.propose(**known, axis=fg.Axis.uniform(32, -8, 8, "clip"))
+    usual = planner.propose(**known, axis=fg.Axis.uniform(32, outside="clip"))
+    assert made.predicted == pytest.approx(usual.predicted, **same)
     edges = np.linspace(0, 100, 33) ** 2
     unequal = planner.propose(**known, axis=fg.Axis.from_edges(edges, "clip"))
     scaled = planner.propose(**known, axis=fg.Axis.from_edges(edges / edges[-1], "clip"))
-    assert unequal.predicted == pytest.approx(scaled.predicted, abs=1e-9)
+    assert unequal.predicted == pytest.approx(scaled.predicted, **same)
+
+
+def test_the_number_of_bins_is_chosen_where_only_their_kind_is_said():
+    known = {"privacy": fg.SecureAggregation(), "clients": 5, "examples": 5_000}
+    made = planner.propose(**known, axis=lambda bins: fg.Axis.uniform(bins, -8, 8, "clip"))
+    assert made.axis == fg.Axis.uniform(planner.propose(**known).axis.bins, -8, 8, "clip")
 
 
 def test_known_values_lose_nothing_to_bins():
@@ -209,7 +187,7 @@ def test_exact_sums_are_coarse(hints, bins):
     assert plan.tree == (bins,)
     assert plan.privacy == fg.SecureAggregation()
     assert plan.min_cell == 10
-    assert 0 < plan.predicted.roc_area_error < 0.03
+    assert 0 < plan.predicted.roc_area_error < 0.1
 
 
 def test_the_smallest_cell_is_ones_own_choice():
@@ -337,39 +315,39 @@ def test_more_examples_are_better(epsilon):
 # Predictions against measurements
 
 
-def rows_of_shape(examples, positive_rate, shape, seed):
-    """Rows whose log-odds are normal in each class, as in `planner.Shape`."""
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(examples) < positive_rate).astype(np.int64)
-    half, base = shape.separation / 2, logit(positive_rate) if shape.calibrated else 0.0
-    positives = rng.normal(half, shape.deviation, examples)
-    negatives = rng.normal(-half, 1, examples)
-    x = np.where(labels == 1, positives, negatives)
-    return labels, expit(shape.slope * (shape.separation * x + base))
+def rows_of(world):
+    """Labels and scores of a world, dealt to clients."""
+    negatives, positives = world.drawn.astype(int)
+    scores = np.concatenate([np.repeat(world.scores, n) for n in (negatives, positives)])
+    labels = np.repeat([0, 1], [negatives.sum(), positives.sum()])
+    clients = {f"c{i}": (labels[i::CLIENTS], scores[i::CLIENTS]) for i in range(CLIENTS)}
+    return clients, labels, scores
 
 
 def test_prediction_is_what_is_measured():
-    """Mean errors over the planner's shapes, three datasets of each with four noises.
+    """Mean errors over the planner's worlds, three noises each, and their range.
 
-    Measured and predicted differ by a few percent; a factor of 1.5 is far from chance.
+    Measured and predicted means differ by a few percent: a factor of 1.5 is far from chance. Of a
+    dozen worlds two or three are out of the range, and a few more by other noise.
     """
-    examples, rate = 5_000, 0.2
     plan, measured = propose(), []
-    for shape in planner.SHAPES:
-        for seed in range(3):
-            labels, scores = rows_of_shape(examples, rate, shape, seed)
-            truth = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)
-            clients = {f"s{i}": (labels[i::CLIENTS], scores[i::CLIENTS]) for i in range(CLIENTS)}
-            for noise in range(4):
-                found = fg.evaluate(clients, plan, seed=noise)
-                curves = found.roc_curve(), found.pr_curve()
-                errors = [fg.area_error(*pair) for pair in zip(curves, truth, strict=True)]
-                areas = curves[0].path.area(), truth[0].path.area()
-                measured.append([*errors, abs(areas[0] - areas[1])])
-    assert len(measured) == 72
+    for world in worlds.worlds(5_000, 0.2):
+        clients, labels, scores = rows_of(world)
+        truth = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)
+        runs = []
+        for noise in range(3):
+            found = fg.evaluate(clients, plan, seed=noise)
+            curves = found.roc_curve(), found.pr_curve()
+            errors = [fg.area_error(*pair) for pair in zip(curves, truth, strict=True)]
+            areas = curves[0].path.area(), truth[0].path.area()
+            runs.append([*errors, abs(areas[0] - areas[1])])
+        measured.append(np.mean(runs, axis=0))
     ratios = np.mean(measured, axis=0) / plan.predicted
     assert np.all(ratios < 1.5)
     assert np.all(ratios > 1 / 1.5)
+    low, high = plan.predicted.span
+    within = (np.array(measured) >= low) & (np.array(measured) <= high)
+    assert np.all(within.mean(axis=0)[:2] >= 0.5)
 
 
 def test_score_sums_leave_the_counts_four_fifths(planned):
@@ -461,10 +439,7 @@ def test_errors_of_two_rounds_are_those_of_evaluations():
     two = fg.TwoRound(32, coarse=fg.Axis.asinh(512, scale=1.0))
     plan = fg.EvaluationPlan.under(privacy, two, cohort=fg.Cohort(CLIENTS))
     world = scales.scaled_worlds("margins", 20_000, 0.3)[1]
-    negatives, positives = world.drawn.astype(int)
-    y_score = np.concatenate([np.repeat(world.scores, n) for n in (negatives, positives)])
-    y_true = np.repeat([0, 1], [negatives.sum(), positives.sum()])
-    clients = {f"c{i}": (y_true[i::CLIENTS], y_score[i::CLIENTS]) for i in range(CLIENTS)}
+    clients, y_true, y_score = rows_of(world)
     exact = fg.exact_roc_curve(y_true, y_score)
     errors = [
         fg.area_error(fg.evaluate(clients, plan, seed=seed).roc_curve(), exact)
@@ -487,6 +462,9 @@ def test_groups_of_two_rounds_have_errors_of_their_own():
     ((name, errors),) = plan.predicted.groups
     assert name == "sex"
     assert errors.roc_area_error > plan.predicted.roc_area_error
+    for told in (errors, plan.predicted, plan.predicted.instead.errors):
+        low, high = told.span
+        assert low.roc_area_error < told.roc_area_error < high.roc_area_error
 
 
 def test_what_says_nothing_about_scores_is_refused():

@@ -82,9 +82,11 @@ def takes(needed: fg.planner.Needs, *, noisy: bool) -> str:
 
 def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: bool) -> None:
     """Say so where the AUC to expect is too wrong to be of use, and what would be enough."""
-    expected = 0.0 if chosen.predicted is None else chosen.predicted.roc_auc_error
-    if expected <= _USELESS:
+    if chosen.predicted is None or chosen.predicted.roc_auc_error <= _USELESS:
         return
+    expected = chosen.predicted.roc_auc_error
+    low, high = (f"{end.roc_auc_error:.2g}" for end in chosen.predicted.span)
+    by = f" ({low} to {high} by what scores are like)" if low != high else ""
     enough = "It takes more examples, more bins or a smaller --min-cell."
     if chosen.is_noisy:
         enough = "It takes more examples or a larger --epsilon."
@@ -95,6 +97,6 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: boo
             needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
             enough = f"For {_USELESS:g} {takes(needed, noisy=True)}"
     warn(
-        f"the AUC is expected to be off by {expected:.2g}, and one in twenty by more than twice as "
-        f"much: such a result is of little use. {enough}"
+        f"the AUC is expected to be off by {expected:.2g}{by}, and one in twenty by more than "
+        f"twice as much: such a result is of little use. {enough}"
     )
