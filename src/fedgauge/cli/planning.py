@@ -46,6 +46,7 @@ from fedgauge.cli.pricing import (
     Models,
     PlannedGroups,
     costs_of_slices,
+    errors_to_expect,
     planned_task,
     whose_errors,
 )
@@ -299,10 +300,8 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     for title, names in chosen.task.told:
         table.add_row(title.capitalize(), names)
     if predicted is not None:
-        whose = whose_errors(task)
-        table.add_row("ROC Area Error", f"{predicted.roc_area_error:.1e} expected{whose}")
-        table.add_row("PR Area Error", f"{predicted.pr_area_error:.1e} expected{whose}")
-        table.add_row("AUC error", f"{predicted.roc_auc_error:.1e} expected{whose}")
+        for title, words in errors_to_expect(predicted, whose_errors(task)):
+            table.add_row(title, words)
     instead = _instead(chosen)
     if instead is not None:
         table.add_row("Instead", instead)

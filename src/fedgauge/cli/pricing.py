@@ -16,6 +16,7 @@ from fedgauge.plan.slices import Sliced
 from fedgauge.plan.task import measured_by
 
 if TYPE_CHECKING:
+    from fedgauge.plan.prediction import Prediction
     from fedgauge.plan.task import AnyTask
 
 PlannedGroups = Annotated[
@@ -83,15 +84,27 @@ def whose_errors(task: AnyTask) -> str:
     return f" of each {' of each '.join(kinds)}"
 
 
+def errors_to_expect(predicted: Prediction, whose: str) -> Iterator[tuple[str, str]]:
+    """Every error by its name: about how large, and between which sizes."""
+    for title, mean, ends in _ranges(predicted):
+        by = f"{ends} by what scores are like" if ends else ""
+        yield title, f"{mean:.1e} expected{whose}{by}"
+
+
+def _ranges(predicted: Prediction) -> Iterator[tuple[str, float, str]]:
+    """The name of every error, its mean, and after a comma its range where it has one."""
+    titles = ("ROC Area Error", "PR Area Error", "AUC error")
+    for title, *sizes in zip(titles, predicted, *predicted.span, strict=True):
+        _, low, high = (f"{size:.1e}" for size in sizes)
+        yield title, sizes[0], f", {low} to {high}" if low != high else ""
+
+
 def costs_of_slices(plan: fg.EvaluationPlan) -> Iterator[tuple[str, str]]:
     """What groups cost in error, who shares the budget, and what would have less noise."""
     predicted, task = plan.predicted, measured_by(plan.task)
     for name, errors in () if predicted is None else predicted.groups:
-        yield (
-            f"In a group by {name}",
-            f"AUC error {errors.roc_auc_error:.1e}, ROC Area Error {errors.roc_area_error:.1e}, "
-            "if all are as large",
-        )
+        roc, _, auc = (f"{title} {mean:.1e}{by}" for title, mean, by in _ranges(errors))
+        yield f"In a group by {name}", f"{auc}; {roc}; if all are as large"
     if plan.is_noisy and not plan.final.sends_reports and isinstance(task, Sliced):
         parts = list(_parts(plan, task))
         if sum(count for count, _ in parts) > 1:

@@ -267,7 +267,7 @@ def _fit(seen: _Seen, covariance: Floats) -> _Fit:
             break
     view = _View.of(seen, f)
     mean, rise, _ = view.moments
-    joint, _ = view.joint(covariance, rise)
+    joint = view.joint(covariance, rise)
     misfit = (seen.noisy - mean) @ view.weighed + f @ pull
     return _Fit(f, mean + rise * view.weighed, float(-misfit / 2 - np.log(np.diag(joint)).sum()))
 
@@ -294,12 +294,9 @@ class _View:
         return self.over_spread(self.seen.noisy - self.moments.mean)
 
     def over_spread(self, left: Floats) -> Floats:
-        from scipy.linalg import cho_solve
-
         if len(self.spread) > 1:
             return _times(self._inverse, left)
-        solved: Floats = cho_solve(self._factor, left, check_finite=False)
-        return solved
+        return _solved(self._factor, left)
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -307,10 +304,10 @@ class _View:
         return np.asarray(1 / self.spread if alone else np.linalg.inv(self.spread), dtype=float)
 
     @cached_property
-    def _factor(self) -> tuple[Floats, bool]:
+    def _factor(self) -> Floats:
         return _cholesky(self.spread[0].copy())
 
-    def joint(self, covariance: Floats, rise: Floats) -> tuple[Floats, bool]:
+    def joint(self, covariance: Floats, rise: Floats) -> Floats:
         """Factor of the covariance of counts that rise so fast with a path of such a covariance."""
         joint = rise[:, np.newaxis] * covariance
         joint *= rise
@@ -321,15 +318,13 @@ class _View:
 
     def wanted(self, covariance: Floats) -> Floats:
         """What pulls the path to where a step of Newton's method takes it."""
-        from scipy.linalg import cho_solve
-
         _, rise, skew = self.moments
         # How much steeper than expected the equation is here: exact where noise is independent.
         steeper = 1 - skew * self.weighed * self.seen.alone / rise
         steeper = np.sqrt(np.maximum(steeper, _FLATTEST))
         ahead, left = steeper * rise, _times(self.spread, self.weighed / steeper)
         joint = self.joint(covariance, ahead)
-        return np.asarray(ahead * cho_solve(joint, ahead * self.path + left, check_finite=False))
+        return np.asarray(ahead * _solved(joint, ahead * self.path + left))
 
 
 def _times(blocks: Floats, vector: Floats) -> Floats:
@@ -337,12 +332,21 @@ def _times(blocks: Floats, vector: Floats) -> Floats:
     return np.asarray(blocks @ vector.reshape(len(blocks), -1, 1)).ravel()
 
 
-def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
-    """Of a symmetric matrix, which is overwritten."""
-    from scipy.linalg import cho_factor
+def _cholesky(matrix: Floats) -> Floats:
+    """The upper factor of a symmetric matrix, which is overwritten."""
+    from scipy.linalg.lapack import dpotrf  # without checks that take longer than small factors
 
-    factor: tuple[Floats, bool] = cho_factor(matrix.T, overwrite_a=True, check_finite=False)
-    return factor
+    factor, failed = dpotrf(matrix.T, overwrite_a=True)
+    if failed:
+        raise np.linalg.LinAlgError("a covariance is not positive definite.")
+    return np.asarray(factor)
+
+
+def _solved(factor: Floats, right: Floats) -> Floats:
+    """The matrix of a factor, into a vector."""
+    from scipy.linalg.lapack import dpotrs
+
+    return np.asarray(dpotrs(factor, right)[0])
 
 
 def _damped(view: _View, at: tuple[Floats, Floats], step: tuple[Floats, Floats]) -> float:
@@ -354,7 +358,7 @@ def _damped(view: _View, at: tuple[Floats, Floats], step: tuple[Floats, Floats])
         return float(left @ view.over_spread(left) + f @ pull)
 
     size = min(1.0, _STRIDE / max(float(np.abs(step[0]).max()), _CLOSE))
-    start = misfit(0.0)
+    start = (view.seen.noisy - view.moments.mean) @ view.weighed + at[0] @ at[1]
     for _ in range(_HALVINGS):
         if misfit(size) <= start:
             break

@@ -16,17 +16,9 @@ class Errors(NamedTuple):
 
     @classmethod
     def of_worlds(cls, played: NDArray[np.float64]) -> tuple["Errors", tuple["Errors", "Errors"]]:
-        """The mean over worlds, one to a row, and between which errors all but a few lie."""
-        low, high = np.quantile(played, [0.1, 0.9], axis=0).tolist()
+        """The mean over worlds, one to a row, and the least and the largest of them."""
+        low, high = played.min(axis=0).tolist(), played.max(axis=0).tolist()
         return cls(*played.mean(axis=0).tolist()), (cls(*low), cls(*high))
-
-
-class Instead(NamedTuple):
-    """What as many rounds would give as a plan does not have, with so many bins."""
-
-    rounds: int
-    bins: int
-    errors: Errors
 
 
 class Prediction(Errors):
@@ -35,10 +27,10 @@ class Prediction(Errors):
     Attributes
     ----------
     span
-        Between which errors those of plausible scores lie, but for one in ten at either end: what
-        scores are like nobody knows beforehand.
+        The least and the largest errors of plausible scores: what scores are like nobody knows
+        beforehand.
     groups
-        The errors of one group, by what rows are grouped by, as if all groups were as large.
+        What to expect of one group, by what rows are grouped by, as if all groups were as large.
     advice
         What would have less noise; None where nothing is known to.
     instead
@@ -46,22 +38,30 @@ class Prediction(Errors):
         nobody asked.
     """
 
-    span: tuple[Errors, Errors] | None = None
-    groups: tuple[tuple[str, Errors], ...] = ()
+    span: tuple[Errors, Errors]
+    groups: tuple[tuple[str, "Prediction"], ...] = ()
     advice: str | None = None
-    instead: Instead | None = None
+    instead: "Instead | None" = None
 
     @classmethod
     def of(
         cls,
         errors: Errors,
-        span: tuple[Errors, Errors] | None = None,
-        groups: Sequence[tuple[str, Errors]] = (),
+        span: tuple[Errors, Errors],
+        groups: Sequence[tuple[str, "Prediction"]] = (),
         advice: str | None = None,
-        instead: Instead | None = None,
+        instead: "Instead | None" = None,
     ) -> Self:
         """Errors, their span, those of groups, advice, and what else could be done."""
         made = cls(*errors)
         made.span, made.groups = span, tuple(groups)
         made.advice, made.instead = advice, instead
         return made
+
+
+class Instead(NamedTuple):
+    """What as many rounds would give as a plan does not have, with so many bins."""
+
+    rounds: int
+    bins: int
+    errors: Prediction

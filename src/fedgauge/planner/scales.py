@@ -12,11 +12,11 @@ from fedgauge.binning.search import TwoRound
 from fedgauge.errors import PlanError
 from fedgauge.estimation.cells import kept_edges
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.prediction import Errors
+from fedgauge.plan.prediction import Errors, Prediction
 from fedgauge.plan.searching import Found
 from fedgauge.plan.task import AnyTask, SearchTask
 from fedgauge.planner.played import errors_of, mechanism
-from fedgauge.planner.worlds import SHAPES, Scale, World, drawn_worlds
+from fedgauge.planner.worlds import SHAPES, Scale, World, drawn_worlds, worlds
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.typing import Floats
 
@@ -42,8 +42,6 @@ def _scales(scores: Scores) -> Sequence[Scale]:
     """What log-odds may look like as scores, one way for each shape."""
     from scipy.special import expit
 
-    if scores == "probabilities":
-        return [expit] * len(SHAPES)
     if scores == "margins":
         return [lambda x: x] * len(SHAPES)
     return [
@@ -58,7 +56,9 @@ def _scales(scores: Scores) -> Sequence[Scale]:
 
 @lru_cache(maxsize=16)
 def scaled_worlds(scores: Scores, examples: int, positive_rate: float) -> tuple[World, ...]:
-    """One for each shape, much finer than bins are."""
+    """Those of probabilities, or one for each shape; much finer than bins are."""
+    if scores == "probabilities":
+        return worlds(examples, positive_rate)
     return drawn_worlds(SHAPES, _scales(scores), examples, positive_rate)
 
 
@@ -96,7 +96,7 @@ def _axis(scores: Scores, bins: int) -> Axis:
 def best(
     plans: Sequence[EvaluationPlan], scores: Scores, examples: int, positive_rate: float
 ) -> EvaluationPlan:
-    """The plan with the least error; every shape counts the same, whatever the size of its own."""
+    """The plan with the least error; every world counts the same, whatever the size of its own."""
 
     def error(plan: EvaluationPlan, draws: int) -> float:
         played = _play(plan, scores, examples, positive_rate, draws)
@@ -115,10 +115,10 @@ def expected(
     positive_rate: float,
     groups: int = 1,
     slice_: Slice | None = None,
-) -> Errors:
-    """Errors to expect of a plan, of all rows or of one of so many groups: means over shapes."""
-    roc, pr, auc = _play(plan, scores, examples, positive_rate, _DRAWS, groups, slice_).mean(axis=0)
-    return Errors(float(roc), float(pr), float(auc))
+) -> Prediction:
+    """Errors to expect of a plan, of all rows or of one of so many groups."""
+    played = _play(plan, scores, examples, positive_rate, _DRAWS, groups, slice_)
+    return Prediction.of(*Errors.of_worlds(played))
 
 
 @lru_cache(maxsize=256)
@@ -131,7 +131,7 @@ def _play(
     groups: int = 1,
     slice_: Slice | None = None,
 ) -> Floats:
-    """Mean errors of a plan for each shape, both rounds played through where there are two."""
+    """Mean errors of a plan in each world, both rounds played through where there are two."""
     draws = draws if plan.is_noisy else 1
     errors = []
     for world in scaled_worlds(scores, max(examples // groups, 2), positive_rate):

@@ -119,8 +119,9 @@ def propose(
     -------
     EvaluationPlan
         Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
-        rows, and of one group of each kind. Where `scores` are said, its ``instead`` has those of
-        one round in the place of two, or the other way round.
+        rows, and of one group of each kind. Its ``span`` says between which errors they lie, by
+        what the scores are like, which nobody knows beforehand. Where `scores` are said, its
+        ``instead`` has those of one round in the place of two, or the other way round.
     """
     if task is not None and positive is not None:
         raise PlanError("a task already says which label is positive. Name it there.")
@@ -184,7 +185,7 @@ class _Known(NamedTuple):
 
     def best(
         self, plans: Sequence[EvaluationPlan], scores: Scores
-    ) -> tuple[EvaluationPlan, Errors]:
+    ) -> tuple[EvaluationPlan, Prediction]:
         """Of these the one with the least error, and its errors."""
         plan = scales.best(plans, scores, self.examples, self.positive_rate)
         return plan, scales.expected(plan, scores, self.examples, self.positive_rate)
@@ -236,7 +237,7 @@ def _of_scale(scores: Scores, known: _Known) -> EvaluationPlan:
         told = scales.expected(plan, scores, known.examples, known.positive_rate, cells, of_group)
         groups.append((name, told))
     instead = _instead(other, others)
-    return plan.with_prediction(Prediction.of(errors, None, groups, instead=instead))
+    return plan.with_prediction(Prediction.of(errors, errors.span, groups, instead=instead))
 
 
 def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
@@ -251,7 +252,7 @@ def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
     )
 
 
-def _instead(plan: EvaluationPlan, errors: Errors) -> Instead:
+def _instead(plan: EvaluationPlan, errors: Prediction) -> Instead:
     two = plan.task.two if isinstance(plan.task, SearchTask) else None
     return Instead(2, two.bins, errors) if two is not None else Instead(1, plan.axis.bins, errors)
 
@@ -405,7 +406,7 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
         few = max(examples // cells, 2)  # as if all groups were as large
         # Any group will do: all have as many channels, and so as much noise.
         of_group = next(each for each in plan.task.slices if each.group is not None)
-        errors, _ = Errors.of_worlds(_play(plan, few, positive_rate, slice_=of_group))
-        groups.append((name, errors))
+        told = Prediction.of(*Errors.of_worlds(_play(plan, few, positive_rate, slice_=of_group)))
+        groups.append((name, told))
     errors, span = Errors.of_worlds(_play(plan, examples, positive_rate))
     return Prediction.of(errors, span, groups)
