@@ -185,9 +185,10 @@ def _wilson(share: float, of: int) -> Interval:
 
 def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) -> np.ndarray:
     """Standard deviations that the noise gives each metric, to first order, at the truth."""
-    clean = PooledCounts(pooled.axis, exact.astype(float), pooled.tree, pooled.variances)
     if not pooled.noisy:
         return np.zeros(len(METRICS))
+    rows = exact.astype(float)
+    clean = PooledCounts(pooled.axis, rows, pooled.tree, pooled.variances, shrinks=False)
     at = AtThreshold(clean, threshold, LEVEL)
     return np.array(
         [
@@ -215,7 +216,10 @@ def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
         pooled = release(plan, exact, int(rng.integers(2**63)))
         if min(exact.sum(axis=1)) < 2 or pooled.hidden:
             continue
-        spans = intervals(pooled, at)
+        try:
+            spans = intervals(pooled, at)
+        except fg.UndefinedMetric:  # noise hides the flagged examples
+            continue
         held.append((spans[:, 0] <= truth) & (truth <= spans[:, 1]))
         ours.append(spans[:, 1] - spans[:, 0])
         wide = oracle(labels, scores, noise_deviations(pooled, exact, at), at)

@@ -76,6 +76,7 @@ MADE = {
     "classes": lambda: classes(privacy=DDP, tree=(16,)),
     "a rising map": lambda: made("flat").with_calibrator(RISING),
     "a map of steps": lambda: made("flat").with_calibrator(STEPS),
+    "labels and a map": lambda: made("labels").with_calibrator(STEPS),
 }
 
 

@@ -154,3 +154,16 @@ def test_one_class_defines_no_curve(counts, missing, estimator):
     assert len(lines) == 5
     assert "undefined" in lines[1]
     assert f"no client has a {missing} example" in lines[2]
+
+
+def test_the_estimator_decides_which_counts_are_likely():
+    clients = {f"s{i}": ([0, 0, 1] * 200, [0.2, 0.6, 0.7] * 200) for i in range(3)}
+    noisy = fg.evaluate(clients, privacy=fg.DistributedDP(1.0), tree=(8,), seed=1)
+    assert noisy.is_shrunk
+    for estimator in (fg.Aligned(shrink=False), fg.Quantile(8), fg.Range()):
+        read = noisy.with_estimator(estimator)
+        assert not read.is_shrunk
+        assert read.pooled.likely is read.pooled.counts
+        assert "likely counts" not in str(read)
+    assert "likely counts" in str(noisy)
+    assert not fg.evaluate(clients).is_shrunk

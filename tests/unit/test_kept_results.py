@@ -94,9 +94,9 @@ def test_noisy_results_gain_when_they_are_read():
 
 @pytest.mark.parametrize("name", SHRUNK)
 def test_a_kept_result_gives_the_kept_values_of_likely_counts(name):
-    """To a hundredth: whether the method is another one, not how well its constants are set."""
+    """Roughly: whether the method is another one, not how well its constants are set."""
     result = fg.Evaluation.from_json(FOLDER / f"{name}.json")
-    assert shrunk_values(result) == pytest.approx(SHRUNK[name], abs=0.01)
+    assert shrunk_values(result) == pytest.approx(SHRUNK[name], abs=0.03)
 
 
 @pytest.mark.parametrize("name", CASES)

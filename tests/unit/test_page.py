@@ -138,6 +138,15 @@ def test_histogram_adds_up_to_one_for_each_class(pair):
         assert len(told["edges"]) == len(told[name]) + 1 <= 50
 
 
+def test_bars_from_a_threshold_up_are_its_rates(pair):
+    result, page = pair
+    told = page.part["histogram"]
+    at = result.at_threshold(told["edges"][len(told["edges"]) // 2])
+    if at.on_edge:
+        above = [sum(told[name][len(told["edges"]) // 2 :]) for name in ("negatives", "positives")]
+        assert above == pytest.approx([at.fpr.value, at.recall.value], abs=0.01)
+
+
 def test_probabilities_have_calibration_and_decision_curve_and_points_have_not():
     part = Page(report({"r": CASES["exact"]()})).part
     result = CASES["exact"]()

@@ -1,6 +1,7 @@
 """Pooled counts: the noise in weighted sums of them, and draws from the same mechanism."""
 
 import math
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -14,6 +15,7 @@ from fedgauge.estimation.repair import (
     level_weights,
     noise_covariance,
 )
+from fedgauge.estimation.shrinkage import MOST_BINS
 
 TREES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
 
@@ -157,3 +159,30 @@ def test_level_weights_are_what_consistency_does_backwards(tree):
     pulls = level_weights(tree, variances, weights)
     through = sum(float(pull @ level[0]) for pull, level in zip(pulls, levels, strict=True))
     assert through == pytest.approx(float(weights @ consistent(levels, tree, variances)[0]))
+
+
+def test_likely_counts_are_others_only_under_noise_and_where_they_are_to_be():
+    rows = np.array([[60.0, 30.0, 12.0, 3.0], [4.0, 9.0, 20.0, 41.0]])
+    pooled = noisy(rows)
+    assert pooled.is_shrunk
+    assert not np.allclose(pooled.likely, pooled.counts)
+    np.testing.assert_allclose(pooled.likely.sum(axis=1), pooled.counts.sum(axis=1))
+    for same in (
+        pooled.unshrunk,
+        PooledCounts(pooled.axis, rows, (2, 2)),  # exact
+        noisy(rows * [[1.0], [0.0]]),  # without positives there is no ratio
+    ):
+        assert not same.is_shrunk
+        assert same.likely is same.counts
+        assert same.unshrunk.counts is same.counts
+    many = MOST_BINS + 1
+    fine = PooledCounts(fg.Axis.uniform(many), np.ones((2, many)), (many,), (1.0,))
+    assert not fine.is_shrunk
+
+
+def test_what_is_not_shrunk_shares_its_draws():
+    pooled = noisy(np.array([[60.0, 30.0, 12.0, 3.0], [4.0, 9.0, 20.0, 41.0]]))
+    drawn = pooled.redrawn(50, sampling=True)
+    assert pooled.unshrunk.redrawn(50, sampling=True) is drawn
+    other = replace(pooled, released=2 * pooled.released)
+    assert not np.array_equal(other.redrawn(50, sampling=True), drawn)

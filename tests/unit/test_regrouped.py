@@ -437,3 +437,9 @@ def test_maps_to_the_ends_of_floats_leave_a_result_to_read(name, tmp_path):
     view.to_json(tmp_path / "result.json")
     again = fg.Evaluation.from_json(tmp_path / "result.json")
     assert np.isfinite([again.log_loss.value, again.brier_score.value, again.roc_auc.value]).all()
+
+
+def test_exact_counts_are_read_as_they_are_under_a_map(fine):
+    tied = fine.with_calibrator(Calibrator("binning", Steps([0.5], [0.2, 0.7]))).pooled
+    assert not tied.is_shrunk
+    assert tied.likely is tied.counts

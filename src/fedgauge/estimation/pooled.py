@@ -123,7 +123,8 @@ class PooledCounts:
         if not self.shrinks:
             return self
         same = replace(self, shrinks=False)
-        vars(same).update(counts=self.counts, _draws=self._draws)  # which no shrinking changes
+        known = {name: told for name, told in vars(self).items() if name in ("counts", "_draws")}
+        vars(same).update(known)  # which no shrinking changes
         return same
 
     def _shrunk(self, axis: Axis) -> Floats:

@@ -16,8 +16,8 @@ class Errors(NamedTuple):
 
     @classmethod
     def of_worlds(cls, played: NDArray[np.float64]) -> tuple["Errors", tuple["Errors", "Errors"]]:
-        """The mean over worlds, one to a row, and between which errors all but a few lie."""
-        low, high = np.quantile(played, [0.1, 0.9], axis=0).tolist()
+        """The mean over worlds, one to a row, and the least and the largest of them."""
+        low, high = played.min(axis=0).tolist(), played.max(axis=0).tolist()
         return cls(*played.mean(axis=0).tolist()), (cls(*low), cls(*high))
 
 
@@ -27,8 +27,8 @@ class Prediction(Errors):
     Attributes
     ----------
     span
-        Between which errors those of plausible scores lie, but for one in ten at either end: what
-        scores are like nobody knows beforehand.
+        The least and the largest errors of plausible scores: what scores are like nobody knows
+        beforehand.
     groups
         What to expect of one group, by what rows are grouped by, as if all groups were as large.
     advice

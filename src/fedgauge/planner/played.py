@@ -1,7 +1,8 @@
 """Evaluations played through: what plans release of plausible data, and how wrong that is."""
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -12,14 +13,17 @@ from fedgauge.binning.axis import Axis
 from fedgauge.errors import ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.drawn import drawn_blocks, redraw
+from fedgauge.estimation.drawn import drawn_blocks
 from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.repair import consistent, monotone
+from fedgauge.estimation.shrinkage import shrunk
 from fedgauge.measures import curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.slices import Contrast, Slice
 from fedgauge.planner.worlds import AT, Truth, on_axis, worlds
 from fedgauge.typing import Floats
 
+_PARTS: Final = 768  # of which the noise of every bin is a sum
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 
@@ -57,11 +61,22 @@ def _played(
     for world in worlds(examples, positive_rate):
         there, counts = on_axis(world, plan.axis)
         again = mechanism(plan, counts, variances, contrast, shrink=shrink)
-        rng = copy.deepcopy(world.rng)  # a world is shared
-        errors.append(
-            np.mean([errors_of(plan, again(rng), there.truth) for _ in range(draws)], axis=0)
-        )
+        runs = [
+            errors_of(plan, drawn, there.truth)
+            for drawn in _in_pairs(again, copy.deepcopy(world.rng), draws)  # a world is shared
+        ]
+        errors.append(np.mean(runs, axis=0))
     return np.array(errors)
+
+
+def _in_pairs(
+    again: Callable[[np.random.Generator, float], Floats], rng: np.random.Generator, draws: int
+) -> Iterator[Floats]:
+    """Counts under noise and under its negative, in turn: means are then much the same sooner."""
+    for _ in range(0, draws, 2):
+        same = copy.deepcopy(rng)
+        yield again(rng, 1.0)
+        yield again(same, -1.0)
 
 
 def mechanism(
@@ -71,23 +86,53 @@ def mechanism(
     contrast: Contrast,
     *,
     shrink: bool = True,
-) -> Callable[[np.random.Generator], PooledCounts]:
-    """What draws the counts that a plan would release of a slice with these."""
-    sizes = (len(contrast.negatives), len(contrast.positives))
-    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes, shrinks=shrink)
+) -> Callable[[np.random.Generator, float], Floats]:
+    """What draws the counts that a result would be read from, of a slice with these.
+
+    The noise is taken so many times: 1 or -1.
+    """
     if not variances:
-        return lambda _: exact
+        return lambda _, __: counts
+    sizes = (len(contrast.negatives), len(contrast.positives))
+    exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes)
     if plan.final.sends_reports:
         (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
         exact = replace(exact, drawn=(block,))
-        return lambda rng: replace(
-            exact,
-            released=counts + block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2],
-        )
-    terms = np.array(sizes, dtype=np.float64)[:, np.newaxis]
-    return lambda rng: replace(
-        exact, released=redraw(counts, plan.tree, variances, rng, terms=terms)
-    )
+
+    def noise(rng: np.random.Generator) -> Floats:
+        if exact.drawn:
+            return block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
+        return _drawn_alike(counts.shape, plan.tree, variances, rng, exact.terms)
+
+    def likely(rng: np.random.Generator, times: float) -> Floats:
+        noisy = counts + times * noise(rng)
+        if not (shrink and exact.is_shrunk and noisy.sum(axis=1).min() > 0):
+            return monotone(noisy)
+        return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
+
+    return likely
+
+
+def _drawn_alike(
+    shape: tuple[int, ...],
+    tree: Sequence[int],
+    variances: Sequence[float],
+    rng: np.random.Generator,
+    terms: tuple[int, int],
+) -> Floats:
+    """Normal noise of counts, which from the same numbers is much the same on other bins.
+
+    A design is compared with others: what noise does to all of them alike does not matter.
+    """
+    levels: list[Floats] = []
+    for depth in reversed(range(len(tree))):  # leaves first, which designs have in common
+        nodes = math.prod(tree[: depth + 1])
+        parts = max(_PARTS, nodes)
+        starts = np.arange(nodes) * parts // nodes
+        fine = np.add.reduceat(rng.standard_normal((shape[0], parts)), starts, axis=1)
+        scale = np.sqrt(np.multiply.outer(terms, variances[depth] / np.diff(starts, append=parts)))
+        levels.insert(0, fine * scale)
+    return consistent(levels, tree, variances)
 
 
 def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> Floats:
@@ -99,12 +144,10 @@ def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> 
     return channels
 
 
-def errors_of(
-    plan: EvaluationPlan, pooled: PooledCounts, truth: Truth
-) -> tuple[float, float, float]:
+def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
-        d = estimate(*shown(plan, pooled.likely), Aligned())
+        d = estimate(*shown(plan, counts), Aligned())
     except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
         return 0.5, 0.5, 0.5
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)

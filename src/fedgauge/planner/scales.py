@@ -153,7 +153,7 @@ def _run(
     counts = _reported(plan, world.on(plan.axis), rng)
     variances = plan.noise_variances(_contributions(plan, counts))
     contrast = plan.task.contrast(slice_ or plan.task.slices[0])
-    return errors_of(plan, mechanism(plan, counts, variances, contrast)(rng), world.truth)
+    return errors_of(plan, mechanism(plan, counts, variances, contrast)(rng, 1.0), world.truth)
 
 
 def _located(

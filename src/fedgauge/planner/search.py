@@ -14,6 +14,7 @@ from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.prediction import Errors, Instead, Prediction
 from fedgauge.plan.rules import NO_SMALL_CELLS
+from fedgauge.plan.slices import Slice
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
 from fedgauge.planner import scales
 from fedgauge.planner.noise import less_noise, usual_delta
@@ -21,6 +22,7 @@ from fedgauge.planner.played import play
 from fedgauge.planner.scales import Scores
 from fedgauge.planner.worlds import reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
@@ -29,17 +31,23 @@ EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoev
 _FEWEST_EXACT_BINS: Final = 8
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
-_HALF_EVEN_TREES: Final = (*((bins,) for bins in (8, 12, 16, 24, 32, 48, 64, 96)), (16, 8))
-_WIDE_TREES: Final = ((12,), (16,), (24,), (32,), (48,), (64,))
-_UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 8), (16, 16))
+_FINEST: Final = (16, 8)
+_HALF_EVEN_TREES: Final = (
+    *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64)),
+    *((8, 8), _FINEST),
+)
+_FINER_TREES: Final = ((16, 16), (32, 16))  # where the finest of those is best
+_UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))  # where only the axis is known
+_UNIFORM_TOO: Final = ((64,), (8, 8), (16, 8))
 _FEW_DRAWS: Final = 2
-_DRAWS: Final = 6
+_DRAWS: Final = 4
+_MOST_SHRUNK: Final = 128  # bins, as far as that is quick
 # Error that nobody minds, in standard deviations of a share among the rarer class.
 _NEGLIGIBLE: Final = 0.02
-_SEVERE: Final = 4  # power of regrets that designs are judged by
+_SEVERE: Final = 2  # power of regrets that designs are judged by
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
 _FEWEST_BRANCHES: Final = 4
-_PROMISING: Final = 5
+_PROMISING: Final = 4
 
 MakesAxis = Callable[[int], Axis]
 
@@ -196,12 +204,19 @@ def _least_error(
     less = less_noise(privacy, known.task, delta or usual_delta(n))
     if delta is not None and less is not None:
         privacy, less = less, None
-    candidates = [
-        _candidate(*design, known.cohort, known.task, privacy, score_sums=score_sums)
-        for design in _designs(axis, rate, at, known.task)
-    ]
+
+    def plans(designs: list[tuple[Axis, tuple[int, ...]]]) -> list[EvaluationPlan]:
+        return [
+            _candidate(*design, known.cohort, known.task, privacy, score_sums=score_sums)
+            for design in designs
+        ]
+
+    candidates = plans(_designs(axis, rate, at, known.task))
     promising = _by_regret(candidates, n, rate, draws=_FEW_DRAWS, shrink=False)[:_PROMISING]
     best = _by_regret(promising, n, rate, draws=_DRAWS, shrink=True)[0]
+    if axis is None and best.tree == _FINEST:  # of so much data that shrinking does little
+        finer = [best, *plans(_half_even(_FINER_TREES, rate, at))]
+        best = _by_regret(finer, n, rate, draws=_DRAWS, shrink=False)[0]
     predicted = predict(best, examples=n, positive_rate=rate)
     if less is not None:
         advice = (
@@ -264,20 +279,17 @@ def _designs(
         return [(axis, (bins,)), *((axis, tree) for tree in split if tree[1] >= _FEWEST_BRANCHES)]
     if axis is not None:
         return [(axis(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
+    even = [(_probabilities(math.prod(tree), at), tree) for tree in _UNIFORM_TOO]
+    return _half_even(_HALF_EVEN_TREES, positive_rate, at) + even
 
-    def half_even(bins: int) -> Axis:
-        return reference_axis(bins, positive_rate, even=0.5)
 
-    def wide(bins: int) -> Axis:
-        return reference_axis(bins, positive_rate, even=0.4, odds=0.2)
-
-    kinds = (
-        (half_even, _HALF_EVEN_TREES),
-        (wide, _WIDE_TREES),
-        (lambda bins: _probabilities(bins, None), _UNIFORM_TREES),
-    )
+def _half_even(
+    trees: Sequence[tuple[int, ...]], positive_rate: float, at: float | None
+) -> list[tuple[Axis, tuple[int, ...]]]:
+    """Bins of which half lie evenly over [0, 1], half where plausible scores are."""
     return [
-        (_with_edge(make(math.prod(tree)), at), tree) for make, trees in kinds for tree in trees
+        (_with_edge(reference_axis(math.prod(tree), positive_rate, even=0.5), at), tree)
+        for tree in trees
     ]
 
 
@@ -326,12 +338,27 @@ def _by_regret(
 
     Worlds in which it is far worse count most: nobody knows which one the data are of.
     """
-    played = np.array([play(p, examples, positive_rate, draws, shrink=shrink) for p in plans])
+    played = np.array(
+        [_play(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans]
+    )
     rarer = examples * min(positive_rate, 1 - positive_rate)
     errors = played[:, :, :2] + _NEGLIGIBLE / math.sqrt(max(rarer, 1.0))
     regrets = errors / errors.min(axis=0)
     order = np.argsort((regrets**_SEVERE).mean(axis=(1, 2)), kind="stable")
     return [plans[place] for place in order]
+
+
+def _play(
+    plan: EvaluationPlan,
+    examples: int,
+    positive_rate: float,
+    draws: int = _DRAWS,
+    slice_: Slice | None = None,
+    *,
+    shrink: bool = True,
+) -> Floats:
+    shrink = shrink and plan.axis.bins <= _MOST_SHRUNK
+    return play(plan, examples, positive_rate, draws, slice_, shrink=shrink)
 
 
 def check_hints(
@@ -379,7 +406,7 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
         few = max(examples // cells, 2)  # as if all groups were as large
         # Any group will do: all have as many channels, and so as much noise.
         of_group = next(each for each in plan.task.slices if each.group is not None)
-        told = Prediction.of(*Errors.of_worlds(play(plan, few, positive_rate, _DRAWS, of_group)))
+        told = Prediction.of(*Errors.of_worlds(_play(plan, few, positive_rate, slice_=of_group)))
         groups.append((name, told))
-    errors, span = Errors.of_worlds(play(plan, examples, positive_rate, _DRAWS))
+    errors, span = Errors.of_worlds(_play(plan, examples, positive_rate))
     return Prediction.of(errors, span, groups)

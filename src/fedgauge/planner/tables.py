@@ -13,27 +13,37 @@ _FILE: Final = "score_tables.json"
 
 
 class ScoreTable(msgspec.Struct, frozen=True, dict=True):
-    """Quantiles of the log-odds that a model gave to each class, at the middles of equal shares.
+    """Quantiles of the log-odds that a model gave, and how much more likely positives are there.
 
-    A value that comes more than once is shared by as many of the rows: forests, neighbours and
-    naive Bayes tie. Of another share of positives a model's log-odds move by as much as the prior
-    odds do. Scores of 0 and 1 have log-odds of -40 and 40, beyond all others.
+    Quantiles are those of both classes together, each counting the same, at the middles of equal
+    shares: one that comes more than once is shared by as many of the rows, as forests, neighbours
+    and naive Bayes tie. What both classes have in common may be rough; their ratio is smooth, as
+    it is in samples. Of another share of positives log-odds move by as much as the prior odds do.
+    Scores of 0 and 1 have log-odds of -40 and 40, beyond all others.
     """
 
     name: str
     positive_rate: float
-    negatives: tuple[float, ...]
-    positives: tuple[float, ...]
+    quantiles: tuple[float, ...]
+    log_ratios: tuple[float, ...]
 
-    def cumulative(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
-        """Shares of negatives and of positives with log-odds below each value."""
+    def shares(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
+        """Shares of negatives and of positives below, between and above such values."""
         moved = log_odds - (_prior_odds(positive_rate) - _prior_odds(self.positive_rate))
-        negatives, positives = (np.interp(moved, *knots) for knots in self._knots)
-        return negatives, positives
+        both = np.diff(np.interp(moved, *self._knots), prepend=0.0, append=1.0)
+        middles = (np.append(moved[0], moved) + np.append(moved, moved[-1])) / 2
+        ratio = np.exp(np.interp(middles, *self._ratios))
+        negatives, positives = both / (1 + ratio), both * ratio / (1 + ratio)
+        return negatives / negatives.sum(), positives / positives.sum()
 
     @cached_property
-    def _knots(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        return _knots(self.negatives), _knots(self.positives)
+    def _knots(self) -> tuple[Floats, Floats]:
+        return _knots(self.quantiles)
+
+    @cached_property
+    def _ratios(self) -> tuple[Floats, Floats]:
+        values, first = np.unique(self.quantiles, return_index=True)
+        return values, np.array(self.log_ratios)[first]
 
 
 def _prior_odds(share: float) -> float:

@@ -41,6 +41,12 @@ class Shape(NamedTuple):
         half = self.separation / 2
         return ndtr(x + half), ndtr((x - half) / self.deviation)
 
+    def shares(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
+        """Shares of negatives and of positives below, between and above such values."""
+        up_to = self.cumulative(log_odds, positive_rate)
+        negatives, positives = (np.diff(each, prepend=0.0, append=1.0) for each in up_to)
+        return negatives, positives
+
 
 # What models in use look like: weak to strong, well calibrated or not.
 SHAPES: Final = (
@@ -129,8 +135,8 @@ class World(NamedTuple):
 class Plausible(Protocol):
     """What scores may look like."""
 
-    def cumulative(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
-        """Shares of negatives and of positives with log-odds up to each value."""
+    def shares(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
+        """Shares of negatives and of positives below, between and above such values."""
 
 
 Scale = Callable[[Floats], Floats]
@@ -150,10 +156,7 @@ def drawn_worlds(
     made = []
     for seed, (each, scale) in enumerate(zip(plausible, scales, strict=True)):
         rng = np.random.default_rng(seed)
-        shares = [
-            np.diff(up_to, prepend=0.0, append=1.0)
-            for up_to in each.cumulative(log_odds, positive_rate)
-        ]
+        shares = each.shares(log_odds, positive_rate)
         drawn = np.array(
             [rng.multinomial(size, share) for size, share in zip(sizes, shares, strict=True)],
             dtype=np.float64,

@@ -61,6 +61,8 @@ class Evaluation(SlicedResult):
         slice_: Slice | None = None,
     ) -> None:
         super().__init__(plan, released, slice_, calibrator)
+        if not shrinks(estimator):
+            self._pooled = self._pooled.unshrunk
         self._privacy = privacy
         self._estimator = estimator
         self._level = check_level(level)
@@ -85,7 +87,7 @@ class Evaluation(SlicedResult):
         Intervals and bounds are of the counts as noise left them in any case.
         """
         parts = self.slices if self.is_several else (self,)
-        return shrinks(self._estimator) and any(part._pooled.is_shrunk for part in parts)
+        return any(part._pooled.is_shrunk for part in parts)
 
     @property
     def in_sample(self) -> bool:

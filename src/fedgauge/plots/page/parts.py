@@ -142,18 +142,21 @@ def _chance(result: Evaluation, kind: CurveKind[Any]) -> list[list[float]]:
 
 
 def _histogram(result: Evaluation) -> dict[str, Any] | None:
-    """Shares of each class by runs of neighbouring bins; None where nothing is told of them."""
+    """Shares of each class by runs of neighbouring bins; None where nothing is told of them.
+
+    Of the counts that curves are drawn from, so that bars beyond a threshold add up to its rates.
+    """
     if result.withheld is not None:
         return None
     pooled = result.pooled
-    totals = pooled.counts.sum(axis=1)
+    totals = pooled.likely.sum(axis=1)
     if not totals.any():
         return None
     least = -(-pooled.axis.bins // _BARS)
     even = (width for width in range(least, 2 * least) if pooled.axis.bins % width == 0)
     width = next(even, least)  # the same for all bars where bins allow it
     starts = np.arange(0, pooled.axis.bins, width)
-    counts = np.add.reduceat(pooled.counts, starts, axis=1)
+    counts = np.add.reduceat(pooled.likely, starts, axis=1)
     edges = pooled.axis.edges[np.append(starts, pooled.axis.bins)]
     return _scaled(pooled.axis.kind, edges) | {
         "edges": edges.tolist(),
