@@ -80,11 +80,11 @@ def test_same_hints_same_plan(planned, forgotten):
     assert again.predicted == planned.predicted
 
 
-def test_every_draw_of_noise_is_another(planned):
+def test_every_pair_of_noises_is_another(planned):
     one, two = (played.play(planned, 5_000, 0.2, draws) for draws in (2, 4))
     assert np.all(one != two)
     played._played.cache_clear()
-    np.testing.assert_array_equal(played.play(planned, 5_000, 0.2, 1), one)
+    np.testing.assert_array_equal(played.play(planned, 5_000, 0.2, 2), one)
 
 
 @pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)])
@@ -327,8 +327,8 @@ def rows_of(world):
 def test_prediction_is_what_is_measured():
     """Mean errors over the planner's worlds, three noises each, and their range.
 
-    Measured and predicted means differ by a few percent: a factor of 1.5 is far from chance. Of a
-    dozen worlds two or three are out of the range, and a few more by other noise.
+    Measured and predicted means differ by a few percent: a factor of 1.5 is far from chance. The
+    range is that of these worlds, but for other noise.
     """
     plan, measured = propose(), []
     for world in worlds.worlds(5_000, 0.2):
@@ -347,7 +347,7 @@ def test_prediction_is_what_is_measured():
     assert np.all(ratios > 1 / 1.5)
     low, high = plan.predicted.span
     within = (np.array(measured) >= low) & (np.array(measured) <= high)
-    assert np.all(within.mean(axis=0)[:2] >= 0.5)
+    assert np.all(within.mean(axis=0)[:2] >= 0.6)
 
 
 def test_score_sums_leave_the_counts_four_fifths(planned):

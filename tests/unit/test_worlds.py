@@ -17,13 +17,15 @@ from fedgauge.planner.tables import ScoreTable, score_tables
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TABLES = score_tables()
-EVEN = ScoreTable("even", 0.5, (-3.0, -2.0, -1.0, 0.0), (0.0, 1.0, 2.0, 3.0))
-TIED = ScoreTable("tied", 0.5, (-40.0, -40.0, -1.0, 0.0), (0.0, 1.0, 1.0, 40.0))
+NONE = (0.0,) * 4  # no value tells the classes apart
+EVEN = ScoreTable("even", 0.5, (-3.0, -2.0, -1.0, 0.0), NONE)
+TIED = ScoreTable("tied", 0.5, (-40.0, 1.0, 1.0, 40.0), NONE)
 
 
-def share_below(table, at, rate=None):
-    sides = table.cumulative(np.array(at, dtype=float), rate or table.positive_rate)
-    return [side.tolist() for side in sides]
+def shares_below(table, at, rate=0.5):
+    """Of negatives and of positives, below each value."""
+    sides = table.shares(np.array(at, dtype=float), rate)
+    return [np.cumsum(side)[:-1] for side in sides]
 
 
 # Tables.
@@ -32,19 +34,27 @@ def share_below(table, at, rate=None):
 @pytest.mark.parametrize("rate", [1e-6, 0.2, 0.97])
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_shares_rise_from_0_to_1(table, rate):
-    for side in table.cumulative(np.linspace(-200, 200, 4_001), rate):
-        assert np.all(np.diff(side) >= 0)
-        assert (side[0], side[-1]) == (0.0, 1.0)
+    at = np.linspace(-200, 200, 4_001)
+    for side, below in zip(table.shares(at, rate), shares_below(table, at, rate), strict=True):
+        assert side.min() >= 0.0
+        assert side.sum() == pytest.approx(1.0)
+        assert (below[0], below[-1]) == (0.0, pytest.approx(1.0))
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_as_many_scores_lie_below_a_quantile_as_it_says(table):
-    """Counted among the quantiles: those below, and half of one that no other shares."""
-    both = table.cumulative(np.arange(-40.0005, 41), table.positive_rate)
-    for quantiles, side in zip((table.negatives, table.positives), both, strict=True):
-        counted = np.searchsorted(np.sort(quantiles), np.arange(-40.0005, 41)) / len(quantiles)
-        # Between two quantiles the share rises by as much as one of them stands for.
-        assert np.abs(side - counted).max() <= 1 / len(quantiles) + 1e-12
+    """Both classes together, counting the same: to a quantile, and a smoothed ratio."""
+    at = np.arange(-40.0005, 41, 0.01)
+    both = np.mean(shares_below(table, at, table.positive_rate), axis=0)
+    counted = np.searchsorted(table.quantiles, at) / len(table.quantiles)
+    assert np.abs(both - counted).max() <= 0.05
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_positives_have_the_higher_scores(table):
+    negatives, positives = shares_below(table, np.linspace(-45, 45, 901), table.positive_rate)
+    assert np.all(positives <= negatives + 0.02)
+    assert (negatives - positives).max() > 0.2
 
 
 def test_shares_are_those_of_a_large_sample():
@@ -52,35 +62,38 @@ def test_shares_are_those_of_a_large_sample():
     rng = np.random.default_rng(0)
     drawn = np.interp(rng.random(100_000), [0, 1 / 8, 7 / 8, 1], [-4.0, -3.0, 0.0, 1.0])
     at = np.linspace(-5, 2, 29)
-    negatives, _ = EVEN.cumulative(at, 0.5)
     counted = np.searchsorted(np.sort(drawn), at) / len(drawn)
-    np.testing.assert_allclose(negatives, counted, atol=0.01)
+    for below in shares_below(EVEN, at):
+        np.testing.assert_allclose(below, counted, atol=0.01)
+
+
+def test_the_ratio_of_classes_is_the_one_stored():
+    tilted = ScoreTable("tilted", 0.5, (-3.0, -1.0, 1.0, 3.0), (-2.0, -1.0, 1.0, 2.0))
+    negatives, positives = tilted.shares(np.linspace(-3, 3, 601), 0.5)
+    found = np.log(positives[1:-1] / negatives[1:-1])  # at middles, which are 0.01 apart
+    middles = np.linspace(-2.995, 2.995, 600)
+    np.testing.assert_allclose(found, np.interp(middles, (-3, -1, 1, 3), (-2, -1, 1, 2)), atol=1e-9)
 
 
 def test_shares_jump_where_scores_tie():
-    below, above = 1.0, np.nextafter(1.0, 2.0)
-    _, (before, after) = share_below(TIED, [below, above])
-    assert (before, after) == (0.25, 0.75)
+    for before, after in shares_below(TIED, [1.0, np.nextafter(1.0, 2.0)]):
+        assert (before, after) == (0.25, 0.75)
 
 
 def test_scores_of_0_and_1_stay_at_the_ends():
-    """However rare positives are, what was 0 is below every bin but the first."""
-    negatives, positives = share_below(TIED, [-30.0, 30.0])
-    assert 0.5 <= negatives[0] < 0.625  # half of the next quantile lies in between
-    assert 0.75 < positives[1] <= 0.875
-    for rate in (1e-6, 0.2, 0.999):
-        made = worlds.drawn_worlds([TIED], [expit], 10_000, rate)[0]
-        ends = made.on(fg.Axis.uniform(64))
-        zeros, ones = ends[0, 0] / ends[0].sum(), ends[1, -1] / ends[1].sum()
-        assert zeros > 0.45
-        assert ones > 0.1 or ends[1].sum() < 20
+    """However rare positives are, they are in the first bin and in the last."""
+    for rate in (1e-3, 0.2, 0.999):
+        made = worlds.drawn_worlds([TIED], [expit], 100_000, rate)[0]
+        # Half of a quantile lies on either side of one that no other shares.
+        for row in made.on(fg.Axis.uniform(64)):
+            assert row[[0, -1]].min() / row.sum() > 0.05
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
 def test_log_odds_move_with_the_prior_odds(rate):
     at = np.linspace(-4, 4, 33)
-    moved = EVEN.cumulative(at + logit(rate), rate)
-    np.testing.assert_allclose(moved, EVEN.cumulative(at, 0.5), atol=1e-12)
+    moved = EVEN.shares(at + logit(rate), rate)
+    np.testing.assert_allclose(moved, EVEN.shares(at, 0.5), atol=1e-12)
 
 
 # What comes with the package.
@@ -107,13 +120,13 @@ def test_tables_are_rounded_quantiles_and_nothing_else():
     for word in ("public data", "Adult", "Bank Marketing", "CC BY 4.0", "score_tables.py"):
         assert word in found["source"]
     for table in found["tables"]:
-        assert set(table) == {"name", "positive_rate", "negatives", "positives"}
+        assert set(table) == {"name", "positive_rate", "quantiles", "log_ratios"}
         assert table["positive_rate"] == round(table["positive_rate"], 4)
-        for side in (table["negatives"], table["positives"]):
-            assert len(side) == 96
-            assert side == sorted(side)
-            assert side == np.round(side, 3).tolist()
-            assert -40 <= side[0] <= side[-1] <= 40
+        assert table["quantiles"] == sorted(table["quantiles"])
+        assert -40 <= table["quantiles"][0] <= table["quantiles"][-1] <= 40
+        for numbers in (table["quantiles"], table["log_ratios"]):
+            assert len(numbers) == 64
+            assert numbers == np.round(numbers, 3).tolist()
 
 
 # Worlds.
@@ -130,18 +143,20 @@ def test_worlds_have_the_hinted_numbers_and_their_own_truth():
 
 
 def test_a_world_keeps_the_quantiles_of_its_table():
-    """Shares of 200,000 drawn against those of the table: 6 deviations, less than 1 in 10^6."""
+    """Shares of 200,000 drawn against those of the table: chance is at most 0.01, at 1 in 10^6.
+
+    Twice as much is left to the grid, of which wide steps in the tails have one ratio.
+    """
     at = np.array([0.01, 0.1, 0.3, 0.5, 0.8, 0.95])
     for table, world in zip(TABLES, worlds.worlds(200_000, 0.3), strict=False):
-        wanted = table.cumulative(logit(at), 0.3)
         inside = np.cumsum(world.on(fg.Axis.from_edges([0, *at, 1])), axis=1)[:, :-1]
         shares = inside / world.drawn.sum(axis=1, keepdims=True)
-        # A grid of 12,288 values stands for all: a tie next to an edge may be on its other side.
-        near = table.cumulative(logit(at) - 0.02, 0.3), table.cumulative(logit(at) + 0.02, 0.3)
-        chance = 6 * 0.5 / np.sqrt(world.drawn.sum(axis=1, keepdims=True))
-        assert np.all(shares >= np.array(near[0]) - chance), table.name
-        assert np.all(shares <= np.array(near[1]) + chance), table.name
-        assert np.shape(wanted) == shares.shape
+        # A grid of values stands for all: a tie next to an edge may be on its other side.
+        fine = np.linspace(-45, 30, 75_001)
+        below = np.array(shares_below(table, fine, 0.3))
+        for found, wanted in zip(shares, below, strict=True):
+            assert np.all(found >= np.interp(logit(at) - 0.02, fine, wanted) - 0.03), table.name
+            assert np.all(found <= np.interp(logit(at) + 0.02, fine, wanted) + 0.03), table.name
 
 
 # The choice.
@@ -157,7 +172,7 @@ def quick(monkeypatch):
 def ordered(monkeypatch, errors, examples=10_000):
     """Names of plans by regret, where each has these errors in each world."""
     played = {name: np.array([[e, e, e] for e in row]) for name, row in errors.items()}
-    monkeypatch.setattr(search, "play", lambda plan, *_, **__: played[plan])
+    monkeypatch.setattr(search, "_play", lambda plan, *_, **__: played[plan])
     return search._by_regret(list(errors), examples, 0.2, draws=1, shrink=True)
 
 
