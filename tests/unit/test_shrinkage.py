@@ -42,7 +42,7 @@ def fitted(noisy, noise, bend=1):
     family = shrinkage._Poisson(np.concatenate([3 - prior.centred / 2, 3 + prior.centred / 2]))
     seen = shrinkage._Seen.of(family, noisy.ravel(), noise)
     covariance = prior.of_both[bend]
-    return shrinkage._fit(seen, covariance), covariance, family
+    return shrinkage._fit(seen, covariance, shrinkage._CLOSE), covariance, family
 
 
 def within(noisy, noise, totals, bend=1):
@@ -50,7 +50,11 @@ def within(noisy, noise, totals, bend=1):
     prior = shrinkage._prior(AXIS)
     family = shrinkage._Binomial(prior.centred - 0.5, totals)
     seen = shrinkage._Seen.of(family, noisy, noise)
-    return shrinkage._fit(seen, prior.of_ratio[bend]), prior.of_ratio[bend], family
+    return (
+        shrinkage._fit(seen, prior.of_ratio[bend], shrinkage._CLOSE),
+        prior.of_ratio[bend],
+        family,
+    )
 
 
 @pytest.mark.usefixtures("tight")
@@ -134,7 +138,7 @@ def test_the_average_weighs_each_smoothness_by_its_evidence():
     level = np.log(totals / 8).mean()
     family = shrinkage._Poisson(np.concatenate([level - half, level + half]))
     seen = shrinkage._Seen.of(family, NOISY.ravel(), noise)
-    fits = [shrinkage._fit(seen, each) for each in prior.of_both]
+    fits = [shrinkage._fit(seen, each, shrinkage._CLOSE) for each in prior.of_both]
     weights = np.exp([fit.evidence - fits[0].evidence for fit in fits])
     expected = np.average([fit.counts for fit in fits], axis=0, weights=weights)
     found = shrinkage.shrunk(AXIS, NOISY, noise).ravel()

@@ -1,10 +1,12 @@
 """What a planner expects of a plan."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+_NONE: Final = 1e-9  # error that stands for none
 
 
 class Errors(NamedTuple):
@@ -16,9 +18,15 @@ class Errors(NamedTuple):
 
     @classmethod
     def of_worlds(cls, played: NDArray[np.float64]) -> tuple["Errors", tuple["Errors", "Errors"]]:
-        """The mean over worlds, one to a row, and the least and the largest of them."""
-        low, high = played.min(axis=0).tolist(), played.max(axis=0).tolist()
-        return cls(*played.mean(axis=0).tolist()), (cls(*low), cls(*high))
+        """The geometric mean over worlds, one to a row, and the least and the largest of them.
+
+        A plain mean would be that of the world in which a plan does worst.
+        """
+        usual = np.exp(np.log(np.maximum(played, _NONE)).mean(axis=0))
+        low, high = played.min(axis=0), played.max(axis=0)
+        each = (np.where(high > 0, usual, 0.0), low, high)
+        mean, least, largest = (cls(*errors.tolist()) for errors in each)
+        return mean, (least, largest)
 
 
 class Prediction(Errors):

@@ -400,7 +400,7 @@ def _is_real(value: object) -> bool:
 
 
 def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Prediction:
-    """Errors to expect of a plan: the mean over plausible scores, and their span."""
+    """Errors to expect of a plan: the geometric mean over plausible scores, and their span."""
     groups = []
     for name, cells in _cells(plan.task).items():
         few = max(examples // cells, 2)  # as if all groups were as large
