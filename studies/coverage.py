@@ -30,6 +30,7 @@ from fedgauge.measures.intervals import (
     log_interval,
     logit_interval,
 )
+from fedgauge.measures.outcomes import ThresholdOutcomes
 from fedgauge.measures.reading import Reading
 from fedgauge.measures.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
@@ -189,14 +190,13 @@ def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) 
         return np.zeros(len(METRICS))
     rows = exact.astype(float)
     clean = PooledCounts(pooled.axis, rows, pooled.tree, pooled.variances, shrinks=False)
-    at = AtThreshold(clean, threshold, LEVEL)
+    (corner,) = ThresholdOutcomes(clean, threshold).corners  # of a bin edge
+    at = (AtThreshold.precision, AtThreshold.recall, AtThreshold.accuracy)
     return np.array(
         [
             math.sqrt(clean.noise_variance(areas.auc_gradient(clean.counts))),
             math.sqrt(clean.noise_variance(areas.average_precision_gradient(clean.counts))),
-            at.precision.parts["noise"],
-            at.recall.parts["noise"],
-            at.accuracy.parts["noise"],
+            *(math.sqrt(each.formula.variances(corner)[0]) for each in at),
             estimates.mean_loss(Reading(clean, fg.Aligned(), LEVEL), "log").parts["noise"],
         ]
     )

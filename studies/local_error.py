@@ -9,8 +9,8 @@ paper reports 5e-3 at epsilon 5 and a million reports.
 The error is that of the AUC of the same rows. Their reports are not made one by one: the server
 only adds them up, and their sums are drawn from the law that these have. Beside the error are two
 parts of it: what binning leaves without noise, and `linear`, the mean error that noise gives to an
-estimate that is linear in the counts and unbiased. No estimate without a guess about scores has
-less than that, so it is the floor of a design.
+estimate that is linear in the counts and unbiased. An estimate of the same reports has less only by
+what it knows beside them: that no count is negative, and that the ratio of classes is smooth.
 """
 
 import math

@@ -42,7 +42,6 @@ SAME_ROWS = 10
 FEWEST = 0.5  # answers, of all runs
 POINTS = (np.arange(2000) + 0.5) / 2000
 MEASURES = ("ROC", "PR", "AUC")
-WORST = {1.0: 2.0, 0.3: 2.0, 0.1: 2.0, 5.0: 2.0}
 
 
 def _drawn(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

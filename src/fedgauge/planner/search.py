@@ -44,7 +44,6 @@ _DRAWS: Final = 4
 _MOST_SHRUNK: Final = 128  # bins, as far as that is quick
 # Error that nobody minds, in standard deviations of a share among the rarer class.
 _NEGLIGIBLE: Final = 0.02
-_SEVERE: Final = 2  # power of regrets that designs are judged by
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
 _FEWEST_BRANCHES: Final = 4
 _PROMISING: Final = 4
@@ -336,7 +335,8 @@ def _by_regret(
 ) -> list[EvaluationPlan]:
     """The plans by how much worse each is than the best one in the same world, least first.
 
-    Worlds in which it is far worse count most: nobody knows which one the data are of.
+    The mean over worlds, of ROC and PR alike: nobody knows which one the data are of, and errors
+    of worlds that are hard for all designs say nothing.
     """
     played = np.array(
         [_play(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans]
@@ -344,7 +344,7 @@ def _by_regret(
     rarer = examples * min(positive_rate, 1 - positive_rate)
     errors = played[:, :, :2] + _NEGLIGIBLE / math.sqrt(max(rarer, 1.0))
     regrets = errors / errors.min(axis=0)
-    order = np.argsort((regrets**_SEVERE).mean(axis=(1, 2)), kind="stable")
+    order = np.argsort(regrets.mean(axis=(1, 2)), kind="stable")
     return [plans[place] for place in order]
 
 
