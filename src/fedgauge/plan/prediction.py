@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-_NONE: Final = 1e-9  # error that stands for none
+_NONE: Final = 1e-15  # error that stands for none
 
 
 class Errors(NamedTuple):
