@@ -20,6 +20,7 @@ import fedgauge as fg
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 EPSILONS = (1.0, 0.3)
+WANTED = {1.0: (0.50, 0.55), 0.3: (0.42, 0.46)}  # most of the peer's ROC and PR error
 
 
 def peer_best(data: Path) -> dict[tuple[str, str, float], tuple[float, float]]:
@@ -87,7 +88,7 @@ def main() -> None:
             plan, errors = measure(path, epsilon, options.runs)
             ours, theirs = errors.mean(axis=0), peer[name, model, epsilon]
             ratio = ours / theirs
-            ratios.append(ratio)
+            ratios.append((epsilon, *ratio))
             table.add_row(
                 name,
                 model,
@@ -98,11 +99,13 @@ def main() -> None:
             )
     console = Console(width=110)
     console.print(table)
-    roc, pr = np.array(ratios).T
-    console.print(
-        f"ROC: at most {roc.max():.2f} (wanted 0.70), median {np.median(roc):.2f} (wanted 0.50); "
-        f"PR: at most {pr.max():.2f} (wanted 0.90). {time.perf_counter() - start:.0f} s."
-    )
+    for epsilon, wanted in WANTED.items():
+        roc, pr = np.array([each[1:] for each in ratios if each[0] == epsilon]).max(axis=0)
+        console.print(
+            f"epsilon {epsilon:g}: ROC at most {roc:.2f} (wanted {wanted[0]:.2f}), PR at most "
+            f"{pr:.2f} (wanted {wanted[1]:.2f})."
+        )
+    console.print(f"{time.perf_counter() - start:.0f} s.")
 
 
 if __name__ == "__main__":
