@@ -9,9 +9,8 @@ import json
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
-from cases import CASES, in_words_of_then, numbers, shrunk_values
+from cases import CASES, as_then, in_words_of_then, numbers, shrunk_values
 
 import fedgauge as fg
 
@@ -26,13 +25,6 @@ SHRUNK = json.loads((FOLDER.parent / "shrunk.json").read_bytes())
 
 def kept(name):
     return json.loads((FOLDER / f"{name}.json").read_bytes())
-
-
-def as_then(result):
-    """The result as it was read before counts were shrunk under noise."""
-    if not isinstance(result.estimator, fg.Aligned):
-        return result
-    return result.with_estimator(msgspec.structs.replace(result.estimator, shrink=False))
 
 
 def without_digest(text):
