@@ -13,9 +13,10 @@ approximation).
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -73,10 +74,13 @@ def shrunk(axis: Axis, noisy: Floats, noise: Floats, *, quick: bool = False) -> 
     level, ratio = np.log(totals / axis.bins).mean(), np.log(totals[1] / totals[0])
     half = (prior.centred + ratio) / 2
     family = _Poisson(np.concatenate([level - half, level + half]))
-    seen = _Seen.of(family, noisy.ravel(), noise)
-    if quick:
-        return _fit(seen, prior.of_both[_MIDDLE], _NEAR).counts.clip(_FEWEST).reshape(noisy.shape)
-    return _averaged(seen, prior.of_both).reshape(noisy.shape)
+    with _one_thread():
+        seen = _Seen.of(family, noisy.ravel(), noise)
+        if quick:
+            likely = _fit(seen, prior.of_both[_MIDDLE], _NEAR).counts.clip(_FEWEST)
+        else:
+            likely = _averaged(seen, prior.of_both)
+    return likely.reshape(noisy.shape)
 
 
 def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> Floats:
@@ -96,10 +100,30 @@ def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> F
     family = _Binomial(prior.centred[kept] + np.log(share / (1 - share)), held)
     covariances = [covariance[np.ix_(kept, kept)] for covariance in prior.of_ratio]
     likely = np.zeros(len(totals))
-    likely[kept] = np.minimum(
-        _averaged(_Seen.of(family, noisy, noise), covariances), held - _FEWEST
-    )
+    with _one_thread():
+        found = _averaged(_Seen.of(family, noisy, noise), covariances)
+    likely[kept] = np.minimum(found, held - _FEWEST)
     return likely
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Threads of linear algebra wait for each other longer than such small matrices take.
+
+    Ten times as long where other work is going on. Needs threadpoolctl, which scikit-learn brings.
+    """
+    controller = _threads()
+    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+
+
+@lru_cache(maxsize=1)
+def _threads() -> Any:
+    import scipy.linalg  # noqa: F401  (whose threads are among those found)
+
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
 
 
 class _Prior(NamedTuple):

@@ -10,7 +10,7 @@ Examples
 >>> hints = {"clients": 5, "examples": 20_000, "positive_rate": 0.2}
 >>> plan = fg.planner.propose(privacy=fg.DistributedDP(1.0), **hints)
 >>> plan.axis.bins, plan.privacy.epsilon
-(32, 1.0)
+(64, 1.0)
 """
 
 from fedgauge.planner.enough import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
