@@ -4,6 +4,7 @@ It has a changed program and follows the protocol, so nobody can tell who it is.
 against earlier versions with any number that fits a word, negative ones included.
 """
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -165,11 +166,14 @@ def table():
     """The table in docs/security.md: by what is sent, how far the area moves."""
     text = (ROOT / "docs" / "security.md").read_text()
     rows = re.findall(r"^\| (.+?) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", text, re.MULTILINE)
-    return {name: [float(each) for each in numbers] for name, *numbers in rows}
+    return {
+        name: [float(each.replace("noticed", "nan")) for each in numbers] for name, *numbers in rows
+    }
 
 
 def test_the_table_of_the_documentation_holds():
     if not SCORES.is_dir():
         pytest.skip(f"needs {SCORES}, which is not part of the project")
     study = runpy.run_path(str(ROOT / "studies" / "poison.py"), run_name="loaded")
-    assert table() == study["farthest"](sorted(SCORES.glob("*.parquet")))
+    measured = study["farthest"](sorted(SCORES.glob("*.parquet")))
+    assert json.dumps(table()) == json.dumps(measured)  # in which noticed is noticed
