@@ -178,7 +178,7 @@ def check_histogram(pooled, page, rows):
     density = np.ptp(widths) > 1e-6
     bars = iter(Drawing(page, "histogram").lines.values())
     for row, column in ((0, 1), (1, 2)):
-        counts = np.add.reduceat(pooled.counts[row], bins[:-1])
+        counts = np.add.reduceat(pooled.likely[row], bins[:-1])
         if not counts.sum():
             assert {each[column] for each in rows} == {"none"}
             continue
