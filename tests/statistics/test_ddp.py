@@ -116,7 +116,7 @@ def test_noise_part_of_average_precision_is_not_too_small(name):
     0.75 is four standard errors away.
     """
     found, _ = judged(name)["average_precision"]
-    spread = np.std([e.value for e in found])
+    spread = np.std([e.unshrunk.value for e in found])
     assert 0.75 < np.mean([e.parts["noise"] for e in found]) / spread < 1.8
 
 
