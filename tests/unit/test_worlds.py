@@ -13,13 +13,13 @@ from scipy.special import expit, logit
 import fedgauge as fg
 from fedgauge import planner
 from fedgauge.planner import search, worlds
-from fedgauge.planner.tables import ScoreTable, score_tables
+from fedgauge.planner.tables import ScoreQuantiles, score_tables
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TABLES = score_tables()
 NONE = (0.0,) * 4  # no value tells the classes apart
-EVEN = ScoreTable("even", 0.5, (-3.0, -2.0, -1.0, 0.0), NONE)
-TIED = ScoreTable("tied", 0.5, (-40.0, 1.0, 1.0, 40.0), NONE)
+EVEN = ScoreQuantiles("even", 0.5, (-3.0, -2.0, -1.0, 0.0), NONE)
+TIED = ScoreQuantiles("tied", 0.5, (-40.0, 1.0, 1.0, 40.0), NONE)
 
 
 def shares_below(table, at, rate=0.5):
@@ -68,7 +68,7 @@ def test_shares_are_those_of_a_large_sample():
 
 
 def test_the_ratio_of_classes_is_the_one_stored():
-    tilted = ScoreTable("tilted", 0.5, (-3.0, -1.0, 1.0, 3.0), (-2.0, -1.0, 1.0, 2.0))
+    tilted = ScoreQuantiles("tilted", 0.5, (-3.0, -1.0, 1.0, 3.0), (-2.0, -1.0, 1.0, 2.0))
     negatives, positives = tilted.shares(np.linspace(-3, 3, 601), 0.5)
     found = np.log(positives[1:-1] / negatives[1:-1])  # at middles, which are 0.01 apart
     middles = np.linspace(-2.995, 2.995, 600)

@@ -92,8 +92,8 @@ def needs(
     """The epsilon, or the number of examples, that brings an error or an interval to a wanted size.
 
     Half-widths depend on the scores, which nobody has seen: the answer is for what lies in the
-    middle of the planner's shapes (a geometric mean), and has a
-    caution where these differ too much.
+    middle of the planner's shapes (a geometric mean), and has a caution where these differ too
+    much.
 
     Parameters
     ----------

@@ -206,8 +206,15 @@ def _least_error(
 
     def plans(designs: list[tuple[Axis, tuple[int, ...]]]) -> list[EvaluationPlan]:
         return [
-            _candidate(*design, known.cohort, known.task, privacy, score_sums=score_sums)
-            for design in designs
+            EvaluationPlan.under(
+                privacy,
+                axis,
+                cohort=known.cohort,
+                task=known.task,
+                tree=tree,
+                score_sums=score_sums,
+            )
+            for axis, tree in designs
         ]
 
     candidates = plans(_designs(axis, rate, at, known.task))
@@ -309,20 +316,6 @@ def _exact_bins(rarer: float) -> int:
     """A power of two that leaves a bin enough examples of the rarer class, on average."""
     filled = max(rarer / (_CELLS_PER_BIN * MIN_CELL), 1.0)
     return min(max(1 << int(math.log2(filled)), _FEWEST_EXACT_BINS), EXACT_BINS)
-
-
-def _candidate(
-    axis: Axis,
-    tree: tuple[int, ...],
-    cohort: Cohort | None,
-    task: AnyTask,
-    privacy: AnyPrivacyModel,
-    *,
-    score_sums: bool,
-) -> EvaluationPlan:
-    return EvaluationPlan.under(
-        privacy, axis, cohort=cohort, task=task, tree=tree, score_sums=score_sums
-    )
 
 
 def _by_regret(

@@ -12,7 +12,7 @@ from fedgauge.typing import Floats
 _FILE: Final = "score_tables.json"
 
 
-class ScoreTable(msgspec.Struct, frozen=True, dict=True):
+class ScoreQuantiles(msgspec.Struct, frozen=True, dict=True):
     """Quantiles of the log-odds that a model gave, and how much more likely positives are there.
 
     Quantiles are those of both classes together, each counting the same, at the middles of equal
@@ -66,11 +66,11 @@ def _knots(quantiles: tuple[float, ...]) -> tuple[Floats, Floats]:
 
 class _Stored(msgspec.Struct, frozen=True):
     source: str
-    tables: tuple[ScoreTable, ...]
+    tables: tuple[ScoreQuantiles, ...]
 
 
 @lru_cache(maxsize=1)
-def score_tables() -> tuple[ScoreTable, ...]:
+def score_tables() -> tuple[ScoreQuantiles, ...]:
     """The tables that come with the package, of public data.
 
     Examples

@@ -14,7 +14,7 @@ from fedgauge.typing import Floats
 AT: Final = (np.arange(400) + 0.5) / 400  # where curves are compared
 _FINE: Final = 12_288  # divisible by the planner's numbers of bins
 _DIGITS: Final = 9
-_ODDS_REACH: Final = 8.0
+_EVEN: Final = 0.25
 _LOG_ODDS: Final = (-45.0, 30.0)  # float64 tells no finer scores apart close to 1
 
 
@@ -61,17 +61,14 @@ SMOOTH: Final = SHAPES[1:2]  # of these a planner that knows real scores needs f
 
 
 @lru_cache(maxsize=64)
-def reference_axis(
-    bins: int, positive_rate: float, *, even: float = 0.25, odds: float = 0.0
-) -> Axis:
+def reference_axis(bins: int, positive_rate: float, *, even: float = _EVEN) -> Axis:
     """Bins that plausible scores fill about equally, both classes counting the same.
 
-    A share `even` of the bins lies evenly over [0, 1], and a share `odds` evenly over log-odds
-    from -8 to 8, whatever the scores may be.
+    A share `even` of the bins lies evenly over [0, 1], whatever the scores may be.
     """
     from scipy.special import expit
 
-    inner = _reference_quantiles(bins, positive_rate, even, odds)
+    inner = _reference_quantiles(bins, positive_rate, even)
     # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
     # the nearer end, so that edges close to 1 stay apart.
     near_zero = [float(f"{p:.{_DIGITS}g}") for p in expit(inner[inner <= 0])]
@@ -79,25 +76,20 @@ def reference_axis(
     return Axis.from_edges([0.0, *near_zero, *near_one, 1.0], outside="clip")
 
 
-def _reference_quantiles(
-    bins: int, positive_rate: float, even: float = 0.25, odds: float = 0.0
-) -> Floats:
+def _reference_quantiles(bins: int, positive_rate: float, even: float = _EVEN) -> Floats:
     """Inner edges of the reference axis in log-odds."""
-    filled, log_odds = _reference_distribution(positive_rate, even, odds)
+    filled, log_odds = _reference_distribution(positive_rate, even)
     return np.interp(np.arange(1, bins) / bins, filled, log_odds)
 
 
 @lru_cache(maxsize=16)
-def _reference_distribution(
-    positive_rate: float, even: float, odds: float
-) -> tuple[Floats, Floats]:
+def _reference_distribution(positive_rate: float, even: float) -> tuple[Floats, Floats]:
     """The share of the reference axis up to log-odds, and these."""
     from scipy.special import expit
 
     log_odds = np.linspace(*_LOG_ODDS, 30_001)
     shapes = [np.mean(shape.cumulative(log_odds, positive_rate), axis=0) for shape in SHAPES]
-    filled = even * expit(log_odds) + (1.0 - even - odds) * np.mean(shapes, axis=0)
-    filled += odds * np.clip(0.5 + log_odds / (2 * _ODDS_REACH), 0.0, 1.0)
+    filled = even * expit(log_odds) + (1.0 - even) * np.mean(shapes, axis=0)
     return (filled - filled[0]) / (filled[-1] - filled[0]), log_odds
 
 
