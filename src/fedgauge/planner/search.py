@@ -32,11 +32,14 @@ _FEWEST_EXACT_BINS: Final = 8
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
 _FINEST: Final = (16, 8)
-_HALF_EVEN_TREES: Final = (
+_TREES: Final = (
     *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64)),
     *((8, 8), _FINEST),
 )
 _FINER_TREES: Final = ((16, 16), (32, 16))  # where the finest of those is best
+# Share of the bins for scores farther out than plausible ones: of one level, of two, where there
+# are more bins anyway.
+_FAR: Final = (0.1, 0.03)
 _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))  # where only the axis is known
 _UNIFORM_TOO: Final = ((64,), (8, 8), (16, 8))
 _FEW_DRAWS: Final = 2
@@ -221,7 +224,7 @@ def _least_error(
     promising = _by_regret(candidates, n, rate, draws=_FEW_DRAWS, shrink=False)[:_PROMISING]
     best = _by_regret(promising, n, rate, draws=_DRAWS, shrink=True)[0]
     if axis is None and best.tree == _FINEST:  # of so much data that shrinking does little
-        finer = [best, *plans(_half_even(_FINER_TREES, rate, at))]
+        finer = [best, *plans(_half_spread(_FINER_TREES, rate, at))]
         best = _by_regret(finer, n, rate, draws=_DRAWS, shrink=False)[0]
     predicted = predict(best, examples=n, positive_rate=rate)
     if less is not None:
@@ -286,17 +289,22 @@ def _designs(
     if axis is not None:
         return [(axis(math.prod(tree)), tree) for tree in _UNIFORM_TREES]
     even = [(_probabilities(math.prod(tree), at), tree) for tree in _UNIFORM_TOO]
-    return _half_even(_HALF_EVEN_TREES, positive_rate, at) + even
+    return _half_spread(_TREES, positive_rate, at) + even
 
 
-def _half_even(
+def _half_spread(
     trees: Sequence[tuple[int, ...]], positive_rate: float, at: float | None
 ) -> list[tuple[Axis, tuple[int, ...]]]:
-    """Bins of which half lie evenly over [0, 1], half where plausible scores are."""
-    return [
-        (_with_edge(reference_axis(math.prod(tree), positive_rate, even=0.5), at), tree)
-        for tree in trees
-    ]
+    """Bins of which half are where plausible scores are, half where others may be.
+
+    These lie evenly over [0, 1] but for a few, which lie evenly in log-odds.
+    """
+    designs = []
+    for tree in trees:
+        far = _FAR[len(tree) - 1]
+        axis = reference_axis(math.prod(tree), positive_rate, even=0.5 - far, odds=far)
+        designs.append((_with_edge(axis, at), tree))
+    return designs
 
 
 def _probabilities(bins: int, at: float | None) -> Axis:

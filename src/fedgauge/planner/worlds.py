@@ -16,6 +16,7 @@ _FINE: Final = 12_288  # divisible by the planner's numbers of bins
 _DIGITS: Final = 9
 _EVEN: Final = 0.25
 _LOG_ODDS: Final = (-45.0, 30.0)  # float64 tells no finer scores apart close to 1
+_FAR: Final = 8.0  # log-odds up to which bins may be even in them
 
 
 class Shape(NamedTuple):
@@ -61,14 +62,17 @@ SMOOTH: Final = SHAPES[1:2]  # of these a planner that knows real scores needs f
 
 
 @lru_cache(maxsize=64)
-def reference_axis(bins: int, positive_rate: float, *, even: float = _EVEN) -> Axis:
+def reference_axis(
+    bins: int, positive_rate: float, *, even: float = _EVEN, odds: float = 0.0
+) -> Axis:
     """Bins that plausible scores fill about equally, both classes counting the same.
 
-    A share `even` of the bins lies evenly over [0, 1], whatever the scores may be.
+    Whatever the scores may be, a share `even` of the bins lies evenly over [0, 1], and a share
+    `odds` evenly in log-odds.
     """
     from scipy.special import expit
 
-    inner = _reference_quantiles(bins, positive_rate, even)
+    inner = _reference_quantiles(bins, positive_rate, even, odds)
     # Rounded, so that the last bits of a machine's arithmetic do not reach the plan; towards
     # the nearer end, so that edges close to 1 stay apart.
     near_zero = [float(f"{p:.{_DIGITS}g}") for p in expit(inner[inner <= 0])]
@@ -76,20 +80,25 @@ def reference_axis(bins: int, positive_rate: float, *, even: float = _EVEN) -> A
     return Axis.from_edges([0.0, *near_zero, *near_one, 1.0], outside="clip")
 
 
-def _reference_quantiles(bins: int, positive_rate: float, even: float = _EVEN) -> Floats:
+def _reference_quantiles(
+    bins: int, positive_rate: float, even: float = _EVEN, odds: float = 0.0
+) -> Floats:
     """Inner edges of the reference axis in log-odds."""
-    filled, log_odds = _reference_distribution(positive_rate, even)
+    filled, log_odds = _reference_distribution(positive_rate, even, odds)
     return np.interp(np.arange(1, bins) / bins, filled, log_odds)
 
 
 @lru_cache(maxsize=16)
-def _reference_distribution(positive_rate: float, even: float) -> tuple[Floats, Floats]:
+def _reference_distribution(
+    positive_rate: float, even: float, odds: float
+) -> tuple[Floats, Floats]:
     """The share of the reference axis up to log-odds, and these."""
     from scipy.special import expit
 
     log_odds = np.linspace(*_LOG_ODDS, 30_001)
     shapes = [np.mean(shape.cumulative(log_odds, positive_rate), axis=0) for shape in SHAPES]
-    filled = even * expit(log_odds) + (1.0 - even) * np.mean(shapes, axis=0)
+    far = np.clip((log_odds / _FAR + 1.0) / 2.0, 0.0, 1.0)
+    filled = even * expit(log_odds) + odds * far + (1.0 - even - odds) * np.mean(shapes, axis=0)
     return (filled - filled[0]) / (filled[-1] - filled[0]), log_odds
 
 
