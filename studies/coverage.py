@@ -78,10 +78,10 @@ class Cell:
         )
 
     def threshold(self, plan: EvaluationPlan) -> float:
-        """The bin edge nearest to a score that about as many examples exceed as are positive."""
+        """The last bin edge up to a score that about as many examples exceed as are positive."""
         wanted = 0.5 if self.rate > 0.3 else 0.25
         edges = plan.axis.thresholds
-        return float(edges[np.argmin(np.abs(edges - wanted))])
+        return float(edges[edges <= wanted].max())
 
 
 def population(cell: Cell, threshold: float) -> np.ndarray:
