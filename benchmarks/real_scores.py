@@ -7,7 +7,8 @@ A cell is a set of scores (see score_sets.py) and an epsilon, of 20 sites. The p
 number of examples and the share of positives, each rounded to one digit. In every cell the Area
 Errors of its choice are compared with the least of a sweep over axes and trees, all read with
 shrinkage from the same runs, and with what the planner before it chose, read as it was then,
-without. Then shrinkage over no shrinkage, of the planner's choice: the worst cells first.
+without. Then how near any one design for the same hints could be to the best in all sets, chosen
+with hindsight; and shrinkage over no shrinkage, of the planner's choice: the worst cells first.
 """
 
 import argparse
@@ -59,15 +60,26 @@ class Cell(NamedTuple):
     """Errors of one set at one epsilon: ROC and PR, means of all runs."""
 
     name: str
+    hints: tuple[int, float]
     epsilon: float
     chosen: str
     ours: np.ndarray
     unshrunk: np.ndarray
     before: np.ndarray
-    best: np.ndarray
-    best_names: tuple[str, str]
+    swept: np.ndarray
     predicted: Prediction
     example: float  # what one example of the rarer class moves a rate by
+
+    @property
+    def best(self) -> np.ndarray:
+        """A choice outside the sweep that is better than all of it is the best there is."""
+        return np.minimum(self.swept.min(axis=0), self.ours)
+
+    @property
+    def best_names(self) -> list[str]:
+        """Of the sweep, by ROC and by PR."""
+        designs = [SWEEP[place] for place in self.swept.argmin(axis=0)]
+        return [f"{kind} {'x'.join(map(str, tree))}" for kind, tree in designs]
 
 
 def one_digit(value: float) -> float:
@@ -155,21 +167,20 @@ def run_cell(name: str, epsilon: float, runs: int) -> Cell:
     swept = np.array([measure(truth, design(*each), runs, shrinks=[True])[0] for each in SWEEP])
     ours, unshrunk = measure(truth, plan, runs, shrinks=[True, False])
     (before,) = measure(truth, design(*BEFORE[n, rate, epsilon]), runs, shrinks=[False])
-    least = swept.argmin(axis=0)
-    roc, pr = (f"{SWEEP[i][0]} {'x'.join(map(str, SWEEP[i][1]))}" for i in least)
     chosen = f"{plan.axis.kind} {'x'.join(map(str, plan.tree))}"
     assert plan.predicted is not None  # noqa: S101  (a proposed plan has it)
+    example = 1 / min(np.bincount(truth.labels))
     return Cell(
         name,
+        (n, rate),
         epsilon,
         chosen,
         ours,
         unshrunk,
         before,
-        swept.min(axis=0),
-        (roc, pr),
+        swept,
         plan.predicted,
-        1 / min(np.bincount(truth.labels)),
+        example,
     )
 
 
@@ -180,10 +191,8 @@ def regrets(cells: Sequence[Cell], console: Console) -> None:
         table.add_column(heading, justify="right")
     for heading in ("PR", "best", "ratio", "before"):
         table.add_column(heading, justify="right")
-    # A choice outside the sweep that is better than all of it is the best there is.
-    best = [np.minimum(cell.best, cell.ours) for cell in cells]
-    ours = np.array([cell.ours / least for cell, least in zip(cells, best, strict=True)])
-    before = np.array([cell.before / least for cell, least in zip(cells, best, strict=True)])
+    ours = np.array([cell.ours / cell.best for cell in cells])
+    before = np.array([cell.before / cell.best for cell in cells])
     for cell, ratio, was in sorted(
         zip(cells, ours, before, strict=True), key=lambda each: -each[1][0]
     ):
@@ -200,10 +209,7 @@ def regrets(cells: Sequence[Cell], console: Console) -> None:
             f"80%), at most {roc.max():.2f} (wanted 1.80); PR within 1.4x in "
             f"{np.mean(pr <= 1.4):.0%} (wanted 80%), at most {pr.max():.2f}."
         )
-    visible = [
-        max(cell.ours[0], cell.example) / max(least[0], cell.example)
-        for cell, least in zip(cells, best, strict=True)
-    ]
+    visible = [max(cell.ours[0], cell.example) / max(cell.best[0], cell.example) for cell in cells]
     console.print(
         "With errors of less than one example of the rarer class taken for that: ROC within 1.3x "
         f"in {np.mean(np.array(visible) <= 1.3):.0%}, at most {max(visible):.2f}."
@@ -214,6 +220,25 @@ def regrets(cells: Sequence[Cell], console: Console) -> None:
         for low, high in [cell.predicted.span]
     ]
     console.print(f"Predicted range holds the ROC Area Error in {np.mean(held):.0%} of cells.")
+
+
+def hindsight(cells: Sequence[Cell], console: Console) -> None:
+    """Print how near to the best one design for the same hints can be in all sets."""
+    table = Table(
+        title="With hindsight: one design of the sweep for all sets", title_justify="left"
+    )
+    for heading in ("examples", "positive", "epsilon", "sets", "design", "at most", "ours"):
+        table.add_column(heading, justify="right")
+    for asked in sorted({(*cell.hints, cell.epsilon) for cell in cells}, reverse=True):
+        alike = [cell for cell in cells if (*cell.hints, cell.epsilon) == asked]
+        farthest = np.max([cell.swept[:, 0] / cell.best[0] for cell in alike], axis=0)
+        kind, tree = SWEEP[farthest.argmin()]
+        ours = max(cell.ours[0] / cell.best[0] for cell in alike)
+        table.add_row(
+            *(f"{asked[0]:,}", f"{asked[1]:g}", f"{asked[2]:g}", f"{len(alike)}"),
+            *(f"{kind} {'x'.join(map(str, tree))}", f"{farthest.min():.2f}", f"{ours:.2f}"),
+        )
+    console.print(table)
 
 
 def shrinkage(cells: Sequence[Cell], console: Console) -> None:
@@ -247,6 +272,7 @@ def main() -> None:
     cells = Parallel(n_jobs=options.jobs)(work)
     console = Console(width=130)
     regrets(cells, console)
+    hindsight(cells, console)
     shrinkage(cells, console)
     console.print(f"{len(cells)} cells, {options.runs} runs. {time.perf_counter() - start:.0f} s.")
 
