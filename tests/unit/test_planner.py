@@ -445,7 +445,8 @@ def test_errors_of_two_rounds_are_those_of_evaluations():
         fg.area_error(fg.evaluate(clients, plan, seed=seed).roc_curve(), exact)
         for seed in range(12)
     ]
-    played_errors = scales._play(plan, "margins", 20_000, 0.3, 12)[1, 0]
+    played = scales._play(plan, "margins", 20_000, 0.3, 12, groups=1, slice_=None, shrink=True)
+    played_errors = played[1, 0]
     assert 1 / 1.5 < np.mean(errors) / played_errors < 1.5
 
 

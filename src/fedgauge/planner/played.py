@@ -24,6 +24,7 @@ from fedgauge.planner.worlds import AT, Truth, on_axis, worlds
 from fedgauge.typing import Floats
 
 _PARTS: Final = 768  # of which the noise of every bin is a sum
+_MOST_SHRUNK: Final = 128  # bins, as far as that is quick
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 
@@ -99,6 +100,8 @@ def mechanism(
         (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
         exact = replace(exact, drawn=(block,))
 
+    shrink = shrink and exact.is_shrunk and plan.axis.bins <= _MOST_SHRUNK
+
     def noise(rng: np.random.Generator) -> Floats:
         if exact.drawn:
             return block.moved(1, plan.tree, variances, rng, sampling=False)[0, :2]
@@ -106,7 +109,7 @@ def mechanism(
 
     def likely(rng: np.random.Generator, times: float) -> Floats:
         noisy = counts + times * noise(rng)
-        if not (shrink and exact.is_shrunk and noisy.sum(axis=1).min() > 0):
+        if not shrink or noisy.sum(axis=1).min() <= 0:
             return monotone(noisy)
         return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
 

@@ -28,7 +28,7 @@ _NARROWEST: Final = 1 / 128  # of an exact sum: what sites allow unless told oth
 _FOUND: Final = (12, 16, 24, 32, 48, 64, 96)  # bins of equal depth to choose from
 _FIXED: Final = (32, 64, 128, 256)  # bins of one round
 _FEW_DRAWS: Final = 2
-_DRAWS: Final = 10
+_DRAWS: Final = 4
 _PROMISING: Final = 2
 
 
@@ -98,14 +98,15 @@ def best(
 ) -> EvaluationPlan:
     """The plan with the least error; every world counts the same, whatever the size of its own."""
 
-    def error(plan: EvaluationPlan, draws: int) -> float:
-        played = _play(plan, scores, examples, positive_rate, draws)
+    def error(plan: EvaluationPlan, draws: int, *, shrink: bool) -> float:
+        hints = (scores, examples, positive_rate)
+        played = _play(plan, *hints, draws, groups=1, slice_=None, shrink=shrink)
         return float(np.log(played[:, :2]).mean())
 
     if len(plans) == 1:
         return plans[0]
-    few = sorted(plans, key=lambda plan: error(plan, _FEW_DRAWS))[:_PROMISING]
-    return min(few, key=lambda plan: error(plan, _DRAWS))
+    few = sorted(plans, key=lambda plan: error(plan, _FEW_DRAWS, shrink=False))[:_PROMISING]
+    return min(few, key=lambda plan: error(plan, _DRAWS, shrink=True))
 
 
 def expected(
@@ -117,7 +118,8 @@ def expected(
     slice_: Slice | None = None,
 ) -> Prediction:
     """Errors to expect of a plan, of all rows or of one of so many groups."""
-    played = _play(plan, scores, examples, positive_rate, _DRAWS, groups, slice_)
+    hints = (scores, examples, positive_rate)
+    played = _play(plan, *hints, _DRAWS, groups=groups, slice_=slice_, shrink=True)
     return Prediction.of(*Errors.of_worlds(played))
 
 
@@ -128,15 +130,17 @@ def _play(
     examples: int,
     positive_rate: float,
     draws: int,
-    groups: int = 1,
-    slice_: Slice | None = None,
+    *,
+    groups: int,
+    slice_: Slice | None,
+    shrink: bool,
 ) -> Floats:
     """Mean errors of a plan in each world, both rounds played through where there are two."""
     draws = draws if plan.is_noisy else 1
     errors = []
     for world in scaled_worlds(scores, max(examples // groups, 2), positive_rate):
         rng = copy.deepcopy(world.rng)  # a world is shared
-        runs = [_run(plan, world, groups, slice_, rng) for _ in range(draws)]
+        runs = [_run(plan, world, groups, slice_, rng, shrink=shrink) for _ in range(draws)]
         errors.append(np.mean(runs, axis=0))
     return np.array(errors)
 
@@ -147,13 +151,16 @@ def _run(
     groups: int,
     slice_: Slice | None,
     rng: np.random.Generator,
+    *,
+    shrink: bool,
 ) -> tuple[float, float, float]:
     if isinstance(plan.task, SearchTask):
         plan = _located(plan, plan.task.two, world, groups, rng)
     counts = _reported(plan, world.on(plan.axis), rng)
     variances = plan.noise_variances(_contributions(plan, counts))
     contrast = plan.task.contrast(slice_ or plan.task.slices[0])
-    return errors_of(plan, mechanism(plan, counts, variances, contrast)(rng, 1.0), world.truth)
+    released = mechanism(plan, counts, variances, contrast, shrink=shrink)(rng, 1.0)
+    return errors_of(plan, released, world.truth)
 
 
 def _located(

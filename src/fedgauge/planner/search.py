@@ -44,7 +44,6 @@ _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))  # where only th
 _UNIFORM_TOO: Final = ((64,), (8, 8), (16, 8))
 _FEW_DRAWS: Final = 2
 _DRAWS: Final = 4
-_MOST_SHRUNK: Final = 128  # bins, as far as that is quick
 # Error that nobody minds, in standard deviations of a share among the rarer class.
 _NEGLIGIBLE: Final = 0.02
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
@@ -358,7 +357,6 @@ def _play(
     *,
     shrink: bool = True,
 ) -> Floats:
-    shrink = shrink and plan.axis.bins <= _MOST_SHRUNK
     return play(plan, examples, positive_rate, draws, slice_, shrink=shrink)
 
 
