@@ -14,7 +14,7 @@ from fedgauge.errors import ResultWithheld, UndefinedMetric
 from fedgauge.estimation.cells import kept_edges, merged_axis
 from fedgauge.estimation.distribution import Aligned, estimate
 from fedgauge.estimation.drawn import drawn_blocks
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.pooled import SIGNAL, PooledCounts
 from fedgauge.estimation.repair import consistent, monotone
 from fedgauge.estimation.shrinkage import shrunk
 from fedgauge.measures import curves
@@ -90,7 +90,7 @@ def mechanism(
 ) -> Callable[[np.random.Generator, float], Floats]:
     """What draws the counts that a result would be read from, of a slice with these.
 
-    The noise is taken so many times: 1 or -1.
+    The noise is taken so many times: 1 or -1. Where a result would be withheld there are none.
     """
     if not variances:
         return lambda _, __: counts
@@ -101,6 +101,7 @@ def mechanism(
         exact = replace(exact, drawn=(block,))
 
     shrink = shrink and exact.is_shrunk and plan.axis.bins <= _MOST_SHRUNK
+    least = SIGNAL * np.array(exact.deviations_of_totals)
 
     def noise(rng: np.random.Generator) -> Floats:
         if exact.drawn:
@@ -109,7 +110,9 @@ def mechanism(
 
     def likely(rng: np.random.Generator, times: float) -> Floats:
         noisy = counts + times * noise(rng)
-        if not shrink or noisy.sum(axis=1).min() <= 0:
+        if np.any(noisy.sum(axis=1) < least):  # withheld: noise hides a class
+            return np.zeros_like(noisy)
+        if not shrink:
             return monotone(noisy)
         return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
 

@@ -120,8 +120,9 @@ def propose(
     -------
     EvaluationPlan
         Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
-        rows, and of one group of each kind. Its ``span`` says between which errors they lie, by
-        what the scores are like, which nobody knows beforehand. Where `scores` are said, its
+        rows, and of one group of each kind. A result that is withheld, because noise hides a
+        class, counts as an error of 0.5. Its ``span`` says between which errors they lie, by what
+        the scores are like, which nobody knows beforehand. Where `scores` are said, its
         ``instead`` has those of one round in the place of two, or the other way round.
     """
     if task is not None and positive is not None:
