@@ -87,7 +87,8 @@ class Cell(NamedTuple):
     def found(self) -> np.ndarray:
         """Of the best of the sweep, found in one half of the runs and measured in the other.
 
-        The least of many means is that of a lucky design, and less than it would have again.
+        The least of many means is that of a lucky design, and less than it would have again. One
+        found in half of the runs may be a worse one: the truth lies between the two.
         """
         halves = zip(self.swept, self.swept[::-1], strict=True)
         return np.mean([here[there.argmin(axis=0), [0, 1]] for here, there in halves], axis=0)
@@ -284,7 +285,7 @@ def shrinkage(cells: Sequence[Cell], console: Console) -> None:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--side", choices=("development", "final"), default="development")
     parser.add_argument("--runs", type=int, default=100)

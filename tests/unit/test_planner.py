@@ -82,7 +82,7 @@ def test_same_hints_same_plan(planned, forgotten):
 
 def test_every_pair_of_noises_is_another(planned):
     one, two = (played.play(planned, 5_000, 0.2, draws) for draws in (2, 4))
-    assert np.all(one != two)
+    assert np.all(one[:, :-1] != two[:, :-1])
     played._played.cache_clear()
     np.testing.assert_array_equal(played.play(planned, 5_000, 0.2, 2), one)
 
@@ -351,20 +351,24 @@ def test_prediction_is_what_is_measured():
 
 
 def test_results_that_noise_withholds_are_expected_to_be_of_no_use():
-    """Some are, some are not. Of 66 the share, and so the mean error, is off by 0.03 as a rule."""
+    """Some are, some are not. Of 110 the share is off by 0.05 as a rule, the mean error by half."""
     plan, errors = propose(0.3, 500, 0.1), []
-    for world in worlds.worlds(500, 0.1):
+    for place, world in enumerate(worlds.worlds(500, 0.1)):
         clients, labels, scores = rows_of(world)
         exact = fg.exact_roc_curve(labels, scores)
-        for noise in range(6):
-            found = fg.evaluate(clients, plan, seed=noise)
+        for seed in range(10 * place, 10 * place + 10):
+            found = fg.evaluate(clients, plan, seed=seed)
             withheld = found.withheld is not None
             errors.append(0.5 if withheld else fg.area_error(found.roc_curve(), exact))
-    assert 0.2 < np.mean(np.equal(errors, 0.5)) < 0.8
-    assert plan.predicted.roc_area_error == pytest.approx(np.mean(errors), abs=0.15)
+    share = np.mean(np.equal(errors, 0.5))
+    assert 0.2 < share < 0.8
+    assert plan.predicted.withheld == pytest.approx(share, abs=0.2)
+    assert plan.predicted.roc_area_error == pytest.approx(np.mean(errors), abs=0.1)
+    assert propose(1.0, 5_000, 0.2).predicted.withheld < 1e-6
     hopeless = propose(0.3, 2_000, 0.02)
     assert hopeless.axis.bins == 8  # as few as there are: each adds its noise to the total
-    assert hopeless.predicted.roc_area_error > 0.4
+    assert hopeless.predicted.withheld > 0.7
+    assert hopeless.predicted.roc_area_error > 0.35
 
 
 def test_score_sums_leave_the_counts_four_fifths(planned):

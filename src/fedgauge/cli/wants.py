@@ -10,7 +10,7 @@ import fedgauge as fg
 from fedgauge.cli.terminal import warn, with_progress
 
 _USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
-_WITHHELD = 0.25  # the same where half of the results are withheld, each as wrong as chance
+_OFTEN = 0.1  # share of results that are withheld
 _CLOSE = 0.07  # as the planner searches
 _SHORT = {
     "roc": "roc_area_error",
@@ -96,11 +96,14 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: boo
             # The AUC is off by no more than the area between the curves.
             asked = {"privacy": chosen.privacy, **known}
             needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
-            enough = f"For {_USELESS:g} {takes(needed, noisy=True)}"
+            enough = f"For an expected error of {_USELESS:g} {takes(needed, noisy=True)}"
     told = (
         f"the AUC is expected to be off by {expected:.2g}{by}, and one in twenty by more than "
         "twice as much: such a result is of little use."
     )
-    if chosen.is_noisy and expected >= _WITHHELD:
-        told = "noise will hide a class in every second result or more: nothing is then told of it."
+    if (withheld := chosen.predicted.withheld) >= _OFTEN:
+        told = (
+            f"in about {withheld:.0%} of such evaluations noise hides a class, and nothing is "
+            "told at all."
+        )
     warn(f"{told} {enough}")

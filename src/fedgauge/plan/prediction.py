@@ -1,7 +1,6 @@
 """What a planner expects of a plan."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +15,6 @@ class Errors(NamedTuple):
     pr_area_error: float
     roc_auc_error: float
 
-    @classmethod
-    def of_worlds(cls, played: NDArray[np.float64]) -> tuple["Errors", tuple["Errors", "Errors"]]:
-        """The geometric mean over worlds, one to a row, and the least and the largest of them.
-
-        A plain mean would be that of the world in which a plan does worst.
-        """
-        usual = np.exp(np.log(np.maximum(played, _NONE)).mean(axis=0))
-        low, high = played.min(axis=0), played.max(axis=0)
-        each = (np.where(high > 0, usual, 0.0), low, high)
-        mean, least, largest = (cls(*errors.tolist()) for errors in each)
-        return mean, (least, largest)
-
 
 class Prediction(Errors):
     """Those errors over all rows, and what else a planner says: not part of a plan's bytes.
@@ -37,6 +24,9 @@ class Prediction(Errors):
     span
         The least and the largest errors of plausible scores: what scores are like nobody knows
         beforehand.
+    withheld
+        The share of results that will say nothing because noise hides a class. In the errors each
+        of them counts as 0.5.
     groups
         What to expect of one group, by what rows are grouped by, as if all groups were as large.
     advice
@@ -47,23 +37,36 @@ class Prediction(Errors):
     """
 
     span: tuple[Errors, Errors]
+    withheld: float = 0.0
     groups: tuple[tuple[str, "Prediction"], ...] = ()
     advice: str | None = None
     instead: "Instead | None" = None
 
     @classmethod
-    def of(
-        cls,
-        errors: Errors,
-        span: tuple[Errors, Errors],
-        groups: Sequence[tuple[str, "Prediction"]] = (),
-        advice: str | None = None,
-        instead: "Instead | None" = None,
-    ) -> Self:
-        """Errors, their span, those of groups, advice, and what else could be done."""
+    def of(cls, errors: Errors, span: tuple[Errors, Errors]) -> Self:
+        """Errors, and their span."""
         made = cls(*errors)
-        made.span, made.groups = span, tuple(groups)
-        made.advice, made.instead = advice, instead
+        made.span = span
+        return made
+
+    @classmethod
+    def of_worlds(cls, played: NDArray[np.float64]) -> Self:
+        """The geometric mean over worlds, and the least and the largest of them.
+
+        A plain mean would be that of the world in which a plan does worst. Each row has the errors
+        of one, and at last the share that is withheld.
+        """
+        errors, withheld = played[:, :-1], played[:, -1]
+        usual = np.exp(np.log(np.maximum(errors, _NONE)).mean(axis=0))
+        low, high = errors.min(axis=0), errors.max(axis=0)
+        each = (np.where(high > 0, usual, 0.0), low, high)
+        mean, least, largest = (Errors(*one.tolist()) for one in each)
+        return cls.of(mean, (least, largest)).but(withheld=float(withheld.mean()))
+
+    def but(self, **told: Any) -> Self:
+        """The same errors, with something else said besides them."""
+        made = type(self)(*self)
+        vars(made).update(vars(self) | told)
         return made
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from fedgauge.typing import Floats
 
 _PARTS: Final = 768  # of which the noise of every bin is a sum
 _MOST_SHRUNK: Final = 128  # bins, as far as that is quick
+_WITHHELD: Final = 0.5  # error of a result that says nothing: as wrong as chance
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 
@@ -39,7 +40,8 @@ def play(
 ) -> Floats:
     """Mean errors of a plan in each world, by playing the evaluation of a slice through.
 
-    Without `shrink` in a fraction of the time, and with more error where noise is large.
+    At last the share of results that are withheld; in the means each is an error of 0.5. Without
+    `shrink` in a fraction of the time, and with more error where noise is large.
     """
     contributions = examples if plan.cohort is None else plan.cohort.min_survivors
     variances = plan.noise_variances(contributions)
@@ -64,9 +66,9 @@ def _played(
         again = mechanism(plan, counts, variances, contrast, shrink=shrink)
         runs = [
             errors_of(plan, drawn, there.truth)
-            for drawn in _in_pairs(again, copy.deepcopy(world.rng), draws)  # a world is shared
+            for drawn in _in_pairs(again.draw, copy.deepcopy(world.rng), draws)  # it is shared
         ]
-        errors.append(np.mean(runs, axis=0))
+        errors.append(again.expected(np.mean(runs, axis=0)))
     return np.array(errors)
 
 
@@ -80,6 +82,21 @@ def _in_pairs(
         yield again(same, -1.0)
 
 
+class Mechanism(NamedTuple):
+    """What draws the counts that a result is read from, and how often there is none.
+
+    The noise is taken so many times: 1 or -1.
+    """
+
+    draw: Callable[[np.random.Generator, float], Floats]
+    withheld: float
+
+    def expected(self, errors: Floats) -> Floats:
+        """Mean errors where those of results that are told are such, and the share withheld."""
+        mean = self.withheld * _WITHHELD + (1 - self.withheld) * errors
+        return np.append(mean, self.withheld)
+
+
 def mechanism(
     plan: EvaluationPlan,
     counts: Floats,
@@ -87,13 +104,10 @@ def mechanism(
     contrast: Contrast,
     *,
     shrink: bool = True,
-) -> Callable[[np.random.Generator, float], Floats]:
-    """What draws the counts that a result would be read from, of a slice with these.
-
-    The noise is taken so many times: 1 or -1. Where a result would be withheld there are none.
-    """
+) -> Mechanism:
+    """That of a plan for a slice with these counts."""
     if not variances:
-        return lambda _, __: counts
+        return Mechanism(lambda _, __: counts, 0.0)
     sizes = (len(contrast.negatives), len(contrast.positives))
     exact = PooledCounts(plan.axis, counts, plan.tree, variances, sizes)
     if plan.final.sends_reports:
@@ -101,7 +115,6 @@ def mechanism(
         exact = replace(exact, drawn=(block,))
 
     shrink = shrink and exact.is_shrunk and plan.axis.bins <= _MOST_SHRUNK
-    least = SIGNAL * np.array(exact.deviations_of_totals)
 
     def noise(rng: np.random.Generator) -> Floats:
         if exact.drawn:
@@ -110,13 +123,19 @@ def mechanism(
 
     def likely(rng: np.random.Generator, times: float) -> Floats:
         noisy = counts + times * noise(rng)
-        if np.any(noisy.sum(axis=1) < least):  # withheld: noise hides a class
-            return np.zeros_like(noisy)
-        if not shrink:
+        if not shrink or noisy.sum(axis=1).min() <= 0:
             return monotone(noisy)
         return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
 
-    return likely
+    return Mechanism(likely, _share_withheld(exact))
+
+
+def _share_withheld(exact: PooledCounts) -> float:
+    """How often noise hides a class of such counts: it is nearly normal in a total."""
+    from scipy.special import ndtr
+
+    far = exact.counts.sum(axis=1) / exact.deviations_of_totals
+    return float(1 - np.prod(ndtr(far - SIGNAL)))
 
 
 def _drawn_alike(
@@ -150,18 +169,20 @@ def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> 
     return channels
 
 
-def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> tuple[float, float, float]:
+def errors_of(plan: EvaluationPlan, counts: Floats, truth: Truth) -> Floats:
     """Area Errors of ROC and PR curve, and the error of the AUC."""
     try:
         d = estimate(*shown(plan, counts), Aligned())
-    except (UndefinedMetric, ResultWithheld):  # nothing left of a class: as wrong as chance
-        return 0.5, 0.5, 0.5
+    except (UndefinedMetric, ResultWithheld):  # nothing left of a class
+        return np.full(3, _WITHHELD)
     fpr, tpr = curves.roc_curve(d).path.sample(_POINTS)
     recall, precision = curves.pr_curve(d).path.sample(_POINTS)
-    return (
-        float(np.abs(np.interp(AT, fpr, tpr) - truth.tpr).mean()),
-        float(np.abs(np.interp(AT, recall, precision) - truth.precision).mean()),
-        abs(float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2)) - truth.auc),
+    return np.array(
+        [
+            np.abs(np.interp(AT, fpr, tpr) - truth.tpr).mean(),
+            np.abs(np.interp(AT, recall, precision) - truth.precision).mean(),
+            abs(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2) - truth.auc),
+        ]
     )
 
 

@@ -12,7 +12,7 @@ from fedgauge.binning.search import TwoRound
 from fedgauge.errors import PlanError
 from fedgauge.estimation.cells import kept_edges
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.prediction import Errors, Prediction
+from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.searching import Found
 from fedgauge.plan.task import AnyTask, SearchTask
 from fedgauge.planner.played import errors_of, mechanism
@@ -26,7 +26,7 @@ _COARSE: Final = 512
 _MARGIN: Final = 1.0  # margins hardly differ by less than a hundredth of this
 _NARROWEST: Final = 1 / 128  # of an exact sum: what sites allow unless told otherwise
 _FOUND: Final = (12, 16, 24, 32, 48, 64, 96)  # bins of equal depth to choose from
-_FIXED: Final = (32, 64, 128, 256)  # bins of one round
+_FIXED: Final = (32, 64, 128)  # bins of one round
 _FEW_DRAWS: Final = 2
 _DRAWS: Final = 4
 _PROMISING: Final = 2
@@ -120,7 +120,7 @@ def expected(
     """Errors to expect of a plan, of all rows or of one of so many groups."""
     hints = (scores, examples, positive_rate)
     played = _play(plan, *hints, _DRAWS, groups=groups, slice_=slice_, shrink=True)
-    return Prediction.of(*Errors.of_worlds(played))
+    return Prediction.of_worlds(played)
 
 
 @lru_cache(maxsize=256)
@@ -153,14 +153,14 @@ def _run(
     rng: np.random.Generator,
     *,
     shrink: bool,
-) -> tuple[float, float, float]:
+) -> Floats:
     if isinstance(plan.task, SearchTask):
         plan = _located(plan, plan.task.two, world, groups, rng)
     counts = _reported(plan, world.on(plan.axis), rng)
     variances = plan.noise_variances(_contributions(plan, counts))
     contrast = plan.task.contrast(slice_ or plan.task.slices[0])
-    released = mechanism(plan, counts, variances, contrast, shrink=shrink)(rng, 1.0)
-    return errors_of(plan, released, world.truth)
+    again = mechanism(plan, counts, variances, contrast, shrink=shrink)
+    return again.expected(errors_of(plan, again.draw(rng, 1.0), world.truth))
 
 
 def _located(

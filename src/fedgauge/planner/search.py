@@ -12,7 +12,7 @@ from fedgauge.binning.tables import NOISY_RANGES
 from fedgauge.data.labels import Label
 from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.prediction import Errors, Instead, Prediction
+from fedgauge.plan.prediction import Instead, Prediction
 from fedgauge.plan.rules import NO_SMALL_CELLS
 from fedgauge.plan.slices import Slice
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
@@ -121,9 +121,10 @@ def propose(
     EvaluationPlan
         Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
         rows, and of one group of each kind. A result that is withheld, because noise hides a
-        class, counts as an error of 0.5. Its ``span`` says between which errors they lie, by what
-        the scores are like, which nobody knows beforehand. Where `scores` are said, its
-        ``instead`` has those of one round in the place of two, or the other way round.
+        class, counts as an error of 0.5; ``withheld`` is their share. Its ``span`` says between
+        which errors they lie, by what the scores are like, which nobody knows beforehand. Where
+        `scores` are said, its ``instead`` has those of one round in the place of two, or the
+        other way round.
     """
     if task is not None and positive is not None:
         raise PlanError("a task already says which label is positive. Name it there.")
@@ -232,7 +233,7 @@ def _least_error(
             f"less noise, for a delta of {less.delta:.0e}: DistributedDP({less.epsilon:g}, "
             f'noise="skellam", delta={less.delta:.0e})'
         )
-        predicted = Prediction.of(predicted, predicted.span, predicted.groups, advice)
+        predicted = predicted.but(advice=advice)
     return best.with_prediction(predicted)
 
 
@@ -246,7 +247,7 @@ def _of_scale(scores: Scores, known: _Known) -> EvaluationPlan:
         told = scales.expected(plan, scores, known.examples, known.positive_rate, cells, of_group)
         groups.append((name, told))
     instead = _instead(other, others)
-    return plan.with_prediction(Prediction.of(errors, errors.span, groups, instead=instead))
+    return plan.with_prediction(errors.but(groups=tuple(groups), instead=instead))
 
 
 def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
@@ -255,10 +256,7 @@ def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
         return plan
     two, _ = known.designs("probabilities")
     other, errors = known.best(two, "probabilities")
-    told = plan.predicted
-    return plan.with_prediction(
-        Prediction.of(told, told.span, told.groups, told.advice, _instead(other, errors))
-    )
+    return plan.with_prediction(plan.predicted.but(instead=_instead(other, errors)))
 
 
 def _instead(plan: EvaluationPlan, errors: Prediction) -> Instead:
@@ -406,7 +404,7 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
         few = max(examples // cells, 2)  # as if all groups were as large
         # Any group will do: all have as many channels, and so as much noise.
         of_group = next(each for each in plan.task.slices if each.group is not None)
-        told = Prediction.of(*Errors.of_worlds(_play(plan, few, positive_rate, slice_=of_group)))
-        groups.append((name, told))
-    errors, span = Errors.of_worlds(_play(plan, examples, positive_rate))
-    return Prediction.of(errors, span, groups)
+        played = _play(plan, few, positive_rate, slice_=of_group)
+        groups.append((name, Prediction.of_worlds(played)))
+    told = Prediction.of_worlds(_play(plan, examples, positive_rate))
+    return told.but(groups=tuple(groups))
