@@ -96,8 +96,12 @@ class Cell(NamedTuple):
     @property
     def best_names(self) -> list[str]:
         """Of the sweep, by ROC and by PR."""
-        designs = [SWEEP[place] for place in self.of_designs.argmin(axis=0)]
-        return [f"{kind} {'x'.join(map(str, tree))}" for kind, tree in designs]
+        return [named(*SWEEP[place]) for place in self.of_designs.argmin(axis=0)]
+
+
+def named(kind: str, tree: tuple[int, ...]) -> str:
+    """A design in a table."""
+    return f"{kind} {'x'.join(map(str, tree))}"
 
 
 def one_digit(value: float) -> float:
@@ -186,14 +190,13 @@ def run_cell(name: str, epsilon: float, runs: int) -> Cell:
     swept = np.array([[each[half::2].mean(axis=0) for each in of_sweep] for half in (0, 1)])
     ours, unshrunk = measure(truth, plan, runs, shrinks=[True, False]).mean(axis=0)
     (before,) = measure(truth, design(*BEFORE[n, rate, epsilon]), runs, shrinks=[False]).mean(0)
-    chosen = f"{plan.axis.kind} {'x'.join(map(str, plan.tree))}"
     assert plan.predicted is not None  # noqa: S101  (a proposed plan has it)
     example = 1 / min(np.bincount(truth.labels))
     return Cell(
         name,
         (n, rate),
         epsilon,
-        chosen,
+        named(plan.axis.kind, plan.tree),
         ours,
         unshrunk,
         before,
@@ -257,11 +260,10 @@ def hindsight(cells: Sequence[Cell], console: Console) -> None:
     for asked in sorted({(*cell.hints, cell.epsilon) for cell in cells}, reverse=True):
         alike = [cell for cell in cells if (*cell.hints, cell.epsilon) == asked]
         farthest = np.max([cell.of_designs[:, 0] / cell.best[0] for cell in alike], axis=0)
-        kind, tree = SWEEP[farthest.argmin()]
         ours = max(cell.ours[0] / cell.best[0] for cell in alike)
         table.add_row(
             *(f"{asked[0]:,}", f"{asked[1]:g}", f"{asked[2]:g}", f"{len(alike)}"),
-            *(f"{kind} {'x'.join(map(str, tree))}", f"{farthest.min():.2f}", f"{ours:.2f}"),
+            *(named(*SWEEP[farthest.argmin()]), f"{farthest.min():.2f}", f"{ours:.2f}"),
         )
     console.print(table)
 

@@ -172,7 +172,7 @@ def quick(monkeypatch):
 def ordered(monkeypatch, errors, examples=10_000):
     """Names of plans by regret, where each has these errors in each world."""
     played = {name: np.array([[e, e, e] for e in row]) for name, row in errors.items()}
-    monkeypatch.setattr(search, "_play", lambda plan, *_, **__: played[plan])
+    monkeypatch.setattr(search, "play", lambda plan, *_, **__: played[plan])
     return search._by_regret(list(errors), examples, 0.2, draws=1, shrink=True)
 
 

@@ -103,7 +103,7 @@ def mechanism(
     variances: tuple[float, ...],
     contrast: Contrast,
     *,
-    shrink: bool = True,
+    shrink: bool,
 ) -> Mechanism:
     """That of a plan for a slice with these counts."""
     if not variances:

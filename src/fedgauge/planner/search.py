@@ -14,7 +14,6 @@ from fedgauge.errors import PlanError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.prediction import Instead, Prediction
 from fedgauge.plan.rules import NO_SMALL_CELLS
-from fedgauge.plan.slices import Slice
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
 from fedgauge.planner import scales
 from fedgauge.planner.noise import less_noise, usual_delta
@@ -22,7 +21,6 @@ from fedgauge.planner.played import play
 from fedgauge.planner.scales import Scores
 from fedgauge.planner.worlds import reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort
-from fedgauge.typing import Floats
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
@@ -337,26 +335,12 @@ def _by_regret(
     The mean over worlds, of ROC and PR alike: nobody knows which one the data are of, and errors
     of worlds that are hard for all designs say nothing.
     """
-    played = np.array(
-        [_play(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans]
-    )
+    played = np.array([play(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans])
     rarer = examples * min(positive_rate, 1 - positive_rate)
     errors = played[:, :, :2] + _NEGLIGIBLE / math.sqrt(max(rarer, 1.0))
     regrets = errors / errors.min(axis=0)
     order = np.argsort(regrets.mean(axis=(1, 2)), kind="stable")
     return [plans[place] for place in order]
-
-
-def _play(
-    plan: EvaluationPlan,
-    examples: int,
-    positive_rate: float,
-    draws: int = _DRAWS,
-    slice_: Slice | None = None,
-    *,
-    shrink: bool = True,
-) -> Floats:
-    return play(plan, examples, positive_rate, draws, slice_, shrink=shrink)
 
 
 def check_hints(
@@ -404,7 +388,7 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
         few = max(examples // cells, 2)  # as if all groups were as large
         # Any group will do: all have as many channels, and so as much noise.
         of_group = next(each for each in plan.task.slices if each.group is not None)
-        played = _play(plan, few, positive_rate, slice_=of_group)
+        played = play(plan, few, positive_rate, _DRAWS, of_group)
         groups.append((name, Prediction.of_worlds(played)))
-    told = Prediction.of_worlds(_play(plan, examples, positive_rate))
+    told = Prediction.of_worlds(play(plan, examples, positive_rate, _DRAWS))
     return told.but(groups=tuple(groups))
