@@ -6,11 +6,12 @@ OLDEST := .venv-oldest
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds clean
+.PHONY: help setup demo chromium test kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
 	@echo "make test   run all tests"
+	@echo "make kernels  some tests under the kernels of old and of usual processors"
 	@echo "make setup  install everything for development into $(VENV)"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make build  source distribution and wheel into dist/, checked and tried"
@@ -81,6 +82,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test chromium
 	@$(BIN)/python -m pytest --numprocesses 2
+
+# Processors choose the kernels of BLAS, which differ in the last digits of what they compute.
+kernels: $(VENV)/.test
+	@for kernel in Prescott Haswell; do echo "OPENBLAS_CORETYPE=$$kernel"; OPENBLAS_CORETYPE=$$kernel \
+		$(BIN)/python -m pytest --numprocesses 2 tests/oracle tests/unit/test_kept_results.py || exit 1; done
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check .

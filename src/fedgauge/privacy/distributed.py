@@ -351,7 +351,10 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         # P and P' are each within the total distance of their ideal laws: delta grows by
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
-        numerical = min(distance * (1.0 + math.exp(min(self.epsilon, 700.0))), 1.0)
+        # A power of two above e^epsilon (1.4427 is above log2 e): approvals sign delta, and `exp`
+        # is not the same to the last digit on all machines.
+        grown = 2.0 ** math.ceil(1.4427 * min(self.epsilon, 700.0))
+        numerical = min(distance * (1.0 + grown), 1.0)
         if claim == "enforced" and cohort.min_survivors > 1:  # alone nobody runs a protocol
             numerical += PROTOCOL_FAILURE
         # A client's participation shows anyway: added or removed, its counts become zero.

@@ -47,7 +47,9 @@ PRIVACY_BITS: Final = round(-math.log2(PROTOCOL_FAILURE))
 COMPLETION_BITS: Final = 20
 _CARRIED: Final = 0.1  # share of dropouts that a sparse graph is made for
 _CELLS: Final = 1 << 17  # of a table of probabilities that is in memory at once
-_EACH: Final = -(PRIVACY_BITS + 1.0)  # two failures of 2^-41 are one of 2^-40
+# Two failures of 2^-41 are one of 2^-40. The millionth of a bit is for members whose processors
+# round differently: they must find the graph safe too.
+_EACH: Final = -(PRIVACY_BITS + 1.0 + 1e-6)
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
