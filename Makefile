@@ -86,7 +86,7 @@ test: $(VENV)/.test chromium
 # Processors choose the kernels of BLAS, which differ in the last digits of what they compute.
 kernels: $(VENV)/.test
 	@for kernel in Prescott Haswell; do echo "OPENBLAS_CORETYPE=$$kernel"; OPENBLAS_CORETYPE=$$kernel \
-		$(BIN)/python -m pytest --numprocesses 2 tests/oracle tests/unit/test_kept_results.py || exit 1; done
+		$(BIN)/python -m pytest --numprocesses 2 tests/unit/test_kept_results.py tests/oracle/test_areas.py tests/oracle/test_calibration.py tests/oracle/test_pchip.py || exit 1; done
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check .

@@ -351,10 +351,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         # P and P' are each within the total distance of their ideal laws: delta grows by
         # (1 + e^epsilon) times it.
         distance = sum(parties * count * law.distance for law, count in draws)
-        # A power of two above e^epsilon (1.4427 is above log2 e): approvals sign delta, and `exp`
-        # is not the same to the last digit on all machines.
-        grown = 2.0 ** math.ceil(1.4427 * min(self.epsilon, 700.0))
-        numerical = min(distance * (1.0 + grown), 1.0)
+        numerical = min(distance * (1.0 + _portable_exp(min(self.epsilon, 700.0))), 1.0)
         if claim == "enforced" and cohort.min_survivors > 1:  # alone nobody runs a protocol
             numerical += PROTOCOL_FAILURE
         # A client's participation shows anyway: added or removed, its counts become zero.
@@ -460,3 +457,10 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             text += f", the others with at most about {all_of_them}"
         text += "."
         return title, text
+
+
+def _portable_exp(number: float) -> float:
+    """To the last digit the same on all machines, as `math.exp` is not: approvals sign delta."""
+    import mpmath  # only who draws noise waits for it
+
+    return float(mpmath.exp(number))
