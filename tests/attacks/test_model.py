@@ -158,6 +158,95 @@ def test_nodes_do_not_score_with_different_models(folder, way):
     assert result is None or not np.array_equal(counts_of(result)[:, seen], victim[:, seen])
 
 
+def first_of(message, _):
+    """As Flower's own mods look for a model."""
+    held = next(iter(message.content.array_records.values()))
+    return {name: array.numpy() for name, array in held.items()}
+
+
+def signed_for_both(monkeypatch):
+    """The coordinator signs two models, which every node is sent."""
+    both = RecordDict({"m1": record(REAL), "m2": record(CONSTANT)})
+    monkeypatch.setattr(flower, "_model_of", lambda _: flower.digest_records(both))
+
+
+def with_first(name, content):
+    """Both models, and first the one that this node shall score."""
+    models = {"m1": record(REAL), "m2": record(CONSTANT)}
+    order = list(models) if name == VICTIM else list(models)[::-1]
+    own = {key: held for key, held in content.items() if key != "arrays"}
+    return RecordDict({key: models[key] for key in order} | own)
+
+
+@pytest.mark.parametrize("make", [exact, lambda: noisy_plan(4)], ids=["exact", "noisy"])
+def test_nodes_do_not_score_with_different_models_by_the_order_of_records(
+    folder, monkeypatch, make
+):
+    """The same records for all, so that one digest fits, in another order for the victim."""
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True))
+    used = []
+    nodes.score = lambda *given: used.append(first_of(*given)) or used[-1]
+    signed_for_both(monkeypatch)
+    nodes.alter = with_first
+    nodes.evaluate(make())
+    assert len({tuple(model["weight"]) for model in used}) == 1
+
+
+MARKS = {
+    "_run_id": int,
+    "_message_id": str,
+    "_src_node_id": int,
+    "_dst_node_id": int,
+    "_reply_to_message_id": str,
+    "_group_id": str,
+    "_created_at": float,
+    "_ttl": float,
+    "_delivered_at": str,
+    "_src_task_id": int,
+    "_dst_task_id": int,
+}
+
+
+def shown(message, context):
+    """All that a score function can see, but for the node's own config, in its order."""
+    return repr(
+        (
+            message.metadata,
+            [(name, list(held.items())) for name, held in message.content.items()],
+            context.run_id,
+            context.node_id,
+            context.series_id,
+            list(context.run_config.items()),
+            list(context.state.items()),
+        )
+    )
+
+
+def test_what_score_sees_is_the_same_at_every_node(folder, monkeypatch):
+    """Whatever a server can set, node by node, and no digest covers."""
+    nodes = Federation(folder, policy=exact_policy(exact_of_models=True))
+    signed_for_both(monkeypatch)
+    nodes.alter = with_first
+    seen = []
+    nodes.score = lambda *given: seen.append(shown(*given)) or CONSTANT
+    for place, (node, context) in enumerate(nodes.grid.contexts.items()):
+        context.node_id, context.series_id = node, place
+        settings = [("a", 1.0), ("b", "two"), ("c", True)]
+        context.run_config = dict(settings[place % 3 :] + settings[: place % 3])
+        context.state["left"] = ConfigRecord({"at": place})  # by an earlier message of the run
+    call = nodes.grid.call
+
+    def mark(node, message):
+        marks = {name: kind(node) for name, kind in MARKS.items()}
+        message.metadata.__dict__.update(marks)
+        return call(node, message)
+
+    nodes.grid.call = mark
+    nodes.evaluate(exact())
+    assert len(seen) == len(NAMES)
+    assert len({*seen}) == 1
+
+
 def test_a_run_is_not_configured_otherwise_for_some(folder):
     """The run's config comes from the server's side, too, and apps read settings from it."""
     nodes = Federation(folder, policy=exact_policy(exact_of_models=True), score=reads_run)

@@ -5,9 +5,11 @@ in test_conformance.py.
 """
 
 import difflib
+import io
 import json
 import logging
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +18,19 @@ import numpy as np
 import pytest
 from consortium import COORDINATOR, Consortium
 from counts import counts_of, pooled_counts
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from nodes import FIRST, MODEL, PLAN, AlteredGrid, Federation, stage_of
 from sites import open_policy
 from standin import StandInGrid, with_reply
@@ -172,6 +185,60 @@ def test_an_answer_in_another_nodes_name_is_set_aside(federation):
     nodes = federation(answered=answered)
     result = nodes.evaluate()
     assert np.array_equal(counts_of(result), nodes.truth(without=[2]))
+
+
+def from_node(place, reply):
+    """A copy of a reply that says it is from another node."""
+    copy = Message(reply.content, metadata=reply.metadata)
+    copy.metadata.__dict__["_src_node_id"] = FIRST + place
+    return copy
+
+
+def forged(reply):
+    """A copy that somebody changed."""
+    said = bytearray(reply.content["fedgauge"]["reply"])
+    said[-1] ^= 1  # in the signature
+    return with_reply(reply, bytes(said))
+
+
+SECOND_REPLIES = {
+    "junk": lambda reply: with_reply(reply, b"junk"),
+    "forged": forged,
+    "nothing": lambda reply: with_reply(reply, b""),
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("other", SECOND_REPLIES)
+def test_another_reply_in_a_nodes_name_displaces_nothing(federation, other, first):
+    """Who signed decides whose reply it is, not the node that it says it is from."""
+
+    def answered(place, stage, reply):
+        if place != 2 or stage is None:
+            return [reply]
+        return [SECOND_REPLIES[other](reply), reply][:: 1 if first else -1]
+
+    nodes = federation(answered=answered)
+    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+
+
+def test_replies_that_say_they_are_from_other_nodes_are_their_senders(federation):
+    """After joining: then it shows at which node a member is asked."""
+
+    def answered(place, stage, reply):
+        late = stage is not None and stage > Stage.ADVERTISE
+        return [from_node((place + 1) % 6, reply) if late else reply]
+
+    nodes = federation(answered=answered)
+    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
+
+
+def test_a_member_that_joins_in_another_nodes_place_hurts_itself_alone(federation):
+    def answered(place, stage, reply):
+        return [from_node(1, reply) if (place, stage) == (2, Stage.ADVERTISE) else reply]
+
+    nodes = federation(answered=answered)
+    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth(without=[2]))
 
 
 @pytest.mark.parametrize("error", [RuntimeError, fg.InputError, ZeroDivisionError, KeyError])
@@ -439,6 +506,84 @@ def test_the_order_of_arrays_counts():
     assert digest(("arrays", ArrayRecord([one, two]))) != digest(
         ("arrays", ArrayRecord([two, one]))
     )
+
+
+def npy(dtype, *, version=(1, 0), order="C"):
+    """The bytes of an array file of 1, 2, 3, 4."""
+    buffer = io.BytesIO()
+    values = np.array([[1, 2], [3, 4]], dtype, order=order)
+    np.lib.format.write_array(buffer, values, version=version, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def array(data=None, *, dtype="float32", shape=(2, 2), stype="numpy.ndarray"):
+    return ArrayRecord({"w": Array(dtype, shape, stype, data or npy("<f4"))})
+
+
+def number(bits):
+    return struct.unpack("<d", struct.pack("<Q", bits))[0]
+
+
+ALIKE = {
+    "bytes of an array": [
+        array(),
+        array(npy("<f4", version=(2, 0))),
+        array(npy("<f4", order="F")),
+        array(npy(">f4")),
+        array(npy("<f8")),
+    ],
+    "what an array is said to be": [
+        array(),
+        array(dtype="<f4"),
+        array(dtype="FLOAT32"),
+        array(shape=(4,)),
+        array(shape=(2, 2, True)),
+        array(shape=(2, 2, 1)),
+        array(stype="numpy"),
+    ],
+    "keys of a record": [
+        kind(pairs)
+        for kind, value in ((ArrayRecord, Array(np.ones(1))), (ConfigRecord, 1), (MetricRecord, 1))
+        for pairs in ({"a": value, "b": value}, {"b": value, "a": value})
+    ],
+    "kinds of values": [
+        ConfigRecord({"a": value})
+        for value in (1, 1.0, True, "1", b"1", [1], [1.0], [True], ["1"], [b"1"])
+    ],
+    "numbers": [
+        ConfigRecord({"a": value})
+        for value in (
+            0.0,
+            -0.0,
+            0,
+            number(0x7FF8000000000000),
+            number(0xFFF8000000000000),
+            number(0x7FF8000000000001),
+            "nan",
+            2**53,
+            2.0**53,
+            2**53 + 1,
+        )
+    ],
+    "forms of a name": [ConfigRecord({name: 1}) for name in ("\u00e9", "e\u0301")],
+    "no values": [ConfigRecord({"a": value}) for value in ([], "", b"")],
+}
+
+
+def carried_over(content):
+    """What Flower makes of records on their way to a node."""
+    parts = get_all_nested_objects(content)
+    sent = {name: part.deflate() for name, part in parts.items()}
+    return inflate_object_from_contents(content.object_id, sent)
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_records_that_look_alike_have_digests_of_their_own(what):
+    """Else a score function could be told of by one what no digest covers."""
+    contents = [RecordDict({"arrays": record}) for record in ALIKE[what]]
+    digests = [flower.digest_records(content) for content in contents]
+    assert len({*digests}) == len(digests)
+    assert [flower.digest_records(carried_over(content)) for content in contents] == digests
 
 
 def test_an_unknown_coordinator_gets_silence(tmp_path, caplog):

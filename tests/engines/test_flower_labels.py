@@ -201,6 +201,39 @@ def test_a_roster_in_another_partys_name_is_set_aside(make_shops, caplog):
     assert "its party sent a roster already" in caplog.text
 
 
+def test_who_signed_decides_whose_reply_it_is(make_shops):
+    """Not the node that it says it is from."""
+
+    def answered(place, stage, reply):
+        if stage == ROSTER:
+            return reply
+        reply = Message(reply.content, metadata=reply.metadata)
+        reply.metadata.__dict__["_src_node_id"] = FIRST + (place + 1) % 4
+        return reply
+
+    shops = make_shops(answered=answered)
+    shops.assert_over(shops.evaluate(), 0, 1, 2, 3)
+
+
+def test_what_labels_are_read_with_is_the_same_at_every_node(make_shops):
+    """But for the node's own config: what a server can set there, no digest covers."""
+    shops, seen = make_shops(), []
+
+    def labels(context):
+        seen.append((context.node_id, [*context.run_config], [*context.state]))
+        return shops.labels(context)
+
+    app = ClientApp()
+    flower_labels.attach_labels(app, labels)
+    shops.grid.apps = dict.fromkeys(shops.grid.apps, app)
+    for place, context in enumerate(shops.grid.contexts.values()):
+        context.node_id = FIRST + place
+        context.run_config = dict([("a", 1), ("b", 2)][:: (-1) ** place])
+        context.state["left"] = ConfigRecord({"at": place})
+    shops.assert_over(shops.evaluate(), 0, 1, 2, 3)
+    assert len({*map(repr, seen)}) == 1
+
+
 def test_a_node_that_is_no_peer_is_set_aside(enforced_shops, caplog):
     shops = enforced_shops()
     file = shops.sites.site_file(COORDINATOR)

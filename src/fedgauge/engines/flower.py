@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.searching import require_whole
 from fedgauge.protocol import Envelope
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Stage, SummationServer
+from fedgauge.secagg import Replies, Stage, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage.whole import write_whole
 
@@ -51,7 +51,9 @@ NO_ANCHOR: Final = (
     f"simulation answer where {SIMULATION_VARIABLE}=1 is set."
 )
 _ARRAYS: Final = "arrays"
+_MESSAGE_TYPE: Final = f"evaluate.{ACTION}"
 _POLL_SECONDS: Final = 1.0
+_SET_ASIDE: Final = "Set aside the reply of node %d: %s"
 
 Score = Callable[[Message, Context], Data]
 # Below Flower's name: its processes show what is logged there, and nothing of other libraries.
@@ -72,7 +74,9 @@ def attach(app: ClientApp, score: Score) -> None:
         returns ``fedgauge.Examples.leniently(y_true, y_score, group=..., subject=...)``, which no
         odd row makes fail. It is called once in an evaluation, or in each of its two rounds, after
         the node's site file allowed the plan and the budget was spent. It treats rows one by
-        one: where it fails, the node adds noise and no counts, and says so in its log.
+        one: where it fails, the node adds noise and no counts, and says so in its log. Message and
+        context hold what all nodes agreed on and the node's own config: records and settings in
+        the order of their names, no ids or times, and an empty ``context.state``.
 
     Notes
     -----
@@ -169,7 +173,7 @@ def _evaluate_simulated(
 ) -> Evaluation:
     """An evaluation of nodes that have no site file: they first say which key they made up."""
     asked = [message_to(node, b"") for node in grid.get_node_ids()]
-    keys = [key for _, key in replies_to(grid, asked, timeout)]
+    keys = {key for _, key in replies_to(grid, asked, timeout)}
     needed = plan.sum_cohort.min_survivors
     if len(keys) < needed:
         raise CohortTooSmall(
@@ -195,7 +199,7 @@ def report(server: SummationServer, *, folder: Path) -> None:
 class _GridCarrier:
     """Requests and replies as Flower messages.
 
-    Which node a member is shows when it joins: its reply is signed by the member's key.
+    At which node a member is asked shows when it joins: its reply is signed by the member's key.
     """
 
     def __init__(self, grid: Grid, arrays: ArrayRecord | None, timeout: float) -> None:
@@ -204,8 +208,8 @@ class _GridCarrier:
         self._timeout = timeout
         self._nodes: dict[int, int] = {}
 
-    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Replies by member."""
+    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> Replies:
+        """Replies by the member that each names as its sender; the server checks who signed."""
         if server.stage == Stage.ADVERTISE:
             return self._invite(server, requests)
         arrays = self._arrays if server.stage == Stage.MASK else None
@@ -213,27 +217,22 @@ class _GridCarrier:
             message_to(self._nodes[member], request, arrays=arrays)
             for member, request in requests.items()
         ]
-        members = {node: member for member, node in self._nodes.items()}
-        return {
-            members[node]: reply
-            for node, reply in replies_to(self._grid, asked, self._timeout)
-            if node in members
-        }
+        return [(member, reply) for member, _, reply in sent_by(self._grid, asked, self._timeout)]
 
-    def _invite(self, server: SummationServer, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+    def _invite(self, server: SummationServer, requests: Mapping[int, bytes]) -> Replies:
         invitation = requests[0]  # the same for all
         asked = [message_to(node, invitation) for node in self._grid.get_node_ids()]
         replies: dict[int, bytes] = {}
         self._nodes.clear()  # of an earlier sum: who joins now may do so at another node
-        for node, reply in replies_to(self._grid, asked, self._timeout):
+        for member, node, reply in sent_by(self._grid, asked, self._timeout):
+            if member in replies:
+                continue
             try:
-                member = Envelope.from_bytes(reply).sender
                 server.check(member, reply)
             except ProtocolError as error:
-                logger.warning("Set aside the reply of node %d: %s", node, error)
+                logger.warning(_SET_ASIDE, node, error)
                 continue
-            if member not in replies:
-                replies[member], self._nodes[member] = reply, node
+            replies[member], self._nodes[member] = reply, node
         return replies
 
 
@@ -241,12 +240,12 @@ def _participant(
     message: Message, context: Context, score: Score
 ) -> Participant | SimulatedParticipant:
     """Whoever answers for this node."""
-    # The score function sees what the digest is of, and nothing that differs between nodes.
-    brought = _brought(message.content)
-    delivery = Delivery(digest_records(brought), setting_of(context))
+    # The score function sees what the digests are of, and nothing that differs between nodes.
+    brought, told = _brought(message.content), context_of(context)
+    delivery = Delivery(digest_records(brought), setting_of(told))
 
     def data() -> Data:
-        return score(_message_of(brought, message), context)
+        return score(_message_of(brought, told), told)
 
     site = site_of(context)
     if site is None:
@@ -276,27 +275,44 @@ def memory_of(context: Context) -> MutableMapping[str, Any]:
 
 
 def _brought(content: RecordDict) -> RecordDict:
-    """What a message brings to score with: all of it but fedgauge's own record."""
-    return RecordDict({name: record for name, record in content.items() if name != ACTION})
+    """What a message brings to score with: all of it but fedgauge's own record.
+
+    In the order that its digest is of: records that come in another one have the same digest.
+    """
+    return RecordDict({name: record for name, record in sorted(content.items()) if name != ACTION})
 
 
-def _message_of(content: RecordDict, message: Message) -> Message:
+def context_of(context: Context) -> Context:
+    """A context for the app's functions, without what a server could mark a node with.
+
+    What is left is in the setting that nodes sign, or the node's own. The state is empty: earlier
+    messages of the run can have left something else in it at each node.
+    """
+    return Context(
+        run_id=context.run_id,
+        node_id=0,
+        node_config=dict(context.node_config),
+        state=RecordDict(),
+        run_config=dict(sorted(context.run_config.items())),
+    )
+
+
+def _message_of(content: RecordDict, context: Context) -> Message:
     """A message for the score function, without what a server could mark it with.
 
     With metadata of its own: where nodes are simulated, a process has no identity to make
     messages with.
     """
-    told = message.metadata
     plain = Metadata(
-        run_id=told.run_id,
+        run_id=context.run_id,
         message_id="",
-        src_node_id=told.src_node_id,
-        dst_node_id=told.dst_node_id,
+        src_node_id=0,
+        dst_node_id=0,
         reply_to_message_id="",
         group_id="",
         created_at=0.0,
         ttl=0.0,
-        message_type=told.message_type,
+        message_type=_MESSAGE_TYPE,
     )
     make: Any = Message  # whose declared forms leave this one out
     made: Message = make(content, metadata=plain)
@@ -308,7 +324,9 @@ def _model_of(arrays: ArrayRecord | None) -> bytes:
 
 
 def digest_records(content: RecordDict) -> bytes:
-    """SHA-256 of records: of all names, types, shapes and bytes, in order.
+    """SHA-256 of records in the order of their names: of all keys, types, shapes and bytes.
+
+    Records hold their keys in an order, and that is part of it.
 
     Examples
     --------
@@ -356,7 +374,7 @@ def message_to(
     content = RecordDict({ACTION: record})
     if arrays is not None:
         content[_ARRAYS] = arrays
-    return Message(content, dst_node_id=node, message_type=f"evaluate.{ACTION}")
+    return Message(content, dst_node_id=node, message_type=_MESSAGE_TYPE)
 
 
 def replies_to(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[int, bytes]]:
@@ -367,6 +385,18 @@ def replies_to(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[i
         if reply is not None:
             replies.append((message.metadata.src_node_id, reply))
     return replies
+
+
+def sent_by(grid: Grid, asked: list[Message], timeout: float) -> Iterator[tuple[int, int, bytes]]:
+    """Replies with the member that each names as its sender, and the node it came from.
+
+    Flower's ids of nodes are no identities: a member is who signs with its key.
+    """
+    for node, reply in replies_to(grid, asked, timeout):
+        try:
+            yield Envelope.from_bytes(reply).sender, node, reply
+        except ProtocolError as error:
+            logger.warning(_SET_ASIDE, node, error)
 
 
 def said(message: Message, what: str) -> bytes | None:

@@ -18,12 +18,14 @@ from fedgauge.engines.flower import (
     NO_ANCHOR,
     anchor_of,
     answered,
+    context_of,
     logger,
     memory_of,
     message_to,
     replies_to,
     report,
     said,
+    sent_by,
     setting_of,
     site_of,
     wait_for_nodes,
@@ -37,7 +39,7 @@ from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Stage, SummationServer
+from fedgauge.secagg import Replies, Stage, SummationServer
 from fedgauge.site import Site
 from fedgauge.site.policy import LEAST_COHORT
 from fedgauge.typing import Tree
@@ -78,6 +80,7 @@ def attach_labels(app: ClientApp, labels: Labels, *, scored: bool = False) -> No
         a mapping. It is called for the roster, of which labels are no part, and again to count,
         after the node's site file allowed the plan and the budget was spent. Which ids it returns,
         and whether it fails, must not depend on labels: a roster leaves before anything is spent.
+        The context is that of :func:`attach`, with an empty ``context.state``.
     scored
         Whether nodes score their examples themselves: then ``labels(context)`` returns scores and
         labels, and the roster shows the scores to the server.
@@ -90,7 +93,7 @@ def attach_labels(app: ClientApp, labels: Labels, *, scored: bool = False) -> No
 
     @app.evaluate(ACTION)
     def answer(message: Message, context: Context) -> Message:
-        own = OwnLabels(lambda: labels(context), scored)
+        own = OwnLabels(lambda: labels(context_of(context)), scored)
         bins = said(message, "bins")
         return answered(message, lambda: partial(_party(context, own).answer, bins=bins))
 
@@ -239,19 +242,14 @@ class _LabelCarrier:
         self._grid = grid
         self._parties = server.invitation.members
         self._nodes = nodes
-        self._members = {nodes[party]: member for member, party in enumerate(self._parties)}
         self._assigned = assigned
         self._timeout = timeout
 
-    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Replies by member."""
+    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> Replies:
+        """Replies by the member that each names as its sender; the server checks who signed."""
         stage = server.stage
         asked = [self._message(stage, member, request) for member, request in requests.items()]
-        return {
-            self._members[node]: reply
-            for node, reply in replies_to(self._grid, asked, self._timeout)
-            if node in self._members
-        }
+        return [(member, reply) for member, _, reply in sent_by(self._grid, asked, self._timeout)]
 
     def _message(self, stage: Stage, member: int, request: bytes) -> Message:
         party = self._parties[member]

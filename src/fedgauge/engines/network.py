@@ -7,14 +7,14 @@ from fedgauge.engines.contribution import find_bins, release
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Sum, SummationServer
+from fedgauge.secagg import Replies, Sum, SummationServer
 from fedgauge.vertical.assigned import Totals
 
 
 class Carrier(Protocol):
     """Takes requests to members and brings back the replies that came in time."""
 
-    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> Mapping[int, bytes]:
+    def carry(self, server: SummationServer, requests: Mapping[int, bytes]) -> Replies:
         """Replies by member; those who did not answer are missing."""
 
 

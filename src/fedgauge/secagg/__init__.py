@@ -2,12 +2,13 @@
 
 from fedgauge.secagg.client import Duties, SummationClient
 from fedgauge.secagg.messages import Invitation, Stage
-from fedgauge.secagg.server import Confirmed, Sum, SummationServer
+from fedgauge.secagg.server import Confirmed, Replies, Sum, SummationServer
 
 __all__ = [
     "Confirmed",
     "Duties",
     "Invitation",
+    "Replies",
     "Stage",
     "Sum",
     "SummationClient",
