@@ -3,12 +3,14 @@
 import itertools
 import math
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedgauge.binning.channels import group_codes
 from fedgauge.data.examples import Examples
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.keys import SigningKey
@@ -165,6 +167,74 @@ def test_mixed_kinds_are_told_apart_row_by_row(absent):
     assert whole == taken(batch(*values[::-1]))
     for place in range(6):
         assert taken(batch(*with_one(values, place, "other"))) != whole
+
+
+def grouped(*groups):
+    """Rows in groups, as leniently as they may come."""
+    rows = len(groups)
+    return taken(Examples.leniently(LABELS[:rows], SCORES[:rows], group=np.array(groups, object)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, True), (0, False), ("1", True), (7, "7.5"), (np.float32(0.1), float(np.float32(0.1)))],
+)
+def test_groups_that_are_counted_apart_matter(one, other):
+    """A row of the group "1" is in no group "True"."""
+    assert not np.array_equal(
+        *(group_codes(np.array([each], object), (str(one),)) for each in (one, other))
+    )
+    assert grouped(one, 5, 5).groups != grouped(other, 5, 5).groups
+
+
+def test_groups_that_are_counted_together_do_not():
+    assert grouped(7, 5, 5) == grouped(7.0, 5, 5) == grouped("7", 5, 5)
+
+
+def named(names, columns, **options):
+    """A table of columns under these names, as whoever counts reads them."""
+    return pa.table(dict(zip(names, columns, strict=True)), **options)
+
+
+COLUMNS = [[0.1, 0.7, 0.2], [0.8, 0.2, 0.5]]
+TABLES = {
+    "scores of classes": lambda names: Examples(LABELS[:3], named(names, COLUMNS)),
+    "labels": lambda names: Examples(named(names, [[0, 1, 1], [1, 0, 1]]), named("ab", COLUMNS)),
+    "models": lambda names: Examples(LABELS[:3], dict(zip(names, COLUMNS, strict=True))),
+    "groups": lambda names: Examples(
+        LABELS[:3],
+        SCORES[:3],
+        group=dict(zip(names, (["w", "m", "m"], ["w", "w", "m"]), strict=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+@pytest.mark.parametrize("names", ["ba", "bc", "az"])
+def test_what_columns_are_called_matters(what, names):
+    """Whoever counts finds them by their names, so the same columns can be counted otherwise."""
+    one, other = (taken(TABLES[what](each)) for each in ("ab", names))
+    assert not one.fits(other)
+    assert one.fits(taken(TABLES[what]("ab")))
+
+
+def test_what_columns_are_called_matters_row_by_row():
+    """Batches with the same columns in another order."""
+    make = TABLES["scores of classes"]
+    assert not taken(make("ab"), make("ba")).fits(taken(make("ab"), make("ab")))
+    assert taken(make("ab"), make("ba")) == taken(make("ba"), make("ab"))
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_fingerprints_from_before_names_were_taken_fit(what):
+    found = taken(TABLES[what]("ab"))
+    assert found.named is not None
+    assert found.fits(msgspec.structs.replace(found, named=None))
+
+
+def test_rows_without_several_columns_have_no_names():
+    assert of().named is None
+    assert grouped(1, 2).named is None
 
 
 def test_large_numbers_are_not_rounded():

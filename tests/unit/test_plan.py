@@ -18,7 +18,9 @@ from fedgauge import (
     PlanError,
     ScoreSums,
     SecureAggregation,
+    TwoRound,
 )
+from fedgauge.binning.calibrator import Beta, Calibrator
 from fedgauge.plan.summed import LARGEST
 
 AXES = {
@@ -29,6 +31,7 @@ AXES = {
     "values": Axis.from_values([5e-324, 1 / 3, 2 / 3, 1.0]),
     "one value": Axis.from_values([0.5], outside="clip"),
 }
+CLIPPED = Axis.uniform(64, outside="clip")
 POSITIVES = [None, True, False, 0, 1, 2, -7, 0.0, 1.0, 2.5, "yes", "1", "true", "", 'ü"\n\\']
 
 
@@ -101,6 +104,40 @@ def test_a_positive_label_that_json_cannot_hold_is_refused(positive):
 
 def test_a_number_of_bins_taken_from_an_array_makes_the_same_plan():
     assert plan_for(Axis.uniform(np.int64(64))).digest == plan_for(Axis.uniform(64)).digest
+
+
+@pytest.mark.parametrize("number", [int, np.float64], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda number: plan_for(CLIPPED, privacy=DistributedDP(number(1))),
+        lambda number: plan_for(
+            CLIPPED, privacy=DistributedDP(number(2), delta=1e-6, noise="skellam")
+        ),
+        lambda number: plan_for(CLIPPED, privacy=DistributedDP(number(1)), score_sums=True),
+        lambda number: plan_for(TwoRound(8, narrowest=number(3)), privacy=DistributedDP(1.0)),
+        lambda number: plan_for(Axis.uniform(8, number(0), number(2), outside="clip")),
+        lambda number: plan_for(Axis.from_edges([number(0), number(2)])),
+        lambda number: EvaluationPlan.for_reports(TwoRound(8), LocalDP(number(1))),
+        lambda number: EvaluationPlan.for_pairs(
+            "adaptive", 5000, DistributedDP(number(1), unit="label", neighbours="flip")
+        ),
+        lambda number: plan_for().with_calibrator(Calibrator("platt", Beta(number(1), 1.0, 0.0))),
+    ],
+)
+def test_a_number_has_one_spelling_whatever_its_type(make, number):
+    """Else nobody could read the plan, or equal plans would have two digests."""
+    plan = make(number)
+    assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
+    assert plan.digest == make(float).digest
+
+
+def test_a_fraction_taken_from_an_array_makes_the_same_plan():
+    shares, deltas = np.array([0.25]), np.array([1e-6])
+    one = plan_for(TwoRound(8, share=shares[0]), privacy=DistributedDP(1.0))
+    two = plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=deltas[0], noise="skellam"))
+    for plan in (one, two):
+        assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
 
 
 def test_the_digest_is_the_same_on_every_machine():

@@ -94,6 +94,13 @@ def test_slices_of_all_rows_are_those_of_their_groups_together():
         (lambda: BinaryTask(models=["new", "new"]), "has a name twice"),
         (lambda: BinaryTask(models=["new "]), "without blanks"),
         (lambda: BinaryTask(groups={"a\n": ["w"]}), "names that are text"),
+        (lambda: BinaryTask(groups={"ward": ["caf\u00e9", "cafe\u0301"]}), "look the same"),
+        (lambda: BinaryTask(groups={"ward": ["A1", "\uff211"]}), "look the same"),
+        (lambda: BinaryTask(groups={"\u00e9": ["w"], "e\u0301": ["v"]}), "look the same"),
+        (lambda: BinaryTask(groups={"sex": ["\uff4fther"]}), "rows of no listed group"),
+        (lambda: BinaryTask(models=["n\u00e9", "ne\u0301"]), "look the same"),
+        (lambda: MulticlassTask(labels=["\u00e9", "e\u0301"]), "look the same"),
+        (lambda: MultilabelTask(labels=["\u00e9", "e\u0301"]), "look the same"),
         (lambda: MulticlassTask(labels=["cat"]), "2 to 1,000 labels"),
         (lambda: MulticlassTask(labels=["1", 1]), "mean the same class"),
         (lambda: MulticlassTask(labels="cat"), "list of classes"),
@@ -110,6 +117,12 @@ def test_slices_of_all_rows_are_those_of_their_groups_together():
 def test_names_that_are_none_are_refused(make, told):
     with pytest.raises(fg.PlanError, match=told):
         make()
+
+
+def test_names_are_kept_in_the_form_they_come_in():
+    """Rows are compared with them as they are."""
+    decomposed = "e\u0301"
+    assert BinaryTask(groups={"ward": [decomposed]}).groups == {"ward": (decomposed,)}
 
 
 # Counting

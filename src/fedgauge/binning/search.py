@@ -4,8 +4,8 @@ Everybody who has the counts of the coarse axis finds the same bins: this is ari
 numbers. Whoever makes counts up can choose among bins that the rules below allow, and no others.
 """
 
-import math
 import operator
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -98,8 +98,10 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
                 "share, what the first round may use of the budget, must lie between 0.01 and 0.9."
             )
         number = isinstance(self.narrowest, float | int) and not isinstance(self.narrowest, bool)
-        if not (number and 0 <= self.narrowest < math.inf):
+        if not (number and 0 <= self.narrowest <= sys.float_info.max):
             raise AxisError("narrowest must be a width, 0 or above.")
+        for name in ("share", "narrowest"):  # one form for equal plans
+            msgspec.structs.force_setattr(self, name, float(getattr(self, name)))
         least = -(-self.coarse.bins // (self.bins // 2 or 1))
         if not (self.widest == 0 or least <= self.widest <= self.coarse.bins):
             raise AxisError(

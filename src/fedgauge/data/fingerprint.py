@@ -6,8 +6,8 @@ the same one.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,11 +15,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedgauge.data.columns import Column, distinct
-from fedgauge.data.examples import Examples
+from fedgauge.data.examples import Y_TRUE, Examples
 
 _BLOCK: Final = 16  # bytes that AES enciphers at once
 _ABSENT: Final = b"\0absent"
 Words = NDArray[np.uint64]
+C = TypeVar("C")
 
 
 class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -28,7 +29,9 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     `labels` is about labels and subjects, `scores` about all scores of a row too; None where a
     model that is sent makes the scores, so that they are no part of the data. `groups` is about
     groups too; None where rows have none. `columns` are digests with each score by itself, where
-    rows have several. Of reports in two rounds there is one digest, of all rows in their order.
+    rows have several. `named` is about the names of columns too, by which whoever counts finds
+    them; None where there are none to mix up, or an earlier version took the fingerprint. Of
+    reports in two rounds there is one digest, of all rows in their order.
     """
 
     rows: int
@@ -36,10 +39,15 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     scores: str | None = None
     groups: str | None = None
     columns: tuple[str, ...] = ()
+    named: str | None = None
 
     def fits(self, other: "Fingerprint") -> bool:
         """Whether both can be of the same data."""
-        pairs = (self.scores, other.scores), (self.groups, other.groups)
+        pairs = (
+            (self.scores, other.scores),
+            (self.groups, other.groups),
+            (self.named, other.named),
+        )
         return self._same_labels(other) and all(
             None in pair or pair[0] == pair[1] for pair in pairs
         )
@@ -59,6 +67,23 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     @property
     def _scores_each(self) -> tuple[str | None, ...]:
         return self.columns or (self.scores,)
+
+
+def _spell(value: Any) -> bytes:
+    """A value as bytes; 1, 1.0 and True are one label, as they are when rows are counted."""
+    if isinstance(value, bool | int | float | np.generic):
+        try:
+            whole = float(value).is_integer()
+            return str(int(value) if whole else float(value)).encode()
+        except (TypeError, ValueError, OverflowError):
+            pass
+    return str(value).encode(errors="surrogatepass")
+
+
+def _spell_group(value: Any) -> bytes:
+    """A group's value as bytes, by its text, as rows are sorted into groups: 1 is not True."""
+    text = value if isinstance(value, str) else str(value).removesuffix(".0")
+    return text.encode(errors="surrogatepass")
 
 
 class Fingerprinter:
@@ -92,6 +117,7 @@ class Fingerprinter:
         self._groups = _no_rows()
         self._columns: dict[tuple[str, int], Words] = {}
         self._with_groups = False
+        self._named: Words | None = None
 
     def watch(self, batches: Iterable[Examples]) -> Iterator[Examples]:
         """The same batches, added as they pass."""
@@ -116,9 +142,16 @@ class Fingerprinter:
             self._scores += row.sum(axis=0, dtype=np.uint64)
         if batch.groups:
             self._with_groups = True
-            for _, column in sorted(batch.groups.items(), key=lambda each: each[0] or ""):
-                row = self._encipher(row[:, 0] ^ self._hashed(column, len(batch)), row[:, 1])
+            for _, column in _in_order(batch.groups):
+                codes = self._hashed(column, len(batch), _spell_group)
+                row = self._encipher(row[:, 0] ^ codes, row[:, 1])
             self._groups += row.sum(axis=0, dtype=np.uint64)
+        called = self._called(batch)
+        if called is not None:
+            row = self._encipher(row[:, 0] ^ self._word(called), row[:, 1])
+            self._named = (_no_rows() if self._named is None else self._named) + row.sum(
+                axis=0, dtype=np.uint64
+            )
 
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of all rows so far."""
@@ -126,7 +159,22 @@ class Fingerprinter:
         groups = self._groups.tobytes().hex() if self._with_groups else None
         columns = sorted(total.tobytes().hex() for total in self._columns.values())
         several = tuple(columns) if len(columns) > 1 else ()
-        return Fingerprint(self._rows, self._labels.tobytes().hex(), scores, groups, several)
+        named = None if self._named is None else self._named.tobytes().hex()
+        return Fingerprint(self._rows, self._labels.tobytes().hex(), scores, groups, several, named)
+
+    def _called(self, batch: Examples) -> bytes | None:
+        """What columns are called, where rows have several of one sort."""
+        scores = _in_order(batch.scores) if self._with_scores else []
+        tables = [batch.labels, *(column for _, column in scores)]
+        if max(len(scores), len(batch.groups), *(each.ndim for each in tables)) < 2:
+            return None
+        names = batch.names
+        told = (
+            names.get(Y_TRUE, ()),
+            [(model, names.get(model, ())) for model, _ in scores],
+            [name for name, _ in _in_order(batch.groups)],
+        )
+        return repr(told).encode()
 
     def _whose(self, batch: Examples) -> Words:
         """Labels and subject of each row, enciphered."""
@@ -143,35 +191,32 @@ class Fingerprinter:
         enciphered = self._cipher.encryptor().update(blocks.tobytes())
         return np.frombuffer(enciphered, dtype="<u8").reshape(-1, _BLOCK // 8)
 
-    def _hashed(self, column: Column | None, rows: int) -> Words:
+    def _hashed(
+        self, column: Column | None, rows: int, spell: Callable[[Any], bytes] = _spell
+    ) -> Words:
         """A keyed hash of every row's value, each distinct value hashed once."""
         if column is None:
             return np.zeros(rows, dtype=np.uint64)
         codes, values = distinct(column)
-        words = [*map(_spell, values), _ABSENT]  # code -1, of a missing value, reads the last
-        hashed = (hashlib.blake2b(word, key=self._words_key, digest_size=8) for word in words)
-        numbers = np.array([int.from_bytes(each.digest(), "little") for each in hashed], np.uint64)
-        return numbers.take(codes)
+        words = [*map(spell, values), _ABSENT]  # code -1, of a missing value, reads the last
+        return np.array([*map(self._word, words)], np.uint64).take(codes)
+
+    def _word(self, spelled: bytes) -> np.uint64:
+        hashed = hashlib.blake2b(spelled, key=self._words_key, digest_size=8)
+        return np.uint64(int.from_bytes(hashed.digest(), "little"))
 
 
 def _no_rows() -> Words:
     return np.zeros(2, dtype=np.uint64)
 
 
+def _in_order(columns: Mapping[str | None, C]) -> list[tuple[str | None, C]]:
+    return sorted(columns.items(), key=lambda each: each[0] or "")
+
+
 def _columns(batch: Examples) -> Iterator[tuple[tuple[str, int], Words]]:
     """Each score of the rows, in an order that does not depend on how they came."""
-    for model, scores in sorted(batch.scores.items(), key=lambda each: each[0] or ""):
+    for model, scores in _in_order(batch.scores):
         for number, column in enumerate(scores.T if scores.ndim == 2 else [scores]):
             plain = np.where(np.isnan(column), np.nan, column + 0.0)  # -0.0 is 0.0
             yield (model or "", number), plain.view(np.uint64)
-
-
-def _spell(value: Any) -> bytes:
-    """A value as bytes; 1, 1.0 and True are one label, as they are when rows are counted."""
-    if isinstance(value, bool | int | float | np.generic):
-        try:
-            whole = float(value).is_integer()
-            return str(int(value) if whole else float(value)).encode()
-        except (TypeError, ValueError, OverflowError):
-            pass
-    return str(value).encode(errors="surrogatepass")

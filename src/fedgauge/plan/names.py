@@ -1,6 +1,7 @@
 """Names in plans: of classes, groups and models, checked at the door."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -64,7 +65,25 @@ def check_labels(labels: Any) -> tuple[Label, ...]:
         raise PlanError("a class is called like a missing value (NaN). Call it otherwise.")
     if len({*meanings}) < len(read):
         raise PlanError("two of the labels mean the same class. Name each once.")
+    require_apart("labels", [label for label in read if isinstance(label, str)])
     return read  # type: ignore[return-value]
+
+
+def require_apart(what: str, names: Sequence[Any]) -> None:
+    """Refuse names that officers could not tell apart: one text in two forms of Unicode.
+
+    Rows are compared with names as they are, so each would be a group, class or model of its own.
+    """
+    if len({shown(str(name)) for name in names}) < len(names):
+        raise PlanError(
+            f"{what} has two names that look the same, as é in one character and in two. Name each "
+            "once, in the form that the data have."
+        )
+
+
+def shown(name: str) -> str:
+    """What a name looks like: the same for all forms of Unicode that it can have."""
+    return unicodedata.normalize("NFKC", name)
 
 
 def check_names(what: str, names: Any) -> tuple[str, ...]:
@@ -78,6 +97,7 @@ def check_names(what: str, names: Any) -> tuple[str, ...]:
         raise PlanError(f"{what} must be 1 to {MOST_NAMES:,} names.")
     if len(set(read)) < len(read):
         raise PlanError(f"{what} has a name twice. Name each once.")
+    require_apart(what, read)
     return read
 
 

@@ -12,7 +12,7 @@ from fedgauge.binning.axis import Axis
 from fedgauge.binning.channels import Block, Layout
 from fedgauge.binning.tables import AnyTable
 from fedgauge.errors import InputError, PlanError
-from fedgauge.plan.names import MOST_NAMES, check_name, check_names, listed
+from fedgauge.plan.names import MOST_NAMES, check_name, check_names, listed, require_apart, shown
 
 OTHER: Final = "other"
 REST: Final = "rest"  # all rows outside a group
@@ -150,9 +150,11 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
             check_name("a grouping", name): check_names(f"groups of {name!r}", values)
             for name, values in self.groups.items()
         }
-        if any(OTHER in values for values in groups.values()):
+        require_apart("groups", [*groups])
+        told = {shown(value) for values in groups.values() for value in values}
+        if OTHER in told:
             raise PlanError(f"{OTHER!r} is what rows of no listed group are in. Leave it out.")
-        if any(REST in values for values in groups.values()):
+        if REST in told:
             raise PlanError(f"{REST!r} is what all rows outside a group are called. Rename it.")
         if self.crossed and len(groups) < 2:
             raise PlanError("only two or more groupings can be crossed. Leave crossed out.")
@@ -164,7 +166,7 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
         if max(cells, len(models)) > MOST_NAMES:
             raise PlanError(f"a task has at most {MOST_NAMES:,} groups or models.")
         ways = (tuple(groups),) if self.crossed else tuple((name,) for name in groups)
-        called = [each for way in ways for each, _ in _called(groups, way)]
+        called = [shown(each) for way in ways for each, _ in _called(groups, way)]
         if len({*called}) < len(called):  # one of them would stand for both
             raise PlanError(
                 "two groups are called the same, grouping and value together. Rename a grouping."

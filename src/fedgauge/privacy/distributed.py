@@ -138,6 +138,10 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             if value not in choices:
                 raise PlanError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
         self._check_delta()
+        # One form for equal plans: 1 and 1.0 would digest differently, and nobody could read 1.
+        msgspec.structs.force_setattr(self, "epsilon", float(self.epsilon))
+        if self.delta is not None:
+            msgspec.structs.force_setattr(self, "delta", float(self.delta))
         if isinstance(self.max_per_unit, bool) or not isinstance(self.max_per_unit, int):
             raise PlanError("max_per_unit must be a whole number.")
         if not 1 <= self.max_per_unit <= _MOST_PER_UNIT:
