@@ -233,7 +233,8 @@ def test_fingerprints_from_before_names_were_taken_fit(what):
 
 
 def test_rows_without_several_columns_have_no_names():
-    assert of().named is None
+    assert of().named is of(subjects=pa.array(SUBJECTS).dictionary_encode()).named is None
+    assert of(pa.array(list("01101")).dictionary_encode()).named is None
     assert grouped(1, 2).named is None
 
 

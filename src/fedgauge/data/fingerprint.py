@@ -166,7 +166,8 @@ class Fingerprinter:
         """What columns are called, where rows have several of one sort."""
         scores = _in_order(batch.scores) if self._with_scores else []
         tables = [batch.labels, *(column for _, column in scores)]
-        if max(len(scores), len(batch.groups), *(each.ndim for each in tables)) < 2:
+        in_tables = any(getattr(each, "ndim", 1) > 1 for each in tables)
+        if not in_tables and max(len(scores), len(batch.groups)) < 2:
             return None
         names = batch.names
         told = (
