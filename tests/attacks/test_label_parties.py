@@ -327,14 +327,14 @@ def test_neither_folder_nor_scorer_ever_holds_the_counts_of_one_party(
 ):
     """Bare or with its share of the noise, in files after each round, in logs and on screens."""
     caplog.set_level("DEBUG")
-    secret, counted = [], duties.contribution
+    secret, counted = [], duties.same_contribution
 
     def watched(plan, histogram, source):
         sent = counted(plan, histogram, source)
         secret.extend((contribution.to_numbers(plan, histogram), sent))
         return sent
 
-    monkeypatch.setattr(duties, "contribution", watched)
+    monkeypatch.setattr(duties, "same_contribution", watched)
     platform.start(platform.run, platform.assign().plan)
     seen = {}
     for stage in Stage:

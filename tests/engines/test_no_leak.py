@@ -200,16 +200,16 @@ def seeded(monkeypatch):
     monkeypatch.setitem(shamir.split.__kwdefaults__, "random_below", source.randrange)
 
 
-def record_contributions(monkeypatch, watch, module, who):
+def record_contributions(monkeypatch, watch, who):
     """Keep what each client is about to mask: noise included, it is as private as its counts."""
-    work = module.contribution
+    work = duties.same_contribution
 
     def contribution(*args):
         values = work(*args)
         watch.contributed.setdefault(who(), []).append(values.copy())
         return values
 
-    monkeypatch.setattr(module, "contribution", contribution)
+    monkeypatch.setattr(duties, "same_contribution", contribution)
 
 
 def exchange(folder, watch, monkeypatch, plan, clients=CLIENTS, silent=None):
@@ -219,7 +219,7 @@ def exchange(folder, watch, monkeypatch, plan, clients=CLIENTS, silent=None):
     )
     run = folder / "run"
     now = []
-    record_contributions(monkeypatch, watch, duties, lambda: now[-1])
+    record_contributions(monkeypatch, watch, lambda: now[-1])
     central = (run, folder / "sites" / COORDINATOR)
     sites.start(run, plan)
     outcome = None

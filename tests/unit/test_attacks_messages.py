@@ -1,5 +1,6 @@
 """Attacks on secure summation by messages out of place."""
 
+import msgspec
 import pytest
 from plans import small_plan
 from scene import BOSS, KEYS, STRANGER, VICTIM, Scene, changed, refuses, sealed, sets_aside
@@ -24,6 +25,18 @@ def test_a_saved_state_goes_on_with_its_own_key_only():
     for place in range(0, len(saved), 7):
         with pytest.raises(ProtocolError):
             SummationClient.from_bytes(saved[:place], KEYS[VICTIM], scene.duties[VICTIM])
+
+
+def test_a_state_from_before_there_were_keys_of_noise_gets_one():
+    """And never a key that everybody knows."""
+    scene = Scene().until(Stage.SHARE)
+    saved = msgspec.msgpack.decode(scene.clients[VICTIM].to_bytes())
+    read = [SummationClient.from_bytes(msgspec.msgpack.encode(saved), KEYS[VICTIM], None)]
+    del saved["noise_key"]
+    for _ in range(2):
+        read.append(SummationClient.from_bytes(msgspec.msgpack.encode(saved), KEYS[VICTIM], None))
+    assert {len(client.noise_key) for client in read} == {32}
+    assert len({client.noise_key for client in read}) == 3
 
 
 @pytest.mark.parametrize("stage", Stage)

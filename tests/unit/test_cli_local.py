@@ -10,6 +10,7 @@ import pytest
 from commands import complaint
 
 import fedgauge as fg
+from fedgauge.reports.messages import ReportFormat
 
 run = partial(commands.run, columns=160)
 
@@ -107,6 +108,20 @@ def test_reports_travel_by_files(folder):
     assert "Took in 3,000 reports" in twice.stdout
     again = run("intake", "plan.toml", "inbox")
     assert "Took in 0 reports; 9,000 in all; refused so far: duplicate: 9,000" in again.stdout
+
+
+def test_reports_under_ids_of_others_keep_nobody_out_and_are_told(plan, folder):
+    encode_all()
+    form = ReportFormat(plan)
+    with (folder / "a.fgr").open("rb") as file:
+        ((honest,),) = map(form.read, form.split(file))
+    (folder / "b.fgr").write_bytes(form.write([honest._replace(payloads=honest.payloads ^ 1)]))
+    done = run("intake", "plan.toml", "b.fgr", "a.fgr")  # which was slower
+    assert done.exit_code == 0
+    assert f"Took in {2 * ROWS:,} reports; {2 * ROWS:,} in all\n" in done.stdout
+    told = "fedgauge: warning: 3,000 reports came under the id of another one, with other contents."
+    assert done.stderr.startswith(told)
+    assert run("intake", "plan.toml", "a.fgr").stderr == done.stderr  # as long as they count
 
 
 def test_a_cut_and_a_foreign_file_are_refused_and_counted(plan, folder):

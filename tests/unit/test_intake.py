@@ -97,18 +97,73 @@ def test_a_tenth_of_bad_reports_is_refused_counted_and_changes_nothing(name, fol
         assert dict(told) == dict(server.refused)
 
 
-def test_reports_with_an_id_that_was_seen_are_refused_whatever_they_say():
+def swapped(plan):
+    """Two reports, and what somebody who saw the first sends under its id."""
+    form, (first, *others) = ReportFormat(plan), single_reports(plan)
+    ((one,), *read) = map(form.read, [first, *others])
+    two = next(two for (two,) in read if not np.array_equal(two.payloads, one.payloads))
+    return first, form.write([LevelReports(one.ids, two.payloads)]), one, two
+
+
+def test_who_knows_an_id_keeps_no_report_out(folder):
+    """Sent first, under the id of an honest report that is still on its way."""
     plan = PLANS["oue"]
-    form, (first, second, *_) = ReportFormat(plan), single_reports(plan)
-    ((one,), (two,)) = form.read(first), form.read(second)
-    both = form.write([LevelReports(np.repeat(one.ids, 2, axis=0), np.r_[one[1], two[1]])])
-    with fg.ReportServer(plan) as server:
-        assert server.accept(both) == (1, {"duplicate": 1})
-        assert server.accept(form.write([LevelReports(one.ids, two.payloads)])).accepted == 0
+    honest, hostile, one, two = swapped(plan)
+    with fg.ReportServer(plan, folder) as server:
+        assert server.accept(hostile) == (1, {})
+        assert server.conflicts == 0
+        assert server.accept(honest) == (1, {})
+        assert server.conflicts == 1
+        for message in (hostile, honest, hostile):  # each counts once
+            assert server.accept(message) == (0, {"duplicate": 1})
+        assert (server.conflicts, server.reports) == (1, 2)
         levels = server.counts().levels
+    both = server.form.write([LevelReports(np.repeat(one.ids, 2, axis=0), np.r_[one[1], two[1]])])
     with fg.ReportServer(plan) as server:
-        server.accept(first)
+        assert server.accept(both) == (2, {})
+        assert server.conflicts == 1
         np.testing.assert_array_equal(server.counts().levels, levels)
+    if folder is not None:
+        with fg.ReportServer(plan, folder) as server:
+            assert (server.conflicts, server.reports) == (1, 2)
+            assert server.accept_all([honest, hostile]) == (0, {"duplicate": 2})
+
+
+def test_an_id_at_another_level_keeps_no_report_out():
+    plan = PLANS["oue-tree"]
+    form, messages = ReportFormat(plan), single_reports(plan)
+    read = [form.read(message) for message in messages]
+    above = next(levels for levels in read if len(levels[0].ids))
+    below = next(number for number, levels in enumerate(read) if len(levels[1].ids))
+    stolen = form.write([above[0]._replace(ids=read[below][1].ids), above[1]])
+    with fg.ReportServer(plan) as server:
+        assert server.accept(stolen) == (1, {})
+        assert server.accept(messages[below]) == (1, {})
+        assert server.conflicts == 1
+
+
+def test_an_intake_from_before_goes_on(tmp_path):
+    """Of its reports only ids are known: what comes under one of them counts as it did then."""
+    plan = PLANS["oue"]
+    honest, hostile, one, _ = swapped(plan)
+    more = single_reports(plan)[5:8]
+    with fg.ReportServer(plan, tmp_path) as server:
+        server.accept(honest)
+        before = counts_of(server)
+    with sqlite3.connect(tmp_path / FILE_NAME) as file:
+        file.executescript(
+            "DROP TABLE seen; DROP TABLE conflicts;"
+            "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID;"
+        )
+        file.execute("INSERT INTO seen VALUES (?)", (bytes(one.ids[0]),))
+    file.close()
+    for accepted in (3, 0):
+        with fg.ReportServer(plan, tmp_path) as server:
+            assert server.accept_all([honest, hostile]) == (0, {"duplicate": 2})
+            if accepted:
+                assert counts_of(server) == before
+            assert server.accept_all(more).accepted == accepted
+            assert server.conflicts == 0
 
 
 def test_a_message_with_some_known_reports_adds_the_others():
@@ -189,14 +244,14 @@ def test_only_the_owner_can_read_it(tmp_path):
 
 
 def test_reports_are_not_kept(tmp_path):
-    """Ids and sums alone: what a row said cannot be read from the files."""
+    """Sums and digests alone, without ids, beside which digests of short payloads would tell."""
     plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(512, outside="clip"), fg.LocalDP(3.0))
     (message,) = encode_rows(plan, ([1], [0.7]))
     ((level,),) = [ReportFormat(plan).read(message)]
     with fg.ReportServer(plan, tmp_path) as server:
         server.accept(message)
         stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert level.ids.tobytes() in stored
+    assert level.ids.tobytes() not in stored
     assert level.payloads.tobytes() not in stored
 
 

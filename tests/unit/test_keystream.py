@@ -8,7 +8,7 @@ import pytest
 import fedgauge
 from fedgauge.engines import simulation
 from fedgauge.privacy import DistributedDP, keystream
-from fedgauge.privacy.keystream import Keystream, SimulatedKeystream
+from fedgauge.privacy.keystream import KeptKeystream, Keystream, SimulatedKeystream
 
 CLIENTS = {name: ([0, 1], [0.2, 0.8]) for name in "abc"}
 SOURCES = sorted(Path(keystream.__file__).parent.glob("*.py"))
@@ -84,3 +84,15 @@ def test_privacy_has_no_other_randomness(source):
     wrong = r"default_rng|np\.random|numpy\.random|^\s*(import|from) (random|secrets)\b"
     assert re.search(wrong, text, flags=re.MULTILINE) is None
     assert ("urandom" in text) == (source.stem == "keystream")
+
+
+def test_words_of_a_secret_take_a_secret():
+    with pytest.raises(ValueError, match="32 bytes or more"):
+        KeptKeystream(bytes(31), b"purpose")
+    drawn = {
+        tuple(KeptKeystream(secret * 32, purpose).words(4).tolist())
+        for secret in (b"a", b"b")
+        for purpose in (b"noise on 1", b"noise on 2")
+        for _ in range(2)
+    }
+    assert len(drawn) == 4

@@ -1,14 +1,18 @@
 """Score files of which no row can spoil another, and what is checked before any is read."""
 
 import gzip
+import math
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from calibrators import FORMS, calibrator
 from plans import noisy_plan
 
 import fedgauge as fg
+from fedgauge.data.named_columns import NamedColumns
 from fedgauge.data.oddities import Oddities
 from fedgauge.engines.contribution import count_leniently
 
@@ -189,3 +193,100 @@ def test_only_the_first_rows_are_read(tmp_path):
     file = csv(tmp_path, CLEAN * 5 * MANY + never_closed)
     file.check()
     assert count(file)[1].failure  # so a whole reading would have met it
+
+
+# Time: work that depends on one cell would tell of it
+
+
+def work(file, plan=PLAN):
+    """How many functions are called, of Python and of C, to count a file."""
+    count(file, plan)  # what is made once is made
+    calls = 0
+
+    def note(frame, event, argument):
+        nonlocal calls
+        del frame, argument
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        count(file, plan)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+# Functions that are called for the odd cell itself: nothing is done anew with the others.
+FEW = 10
+ODD = {
+    "text": "1,unknown,a",
+    "no score": "1,,a",
+    "spaces": "1, 0.5,a",
+    "underscore": "1,1_0,a",
+    "infinite": "1,inf,a",
+    "nan": "1,NAN,a",
+    "beyond": "1,7,a",
+    "accent": "1,ü,a",
+    "third label": "x,0.5,a",
+    "no label": ",0.5,a",
+    "label that is nan": "NAN,0.5,a",
+    "no id": "1,0.5,",
+    "short": "1,0.5",
+    "long": "1,0.5,a,a",
+}
+MAPPED = PLAN.with_calibrator(calibrator(FORMS["beta"]))
+
+
+def many_rows(odd=None):
+    rows = [f"{row % 3 // 2},{row / MANY:.5f},a" for row in range(MANY // 2)]
+    rows[MANY // 4] = odd or rows[MANY // 4]
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("plan", [PLAN, MAPPED], ids=["plain", "mapped"])
+def test_one_odd_row_of_a_text_file_takes_no_more_work(tmp_path, plan):
+    clean = work(csv(tmp_path, many_rows()), plan)
+    for name, odd in ODD.items():
+        assert abs(work(csv(tmp_path, many_rows(odd)), plan) - clean) <= FEW, name
+
+
+def test_one_odd_row_of_a_parquet_file_takes_no_more_work(tmp_path):
+    labels, scores = [row % 2 for row in range(MANY)], [row / MANY for row in range(MANY)]
+    pairs = {"y": [None, 2], "p": [None, math.nan, math.inf, 7.0]}
+
+    def file(y, p):
+        pq.write_table(pa.table({"y": y, "p": p}), tmp_path / "s.parquet")
+        return fg.ScoreFile(tmp_path / "s.parquet", label="y", score="p")
+
+    clean = work(file(labels, scores))
+    for name, cells in pairs.items():
+        for cell in cells:
+            columns = {"y": [*labels], "p": [*scores]}
+            columns[name][MANY // 2] = cell
+            assert abs(work(file(**columns)) - clean) <= FEW, (name, cell)
+
+
+def test_what_text_spells_is_read_as_python_reads_it():
+    cells = [*SPELLED, *(f"{sign}{cell}" for cell in SPELLED for sign in "+-")]
+    cells += [f"{space}{cell}" for cell in SPELLED for space in (" ", "\t", "\xa0")]
+    cells += [f"{cell} " for cell in SPELLED]
+    read = NamedColumns.read("y", "p").lenient_scores("p", pa.array(cells))
+    alone = [NamedColumns.read("y", "p").lenient_scores("p", pa.array([c]))[0] for c in cells]
+    assert np.array_equal(read, alone, equal_nan=True)
+    assert np.array_equal(read, [*map(number, cells)], equal_nan=True)
+
+
+WORDS = (
+    "0.1 .5 5. 1e5 1E-5 1e+5 1e400 1e-400 4.9e-324 2.4703282292062327e-324 0.30000000000000004 "
+    "1797693134862315807e290 00012 1_0 inf Infinity nan NAN nan(1) 0x10 1d 1,5 1e . e 1.2.3 true "
+    "None \u0661 \uff11 \u2212"
+)
+SPELLED = [*WORDS.split(), "", "-", "1" * 400, "0." + "1" * 800, "1\x00", "1\n", "\n"]
+
+
+def number(cell):
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan

@@ -1,14 +1,17 @@
 """What two machines must agree on is the same, whatever kernels their processors choose."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fedgauge.privacy import accounting
+import fedgauge as fg
+from fedgauge.privacy import Cohort, accounting
 
 # Plans as a coordinator makes them, and what a site makes of those that others made.
 MADE = """
@@ -71,6 +74,15 @@ def test_machines_with_other_kernels_agree():
     simd = " ".join(np._core._multiarray_umath.__cpu_dispatch__)
     there = made(here, OPENBLAS_CORETYPE="Prescott", NPY_DISABLE_CPU_FEATURES=simd)
     assert there == here
+
+
+def test_delta_does_not_hang_on_how_python_adds_floats():
+    """`sum` rounds otherwise from Python 3.12 on, and approvals sign delta to the last digit."""
+    model, cohort = fg.DistributedDP(1.0), Cohort(3, 1)
+    law = SimpleNamespace(distance=0.1 * 2.0**-60)
+    orders = itertools.permutations([(law, 1), (law, 2), (law, 3), (law, 10**6)])
+    told = {model.state(cohort, draws=draws, claim="simulated").delta for draws in orders}
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("last", [1e-6, 1e-6 * (1 - 1e-12)])

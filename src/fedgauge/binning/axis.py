@@ -313,17 +313,15 @@ class Axis:
     def place_any(self, scores: Floats) -> Placed:
         """Bin of each score whatever it is.
 
-        A score beyond the axis counts as its end, also an infinite one; NaN as the lower end.
+        A score beyond the axis counts as its end, also an infinite one; NaN as the lower end. The
+        work is the same whatever scores are: its time may be seen by those who must not see them.
         """
         if self._lookup is None:
             self._lookup = BinLookup(self._edges)
         if not scores.size:
             return Placed(np.empty(0, dtype=np.intp), scores)
-        lowest, highest = scores.min(), scores.max()  # both NaN if any score is NaN
-        if lowest >= self.low and highest <= self.high:
-            return Placed(self._lookup(scores, touches_top=bool(highest >= self.high)), scores)
-        inside = np.clip(np.where(np.isnan(scores), self.low, scores), self.low, self.high)
-        not_finite = int(np.count_nonzero(~np.isfinite(scores)))
+        inside = np.fmin(np.fmax(scores, self.low), self.high)  # which take NaN for no number
+        not_finite = scores.size - int(np.count_nonzero(np.isfinite(scores)))
         moved = int(np.count_nonzero(inside != scores))
         return Placed(
             self._lookup(inside, touches_top=True), inside, not_finite, moved - not_finite

@@ -272,15 +272,10 @@ def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
     """
     if calibrator is None:
         return scores
-    # NumPy's logarithm of a number depends on how its array lies in memory, and a row that is left
-    # out must not change that for the others.
-    scores = np.ascontiguousarray(scores)
+    # NumPy's logarithm of a number depends on how its array lies in memory, and a row that stays as
+    # it is must not change that for the others, nor the time that they take.
     inside = (scores >= 0.0) & (scores <= 1.0)
-    if inside.all():
-        return calibrator.form.apply(scores)
-    carried = scores.copy()
-    carried[inside] = calibrator.form.apply(scores[inside])
-    return carried
+    return np.where(inside, calibrator.form.apply(np.where(inside, scores, 0.5)), scores)
 
 
 class _Header(msgspec.Struct):

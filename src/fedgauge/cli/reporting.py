@@ -141,6 +141,8 @@ def intake(
             receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
             if not quiet:
                 _print_receipts(server, receipts)
+            if server.conflicts:
+                warn(_conflicting(server.conflicts))
             taken = zip(paths, receipts, strict=True)
             broken = [told for path, receipt in taken for told in _broken(path, receipt)]
             for told in broken:
@@ -309,6 +311,16 @@ def _broken(path: Path, receipt: Receipt) -> Iterator[str]:
                 f"{_MENDED.get(reason, _COPY_AGAIN)} {receipt.accepted:,} reports of the file were "
                 "taken in."
             )
+
+
+def _conflicting(reports: int) -> str:
+    """What is said where reports came under an id that another one has."""
+    many = f"{reports:,} report{'s' if reports > 1 else ''}"
+    return (
+        f"{many} came under the id of another one, with other contents. Somebody saw ids and made "
+        "up reports under them, or a client made reports of the same rows twice. All of them "
+        "count. Look at who can see and write the files of reports."
+    )
 
 
 def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:

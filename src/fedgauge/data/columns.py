@@ -232,8 +232,9 @@ def from_arrow(values: pa.Array) -> NDArray[Any]:
 
 def _from_arrow_leniently(values: pa.Array | pa.ChunkedArray) -> Column:
     kind = values.type
-    # In NumPy one missing row would make floats of all of them, and the same one of long ids.
-    if pa.types.is_decimal(kind) or (pa.types.is_integer(kind) and values.null_count):
+    # In NumPy one missing row would make floats of all of them, and the same one of long ids. Also
+    # where none is missing: how long that takes would tell.
+    if pa.types.is_decimal(kind) or pa.types.is_integer(kind):
         values = values.cast(pa.string())
     return _from_arrow(values)
 
@@ -247,7 +248,7 @@ def _from_frame(name: str, values: Any, *, leniently: bool = False) -> Any:
         raise InputError(f"{name} is a table; pass one column of it.{several}")
     if not isinstance(native, nw.Series):
         return values
-    if leniently and native.dtype.is_integer() and native.null_count():
+    if leniently and native.dtype.is_integer():
         return native.to_arrow()
     return native.to_numpy()
 
@@ -282,8 +283,7 @@ def coded(column: Column) -> pa.DictionaryArray:
 
 def codes_of(encoded: pa.DictionaryArray) -> NDArray[Any]:
     """The codes in NumPy, -1 where a value is missing."""
-    codes = encoded.indices
-    return from_arrow(codes.fill_null(-1) if codes.null_count else codes)
+    return from_arrow(encoded.indices.fill_null(-1))
 
 
 def to_numpy(column: Column) -> NDArray[Any]:

@@ -105,8 +105,12 @@ class LenientLabelReader(LabelReader):
     """Reads any labels at all: one that is not positive is negative, a missing one too.
 
     It counts what :class:`LabelReader` would complain of. Which label it saw first decides how
-    many it calls a third value, never how a row is read.
+    many it calls a third value, never how a row is read, nor in how much work.
     """
+
+    def __call__(self, labels: Column) -> NDArray[Any]:
+        """The labels as integers, 1 for positive; counts those that are neither."""
+        return self._read_any(labels)
 
     def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
         codes, values = distinct(labels)
@@ -116,8 +120,8 @@ class LenientLabelReader(LabelReader):
 def _drop_missing(
     codes: NDArray[Any], meanings: list[Meaning]
 ) -> tuple[NDArray[Any], list[Meaning]]:
-    missing = [code for code, meaning in enumerate(meanings) if meaning != meaning]
-    return np.where(np.isin(codes, missing), -1, codes) if missing else codes, meanings
+    kept = [-1 if meaning != meaning else code for code, meaning in enumerate(meanings)]
+    return np.array([*kept, -1]).take(codes), meanings  # code -1 reads the last
 
 
 def _meaning_if_any(label: Any) -> Meaning:

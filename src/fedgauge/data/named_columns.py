@@ -1,7 +1,7 @@
 """Which columns of a table hold labels, scores, groups and ids; its rows as examples."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ LabelColumns = str | Sequence[str]
 ScoreColumns = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 GroupColumns = str | Mapping[str, str] | None
 Get = Callable[[str], Any]
+_NUMBER: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
 class NamedColumns(NamedTuple):
@@ -148,14 +149,32 @@ class NamedColumns(NamedTuple):
         if self.decimal != ".":
             # A point is then in no number, as where Arrow reads them.
             column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
+        if is_text(kind):
+            return _numbers_in(name, column.cast(kind))
         try:
             # Unsafe: a whole number that floats cannot tell from the next one is near enough.
             numbers = column.cast(kind).cast(pa.float64(), safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            if not is_text(kind):
-                raise InputError(not_numbers(name)) from None
-            return floats_of(read_leniently(name, column))
-        return from_arrow(numbers)
+            raise InputError(not_numbers(name)) from None
+        return from_arrow(numbers.fill_null(np.nan))
+
+
+def _numbers_in(name: str, column: pa.Array) -> Floats:
+    """The numbers that text spells, NaN where it spells none.
+
+    Arrow casts all rows or none. If the others were then read in another way, the time that takes
+    would tell of one row that is no number. So Arrow is given those that it can surely cast, always
+    all of them at once, and Python always the rest, also where that is nothing.
+    """
+    plain = pc.match_substring_regex(column, _NUMBER)
+    numbers = from_arrow(
+        pc.if_else(plain, column, None).cast(pa.float64()).fill_null(np.nan)
+    ).copy()
+    rest = pc.invert(plain)
+    numbers[from_arrow(pc.indices_nonzero(rest))] = floats_of(
+        read_leniently(name, column.filter(rest))
+    )
+    return numbers
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -256,8 +256,7 @@ class _Utf8Rows(io.RawIOBase):
         if chunk and not self._in_rows:
             head, newline, rest = chunk.partition(b"\n")
             header, chunk, self._in_rows = head + newline, rest, bool(newline)
-        if not chunk.isascii() or self._decoder.getstate()[0]:
-            chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
+        chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
         return header + chunk if header else chunk
 
 

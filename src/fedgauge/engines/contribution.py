@@ -23,7 +23,7 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.searching import Found
 from fedgauge.plan.summary import summarise
 from fedgauge.plan.task import SearchTask
-from fedgauge.privacy.keystream import WordSource
+from fedgauge.privacy.keystream import KeptKeystream, WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
 from fedgauge.secagg.words import check_size
 
@@ -171,6 +171,16 @@ def draw_noise(plan: EvaluationPlan, source: WordSource, *, shares: int = 1) -> 
 def contribution(plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSource) -> Numbers:
     """What one client adds to the sum: its numbers and its share of the noise."""
     return to_numbers(plan, histogram) + draw_noise(plan, source)
+
+
+def same_contribution(plan: EvaluationPlan, histogram: ScoreHistogram, key: bytes) -> Numbers:
+    """The same, with noise that is a secret function of the numbers.
+
+    Two inputs under one pair of masks differ by what is bare. A site whose files were put back
+    must not add other noise to the same numbers there, nor the same noise to others.
+    """
+    numbers = to_numbers(plan, histogram)
+    return numbers + draw_noise(plan, KeptKeystream(key, b"noise on " + numbers.tobytes()))
 
 
 def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:

@@ -14,7 +14,7 @@ from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
 from fedgauge.data.keyed import PlacedRows
 from fedgauge.data.oddities import Counted
-from fedgauge.engines.contribution import contribution, count_exactly, count_leniently
+from fedgauge.engines.contribution import count_exactly, count_leniently, same_contribution
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -26,7 +26,6 @@ from fedgauge.errors import (
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.sizes import peek
 from fedgauge.plan.summary import summarise
-from fedgauge.privacy.keystream import Keystream
 from fedgauge.secagg import Invitation
 from fedgauge.site import Site
 from fedgauge.site.approvals import require_approval
@@ -147,9 +146,10 @@ class SiteDuties:
         self._show = show
         self.invitation: Invitation | None = None
         self.setting = b""
+        self.noise_key = b""
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
-        """Counts and fresh noise.
+        """Counts and noise, the same for the same counts.
 
         The budget is spent before rows are read or a model is called: what they turn out to be
         no longer changes what it costs.
@@ -164,7 +164,7 @@ class SiteDuties:
         ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
         ledger.commit(invitation.session)
         histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
-        return contribution(plan, histogram, Keystream())
+        return same_contribution(plan, histogram, self.noise_key)
 
     def _check_delivered(self, invitation: Invitation) -> None:
         """Refuse to score with anything that other members did not agree to."""

@@ -182,6 +182,7 @@ class Participant:
         duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation, duties.setting = client.invitation, client.setting
+        duties.noise_key = client.noise_key
         return client
 
     def pending(self) -> list[Pending]:
@@ -418,7 +419,7 @@ def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> No
 
 
 def _require_unsent(site: Site, session: bytes) -> None:
-    """Refuse to go on from an old copy of a session: it would add new noise under old masks."""
+    """Refuse to go on from an old copy of a session: it would use its masks again."""
     status = site.ledger.status(session)
     if status not in ("reserved", "committed") or site.ledger.is_sent(session):
         raise ExchangeError(

@@ -354,7 +354,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         parties = honest_parties(cohort)
         # P and P' are each within the total distance of their ideal laws: delta grows by
         # (1 + e^epsilon) times it.
-        distance = sum(parties * count * law.distance for law, count in draws)
+        distance = math.fsum(parties * count * law.distance for law, count in draws)
         numerical = min(distance * (1.0 + _portable_exp(min(self.epsilon, 700.0))), 1.0)
         if claim == "enforced" and cohort.min_survivors > 1:  # alone nobody runs a protocol
             numerical += PROTOCOL_FAILURE

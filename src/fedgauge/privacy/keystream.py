@@ -3,13 +3,15 @@
 import hashlib
 import hmac
 import os
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
+
+_KEY_BYTES: Final = 32
 
 
 class WordSource(Protocol):
@@ -27,7 +29,7 @@ class Keystream:
     """
 
     def __init__(self) -> None:
-        self._stream = _AesCtr(os.urandom(32))
+        self._stream = _AesCtr(os.urandom(_KEY_BYTES))
 
     def words(self, count: int) -> Words:
         """The next `count` words."""
@@ -56,6 +58,8 @@ class KeptKeystream:
     """
 
     def __init__(self, secret: bytes, purpose: bytes) -> None:
+        if len(secret) < _KEY_BYTES:
+            raise ValueError(f"a secret has {_KEY_BYTES} bytes or more")
         self._stream = _AesCtr(hmac.digest(secret, b"fedgauge " + purpose, "sha256"))
 
     def words(self, count: int) -> Words:

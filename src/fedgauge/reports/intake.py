@@ -1,6 +1,8 @@
 """The server's side of local reports: takes each one once, keeps only sums, survives a crash."""
 
+import hashlib
 import sqlite3
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ SECOND_NAME: Final = "second.sqlite"  # of a second round, in the folder of its 
 _APPLICATION: Final = 0x66675231  # "fgR1", which tells an intake from other SQLite files
 _TOGETHER: Final = 1 << 22  # bytes of messages, or one more, that are stored by one sync
 _WAIT_SECONDS: Final = 60.0
+_MARK_BYTES: Final = 16
 
 
 class Receipt(NamedTuple):
@@ -39,6 +42,13 @@ class Receipt(NamedTuple):
     refused: Mapping[str, int]
 
 
+class _Marks(NamedTuple):
+    """What is kept of a report: digests of its id, and of all of it, which hide both."""
+
+    id: bytes
+    report: bytes
+
+
 class ReportCounts(NamedTuple):
     """Unbiased counts by channel and node of each level, the variance of one node, and reports."""
 
@@ -50,15 +60,17 @@ class ReportCounts(NamedTuple):
 class ReportServer:
     """Takes local reports in any order, from any transport, and adds them up.
 
-    A report counts once, however often it comes: its id is remembered, and nothing else about
-    it. What :meth:`accept` has returned survives the end of the process and of the machine,
-    where there is a folder. Several threads and several processes can share one.
+    A report counts once, however often it comes: two digests of it are remembered, from which it
+    cannot be read. Another one under its id counts too, or whoever knows the id could keep it out
+    by being faster; `conflicts` says how many there are. What :meth:`accept` has returned survives
+    the end of the process and of the machine, where there is a folder. Several threads and several
+    processes can share one.
 
     Of two rounds each has a server, under the plan of that round. No id is of both, so neither
     needs to know what the other took in. The first takes no more after :meth:`close_round`.
 
-    Memory holds one message and the sums of each level. The ids are on disk; without a folder
-    they are in memory too, about 30 bytes each.
+    Memory holds one message and the sums of each level. The digests are on disk; without a folder
+    they are in memory too, about 60 bytes for each report.
 
     Parameters
     ----------
@@ -132,6 +144,13 @@ class ReportServer:
             rows = self._connection.execute("SELECT reason, count FROM refused ORDER BY reason")
             return MappingProxyType(dict(rows.fetchall()))
 
+    @property
+    def conflicts(self) -> int:
+        """Reports that came under the id of another one; all of them count."""
+        with self._errors(), self._alone:
+            (found,) = self._connection.execute("SELECT count(*) FROM conflicts").fetchone()
+            return int(found)
+
     def accept(self, message: bytes) -> Receipt:
         """Take the reports of one message; on return they are stored for good."""
         return self._store([message])
@@ -198,10 +217,8 @@ class ReportServer:
                     refused.update(self._why_late(late))
                 read = []
             for level, parts in enumerate(zip(*read, strict=True)):
-                ids = np.concatenate([part.ids for part in parts])
-                payloads = np.concatenate([part.payloads for part in parts])
-                fresh = self._remember(ids)
-                self._add(level, payloads[fresh])
+                fresh = self._remember([marks for part in parts for marks in _marks(level, part)])
+                self._add(level, np.concatenate([part.payloads for part in parts])[fresh])
                 accepted += int(np.count_nonzero(fresh))
                 refused[Reason.DUPLICATE] += len(fresh) - int(np.count_nonzero(fresh))
             refused = +refused
@@ -215,23 +232,29 @@ class ReportServer:
 
     def _why_late(self, levels: list[LevelReports]) -> Mapping[Reason, int]:
         """Why a message is refused after the round: of reports that came before nothing is lost."""
-        ids = [bytes(each) for level in levels for each in level.ids]
-        known = "SELECT 1 FROM seen WHERE id = ?"
-        came = all(self._connection.execute(known, (each,)).fetchone() for each in ids)
-        return {Reason.DUPLICATE: len(ids)} if came else {Reason.CLOSED: 1}
+        reports = [marks for level, part in enumerate(levels) for marks in _marks(level, part)]
+        known = all(self._connection.execute(_KNOWN, marks).fetchone() for marks in reports)
+        return {Reason.DUPLICATE: len(reports)} if known else {Reason.CLOSED: 1}
 
-    def _remember(self, ids: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Note the ids; which of them are new."""
-        keys = [(row,) for row in map(bytes, ids)]
+    def _remember(self, reports: list[_Marks]) -> NDArray[np.bool_]:
+        """Note reports; which of them are new."""
         before = self._connection.total_changes
         self._connection.execute("SAVEPOINT ids")
         # In order, so that neighbours share pages.
-        self._connection.executemany(_NEW_ID, sorted(keys))
-        if self._connection.total_changes - before == len(keys):
-            return np.ones(len(keys), dtype=bool)
+        self._connection.executemany(_NEW_ID, sorted(reports))
+        if self._connection.total_changes - before == len(reports):
+            return np.ones(len(reports), dtype=bool)
         self._connection.execute("ROLLBACK TO ids")
-        fresh = [self._connection.execute(_NEW_ID, key).rowcount == 1 for key in keys]
-        return np.array(fresh, dtype=bool)
+        return np.array([self._is_new(marks) for marks in reports], dtype=bool)
+
+    def _is_new(self, marks: _Marks) -> bool:
+        """Note a report; whether it is new, under whatever id."""
+        if self._connection.execute(_NEW_ID, marks).rowcount == 1:
+            return True
+        if self._connection.execute(_KNOWN, marks).fetchone():
+            return False
+        self._connection.execute("INSERT INTO conflicts VALUES (?)", (marks.report,))
+        return True
 
     def _add(self, level: int, payloads: NDArray[np.uint8]) -> None:
         # Read and written in one transaction, so that processes do not undo each other's sums.
@@ -290,6 +313,15 @@ class ReportServer:
             raise IntakeError(
                 f"{self._path} takes reports of another plan. Use a folder for each plan."
             )
+        self._upgrade()
+
+    def _upgrade(self) -> None:
+        """Bring the tables of an intake to today's form that kept ids, and as they are."""
+        columns = "SELECT count(*) FROM pragma_table_info('seen')"
+        if self._connection.execute(columns).fetchone() == (1,):
+            self._connection.create_function("mark", 1, _mark, deterministic=True)
+            for statement in _UPGRADE:
+                self._connection.execute(statement)
 
     def _make_schema(self) -> None:
         for statement in (*_SCHEMA, _CLOSED) if self._plan.is_search else _SCHEMA:
@@ -315,16 +347,39 @@ class ReportServer:
             raise IntakeError(f"cannot use the intake {self._path}: {error.strerror}.") from None
 
 
-_NEW_ID: Final = "INSERT OR IGNORE INTO seen VALUES (?)"
+_NEW_ID: Final = "INSERT OR IGNORE INTO seen VALUES (?, ?)"
+# Of reports that came before there were conflicts nothing but the id is known.
+_KNOWN: Final = (
+    "SELECT 1 FROM seen WHERE id = ?1 AND (report IS NULL OR report = ?2) "
+    "UNION ALL SELECT 1 FROM conflicts WHERE report = ?2"
+)
+_CONFLICTS: Final = "CREATE TABLE conflicts (report BLOB PRIMARY KEY) WITHOUT ROWID"
 _SCHEMA: Final = (
     f"PRAGMA application_id={_APPLICATION}",
     "CREATE TABLE plan (content BLOB NOT NULL)",
     "CREATE TABLE levels "
     "(level INTEGER PRIMARY KEY, reports INTEGER NOT NULL, tallies BLOB NOT NULL)",
-    "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE seen (id BLOB PRIMARY KEY, report BLOB) WITHOUT ROWID",
+    _CONFLICTS,
     "CREATE TABLE refused (reason TEXT PRIMARY KEY, count INTEGER NOT NULL)",
 )
 _CLOSED: Final = "CREATE TABLE closed (content BLOB NOT NULL)"
+_UPGRADE: Final = (
+    "ALTER TABLE seen ADD COLUMN report BLOB",
+    "UPDATE seen SET id = mark(id)",
+    _CONFLICTS,
+)
+
+
+def _marks(level: int, part: LevelReports) -> Iterator[_Marks]:
+    about = struct.pack("<I", level)
+    for row, payload in zip(map(bytes, part.ids), map(bytes, part.payloads), strict=True):
+        # Payloads are short, and could be guessed from a digest beside a bare id.
+        yield _Marks(_mark(row), _mark(row + about + payload))
+
+
+def _mark(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_MARK_BYTES).digest()
 
 
 def _together(messages: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -63,6 +63,10 @@ class _Keys(msgspec.Struct, frozen=True, array_like=True):
     box: bytes
 
 
+def _new_key() -> bytes:
+    return os.urandom(crypto.KEY_BYTES)
+
+
 class _State(msgspec.Struct):
     """All that a member remembers between requests. Secret: it holds the keys."""
 
@@ -74,6 +78,8 @@ class _State(msgspec.Struct):
     seed: bytes = b""
     setting: bytes = b""
     own_mask: bytes = b""
+    # A session that was joined before there were such keys gets one when it is read.
+    noise_key: bytes = msgspec.field(default_factory=_new_key)
     present: bytes = b""
     sharers: bytes = b""
     survivors: bytes = b""
@@ -116,8 +122,8 @@ class SummationClient:
         state = _State(
             invitation=invitation.data,
             stage=Stage.ADVERTISE,
-            mask_key=os.urandom(crypto.KEY_BYTES),
-            box_key=os.urandom(crypto.KEY_BYTES),
+            mask_key=_new_key(),
+            box_key=_new_key(),
             seed=os.urandom(SEED_BYTES),
             setting=setting,
         )
@@ -162,6 +168,11 @@ class SummationClient:
     def setting(self) -> bytes:
         """What the client signed, when it joined, that it counts in."""
         return self._state.setting
+
+    @property
+    def noise_key(self) -> bytes:
+        """What the member draws its noise with: a secret of this session, gone once it counted."""
+        return self._state.noise_key
 
     @property
     def unopened(self) -> tuple[bytes, ...]:
@@ -222,7 +233,7 @@ class SummationClient:
         mine = self._picked(state) & present
         self._require_holders(len(mine) + 1)
         self._meet(roster.peers, mine, state)
-        state.present, state.own_mask = roster.present, os.urandom(crypto.KEY_BYTES)
+        state.present, state.own_mask = roster.present, _new_key()
         points = [member + 1 for member in sorted(mine | {self._me})]
         threshold = self._invitation.graph.threshold
         masks = shamir.split(shamir.secret_to_int(state.own_mask), points, threshold)
@@ -264,8 +275,10 @@ class SummationClient:
         session = self._invitation.session
         told = (self._sharing(state), receipt(session, digests))
         signatures = [self._signed(Stage.MASK, body) for body in told]
+        numbers = self._masked(mine | theirs, state)
+        state.noise_key = b""  # with which guesses of the counts could be tested
         return Masked(
-            words=self._masked(mine | theirs, state).tobytes(),
+            words=numbers.tobytes(),
             sharing=signatures[0],
             receipt=signatures[1],
             complaints=complaints,
