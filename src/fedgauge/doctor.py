@@ -232,7 +232,7 @@ def _shared_folder(run: Path) -> Finding:
     if not run.is_dir():
         return Finding("Exchange", "mend", f"there is no folder {run}. Is it mounted?")
     try:
-        with tempfile.NamedTemporaryFile(dir=run, prefix=".fedgauge-doctor-") as file:
+        with tempfile.TemporaryFile(dir=run) as file:  # without a name, so none is left behind
             file.write(b"x")
             file.flush()
         durable.sync_folder(run)

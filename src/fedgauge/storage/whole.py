@@ -1,13 +1,13 @@
 """Files read whole, and written so that a crash never leaves half of one."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from fedgauge.errors import RecordError
+from fedgauge.storage import durable
 
 
 def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
@@ -28,15 +28,10 @@ def written_whole(path: str | Path, *, follow: bool = True) -> Iterator[BinaryIO
     if not target.parent.is_dir():
         raise RecordError(f"cannot write {path}: make its folder first.")
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
+        with durable.replacing(target) as (file, temporary):
+            yield file
+            file.flush()
             os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror}.") from None
 
