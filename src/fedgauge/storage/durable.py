@@ -45,8 +45,10 @@ def replace(path: Path, data: bytes, *, mode: int = _OWN) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[tuple[BinaryIO, str]]:
+def replacing(path: Path, *, new: bool = False) -> Iterator[tuple[BinaryIO, str]]:
     """A temporary file that takes the place of another one when this ends well, and its name.
+
+    Where it should be new, FileExistsError if there is one by then, whoever was faster.
 
     It is locked as long as it is in use, so that the next one who writes the same file knows what
     a killed process left, and removes it.
@@ -57,13 +59,26 @@ def replacing(path: Path) -> Iterator[tuple[BinaryIO, str]]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file, temporary
-        os.replace(temporary, path)
+        (_put_new if new else os.replace)(temporary, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
     finally:
         os.close(lock)
+
+
+def _put_new(temporary: str, path: Path) -> None:
+    """Give a file its name, unless there is one of that name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a disk without links: the name is taken first, then filled
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN))
+        os.replace(temporary, path)
+    else:
+        os.unlink(temporary)
 
 
 def remove_dead(path: Path) -> None:
