@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from shells import serving_shells
+from users import ALICE, People, home_of
 
 # Behind all others: one of the studies has the name of a package that others may look for.
 ROOT = Path(__file__).parents[1]
@@ -15,6 +16,20 @@ sys.path.extend(str(ROOT / folder) for folder in ("studies", "benchmarks"))
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
     monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
+
+
+@pytest.fixture
+def people(monkeypatch):
+    """The accounts and groups that there are, whatever the machine says."""
+    return People(monkeypatch)
+
+
+@pytest.fixture
+def home(people):
+    """A folder of Alice's, who has an account."""
+    del people
+    with home_of(ALICE) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,9 @@ from typing import Final, Literal, NamedTuple
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import FedgaugeError
 from fedgauge.site import Ledger, Site
+from fedgauge.site.policy import SiteFile, folder_faults
 from fedgauge.storage import durable
+from fedgauge.storage.ownership import faults
 
 _LEAST_PYTHON: Final = (3, 11)
 _FLOWER: Final = "1.41."
@@ -71,12 +73,17 @@ def _version(name: str) -> str | None:
 
 
 def _site(path: Path) -> Iterator[Finding]:
+    wrong = _owner_faults(path.absolute())
     try:
         site = Site.from_toml(path)
     except FedgaugeError as error:
         yield Finding("Site file and key", "mend", str(error))
+        yield from (Finding("Owners", "mend", told) for told in wrong if told not in str(error))
         return
     yield Finding("Site file and key", "ok", f"{site.path}: {site.name}, dataset {site.dataset}")
+    yield from (Finding("Owners", "mend", told) for told in wrong)
+    if not wrong:
+        yield Finding("Owners", "ok", "nobody else can change what this site relies on")
     checks: tuple[Callable[[Site], Finding], ...] = (
         _trust,
         _folder,
@@ -89,6 +96,22 @@ def _site(path: Path) -> Iterator[Finding]:
     )
     for check in checks:
         yield check(site)
+
+
+def _owner_faults(path: Path) -> list[str]:
+    """All that lets others than its owner read or change what a site relies on."""
+    try:
+        file = SiteFile.from_text(path.read_text("utf-8"), any_format=True)
+        names = file.key, file.ledger
+    except (FedgaugeError, OSError, UnicodeDecodeError):  # found next, and told then
+        names = ()
+    private = [path.parent / name for each in names for name in (each, f"{each}.head")]
+    try:
+        found = [*faults(path), *folder_faults(path.parent)]
+        found += [told for each in private for told in faults(each, private=True)]
+    except OSError as error:
+        found = [f"cannot look into the folder of {path}: {error.strerror}."]
+    return [*dict.fromkeys(found)]
 
 
 def _trust(site: Site) -> Finding:
@@ -209,7 +232,7 @@ def _shared_folder(run: Path) -> Finding:
     if not run.is_dir():
         return Finding("Exchange", "mend", f"there is no folder {run}. Is it mounted?")
     try:
-        with tempfile.NamedTemporaryFile(dir=run, prefix=".fedgauge-doctor-") as file:
+        with tempfile.TemporaryFile(dir=run) as file:  # without a name, so none is left behind
             file.write(b"x")
             file.flush()
         durable.sync_folder(run)

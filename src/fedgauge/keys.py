@@ -12,11 +12,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fedgauge.errors import SiteError
 from fedgauge.storage import durable
+from fedgauge.storage.ownership import require_own
 
 _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
 _KEY_BYTES: Final = 32
 _LONGEST_FILE: Final = 200
+_IF_READ: Final = "make a new key if somebody may have read it"
 _FIELD: Final = 2**255 - 19
 _ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
@@ -65,15 +67,11 @@ class SigningKey:
                 )
             with path.open("rb") as file:
                 # Asked of the open file: what is checked is what is read.
-                mode = os.fstat(file.fileno()).st_mode
+                opened = os.fstat(file.fileno())
                 text = file.read(_LONGEST_FILE)
+            require_own(path, SiteError, opened=opened, private=True, then=_IF_READ)
         except OSError as error:
             raise SiteError(f"cannot read key {path}: {error.strerror}.") from None
-        if os.name == "posix" and mode & 0o077:
-            raise SiteError(
-                f"key {path} can be used by others than its owner. Run `chmod 600 {path}`, and "
-                "make a new key if somebody may have read it."
-            )
         raw = _decode(_SECRET, text.decode("ascii", errors="replace").removesuffix("\n"))
         if raw is None:
             raise SiteError(f"{path} is not a site's private key. Restore it from a copy.")

@@ -1,8 +1,12 @@
 """The file exchange where files are tampered with on their way."""
 
 import os
+import shutil
 import signal
-from contextlib import suppress
+import socket
+import stat
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,17 +17,22 @@ from exchange import (
     A,
     B,
     C,
+    World,
     assert_right,
     copied,
     every_stage,
     later_stages,
+    make_world,
 )
+from users import ALICE, MALLORY, as_user, needs_root
 
 import fedgauge as fg
+from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import VERBS
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
+from fedgauge.secagg.evidence import Dispute, File, Signed
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
@@ -112,12 +121,11 @@ def test_tampered_reply(exact_steps, earlier_run, stage, tamper):
         assert list(progress.set_aside) == ([] if nothing else [path.name])
         with pytest.raises(fg.ExchangeError, match=f"waits for {A} to {VERBS[stage]}"):
             world.advance(world.run)
-        if path.is_dir() or path.is_fifo():
-            with pytest.raises(fg.FedgaugeError, match="it is not a file"):
-                world.answer(world.run, A, stage, CLIENTS[A])
-            path.rmdir() if path.is_dir() else path.unlink()
-        world.answer(world.run, A, stage, CLIENTS[A])
-        assert world.published() == before
+        again = world.answer(world.run, A, stage, CLIENTS[A])
+        if path.is_dir():  # it stays where it is, and the reply goes beside it
+            assert again.read_bytes() == before[path.name]
+        else:
+            assert world.published() == before
         result = world.advance(world.run)
         assert_right(world.finish(stage + 1) or result, world)
 
@@ -134,13 +142,10 @@ def test_tampered_request(exact_steps, earlier_run, stage, tamper):
             world.answer(world.run, A, stage, CLIENTS[A])
         assert world.state().read_bytes() == state
         assert not world.reply(stage).exists()
-        if path.is_dir() or path.is_fifo():
-            with pytest.raises(fg.FedgaugeError, match="it is not a file"):
-                world.advance(world.run)
-            path.rmdir() if path.is_dir() else path.unlink()
         with pytest.raises(fg.ExchangeError, match=f"waits for {A}"):
             world.advance(world.run)
-        assert world.published() == before
+        if not path.is_dir():
+            assert world.published() == before
         world.answer(world.run, A, stage, CLIENTS[A])
         result = world.advance(world.run)
         assert_right(world.finish(stage + 1) or result, world)
@@ -161,10 +166,10 @@ def test_tampered_invitation(exact_steps, tamper):
                 step()
         assert world.entries(A) == []
         assert not world.reply(Stage.ADVERTISE).exists()
-        if path.is_dir() or path.is_fifo():
-            with pytest.raises(fg.FedgaugeError, match="it is not a file"):
+        if path.is_dir():
+            with pytest.raises(fg.ExchangeError, match=f"a folder is in its place. Remove {path}"):
                 world.advance(world.run)
-            path.rmdir() if path.is_dir() else path.unlink()
+            path.rmdir()
         with pytest.raises(fg.ExchangeError, match=f"waits for {A}"):
             world.advance(world.run)
         assert world.published() == before
@@ -286,3 +291,251 @@ def test_link_in_the_run_folder_is_not_followed(exact_steps, stage, who):
             else:
                 world.advance(world.run)
         assert victim.read_text() == "mine"
+
+
+# Something lies where a file goes
+
+
+def lie_folder(path, _):
+    path.mkdir()
+
+
+def lie_full_folder(path, _):
+    (path / "in").mkdir(parents=True)
+    (path / "in" / "it").touch()
+
+
+def lie_link_to_file(path, victim):
+    path.symlink_to(victim)
+
+
+def lie_link_to_folder(path, victim):
+    path.symlink_to(victim.parent)
+
+
+def lie_link_to_nothing(path, _):
+    path.symlink_to("nothing")
+
+
+def lie_link_to_device(path, _):
+    path.symlink_to("/dev/zero")
+
+
+def lie_device(path, _):
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    except PermissionError:
+        pytest.skip("no devices are made here")
+
+
+def lie_pipe(path, _):
+    os.mkfifo(path)
+
+
+def lie_socket(path, _):
+    with socket.socket(socket.AF_UNIX) as server, ExitStack() as back:
+        back.callback(os.chdir, os.getcwd())
+        os.chdir(path.parent)  # names of sockets are short
+        server.bind(path.name)
+
+
+def lie_huge_file(path, _):
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+LIES = [
+    lie_folder,
+    lie_full_folder,
+    lie_link_to_file,
+    lie_link_to_folder,
+    lie_link_to_nothing,
+    lie_link_to_device,
+    lie_device,
+    lie_pipe,
+    lie_socket,
+    lie_huge_file,
+]
+every_lie = pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__[4:])
+
+
+@pytest.fixture
+def victim(folder):
+    (folder / "notes").mkdir()
+    path = folder / "notes" / "notes.txt"
+    path.write_text("mine")
+    yield path
+    assert path.read_text() == "mine"
+    assert os.listdir(path.parent) == ["notes.txt"]
+
+
+@every_lie
+@pytest.mark.usefixtures("no_hanging")
+def test_what_lies_where_files_go_does_not_stop_an_evaluation(exact_steps, victim, lie):
+    """Anybody who can write to the shared folder may have put it there before."""
+    with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+        world.start(world.run, EXACT)
+        for stage in Stage:
+            lie(world.reply(stage), victim)
+            if stage > Stage.ADVERTISE:
+                lie(world.request(stage), victim)
+        lie(world.run / "second", victim)
+        for stage in Stage:
+            for name in (A, B, C):
+                world.answer(world.run, name, stage, CLIENTS[name])
+            assert world.exchange(world.run, B).progress().missing == ()
+            result = world.advance(world.run)
+        assert_right(result, world)
+
+
+@every_lie
+@pytest.mark.usefixtures("no_hanging")
+def test_what_lies_where_a_reply_goes_is_named(exact_steps, commands, victim, lie):
+    """The site's operator, and who looks at the status, read what to remove."""
+    with copied(exact_steps[Stage.ADVERTISE, "answer"]) as world:
+        path = world.reply(Stage.ADVERTISE)
+        lie(path, victim)
+        assert path.name in world.exchange(world.run, B).progress().set_aside or path.is_symlink()
+        (done,) = commands({"arguments": world.arguments(A, "join")})
+        assert done.code == 0, done.err
+        if path.is_dir() and not path.is_symlink():
+            assert f"a folder is in its place. Remove {path}" in " ".join(done.err.split())
+            (told,) = commands({"arguments": world.arguments(B, "status")})
+            assert f"Set aside {path.name}: " in told.out
+            assert f"Remove {path}" in told.out
+        else:
+            assert done.err == ""
+
+
+@every_lie
+@pytest.mark.usefixtures("no_hanging")
+def test_what_lies_where_the_result_goes(exact_steps, victim, lie):
+    with copied(exact_steps[Stage.OPEN, "advance"]) as world:
+        path = world.run / "result.json"
+        lie(path, victim)
+        assert not world.exchange(world.run).progress().finished
+        if path.is_dir() and not path.is_symlink():
+            with pytest.raises(fg.ExchangeError, match=f"a folder is in its place. Remove {path}"):
+                world.advance(world.run)
+            shutil.rmtree(path)
+        assert_right(world.advance(world.run), world)
+
+
+@every_lie
+@pytest.mark.usefixtures("no_hanging")
+def test_what_lies_where_evidence_goes(exact_steps, victim, lie):
+    with copied(exact_steps[Stage.SHARE, "answer"]) as world:
+        exchange = world.exchange(world.run)
+        path = world.run / "evidence.fgx"
+        lie(path, victim)
+        assert "Remove" in exchange.progress().set_aside[path.name]
+        nothing = Signed(b"", b"")
+        found = [Dispute(0, 1, nothing, nothing, b"", None)]
+        exchange.write_evidence(exchange.invitation(), File(exchange.invitation().data, found))
+        if path.is_dir() and not path.is_symlink():
+            assert "Remove" in exchange.progress().set_aside[path.name]
+        else:
+            assert stat.S_ISREG(path.lstat().st_mode)
+
+
+@every_lie
+@pytest.mark.usefixtures("no_hanging")
+def test_what_lies_where_an_invitation_was(exact_steps, commands, victim, lie):
+    """Sites refuse it at once, and say what is there."""
+    with copied(exact_steps[Stage.ADVERTISE, "answer"]) as world:
+        path = world.request(Stage.ADVERTISE)
+        path.unlink()
+        lie(path, victim)
+        verbs = ["check", "join", "review", "status", "share", "submit", "abandon"]
+        for verb in verbs:
+            like = "join" if verb == "check" else verb
+            arguments = ["exchange", verb, *world.arguments(A, like)[2:]]
+            (done,) = commands({"arguments": arguments})
+            assert (done.code, done.out) == (1, "")
+            assert str(path) in done.err
+            assert "Traceback" not in done.err
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o777, 0o1777], ids=oct)
+def test_a_stranger_in_the_shared_folder(home, mode):
+    """What belongs to another user can be neither read nor, in a sticky folder, replaced."""
+
+    def begin():
+        world = make_world(home / "world", (A, B, C))
+        world.start(world.run, EXACT)
+        later = [world.request(stage, name) for stage in Stage for name in (A, B, C)]
+        return "\n".join(map(str, [world.reply(stage) for stage in Stage] + later))
+
+    run = home / "world" / "run"
+    places = {Path(line) for line in as_user(ALICE, begin).splitlines()} - {run / "invitation.fgx"}
+    os.chown(run, 0, 0)  # the owner of a sticky folder may replace what others put there
+    os.chmod(run, mode)
+
+    def lie():
+        for number, path in enumerate(sorted(places)):
+            make = (os.mkdir, os.mkfifo, Path.touch)[number % 3]
+            make(path)
+            path.chmod(0)
+        (run / "second").mkdir(mode=0)
+        return len(places)
+
+    assert as_user(MALLORY, lie) == "17"
+
+    def play():
+        world = World(home / "world", (A, B, C))
+        assert_right(world.finish(), world)
+        return "right"
+
+    assert as_user(ALICE, play) == "right"
+
+
+# Two begin at once
+
+
+def states(world):
+    return list((world.folder / COORDINATOR / "sessions").glob("*.server"))
+
+
+def test_two_that_start_in_one_folder_at_the_same_moment(exact_steps, monkeypatch):
+    """Both saw an empty folder; one of them is told, and leaves the other's invitation alone."""
+    with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+        store, sessions = Coordinator._store, []
+
+        def meanwhile(self, server):
+            store(self, server)
+            if not sessions:
+                sessions.append(None)
+                sessions[0] = world.start(world.run, EXACT)
+
+        monkeypatch.setattr(Coordinator, "_store", meanwhile)
+        with pytest.raises(fg.ExchangeError, match="holds an exchange already"):
+            world.start(world.run, EXACT)
+        assert world.exchange(world.run).invitation().session == sessions[0]
+        assert [path.stem for path in states(world)] == [sessions[0].hex()[:32]]
+        assert_right(world.finish(), world)
+
+
+def test_two_processes_that_start_in_one_folder(exact_steps, commands):
+    for _ in range(5):
+        with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+            request = {"arguments": world.arguments(COORDINATOR, "start")}
+            done = commands(*[request] * 4)
+            assert sorted(each.code for each in done) == [0, 1, 1, 1]
+            for each in done:
+                assert each.code == 0 or "holds an exchange already" in each.err
+            session = world.exchange(world.run).invitation().session
+            assert [path.stem for path in states(world)] == [session.hex()[:32]]
+            assert_right(world.finish(), world)
+
+
+def test_a_disk_without_links_to_files(exact_steps, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+        monkeypatch.setattr(os, "link", refuse)
+        world.start(world.run, EXACT)
+        with pytest.raises(fg.ExchangeError, match="holds an exchange already"):
+            world.start(world.run, EXACT)
+        assert_right(world.finish(), world)

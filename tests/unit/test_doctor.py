@@ -1,6 +1,9 @@
 """What `fedgauge doctor` finds, and that it changes nothing."""
 
+import os
+import shlex
 import shutil
+import subprocess
 from collections import namedtuple
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -113,10 +116,51 @@ def test_a_site_that_left_its_ledger_behind(site):
     assert not site.ledger_path.exists()
 
 
+def owners(site):
+    return [each.told for each in doctor.examine(site.path) if each.about == "Owners"]
+
+
+def test_all_that_others_could_change_is_told_at_once(site):
+    """Each with its command: when all were run, the site is well."""
+    assert owners(site) == ["nobody else can change what this site relies on"]
+    spoilt = [site.folder, site.path, site.key_path, site.ledger_path, site.head_path]
+    for place in (site.folder / "sessions", site.folder / "answers"):
+        place.mkdir()
+        spoilt.append(place)
+    for place in spoilt:
+        place.chmod(0o777)
+    findings = [each for each in doctor.examine(site.path) if each.state == "mend"]
+    told = " ".join(each.told for each in findings)
+    for place in spoilt:
+        assert told.count(f" {place}`") == 1
+    for command in told.split("`")[1::2]:
+        subprocess.run(shlex.split(command), check=True)
+    assert owners(site) == ["nobody else can change what this site relies on"]
+    assert states(site.path) <= {"ok", "note"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_site_of_another_user(site):
+    for place in (site.folder, *site.folder.iterdir()):
+        os.chown(place, 47_001, 47_001)
+    findings = [each for each in doctor.examine(site.path) if each.state == "mend"]
+    told = " ".join(each.told for each in findings)
+    for place in (site.folder, site.path, site.key_path, site.ledger_path, site.head_path):
+        assert f"`chown root {place}`" in told
+
+
+def test_a_ledger_under_a_name_of_its_own(site):
+    site.ledger_path.rename(site.folder / "l.db")
+    site.path.write_text(site.path.read_text().replace("ledger.sqlite", "l.db"))
+    (site.folder / "l.db").chmod(0o644)
+    site.path.chmod(0o666)
+    assert any("chmod 600" in told and "l.db" in told for told in owners(site))
+
+
 def test_a_ledger_that_others_can_write(site):
     site.ledger_path.chmod(0o666)
     finding = found("Ledger", site.path)
-    assert (finding.state, "chmod go-w" in finding.told) == ("mend", True)
+    assert (finding.state, "chmod 600" in finding.told) == ("mend", True)
 
 
 def test_the_witness(site, tmp_path):

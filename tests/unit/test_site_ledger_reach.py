@@ -68,7 +68,7 @@ def test_a_missing_folder(tmp_path):
 def test_a_folder_in_place_of_a_file(tmp_path):
     make_ledger(tmp_path)
     (tmp_path / "ledger.sqlite").unlink()
-    (tmp_path / "ledger.sqlite").mkdir()
+    (tmp_path / "ledger.sqlite").mkdir(mode=0o700)
     every_call_fails(open_ledger(tmp_path), "cannot be written")
     (tmp_path / "site.key.head").unlink()
     (tmp_path / "site.key.head").mkdir()

@@ -271,7 +271,7 @@ def test_a_new_ledger_when_asked_for(bare):
 
 def test_a_site_that_joined_something_had_a_ledger(bare):
     migrate_site(bare)
-    (bare.parent / "sessions").mkdir()
+    (bare.parent / "sessions").mkdir(mode=0o700)
     (bare.parent / "sessions" / "lock").touch()  # of a command that was refused
     (bare.parent / "sessions" / "00.client").touch()
     with pytest.raises(SiteError, match="took part"):

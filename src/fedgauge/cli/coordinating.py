@@ -18,7 +18,7 @@ from fedgauge.cli.terminal import (
     with_progress,
 )
 from fedgauge.engines.coordinator import Coordinator, totals_for
-from fedgauge.engines.exchange import Exchange, Progress
+from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress
 from fedgauge.keys import key_to_text
 from fedgauge.site import Site
 from fedgauge.vertical.assigned import Totals
@@ -134,6 +134,8 @@ def advance(
             quiet,
             lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
         )
+    for told in exchange.in_the_way:
+        warn(told)
     if isinstance(outcome, Progress):
         if not quiet:
             say_progress(outcome, run, site)
@@ -157,7 +159,7 @@ def _start(
         raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
     exchange = Exchange(run, site)
     if any(run.glob("*.fgx")):
-        raise fg.ExchangeError(f"{run} holds an exchange already. Start in an empty folder.")
+        raise fg.ExchangeError(HOLDS_ONE.format(run))
     server = Coordinator(exchange, site).start(plan, members)
     if not quiet:
         screen.print(

@@ -146,6 +146,8 @@ def join(
             quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
         )
         plan = exchange.invitation().plan
+    for told in exchange.in_the_way:
+        warn(told)
     if not quiet:
         screen.print(f"{brief(plan)}\n", markup=False)
         for counted in seen:
@@ -201,6 +203,8 @@ def submit(
         sent = with_progress(
             quiet, lambda: submit_rows(exchange, site, rows, tell=warn, show=seen.append)
         )
+    for told in exchange.in_the_way:
+        warn(told)
     if sent.stood:
         warn(
             "this site submitted before, and its first input stands, whatever its file holds now. "
@@ -346,7 +350,10 @@ def _rows(file: Path | None, named: Columns, dialect: Dialect, *, is_enough: boo
 def _answer(run: Path, site_file: Path, stage: Stage, quiet: bool) -> None:
     with readable_errors():
         site = Site.from_toml(site_file)
-        path = take_part(Exchange(run, site), site, stage)
+        exchange = Exchange(run, site)
+        path = take_part(exchange, site, stage)
+    for told in exchange.in_the_way:
+        warn(told)
     if not quiet:
         screen.print(f"Answered: {path}", markup=False)
 

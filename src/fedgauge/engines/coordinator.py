@@ -61,7 +61,11 @@ class Coordinator:
             _require_parties(totals, members, self._site)
         server = SummationServer.invite(plan, members, self._site.key, names=self._site.peers)
         self._store(server)
-        self._write_requests(server)
+        try:
+            self._exchange.write_first(server.invitation)
+        except FedgaugeError:
+            self._path(server.invitation).unlink()
+            raise
         return server
 
     def advance(
@@ -178,10 +182,7 @@ class Coordinator:
     def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
         totals = totals_for(self._site, server.invitation.plan)
         result = conclude(server, outcome, key=self._site.key, estimator=Aligned(), totals=totals)
-        try:
-            durable.replace(self._exchange.result_path, result.record.to_json(), mode=0o644)
-        except OSError as error:
-            raise ExchangeError(f"cannot write the result: {error.strerror}.") from None
+        self._exchange.write_result(result.record.to_json())
         self._path(server.invitation).unlink()
         return result
 

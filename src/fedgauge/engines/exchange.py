@@ -8,14 +8,17 @@ Of two rounds the second has a folder within that of the first, with an invitati
 soon as it is there, every step is one of the second round.
 """
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
 from fedgauge.engines.duties import judge_origin
 from fedgauge.engines.participant import STEPS
-from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, RecordError
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -24,7 +27,8 @@ from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage import durable
+from fedgauge.storage.whole import kind_of, read_regular, write_whole
 
 VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
@@ -33,6 +37,7 @@ SECOND: Final = "second"
 RESULT: Final = "result.json"
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
+HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
 _AGAIN: Final = "Copy it again, or have who sent it run the command again."
 M = TypeVar("M")
 
@@ -74,6 +79,7 @@ class Exchange:
     def __init__(self, folder: str | Path, site: Site) -> None:
         self._folder = Path(folder)
         self._site = site
+        self.in_the_way: list[str] = []  # what others put where files were to go, in words
 
     @property
     def result_path(self) -> Path:
@@ -83,28 +89,31 @@ class Exchange:
     @property
     def has_folder(self) -> bool:
         """Whether the folder is there."""
-        return self._folder.is_dir()
+        return os.path.isdir(self._folder)  # False also where nobody may look
 
     def invitation(self) -> Invitation:
         """What the exchange is about: of two rounds, the one that is under way."""
-        if not (self._folder / SECOND / INVITATION).is_file():
+        path = self._folder / SECOND / INVITATION
+        if path.parent.is_symlink() or not os.path.lexists(path):
             return self._first()
-        second = load_invitation(self._folder / SECOND / INVITATION)
         try:
             first = self._first()
+            if knows(self._site, first) and not first.plan.has_two_rounds:
+                return first  # anybody may have put a second one there
         except FedgaugeError:
             first = None  # lost or damaged, and not needed any more
+        second = load_invitation(path)
         origin = None if first is None else (first.session, first.coordinator)
         if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
             raise ExchangeError(
-                f"{self._folder / SECOND / INVITATION} is not to the second round of the "
-                f"evaluation in {self._folder}. {_AGAIN}"
+                f"{path} is not to the second round of the evaluation in {self._folder}. {_AGAIN} "
+                "Remove it, if the first round is not over."
             )
         return second
 
     def _first(self) -> Invitation:
         path = self._folder / INVITATION
-        if not path.is_file():
+        if not os.path.lexists(path):
             raise ExchangeError(
                 f"{self._lacking()}. Get it from the coordinator, who makes it with `fedgauge "
                 "exchange start`, and again with `fedgauge exchange advance`."
@@ -119,8 +128,11 @@ class Exchange:
         """The same, there to be written to."""
         folder = self._at(invitation)
         try:
-            if folder.is_symlink() and folder != self._folder:  # it would lead elsewhere
-                raise ExchangeError(f"{folder} is a link. It must be a folder: remove the link.")
+            is_second = folder != self._folder and os.path.lexists(folder)
+            if is_second and (kind := kind_of(folder)) != "a folder":  # a link would lead elsewhere
+                raise ExchangeError(
+                    f"{folder} is {kind or 'a file'}. It must be a folder: remove it."
+                )
             folder.mkdir(exist_ok=True)
         except OSError as error:
             raise ExchangeError(f"cannot make folder {folder}: {error.strerror}.") from None
@@ -128,9 +140,9 @@ class Exchange:
 
     def _lacking(self) -> str:
         """What is missing where there is no invitation."""
-        if not self._folder.exists():
+        if not os.path.exists(self._folder):
             return f"there is no folder {self._folder}. Name the one that holds {INVITATION}"
-        if not self._folder.is_dir():
+        if not self.has_folder:
             return f"{self._folder} is no folder. Name the one that holds {INVITATION}"
         return f"there is no {INVITATION} in {self._folder}"
 
@@ -142,13 +154,15 @@ class Exchange:
     def progress(self) -> Progress:
         """The current round, and who is awaited."""
         invitation = self.invitation()
-        asked = {stage: set(self._asked(invitation, stage)) for stage in Stage}
+        unused: dict[Stage, dict[str, str]] = {stage: {} for stage in Stage}
+        asked = {stage: set(self._asked(invitation, stage, unused[stage])) for stage in Stage}
         stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
         replies, set_aside = self._signed_replies(invitation, stage)
+        set_aside |= unused[stage]
         try:
             faults = self.faults(invitation)
         except FedgaugeError as error:
-            faults, set_aside[EVIDENCE] = [], str(error)
+            faults, set_aside[EVIDENCE] = [], _printable(str(error))
         names = {member: self.name(invitation, member) for member in asked[stage]}
         return Progress(
             invitation=invitation,
@@ -198,18 +212,18 @@ class Exchange:
 
     def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
         try:
-            saved = _read(self.result_path, _MOST_RESULT)
+            saved = read_regular(self.result_path, _MOST_RESULT, ExchangeError)
             _require_result_of(invitation, saved)
         except FedgaugeError as error:
-            if self.result_path.exists():
-                aside[RESULT] = str(error)
+            if os.path.lexists(self.result_path):
+                aside[RESULT] = _printable(str(error))
             return False
         return True
 
     def faults(self, invitation: Invitation) -> list[Fault]:
         """Who broke the rules, by evidence in the folder, which is judged again here."""
         path = self._at(invitation) / EVIDENCE
-        if not path.exists():
+        if not os.path.lexists(path):
             return []
         evidence = _evidence(path)
         if evidence.invitation != invitation.data:
@@ -217,9 +231,35 @@ class Exchange:
         return evidence.judged()
 
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
-        """Put what shows who broke the rules into the folder."""
+        """Put what shows who broke the rules into the folder.
+
+        What is in its place does not stop the evaluation, which may well go on without it.
+        """
         if evidence.found:
-            _write(self._ready(invitation) / EVIDENCE, evidence.to_bytes())
+            path = self._ready(invitation) / EVIDENCE
+            try:
+                _write(path, evidence.to_bytes())
+            except _InTheWay as told:
+                self.in_the_way.append(str(told))
+
+    def write_first(self, invitation: Invitation) -> None:
+        """Put a new invitation into the folder, unless there is one by then."""
+        path = self._ready(invitation) / INVITATION
+        try:
+            write_whole(path, invitation.data, follow=False, new=True)
+        except (FileExistsError, RecordError) as error:
+            if not os.path.lexists(path):
+                raise
+            raise ExchangeError(HOLDS_ONE.format(self._folder)) from error
+
+    def write_result(self, data: bytes) -> None:
+        """Put the result into the folder, for good."""
+        try:
+            durable.replace(self.result_path, data, mode=0o644)
+        except OSError as error:
+            raise _in_the_way(self.result_path) or ExchangeError(
+                f"cannot write the result: {error.strerror}."
+            ) from None
 
     def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
         """The request of a round to this site."""
@@ -244,17 +284,31 @@ class Exchange:
 
     def write_request(self, invitation: Invitation, stage: Stage, member: int, data: bytes) -> None:
         """Put a request into the folder, unless it is there."""
+        folder = self._ready(invitation)
         if stage == Stage.ADVERTISE:
-            name = INVITATION
+            _write(folder / INVITATION, data)
         else:
             name = _file_name(stage, member, self.name(invitation, member), "request")
-        _write(self._ready(invitation) / name, data)
+            self._write_signed(folder / name, data)
 
     def write_reply(self, invitation: Invitation, stage: Stage, data: bytes) -> Path:
         """Put this site's reply into the folder."""
         me = invitation.members.index(self._site.key.public)
-        path = self._ready(invitation) / _file_name(stage, me, self._site.name, "reply")
-        _write(path, data)
+        name = _file_name(stage, me, self._site.name, "reply")
+        return self._write_signed(self._ready(invitation) / name, data)
+
+    def _write_signed(self, path: Path, data: bytes) -> Path:
+        """Write what is signed, and so needs no name of its own; where it went.
+
+        What others put in its place cannot be moved away, nor may it stop an evaluation.
+        """
+        try:
+            _write(path, data)
+        except _InTheWay as told:
+            *stem, kind, ending = path.name.split(".")
+            path = path.with_name(".".join([*stem, sha256(data).hexdigest()[:16], kind, ending]))
+            _write(path, data)
+            self.in_the_way.append(f"{told} What was to go there is in {path}.")
         return path
 
     def sessions(self) -> set[bytes]:
@@ -295,12 +349,12 @@ class Exchange:
 
         return self.replies(invitation, stage, check)
 
-    def _asked(self, invitation: Invitation, stage: Stage) -> Iterator[int]:
+    def _asked(self, invitation: Invitation, stage: Stage, aside: dict[str, str]) -> Iterator[int]:
         """Members who were asked to answer in a round."""
         if stage == Stage.ADVERTISE:
             yield from range(len(invitation.members))
             return
-        for _, envelope in self._requests(invitation, stage, {}):
+        for _, envelope in self._requests(invitation, stage, aside):
             if 0 <= envelope.recipient < len(invitation.members):
                 yield envelope.recipient
 
@@ -359,8 +413,10 @@ def _envelopes(
     """Files in a folder that are envelopes; others are set aside."""
     for path in sorted(folder.glob(pattern)):
         try:
-            data = _read(path)
+            data = read_regular(path, MOST_BYTES, ExchangeError)
             envelope = Envelope.from_bytes(data)
+        except ExchangeError as error:
+            aside[_shown(path)] = _printable(str(error))
         except FedgaugeError as error:
             aside[_shown(path)] = f"{error} {_AGAIN}"
         else:
@@ -381,24 +437,11 @@ def _require_result_of(invitation: Invitation, saved: bytes) -> None:
 
 def _understood(path: Path, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES) -> M:
     """What a file says; an error names the file, and what to do."""
-    data = _read(path, most)
+    data = read_regular(path, most, ExchangeError)
     try:
         return read(data)
     except FedgaugeError as error:
         raise type(error)(f"cannot use {path} as {kind}: {error} {_AGAIN}") from None
-
-
-def _read(path: Path, most: int = MOST_BYTES) -> bytes:
-    try:
-        if not path.exists():
-            raise ExchangeError(f"there is no file {path}. Check its name and folder.")
-        if not path.is_file():
-            raise ExchangeError(f"{path} is not a file.")
-        if path.stat().st_size > most:
-            raise ExchangeError(f"{path} is larger than {most:,} bytes.")
-        return path.read_bytes()
-    except OSError as error:
-        raise ExchangeError(f"cannot read {path}: {error.strerror}.") from None
 
 
 def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
@@ -409,14 +452,41 @@ def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
 def _write(path: Path, data: bytes) -> None:
     # Others may write here, too: a link of theirs must not lead to a file of this party, nor
     # what they put in its place keep it from being written.
-    same_size = path.is_file() and not path.is_symlink() and path.stat().st_size == len(data)
-    if not same_size or _read(path) != data:
+    with suppress(ExchangeError):
+        if read_regular(path, len(data), ExchangeError) == data:
+            durable.remove_dead(path)
+            return
+    try:
         write_whole(path, data, follow=False)
+    except RecordError as error:
+        raise _in_the_way(path) or error from None
+
+
+class _InTheWay(ExchangeError):
+    """Something of another's is where a file was to go, and cannot be replaced."""
+
+
+def _in_the_way(path: Path) -> _InTheWay | None:
+    """What is there, unless it could be replaced: then something else went wrong."""
+    try:
+        is_mine = path.lstat().st_uid == os.geteuid()
+    except OSError:
+        return None
+    kind = kind_of(path)
+    if is_mine and kind != "a folder":
+        return None
+    return _InTheWay(
+        f"cannot write {path}: {kind or 'a file of another user'} is in its place. Remove {path}."
+    )
 
 
 def _shown(path: Path) -> str:
     """The name of a file as it is told: anybody may have chosen it."""
-    return "".join(sign if sign.isprintable() else "?" for sign in path.name)
+    return _printable(path.name)
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def listed(aside: dict[str, str]) -> str:

@@ -377,7 +377,6 @@ class Participant:
         path = self._path(client.invitation.session)
         try:
             durable.replace(path, client.to_bytes())
-            durable.remove_leftovers(path)  # of a process that was killed; they hold keys
         except OSError as error:
             raise SiteError(f"cannot store the state of a session: {error.strerror}.") from None
 

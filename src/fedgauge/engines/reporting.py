@@ -78,6 +78,7 @@ def write_reports(
         Takes what the rows came to, where they could be read to their end; for the operator alone.
     """
     target = Path(path).absolute()
+    durable.remove_dead(target)
     if target.exists():
         raise RecordError(
             f"{path} exists. Send those reports again if they were lost: new ones of the same "
@@ -94,25 +95,24 @@ def write_reports(
     data = _checked(plan, data)
     told: list[str] = []
     seen: list[Counted] = []
-    temporary = None
+    place = target.parent if site is None else site.folder
     try:
-        # Not where others fetch it before the ledger says that it left.
-        place = target.parent if site is None else site.folder
-        handle, temporary = tempfile.mkstemp(dir=place, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as file:
+        # Without a name: nobody fetches it before the ledger says that it left, and where this is
+        # killed it is gone.
+        with tempfile.TemporaryFile(dir=place) as file:
             kept: Kept = {} if charge is None else charge.pay()
             messages = report_rows(plan, data, done=seen.append, **kept)
             size, digest = _fill(file, _as_far_as_read(messages, told))
-        if charge is not None:
-            charge.record(size, digest)
-        _move(temporary, target)
-    except BaseException as error:
-        if temporary is not None:
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise RecordError(f"cannot write {path}: {error.strerror}.") from None
-        raise
-    durable.sync_folder(target.parent)
+            if charge is not None:
+                charge.record(size, digest)
+            file.seek(0)
+            with durable.replacing(target) as (named, _):
+                shutil.copyfileobj(file, named)
+                named.flush()
+                os.fsync(named.fileno())
+        durable.sync_folder(target.parent)
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}.") from None
     for counted in seen:
         show(counted)
         told += counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
@@ -121,29 +121,12 @@ def write_reports(
 
 
 def _fill(file: BinaryIO, messages: Iterable[bytes]) -> tuple[int, str]:
-    """Write messages to a file, to the disk; how many bytes they have, and their SHA-256."""
+    """Write messages to a file; how many bytes they have, and their SHA-256."""
     digest, size = hashlib.sha256(), 0
     for message in messages:
         size += file.write(message)
         digest.update(message)
-    file.flush()
-    os.fsync(file.fileno())
     return size, digest.hexdigest()
-
-
-def _move(temporary: str, target: Path) -> None:
-    """Give a finished file its name, all at once also where that is on another disk."""
-    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file, open(temporary, "rb") as source:
-            shutil.copyfileobj(source, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except BaseException:
-        os.unlink(beside)
-        raise
-    os.unlink(temporary)
 
 
 def _checked(plan: EvaluationPlan, data: Data) -> Data:

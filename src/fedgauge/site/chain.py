@@ -138,7 +138,9 @@ class Chain:
                 f"the head {self._head.path} of ledger {self._path} is gone, so nobody can tell "
                 "whether the ledger is the latest. Put the head back from a copy made with it."
             )
-        require_own("ledger", self._path, self._path.stat().st_mode, LedgerError)
+        require_own(self._path, LedgerError, private=True)
+        # Whoever makes files there can make a journal, which SQLite would play back.
+        require_own(self._path.resolve().parent, LedgerError)
         return known
 
     def _connect(self) -> sqlite3.Connection:

@@ -61,10 +61,10 @@ class HeadFile:
         """What it says; None where there is no file."""
         try:
             with self.path.open("rb") as file:
-                mode, data = os.fstat(file.fileno()).st_mode, file.read()
+                opened, data = os.fstat(file.fileno()), file.read()
         except FileNotFoundError:
             return None
-        require_own("the ledger's head", self.path, mode, LedgerError)
+        require_own(self.path, LedgerError, opened=opened, private=True)
         head = Head.parse(data)
         if head is None:
             raise LedgerError(f"the head {self.path} of the ledger is damaged. {LOST}")

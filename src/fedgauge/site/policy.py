@@ -3,6 +3,7 @@
 import math
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -13,9 +14,10 @@ from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.entries import Cost
-from fedgauge.storage.ownership import require_own
+from fedgauge.storage.ownership import faults, require_own
 
 LEAST_COHORT: Final = 3
+_PRIVATE_FOLDERS: Final = ("sessions", "answers")
 FORMAT: Final = 2
 _FIRST_FORMAT: Final = 1  # which did not say so
 _MOST_DAYS: Final = 3650
@@ -244,8 +246,10 @@ def read_site_file(path: Path) -> str:
     """The text of a site file, unless others than its owner may change whom it trusts."""
     try:
         with path.open(encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            opened = os.fstat(file.fileno())
             text = file.read()
+        require_own(path, SiteError, opened=opened)
+        require_own_folder(path.parent)
     except FileNotFoundError:
         raise SiteError(
             f"there is no site file {path}. Name yours with --site, or make one with `fedgauge "
@@ -257,8 +261,20 @@ def read_site_file(path: Path) -> str:
         raise SiteError(f"cannot read site file {path}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise SiteError(f"site file {path} is not text in UTF-8.") from None
-    require_own("site file", path, mode, SiteError)
     return text
+
+
+def require_own_folder(folder: Path) -> None:
+    """Refuse a site's folder that others may write to, and what is private in it if they read."""
+    for told in folder_faults(folder):
+        raise SiteError(told)
+
+
+def folder_faults(folder: Path) -> Iterator[str]:
+    """Each thing by which others could do so, with the command that mends it."""
+    yield from faults(folder)
+    for name in _PRIVATE_FOLDERS:
+        yield from faults(folder / name, private=True)
 
 
 def by_key(kind: str, parties: tuple[Party, ...]) -> dict[bytes, str]:

@@ -2,6 +2,7 @@
 
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,6 +20,7 @@ from fedgauge.site.policy import (
     SiteFile,
     check_name,
     read_site_file,
+    require_own_folder,
 )
 from fedgauge.storage import durable
 
@@ -107,7 +109,7 @@ def create_site(
     policy = policy or Policy()
     text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy=policy))
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(folder)
         for file in (_SITE_FILE, _KEY, _LEDGER, _HEAD):
             if (folder / file).exists():
                 raise SiteError(f"{folder / file} exists. Make a new site in another folder.")
@@ -119,6 +121,17 @@ def create_site(
     except OSError as error:
         raise SiteError(f"cannot make a site in {folder}: {error.strerror}.") from None
     return Site.from_toml(folder / _SITE_FILE)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder for a site, which others do not look into, whatever the umask says."""
+    if folder.exists() and not any(folder.iterdir()):
+        with suppress(PermissionError):  # another's, which is refused next
+            folder.chmod(0o700)  # it was made for the site, with the modes of any folder
+    require_own_folder(folder)
+    for above in reversed(folder.parents):
+        above.mkdir(mode=0o755, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:

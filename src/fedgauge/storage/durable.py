@@ -1,18 +1,21 @@
 """Files that survive a crash: written once and for good, or replaced as a whole."""
 
 import os
+import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from fedgauge.errors import LedgerError
 
 WAIT_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.005
 _OWN: Final = 0o600  # as temporary files are made
+_SUFFIX: Final = ".fgtmp"  # so that nobody's files are taken for ours
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -32,20 +35,96 @@ def write_new(path: Path, data: bytes) -> None:
 
 def replace(path: Path, data: bytes, *, mode: int = _OWN) -> None:
     """Replace a file so that a crash leaves the old one or the new one, on disk too."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with replacing(path) as (file, temporary):
+        file.write(data)
+        file.flush()
+        if mode != _OWN:  # sticks and shares without modes refuse to set one
+            os.chmod(temporary, mode)
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path, *, new: bool = False) -> Iterator[tuple[BinaryIO, str]]:
+    """A temporary file that takes the place of another one when this ends well, and its name.
+
+    Where it should be new, FileExistsError if there is one by then, whoever was faster.
+
+    It is locked as long as it is in use, so that the next one who writes the same file knows what
+    a killed process left, and removes it.
+    """
+    remove_dead(path)
+    handle, temporary = _temporary(path)
+    lock = os.dup(handle)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            if mode != _OWN:  # sticks and shares without modes refuse to set one
-                os.chmod(temporary, mode)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+            yield file, temporary
+        (_put_new if new else os.replace)(temporary, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    sync_folder(path.parent)
+    finally:
+        os.close(lock)
+
+
+def _put_new(temporary: str, path: Path) -> None:
+    """Give a file its name, unless there is one of that name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a disk without links: the name is taken first, then filled
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN))
+        os.replace(temporary, path)
+    else:
+        os.unlink(temporary)
+
+
+def remove_dead(path: Path) -> None:
+    """Delete what killed processes left that were writing a file; what is in use stays."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(_SUFFIX)}")
+    with suppress(OSError):  # of folders that cannot be listed, or are not there
+        for name in filter(pattern.fullmatch, os.listdir(path.parent)):
+            with suppress(OSError):  # another's, in use, or on a disk without locks
+                _remove_dead(path.with_name(name))
+
+
+def _remove_dead(left: Path) -> None:
+    found = left.lstat()
+    if os.name != "posix" or not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    handle = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        _lock(handle)
+        left.unlink()
+    finally:
+        os.close(handle)
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """A new file beside another one, locked where the disk has locks."""
+    while True:
+        handle, name = tempfile.mkstemp(_SUFFIX, f".{path.name}.", path.parent)
+        try:
+            _lock(handle)
+        except BlockingIOError:  # taken for dead before it was locked: it is about to go
+            os.close(handle)
+            continue
+        except OSError:
+            return handle, name
+        if os.fstat(handle).st_nlink:
+            return handle, name
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file, or raise OSError."""
+    try:
+        import fcntl
+    except ImportError:
+        raise OSError("no locks") from None
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove_leftovers(path: Path) -> None:

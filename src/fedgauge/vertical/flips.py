@@ -18,9 +18,9 @@ from fedgauge.privacy import LocalDP
 from fedgauge.privacy.flipping import Flags, flip
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.storage import durable
+from fedgauge.storage.ownership import require_own
 
 FORMAT: Final = "fedgauge-flips/1"
-_OTHERS: Final = 0o077
 _AGAIN: Final = (
     "To flip again, name another file: that costs epsilon again, also for labels flipped before."
 )
@@ -221,12 +221,8 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _read(path: Path) -> _Kept:
     with path.open("rb") as file:
         # Asked of the open file: what is checked is what is read.
-        mode, data = os.fstat(file.fileno()).st_mode, file.read()
-    if os.name == "posix" and mode & _OTHERS:
-        raise SiteError(
-            f"others than their owner can read or change the flips in {path}. Run `chmod 600 "
-            f"{path}`."
-        )
+        opened, data = os.fstat(file.fileno()), file.read()
+    require_own(path, SiteError, opened=opened, private=True)
     try:
         kept = msgspec.json.decode(data, type=_Kept)
     except (msgspec.MsgspecError, UnicodeDecodeError):
