@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from fedgauge.engines.duties import judge_origin
 from fedgauge.engines.participant import STEPS
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
+from fedgauge.escaping import in_one_line
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -416,7 +417,7 @@ def _write(path: Path, data: bytes) -> None:
 
 def _shown(path: Path) -> str:
     """The name of a file as it is told: anybody may have chosen it."""
-    return "".join(sign if sign.isprintable() else "?" for sign in path.name)
+    return in_one_line(path.name)
 
 
 def listed(aside: dict[str, str]) -> str:
