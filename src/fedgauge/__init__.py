@@ -29,6 +29,7 @@ from fedgauge.errors import (
     SiteError,
     UndefinedMetric,
 )
+from fedgauge.escaping import escape_record
 
 if TYPE_CHECKING:
     from fedgauge import planner
@@ -300,3 +301,4 @@ if not TYPE_CHECKING:  # which would take every name for one that exists
 
 
 logging.getLogger("fedgauge").addHandler(logging.NullHandler())
+logging.getLogger("fedgauge").addFilter(escape_record)

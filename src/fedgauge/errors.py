@@ -38,8 +38,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from fedgauge.escaping import in_one_line
 
-class FedgaugeError(Exception):
+
+class _Told:
+    """What may quote names of files and fields, which are anybody's text."""
+
+    def __str__(self) -> str:
+        return in_one_line(" ".join(super().__str__().split()))
+
+
+class FedgaugeError(_Told, Exception):
     """Base class of all errors raised by fedgauge.
 
     Examples
@@ -363,7 +372,7 @@ class CountOverflow(FedgaugeError, OverflowError):
     """
 
 
-class PrivacyWarning(UserWarning):
+class PrivacyWarning(_Told, UserWarning):
     """A setting that is allowed but protects little.
 
     Examples
@@ -378,7 +387,7 @@ class PrivacyWarning(UserWarning):
     """
 
 
-class InputWarning(UserWarning):
+class InputWarning(_Told, UserWarning):
     """Rows that were left out, since nothing goes with them.
 
     Examples

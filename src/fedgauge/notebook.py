@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
+from fedgauge.escaping import printable
+
 # Notebooks align cells to the right, and text is easier to read from the left. No colour is set,
 # so that a dark page stays readable.
 _LEFT: Final = 'style="text-align: left"'
@@ -11,7 +13,7 @@ _LEFT: Final = 'style="text-align: left"'
 
 def text(words: str) -> str:
     """Words as HTML, whatever is in them."""
-    return f"<span>{escape(words)}</span>"
+    return printable(f"<span>{escape(words)}</span>")
 
 
 def table(rows: Iterable[tuple[str, str]], *, caption: str) -> str:
@@ -26,4 +28,5 @@ def table(rows: Iterable[tuple[str, str]], *, caption: str) -> str:
         f"<tr><th {_LEFT}>{escape(title)}</th><td {_LEFT}>{escape(words)}</td></tr>"
         for title, words in rows
     )
-    return f"<table><caption {_LEFT}>{escape(caption)}</caption><tbody>{body}</tbody></table>"
+    head = f"<caption {_LEFT}>{escape(caption)}</caption>"
+    return printable(f"<table>{head}<tbody>{body}</tbody></table>")

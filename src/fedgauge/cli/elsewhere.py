@@ -1,7 +1,7 @@
 """Commands whose files are loaded when they are called, so that none waits for what others need."""
 
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 import typer
@@ -30,6 +30,19 @@ _ELSEWHERE: Final = {
     "exchange": ("exchanges", "app"),
     "vertical": ("vertical", "app"),
 }
+
+
+class _FileName(click.ParamType):
+    """What names a file, in one line."""
+
+    def __init__(self, of_path: click.Path) -> None:
+        self.name, self._path = of_path.name, of_path
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, unless its name has a line break."""
+        if "\n" in str(value):
+            self.fail(f"{str(value)!r} has a line break in its name. Rename the file.", param, ctx)
+        return self._path.convert(value, param, ctx)
 
 
 class Commands(TyperGroup):
@@ -65,4 +78,14 @@ def _load(name: str) -> click.Command:
         alone.command(name)(found)
         command = typer.main.get_command(alone)
     command.name = name
+    _refuse_lines(command)
     return command
+
+
+def _refuse_lines(command: click.Command) -> None:
+    """Refuse names of files with line breaks: what follows one would be a line of fedgauge's."""
+    for each in getattr(command, "commands", {}).values():
+        _refuse_lines(each)
+    for parameter in command.params:
+        if isinstance(parameter.type, click.Path):
+            parameter.type = _FileName(parameter.type)

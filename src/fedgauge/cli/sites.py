@@ -235,7 +235,7 @@ def log(
         if csv not in (None, "-"):
             _write_new(Path(csv), to_csv(rows))
     if csv == "-":
-        typer.echo(to_csv(rows), nl=False)
+        typer.echo(to_csv(rows).encode(), nl=False)
     elif csv is not None and not quiet:
         screen.print(f"Saved {csv}: {len(rows):,} rows", markup=False)
     elif not quiet:

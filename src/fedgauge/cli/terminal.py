@@ -7,14 +7,17 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 import fedgauge as fg
+from fedgauge.escaping import printable
 
 if TYPE_CHECKING:
     from fedgauge.data.oddities import Counted
@@ -22,8 +25,29 @@ if TYPE_CHECKING:
 
 _WIDEST = 1000  # characters, more than a row of names and digests has
 
-screen = Console(highlight=False, soft_wrap=True, emoji=False)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+class Screen(Console):
+    """Where commands print: text moves, hides and styles nothing, whoever wrote it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, soft_wrap=True, emoji=False, **options)
+
+    def render_str(self, text: str, **look: Any) -> Text:
+        """Text as it is laid out, of cells and titles of tables too."""
+        return super().render_str(printable(text), **look)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """All that is printed, also what came past `render_str`; in letters that the stream has."""
+        for segment in super().render(renderable, options):
+            text = printable(segment.text).encode(self.encoding, "backslashreplace")
+            told = segment._replace(text=text.decode(self.encoding))
+            yield segment if segment.is_control else told
+
+
+screen = Screen()
+stderr = Screen(stderr=True)
 
 # What the library calls its options, and what they are called here.
 _AS_OPTIONS = {

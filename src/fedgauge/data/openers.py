@@ -120,6 +120,12 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
         raise InputError("there is no such file. Check its name and folder.") from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}.") from None
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            "its name is not UTF-8, and Arrow opens no such file. Rename it."
+        ) from None
     ending, is_gzip = ending_of(path), path.suffix.lower() == ".gz"
     is_parquet = _starts_with(path, b"PAR1")
     if ending in _PARQUET:

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from fedgauge.engines.duties import judge_origin
 from fedgauge.engines.participant import STEPS
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, RecordError
+from fedgauge.escaping import in_one_line
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -162,7 +163,7 @@ class Exchange:
         try:
             faults = self.faults(invitation)
         except FedgaugeError as error:
-            faults, set_aside[EVIDENCE] = [], _printable(str(error))
+            faults, set_aside[EVIDENCE] = [], in_one_line(str(error))
         names = {member: self.name(invitation, member) for member in asked[stage]}
         return Progress(
             invitation=invitation,
@@ -216,7 +217,7 @@ class Exchange:
             _require_result_of(invitation, saved)
         except FedgaugeError as error:
             if os.path.lexists(self.result_path):
-                aside[RESULT] = _printable(str(error))
+                aside[RESULT] = in_one_line(str(error))
             return False
         return True
 
@@ -416,7 +417,7 @@ def _envelopes(
             data = read_regular(path, MOST_BYTES, ExchangeError)
             envelope = Envelope.from_bytes(data)
         except ExchangeError as error:
-            aside[_shown(path)] = _printable(str(error))
+            aside[_shown(path)] = in_one_line(str(error))
         except FedgaugeError as error:
             aside[_shown(path)] = f"{error} {_AGAIN}"
         else:
@@ -482,11 +483,7 @@ def _in_the_way(path: Path) -> _InTheWay | None:
 
 def _shown(path: Path) -> str:
     """The name of a file as it is told: anybody may have chosen it."""
-    return _printable(path.name)
-
-
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
+    return in_one_line(path.name)
 
 
 def listed(aside: dict[str, str]) -> str:

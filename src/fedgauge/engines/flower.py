@@ -23,6 +23,7 @@ from fedgauge.engines.network import drive
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.simulated import SimulatedParticipant
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteError
+from fedgauge.escaping import escape_record
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
@@ -58,6 +59,7 @@ _SET_ASIDE: Final = "Set aside the reply of node %d: %s"
 Score = Callable[[Message, Context], Data]
 # Below Flower's name: its processes show what is logged there, and nothing of other libraries.
 logger = logging.getLogger("flwr.fedgauge")
+logger.addFilter(escape_record)
 
 
 def attach(app: ClientApp, score: Score) -> None:

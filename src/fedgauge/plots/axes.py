@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fedgauge.escaping import printable
 from fedgauge.measures.intervals import Estimate
 from fedgauge.typing import Floats
 
@@ -71,9 +72,14 @@ def entry(ax: Axes, name: str | None, area: str | None) -> str | None:
     elif area:
         shown = f"({area})" if lines else area
         lines.append(shown if len(shown) <= room else shown.replace(", ", ",\n", 1))
-    text = "\n".join(lines).replace("$", r"\$")  # a dollar starts no formula
+    text = plain("\n".join(lines))
     # What starts with an underscore has no place in legends: with a blank before it, it has.
     return f" {text}" if text.startswith("_") else text or None
+
+
+def plain(text: str) -> str:
+    """Text that is only read: a dollar starts no formula either."""
+    return printable(text).replace("$", r"\$")
 
 
 def side(ax: Axes) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.measures.intervals import Estimate
 from fedgauge.plan.slices import OTHER
-from fedgauge.plots.axes import SMALL, decimals, lay_out
+from fedgauge.plots.axes import SMALL, decimals, lay_out, plain
 from fedgauge.results.compared import Comparison
 from fedgauge.results.gaps import Gap, Gaps
 
@@ -118,7 +118,7 @@ class _Forest:
         ]
         ax.set_yticks(
             range(0, rows, self._step),
-            [_plain(name) for name in names[:: self._step]],
+            [plain(name) for name in names[:: self._step]],
             fontsize="x-small" if is_small else "small",
         )
         ax.set(xlabel=self._label(), ylim=(rows - 0.4, -0.6))
@@ -177,12 +177,7 @@ class _Forest:
         width = (around or rows).x1 - rows.x0
         room = int(_LETTERS_AN_INCH * width / self.ax_.figure.dpi)
         told = textwrap.fill(self._verdict(), max(room, _LONGEST))
-        self.ax_.set_title(_plain(told), loc="left", fontsize="small")
-
-
-def _plain(text: str) -> str:
-    """A dollar starts no formula."""
-    return text.replace("$", r"\$")
+        self.ax_.set_title(plain(told), loc="left", fontsize="small")
 
 
 def _read_at(at: float | None) -> tuple[_Read, ...]:
@@ -345,7 +340,7 @@ class ComparisonDisplay(_Forest):
         return cls(tuple(rows), models, level, comparison.margin, comparison.verdict)
 
     def _label(self) -> str:
-        first, second = map(_plain, self.models)
+        first, second = map(plain, self.models)
         return f"{first} less {second}, {self.level * 100:g}% intervals"
 
     def _verdict(self) -> str:

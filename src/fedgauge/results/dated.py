@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from fedgauge.errors import InputError
+from fedgauge.escaping import in_one_line
 from fedgauge.results.record import FORMAT
 
 Order = Literal["name", "time"]
@@ -47,7 +48,7 @@ def dated_files(folder: Path, by: Order) -> Dated:
         if reason is None:
             found.append(path)
         else:
-            skipped[path.name] = reason
+            skipped[in_one_line(path.name)] = reason
     if not found:
         raise InputError(
             f"{folder} holds no result. Save one of each look there: `fedgauge evaluate --json "
@@ -56,9 +57,10 @@ def dated_files(folder: Path, by: Order) -> Dated:
     days = _days(found, by)
     files: dict[str, Path] = {}
     for path in sorted(found, key=lambda each: (days[each], _natural(each))):
-        if path.stem in files:
-            raise InputError(f"{files[path.stem].name} and {path.name} have one name. Rename one.")
-        files[path.stem] = path
+        name = in_one_line(path.stem)
+        if name in files:
+            raise InputError(f"{files[name].name} and {path.name} have one name. Rename one.")
+        files[name] = path
     if by == "name":
         _require_one_a_day(files, days)
     told = {name: days[path] or None for name, path in files.items()}

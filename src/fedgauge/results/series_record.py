@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from fedgauge.errors import InputError
+from fedgauge.escaping import csv_text
 from fedgauge.measures.watching import DISTRIBUTION, Run, Watched
 from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.models import PrivacyStatement
@@ -149,16 +148,7 @@ def _pair(spent: tuple[float, float] | None) -> dict[str, float] | None:
 
 def to_csv(rows: Iterable[Row]) -> bytes:
     """The rows as a file."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Row._fields)
-    writer.writerows(row._replace(look=_no_formula(row.look)) for row in rows)
-    return text.getvalue().encode()
-
-
-def _no_formula(name: str) -> str:
-    """The name of a file, which may be anybody's, such that no spreadsheet runs it."""
-    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+    return csv_text([Row._fields, *rows]).encode()
 
 
 def is_trend(path: Path) -> bool:

@@ -1,11 +1,10 @@
 """What left a site: one row for each reply and each file of reports, from its ledger."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from fedgauge.escaping import csv_text
 from fedgauge.keys import key_to_text
 from fedgauge.site.anchor import Site
 from fedgauge.site.entries import Account, Cost, Entry
@@ -100,12 +99,10 @@ def _row(site: Site, about: Entry, entry: Entry, cost: Cost | None) -> Left:
 
 def to_csv(rows: Iterable[Left]) -> str:
     """Rows as CSV with all their digits; an exact sum has epsilon inf and protects no unit."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines: list[tuple[object, ...]] = [COLUMNS]
     for row in rows:
         protects = row.cost is not None and not row.cost.is_exact_sum
-        writer.writerow(
+        lines.append(
             (
                 row.time.isoformat(),
                 row.evaluation,
@@ -125,4 +122,4 @@ def to_csv(rows: Iterable[Left]) -> str:
                 "" if row.cost is None else repr(row.cost.delta),
             )
         )
-    return text.getvalue()
+    return csv_text(lines)

@@ -9,10 +9,11 @@ from string import Template
 from typing import Any, Final
 
 from fedgauge.errors import InputError
+from fedgauge.escaping import in_one_line, printable
 from fedgauge.measures.metric import metrics_of
 from fedgauge.plots.page import words
 from fedgauge.plots.page.beside import beside
-from fedgauge.plots.page.filling import plain_json, policy, text_of, without_turning
+from fedgauge.plots.page.filling import plain_json, policy, text_of
 from fedgauge.plots.page.gaps import Told
 from fedgauge.plots.page.parts import part_of
 from fedgauge.plots.page.slices import told_of
@@ -72,7 +73,10 @@ def report(
         raise InputError(
             "client_average is the average of ROC AUCs, from 0 to 1, of the one result of a report."
         )
-    known = signatures or {}
+    known = {in_one_line(name): each for name, each in (signatures or {}).items()}
+    given, results = results, {in_one_line(name): each for name, each in results.items()}
+    if len(results) < len(given):
+        raise InputError("two of the results have one name, as a report shows it. Rename one.")
     signed = {name: known.get(name) or result.signature for name, result in results.items()}
     sliced = {name: told_of(result, brief=_is_many(result)) for name, result in results.items()}
     style, script = text_of("page.css"), text_of("figures.js", "page.js")
@@ -89,7 +93,7 @@ def report(
         plan=_each(results, lambda _, result: words.plan(result)),
         data=_json(results, sliced),
     )
-    return without_turning(filled)
+    return printable(filled)
 
 
 def is_report(path: Path) -> bool:

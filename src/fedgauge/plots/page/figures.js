@@ -36,9 +36,10 @@ const parts = (() => {
     const whole = make("table", { "data-csv": name }, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
     return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, whole);
   }
-  // A cell that begins like a formula would be run by a spreadsheet; numbers and intervals are none.
+  // A cell that begins like a formula would be run by a spreadsheet, which skips blanks and takes
+  // full-width signs for the usual ones; numbers and intervals are none.
   const plain = /^[-+][\d.,]+(e[-+]?\d+)?$|^-[\d.,]+( to -?[\d.,]+| \(-?[\d.,]+ to -?[\d.,]+\))$/;
-  const guarded = (text) => (/^[=+\-@\t\r]/.test(text) && !plain.test(text) ? `'${text}` : text);
+  const guarded = (text) => (/^[\s\p{C}]*[=+\-@\u2212]/u.test(text.normalize("NFKC")) && !plain.test(text) ? `'${text}` : text);
   const quoted = (text) => `"${guarded(text).replace(/"/g, '""')}"`;
   function csv(element) {
     const rows = [...element.querySelectorAll("tr")];

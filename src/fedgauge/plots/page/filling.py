@@ -9,9 +9,6 @@ import msgspec
 
 # Names are anybody's text: none may end the block, or begin another element.
 _ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
-# Marks that turn the order of letters, and of the digits behind them (Boucher & Anderson 2021).
-_TURNING: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_SHOWN: Final = {mark: f"[U+{mark:04X}]" for mark in _TURNING}
 
 
 def text_of(*names: str) -> str:
@@ -28,17 +25,6 @@ def plain_json(plain: Any) -> str:
     '{"name":"\\u003c/script\\u003e"}'
     """
     return msgspec.json.encode(plain).decode().translate(_ESCAPED)
-
-
-def without_turning(page: str) -> str:
-    r"""The page with marks that turn the order of letters written out, so that none does.
-
-    Examples
-    --------
-    >>> without_turning("site \u202e1")
-    'site [U+202E]1'
-    """
-    return page.translate(_SHOWN)
 
 
 def policy(style: str, script: str) -> str:

@@ -15,9 +15,10 @@ from statistics import median
 from string import Template
 from typing import Any, Final
 
+from fedgauge.escaping import printable
 from fedgauge.measures.intervals import show
 from fedgauge.measures.watching import DISTRIBUTION
-from fedgauge.plots.page.filling import plain_json, policy, text_of, without_turning
+from fedgauge.plots.page.filling import plain_json, policy, text_of
 from fedgauge.plots.page.markup import facts, folded, paragraph, table
 from fedgauge.results.series import Trend
 from fedgauge.storage.whole import write_whole
@@ -60,7 +61,7 @@ def trend_page(trend: Trend, *, name: str) -> str:
         looks=_looks(record),
         data=plain_json(_data(record)),
     )
-    return without_turning(filled)
+    return printable(filled)
 
 
 def is_trend_page(path: Path) -> bool:
