@@ -200,6 +200,16 @@ def test_keys_of_what_was_counted_are_deleted_too(noisy_steps, later):
         assert not [suffix for suffix in kept(world) if suffix != ".lock"]
 
 
+def test_what_was_joined_by_a_clock_far_ahead_is_given_up(noisy_steps, later):
+    """Set right, the clock would reach the end of such a session in years: its keys would stay."""
+    with copied(noisy_steps[Stage.MASK, "answer"]) as world:
+        later(-31 * DAY)
+        with pytest.raises(fg.ExchangeError, match="or has ended it"):
+            world.answer(world.run, A, Stage.MASK, CLIENTS[A])
+        assert not [suffix for suffix in kept(world) if suffix != ".lock"]
+        assert balance(world) == (0.0, 0.0)
+
+
 def test_the_site_says_after_how_many_days(folder, later):
     world = make_world(folder, plan=NOISY, policy=open_policy(session_days=2))
     world.start(world.run, NOISY)

@@ -73,6 +73,22 @@ def require_series(results: Mapping[str, Evaluation]) -> None:
                 "once: leave one of them out."
             )
         seen[other.released.digest] = name
+    _require_one_each(results)
+
+
+def _require_one_each(results: Mapping[str, Evaluation]) -> None:
+    """Refuse two signed results of one evaluation.
+
+    Its coordinator can sign other counts each time, and members confirmed one sum.
+    """
+    looks: dict[str, str] = {}
+    for name, result in results.items():
+        session = result.signature.session
+        if session is not None and (first := looks.setdefault(session, name)) != name:
+            raise InputError(
+                f"{first} and {name} are of one evaluation, with different counts. Each look "
+                "counts once: ask its coordinator which is right, and leave the other one out."
+            )
 
 
 def _require_unbroken(results: Mapping[str, Evaluation]) -> None:

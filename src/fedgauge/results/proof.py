@@ -78,6 +78,8 @@ class Signature:
         How many sites are in the sum.
     invited
         How many were asked.
+    session
+        Id of the evaluation that they confirmed.
     model
         Digest of the model that was sent to be evaluated, where one was.
     simulated
@@ -101,6 +103,7 @@ class Signature:
     members: tuple[str, ...] = ()
     clients: int = 0
     invited: int = 0
+    session: str | None = None
     model: str | None = None
     simulated: bool = False
     compared: bool = False
@@ -242,6 +245,7 @@ def _checked(saved: dict[str, Any], record: Record) -> Signature:
         members=tuple(key_to_text(invitation.members[member]) for member in members),
         clients=record.clients,
         invited=len(invitation.members),
+        session=invitation.session.hex(),
         model=invitation.model.hex() or None,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from fedgauge.estimation.distribution import Aligned
 from fedgauge.measures.drift import POWER, WINDOW
 from fedgauge.measures.intervals import show
 from fedgauge.measures.watching import DISTRIBUTION, Watched
@@ -75,12 +76,18 @@ def signatures(trend: Trend) -> str:
     """
     keys = [each.signature.key for each in trend.results.values()]
     signed = [key for key in keys if key is not None]
+    otherwise = sum(each.estimator != Aligned() for each in trend.results.values())
     told = f"{len(signed):,} of {len(keys):,} looks signed"
     if signed:
         number = len(set(signed))
         told += f" by {'one key' if number == 1 else f'{number:,} keys'}, not checked here"
     if len(signed) < len(keys):
         told += "; nothing shows whether others were edited"
+    if otherwise:
+        told += (
+            f"; {otherwise:,} of them read by another estimator than the usual one, which no "
+            "signature covers"
+        )
     return told
 
 
