@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
@@ -189,7 +190,7 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:
     """What is known once the positives are: the rest of every bin is negative."""
     (positives,) = released.counts
-    return Released(axis, np.array([totals - positives, positives]), released.clients)
+    return replace(released, axis=axis, counts=np.array([totals - positives, positives]))
 
 
 K = TypeVar("K", Totals, RankTotals)

@@ -11,9 +11,9 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.form import decode_axis
 from fedgauge.site import Site
 from fedgauge.storage import durable
-from fedgauge.vertical.ranks import PartyRanks
+from fedgauge.vertical.ranks import PartyRanks, Ranks
 
-RANKS_FORMAT: Final = "fedgauge-ranks/1"
+RANKS_FORMAT: Final = "fedgauge-ranks/2"
 T = TypeVar("T")
 
 
@@ -29,8 +29,8 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     examples
         How many there are in all.
     by_party
-        Mean, reach and highest rank, as :class:`fedgauge.vertical.ranks.PartyRanks` has them, by
-        public key.
+        By public key: mean, reach and highest rank, as :class:`fedgauge.vertical.ranks.PartyRanks`
+        has them, and the rank of each of its examples as little-endian numbers.
     hints
         What was publicly known and used.
     """
@@ -38,19 +38,24 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     assignment: str
     examples: int
-    by_party: tuple[tuple[bytes, tuple[int, int, int]], ...]
+    by_party: tuple[tuple[bytes, tuple[int, int, int], bytes], ...]
     hints: tuple[str, ...] = ()
 
     @property
     def parties(self) -> tuple[bytes, ...]:
         """Public keys of the label parties."""
-        return tuple(party for party, _ in self.by_party)
+        return tuple(party for party, *_ in self.by_party)
 
     @property
     def known(self) -> PartyRanks:
         """What is known of ranks, in the order of the parties."""
-        facts = np.array([facts for _, facts in self.by_party], dtype=np.int64)
+        facts = np.array([facts for _, facts, _ in self.by_party], dtype=np.int64)
         return PartyRanks(self.examples, *facts.T)
+
+    @property
+    def ranks(self) -> list[Ranks]:
+        """Of every example of each party, in the order of the parties."""
+        return [np.frombuffer(told, "<i4").astype(np.int64) for *_, told in self.by_party]
 
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
