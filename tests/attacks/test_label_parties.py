@@ -27,6 +27,7 @@ from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.vertical.assigned import Bins, Totals, assignment_digest
 from fedgauge.vertical.roster import Roster
+from poison import at, poison
 
 VICTIM, OTHER = SHOPS[:2]
 
@@ -279,6 +280,28 @@ def test_bins_that_are_swapped_after_joining_are_refused_before_anything_is_spen
         lambda: submit(Exchange(platform.run, site), site, tell=print),
         entries=["reserve"],
     )
+
+
+ANYWHERE = range(256)  # as many bins as there may be
+LIES = {
+    "more positives than examples": [(0, place, 2000) for place in ANYWHERE],
+    "fewer than none": [(0, place, -2000) for place in ANYWHERE],
+    "a few fewer in each bin": [(0, place, -15) for place in ANYWHERE],
+    "from the bottom to the top": [(0, 0, -500), (0, -1, 500)],
+}
+
+
+@pytest.mark.parametrize("changes", LIES.values(), ids=LIES)
+def test_a_sum_that_no_labels_have_is_a_caution(platform, monkeypatch, changes):
+    """It cannot tell whose it is."""
+    plan = platform.assign(tree=(64,)).plan
+    added = [each for each in changes if each[1] < plan.axis.bins]
+    poison(monkeypatch, at(plan, *added))
+    platform.start(platform.run, plan)
+    result = platform.play(platform.run, dict.fromkeys(SHOPS))
+    assert "what no rows have" in result.caution
+    again = fg.Evaluation.from_json(platform.run / "result.json")
+    assert again.caution == result.caution
 
 
 # Silence: neighbouring labels

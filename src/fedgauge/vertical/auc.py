@@ -19,6 +19,7 @@ from fedgauge.storage.whole import read_whole, write_whole
 from fedgauge.vertical.mechanisms import MECHANISMS
 
 FORMAT: Final = "fedgauge-label-auc/1"
+_MOST_EXAMPLES: Final = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,15 +185,20 @@ class AucRecord(msgspec.Struct, frozen=True):
     def is_whole(self) -> bool:
         """Whether all is there that an AUC is shown with, and as it can be."""
         m, stated = self.roc_auc, self.privacy
-        if stated.epsilon is not None and "noise" not in m.parts:
+        if m.low is None or m.high is None or m.level is None:
             return False
-        inside = (m.value, m.low, m.high, *m.bounds, m.level)
+        lowest, highest = m.bounds
+        words = (m.caution or "", *stated.public_inputs)
         return (
-            all(0 <= each <= 1 for each in inside if each is not None)
+            0 <= m.low <= m.value <= m.high <= 1
+            and 0 <= lowest <= m.value <= highest <= 1
+            and 0 < m.level < 1
             and all(each >= 0 for each in m.parts.values())
-            and min(self.parties, self.examples) >= 1
+            and (stated.epsilon is None or (stated.epsilon > 0 and "noise" in m.parts))
+            and 1 <= self.parties <= self.examples <= _MOST_EXAMPLES
             and {self.mechanism, *self.predicted} <= {"histogram", *MECHANISMS}
-            and all(text.isprintable() for text in (m.caution or "", *stated.public_inputs))
+            and all(text.isprintable() for text in words)
+            and len(self.doubted_parties) <= self.parties
             and are_names(self.doubted_parties)
         )
 

@@ -118,8 +118,8 @@ class DiscreteGaussian:
     def reach(self, chance: float) -> float:
         """How far a draw goes, to either side, with at most this probability beyond it.
 
-        Its tails are within the Chernoff bound of a normal law's (Canonne, Kamath & Steinke 2020,
-        section 2.1): ``P(|k| >= t) <= 2 exp(-t^2 / (2 sigma2))``.
+        Its moment generating function is at most a normal law's (Canonne, Kamath & Steinke 2020),
+        and so by Chernoff's bound ``P(|k| >= t) <= 2 exp(-t^2 / (2 sigma2))``.
         """
         return math.sqrt(2 * float(self.sigma2) * math.log(2 / chance))
 
