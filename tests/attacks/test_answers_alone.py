@@ -235,6 +235,17 @@ def test_a_promise_that_the_plan_does_not_keep_is_refused(world):
         answer_alone(world.site(SHOP), plan, world.labels(SHOP), world.file(SHOP))
 
 
+@pytest.mark.parametrize("kind", EVERY)
+def test_examples_that_the_party_never_listed_are_refused(world, kind):
+    made = world.told(*EVERY[kind])
+    bins = made.bins[world.keys[SHOP]]
+    made.bins[bins.party] = msgspec.structs.replace(bins, ids=("stranger", *bins.ids[1:]))
+    plan = forged(world, made, np.frombuffer(bins.places, "<i4"))
+    with pytest.raises(ProtocolError, match="not those of a roster that this site made"):
+        world.answers(plan, SHOP)
+    assert world.spent(SHOP) == 0.0
+
+
 # A hostile label party
 
 
@@ -317,7 +328,8 @@ def test_levels_of_a_tree_that_tell_of_other_labels_are_a_caution(world):
     """None of the bins has a positive, and half of what is in all of them is."""
     made = world.told(tree=(8, 4))
     honest = [world.answers(made.plan, name) for name in TWO]
-    numbers = [60] * 8 + [0] * 32
+    totals = np.array(dict(made.totals.by_party)[world.keys[SHOP]])
+    numbers = [*totals.reshape(8, -1).sum(axis=1) // 2, *[0] * 32]
     result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
     assert f"{SHOP} sent what no labels have" in result.caution
 

@@ -106,6 +106,7 @@ def test_parties_that_score_their_examples_answer_too(world, tmp_path):
         text = "".join(f"{SCORES[i].item()!r},{'yes' if BOUGHT[i] else 'no'}\n" for i in rows)
         (tmp_path / f"{name}.csv").write_text(f"p,bought\n{text}")
         made = Roster.of_scores(SCORES[rows], world.site(name).key)
+        made.keep(world.site(name))
         rosters[made.party] = made
     for assign in (assign_bins, assign_ranks):
         made = assign(None, rosters, NOISE, positive="yes")
@@ -188,6 +189,7 @@ def test_flips_by_scores_are_refused_before_anything_is_made(world):
     rosters = {}
     for name in TWO:
         roster = Roster.of_scores(SCORES[world.rows_of(name)], world.site(name).key)
+        roster.keep(world.site(name))
         rosters[roster.party] = roster
     (world.folder / f"{TWO[0]}.csv").write_text("p,bought\n0.5,yes\n")
     made = assign_bins(None, rosters, FLIPS, positive="yes")

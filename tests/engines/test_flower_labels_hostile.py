@@ -131,6 +131,11 @@ def twice(bins):
     return msgspec.structs.replace(bins, ids=ids)
 
 
+def unlisted(bins):
+    """An example that the node has, and left out of its roster."""
+    return msgspec.structs.replace(bins, ids=(*bins.ids[:-1], "99999"))
+
+
 def short(bins):
     return msgspec.structs.replace(bins, places=bins.places[:-4])
 
@@ -150,6 +155,7 @@ def by_scores(bins):
     ("change", "reason"),
     [
         (twice, "the bins name an example twice"),
+        (unlisted, "not those of a roster that this site made"),
         (short, "there are 999 bins for 1,000 examples"),
         (beyond, "a bin lies outside"),
         (by_scores, "the bins name examples in another way"),
