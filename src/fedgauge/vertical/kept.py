@@ -1,5 +1,6 @@
 """What whoever scored keeps of an assignment, in the folder of its site, for the result."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -7,6 +8,7 @@ import msgspec
 import numpy as np
 
 from fedgauge.errors import ExchangeError, SiteError
+from fedgauge.keys import KEY_BYTES
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.form import decode_axis
 from fedgauge.site import Site
@@ -57,6 +59,18 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Of every example of each party, in the order of the parties."""
         return [np.frombuffer(told, "<i4").astype(np.int64) for *_, told in self.by_party]
 
+    def fits(self, plan: EvaluationPlan) -> bool:
+        """Whether they can be those of a plan."""
+        if plan.paired is None or self.examples != plan.paired.examples:
+            return False
+        return are_parties(self.parties) and all(
+            len(told) % 4 == 0
+            and all(0 <= each < plan.paired.places for each in facts)
+            and np.all((ranks := np.frombuffer(told, "<i4")) >= 0)
+            and np.all(ranks < plan.paired.places)
+            for _, facts, told in self.by_party
+        )
+
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
         return keep(site, self.assignment, msgspec.json.encode(self))
@@ -78,6 +92,11 @@ def keep(site: Site, assignment: str, data: bytes) -> Path:
     return path
 
 
+def are_parties(parties: Sequence[bytes]) -> bool:
+    """Whether these are the public keys of some parties, none of them twice."""
+    return 0 < len(parties) == len({*parties}) and {*map(len, parties)} == {KEY_BYTES}
+
+
 def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
     """What a site kept of the assignment of a plan."""
     assignment = getattr(plan.task, "assignment", "")
@@ -94,7 +113,11 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
         raise SiteError(f"cannot read {path}: {error.strerror}.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         found = None
-    if found is None or (found.format, found.assignment) != (form, assignment):
+    if (
+        found is None
+        or (found.format, found.assignment) != (form, assignment)
+        or not found.fits(plan)
+    ):
         raise SiteError(f"{path} was damaged or changed. Assign the bins again.")
     return cast("T", found)
 

@@ -23,7 +23,7 @@ FORMAT: Final = "fedgauge-roster/1"
 _SIGNED_AS: Final = b"fedgauge roster\0"
 _TWO: Final = 2  # distinct values: labels of two classes, in whatever numbers
 _FEW: Final = 10  # distinct whole numbers: classes, grades, or two classes and codes of the missing
-_MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
+MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
 
 
 class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -151,7 +151,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         if self.is_scored:
             rising = np.all(np.diff(self.values) > 0) and np.isfinite(self.values).all()
             # Each within what all may be, so that their sum does not wrap around.
-            if not rising or np.any((self.times < 1) | (self.times > _MOST_EXAMPLES)):
+            if not rising or np.any((self.times < 1) | (self.times > MOST_EXAMPLES)):
                 raise ProtocolError("the roster's scores are not as they must be: each once.")
         elif any(a >= b for a, b in zip(self.ids, self.ids[1:], strict=False)):
             raise ProtocolError("the roster has an id twice, or out of order.")
@@ -226,8 +226,8 @@ def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
             "some rosters have ids and others scores. Either one party scores all examples, or "
             "each its own."
         )
-    if sum(roster.examples for roster in rosters.values()) > _MOST_EXAMPLES:
-        raise InputError(f"the rosters have more than {_MOST_EXAMPLES:,} examples in all.")
+    if sum(roster.examples for roster in rosters.values()) > MOST_EXAMPLES:
+        raise InputError(f"the rosters have more than {MOST_EXAMPLES:,} examples in all.")
     if any(not roster.examples for roster in rosters.values()):
         raise InputError("a roster has no examples. Leave that party out.")
     ids = pa.chunked_array([roster.keys for roster in rosters.values()])
