@@ -185,7 +185,11 @@ class LabelParty:
         roster = self._labels.roster(self._key)
         if self._site is not None:
             roster.keep(self._site)
-        self._tell(f"A roster of {roster.examples:,} examples goes to the coordinator.")
+        few = roster.has_few_values and not self._labels.few_values
+        unsure = " Its scores have few distinct values: make sure that they are no labels."
+        self._tell(
+            f"A roster of {roster.examples:,} examples goes to the coordinator.{unsure * few}"
+        )
         reply = Envelope.sealed(
             self._key,
             session=envelope.session,

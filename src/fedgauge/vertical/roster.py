@@ -149,7 +149,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         if len(self.scores) != len(self.rows):
             raise ProtocolError("the roster does not say how many examples have each score.")
         if self.is_scored:
-            rising = np.all(np.diff(self.values) > 0) and np.isfinite(self.values).all()
+            rising = np.all(self.values[1:] > self.values[:-1]) and np.isfinite(self.values).all()
             # Each within what all may be, so that their sum does not wrap around.
             if not rising or np.any((self.times < 1) | (self.times > MOST_EXAMPLES)):
                 raise ProtocolError("the roster's scores are not as they must be: each once.")
