@@ -16,7 +16,7 @@ from fedgauge.storage.ownership import require_own
 
 _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
-_KEY_BYTES: Final = 32
+KEY_BYTES: Final = 32
 _LONGEST_FILE: Final = 200
 _IF_READ: Final = "make a new key if somebody may have read it"
 _FIELD: Final = 2**255 - 19
@@ -51,8 +51,8 @@ class SigningKey:
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
         """The key with these 32 secret bytes."""
-        if len(raw) != _KEY_BYTES:
-            raise SiteError(f"a private key has {_KEY_BYTES} bytes, got {len(raw)}.")
+        if len(raw) != KEY_BYTES:
+            raise SiteError(f"a private key has {KEY_BYTES} bytes, got {len(raw)}.")
         return cls(Ed25519PrivateKey.from_private_bytes(raw))
 
     @classmethod
@@ -121,8 +121,8 @@ def key_to_text(public: bytes) -> str:
     >>> key_to_text(bytes(32))
     'ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
     """
-    if len(public) != _KEY_BYTES:
-        raise SiteError(f"a public key has {_KEY_BYTES} bytes, got {len(public)}.")
+    if len(public) != KEY_BYTES:
+        raise SiteError(f"a public key has {KEY_BYTES} bytes, got {len(public)}.")
     return _encode(_PUBLIC, public)
 
 
@@ -154,4 +154,4 @@ def _decode(prefix: str, text: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     # Base64 readers skip what they do not know: only the one way to write a key is taken.
-    return raw if len(raw) == _KEY_BYTES and _encode(prefix, raw) == text else None
+    return raw if len(raw) == KEY_BYTES and _encode(prefix, raw) == text else None

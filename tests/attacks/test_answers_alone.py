@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
-from platform_world import SHOPS
+from platform_world import BOUGHT, SHOPS
 
 import fedgauge as fg
 from fedgauge.engines.answering import answer_alone
@@ -233,3 +233,135 @@ def test_a_promise_that_the_plan_does_not_keep_is_refused(world):
     plan = msgspec.structs.replace(made.plan, rounds=(weak,))
     with pytest.raises(fg.PlanRefused, match="costs more"):
         answer_alone(world.site(SHOP), plan, world.labels(SHOP), world.file(SHOP))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_examples_that_the_party_never_listed_are_refused(world, kind):
+    made = world.told(*EVERY[kind])
+    bins = made.bins[world.keys[SHOP]]
+    made.bins[bins.party] = msgspec.structs.replace(bins, ids=("stranger", *bins.ids[1:]))
+    plan = forged(world, made, np.frombuffer(bins.places, "<i4"))
+    with pytest.raises(ProtocolError, match="not those of a roster that this site made"):
+        world.answers(plan, SHOP)
+    assert world.spent(SHOP) == 0.0
+
+
+# A hostile label party
+
+
+PAIRS = {
+    "adaptive": NOISE,
+    "orthogonal": NOISE,
+    "laplace-global": NOISE,
+    "laplace-local": NOISE,
+    "gaussian": GAUSSIAN,
+}
+FAR = 10**9
+ONE = fg.DistributedDP(1.0, unit="label", neighbours="flip")
+POSITIVES = int(np.count_nonzero(BOUGHT[:: len(SHOPS)]))  # of the first shop, among 1,000 examples
+LIES = {
+    "every rank at the top": lambda _, ranks: (POSITIVES, ranks + FAR),
+    "every rank at the bottom": lambda _, ranks: (POSITIVES, ranks - FAR),
+    "wider than any word": lambda *_: (POSITIVES, -(1 << 126)),
+    "more positives than examples": lambda *_: (1400, 0),
+    "fewer positives than none": lambda *_: (-200, 0),
+    "few positives with the ranks of many": lambda _, ranks: (20, ranks + 300_000),
+}
+
+
+def lie(world, made, numbers):
+    """The answer that a hostile shop signs, in place of its own."""
+    return Answer.signed(world.site(SHOP).key, made.plan, bytes(32), numbers)
+
+
+@pytest.mark.parametrize("told", LIES.values(), ids=LIES)
+@pytest.mark.parametrize("kind", PAIRS)
+def test_a_pair_that_no_labels_have_is_a_caution_with_its_partys_name(world, kind, told):
+    """The AUC was 1.000 (0.998 to 1.000), or 0.000, and nothing was said."""
+    made = world.told(PAIRS[kind], kind)
+    honest = [world.answers(made.plan, name) for name in TWO]
+    assert world.conclude(made.plan, honest).caution is None
+    result = world.conclude(made.plan, [lie(world, made, told(*honest[0].numbers)), honest[1]])
+    assert f"{SHOP} sent what no labels have" in result.caution
+    assert OTHER not in result.caution
+    assert result.caution in str(result)
+    result.to_json(world.folder / "r.json")
+    assert fg.LabelAuc.from_json(world.folder / "r.json").caution == result.caution
+
+
+def test_a_pair_whose_result_says_nothing_still_names_its_party(world):
+    """Fewer positives than others have is taken for noise that hides them."""
+    made = world.told(mechanism="adaptive")
+    other = world.answers(made.plan, OTHER)
+    for positives in (-5000, 5000):
+        with pytest.raises(fg.NoSignal, match=f"{SHOP} sent what no labels have"):
+            world.conclude(made.plan, [lie(world, made, (positives, 0)), other])
+
+
+@pytest.mark.parametrize(
+    ("bins", "number"),
+    [(slice(31, 32), -100), (slice(0, 3), 400), (slice(0, 32), -15)],
+    ids=["fewer than none", "more than examples", "a few fewer in each bin"],
+)
+@pytest.mark.parametrize("tree", [(32,), (8, 4)], ids=["flat", "tree"])
+def test_counts_that_other_parties_rows_cover_are_a_caution_with_their_partys_name(
+    world, tree, bins, number
+):
+    """The sum is such as rows have: whoever knows what each of them sent knows better."""
+    for name, label in zip(TWO, ("no", "yes"), strict=True):
+        rows = "".join(f"u{i},{label}\n" for i in world.rows_of(name))
+        (world.folder / f"{name}.csv").write_text(f"user,bought\n{rows}")
+    made = world.told(ONE, tree=tree)
+    honest = [world.answers(made.plan, name) for name in TWO]
+    assert world.conclude(made.plan, honest).caution is None
+    leaves = np.array(honest[0].numbers[-32:])
+    leaves[bins] += number
+    numbers = np.concatenate([leaves.reshape(n, -1).sum(axis=1) for n in made.plan.final.nodes])
+    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
+    assert f"{SHOP} sent what no labels have" in result.caution
+    assert OTHER not in result.caution
+    result.to_json(world.folder / "r.json")
+    assert fg.Evaluation.from_json(world.folder / "r.json").caution == result.caution
+
+
+def test_levels_of_a_tree_that_tell_of_other_labels_are_a_caution(world):
+    """None of the bins has a positive, and half of what is in all of them is."""
+    made = world.told(tree=(8, 4))
+    honest = [world.answers(made.plan, name) for name in TWO]
+    totals = np.array(dict(made.totals.by_party)[world.keys[SHOP]])
+    numbers = [*totals.reshape(8, -1).sum(axis=1) // 2, *[0] * 32]
+    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
+    assert f"{SHOP} sent what no labels have" in result.caution
+
+
+def test_labels_that_are_none_of_them_flipped_are_a_caution_with_their_partys_name(world):
+    """Of 1,000 labels flipped with a chance of 1 in 21, 14 or fewer are: once in 10^8."""
+    made = world.told(FLIPS)
+    honest = [world.answers(made.plan, name) for name in TWO]
+    assert world.conclude(made.plan, honest).caution is None
+    totals = dict(made.totals.by_party)[world.keys[SHOP]]
+    for numbers in ([0] * len(totals), totals):
+        result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
+        assert f"{SHOP} sent what no labels have" in result.caution
+        assert OTHER not in result.caution
+
+
+def test_parties_named_in_an_edited_result_are_names(world):
+    made = world.told(mechanism="adaptive")
+    numbers = [world.answers(made.plan, name) for name in TWO]
+    auc = world.conclude(made.plan, [lie(world, made, (POSITIVES, FAR)), numbers[1]])
+    binned = world.told()
+    for name in TWO:
+        world.file(name).unlink()
+    answers = [world.answers(binned.plan, name) for name in TWO]
+    wrong = [-999, *answers[0].numbers[1:]]
+    counts = world.conclude(binned.plan, [lie(world, binned, wrong), answers[1]])
+    for result in (auc, counts):
+        path = world.folder / "r.json"
+        result.to_json(path)
+        text = path.read_text()
+        for name in ("\\u001b[2J VERIFIED", "\\u202eshop", "", "x" * 1000):
+            path.write_text(text.replace('"shop-a"', f'"{name}"'))
+            assert path.read_text() != text
+            with pytest.raises(fg.RecordError):
+                type(result).from_json(path)

@@ -27,6 +27,7 @@ from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.vertical.assigned import Bins, Totals, assignment_digest
 from fedgauge.vertical.roster import Roster
+from poison import at, poison
 
 VICTIM, OTHER = SHOPS[:2]
 
@@ -105,6 +106,50 @@ def as_places(*bins):
 def test_bins_that_break_the_promise_are_refused(platform, change, told):
     invite(platform, forge(platform, **change))
     assert told in refusal(platform, joining(platform))
+
+
+IDS = tuple(sorted(f"u{i}" for i in np.arange(0, 4000, len(SHOPS))))  # the victim's roster
+UNLISTED = {
+    "its other examples": (*IDS, "v1"),
+    "its other examples instead": (*IDS[:-1], "v1"),
+    "other examples alone": ("v1", "v2"),
+    "of another party": (*IDS, "u1"),
+    "some left out": IDS[1:],
+    "none": (),
+    "in another order": IDS[::-1],
+    "full-width digits": ("\uff550", *IDS[1:]),
+    "upper case": ("U0", *IDS[1:]),
+    "with a blank": ("u0 ", *IDS[1:]),
+    "one of them again, with an accent": (*IDS, "u0\u0301"),
+}
+
+
+@pytest.mark.parametrize("ids", UNLISTED.values(), ids=UNLISTED)
+def test_bins_of_examples_that_the_party_never_listed_are_refused(platform, ids):
+    """They were counted: whoever scores chose which labels it learns of."""
+    path = platform.folder / f"{VICTIM}.csv"
+    path.write_text(path.read_text() + "v1,yes\nv2,no\nu0 ,yes\nU0,yes\n")
+    invite(platform, forge(platform, ids=ids, places=as_places(*[1] * len(ids))))
+    assert "not those of a roster that this site made" in refusal(platform, joining(platform))
+
+
+def test_bins_of_scores_that_the_party_never_listed_are_refused(platform):
+    scores = np.array([0.25, 0.5]).tobytes()
+    invite(platform, forge(platform, ids=(), scores=scores, places=as_places(0, 1)))
+    rows = msgspec.structs.replace(platform.labels(VICTIM), key="p", scored=True)
+    path = platform.folder / f"{VICTIM}.csv"
+    path.write_text("p,bought\n0.25,yes\n0.5,no\n")
+    told = refusal(platform, joining(platform, rows))
+    assert "not those of a roster that this site made" in told
+
+
+def test_a_lost_record_of_a_roster_is_made_again(platform):
+    plan = platform.assign().plan
+    platform.start(platform.run, plan)
+    shutil.rmtree(platform.folder / VICTIM / "rosters")
+    assert "`fedgauge vertical roster`" in refusal(platform, joining(platform))
+    Roster.of_ids(IDS, platform.site(VICTIM).key).keep(platform.site(VICTIM))
+    assert joining(platform)().exists()
 
 
 def test_an_example_alone_in_its_bin_is_taken_for_noise_hides_it(platform):
@@ -279,6 +324,28 @@ def test_bins_that_are_swapped_after_joining_are_refused_before_anything_is_spen
         lambda: submit(Exchange(platform.run, site), site, tell=print),
         entries=["reserve"],
     )
+
+
+ANYWHERE = range(256)  # as many bins as there may be
+LIES = {
+    "more positives than examples": [(0, place, 2000) for place in ANYWHERE],
+    "fewer than none": [(0, place, -2000) for place in ANYWHERE],
+    "a few fewer in each bin": [(0, place, -15) for place in ANYWHERE],
+    "from the bottom to the top": [(0, 0, -500), (0, -1, 500)],
+}
+
+
+@pytest.mark.parametrize("changes", LIES.values(), ids=LIES)
+def test_a_sum_that_no_labels_have_is_a_caution(platform, monkeypatch, changes):
+    """It cannot tell whose it is."""
+    plan = platform.assign(tree=(64,)).plan
+    added = [each for each in changes if each[1] < plan.axis.bins]
+    poison(monkeypatch, at(plan, *added))
+    platform.start(platform.run, plan)
+    result = platform.play(platform.run, dict.fromkeys(SHOPS))
+    assert "what no rows have" in result.caution
+    again = fg.Evaluation.from_json(platform.run / "result.json")
+    assert again.caution == result.caution
 
 
 # Silence: neighbouring labels

@@ -11,6 +11,7 @@ from consortium import COORDINATOR
 from platform_world import SHOPS, make_platform
 
 import fedgauge as fg
+from fedgauge.engines.label_party import OwnLabels
 from fedgauge.keys import SigningKey
 from fedgauge.vertical.roster import Roster
 
@@ -53,7 +54,7 @@ def test_an_unknown_partys_roster_is_refused(platform, tmp_path):
 def test_numbers_of_examples_that_wrap_around_are_refused():
     """2^24 scores of 2^40 examples each, and five more, were taken for five."""
     key, far = SigningKey.generate(), np.array([1 << 40, 5], "<i8").tobytes()
-    made = Roster.of_scores(np.array([0.1, 0.2]), key)
+    made = Roster.of_scores(np.array([0.1, 0.2]), key, few_values=True)
     forged = Roster._signed(key, scores=made.scores, rows=far)
     with pytest.raises(fg.ProtocolError, match="not as they must be"):
         Roster.from_bytes(forged.to_bytes())
@@ -62,15 +63,82 @@ def test_numbers_of_examples_that_wrap_around_are_refused():
 @pytest.mark.parametrize("labels", [[0, 1, 1, 0], [1, 1], [0, 0], [0.0, -0.0, 1.0]])
 def test_a_column_of_labels_taken_for_scores_does_not_leave(tmp_path, platform, labels):
     """Nobody pays for a roster, and in this one the number of positives would be exact."""
-    with pytest.raises(fg.InputError, match="as labels are"):
-        Roster.of_scores(np.array(labels, dtype=float), SigningKey.generate())
-    (tmp_path / "scored.csv").write_text("".join(f"{row}\n" for row in ["bought", *labels]))
+    for few in (False, True):
+        with pytest.raises(fg.InputError, match="as labels are"):
+            Roster.of_scores(np.array(labels, dtype=float), SigningKey.generate(), few_values=few)
+    for more in ((), ("--few-values",)):
+        done = roster_of(platform, tmp_path, labels, "--quiet", *more)
+        assert "Name the column of scores" in complaint(done, 2)
+        assert not (tmp_path / "a.roster").exists()
+
+
+AS_LABELS = {
+    "1 and 2": [1, 2, 2, 1, 1],
+    "-1 and 1": [-1, 1, 1, -1],
+    "0 and 100": [0, 100, 0, 0],
+    "two of any kind": [0.31, 0.77, 0.31],
+    "all alike": [7.5, 7.5, 7.5],
+    "one": [0.3],
+    "0, 1 and a code": [0, 1, 1, 9, 0],
+    "grades": [1, 2, 3, 4, 5, 5, 5],
+    "large ones": [1e300, 1e300, -1e300],
+}
+
+
+def roster_of(platform, folder, values, *more):
+    (folder / "scored.csv").write_text("".join(f"{row}\n" for row in ["bought", *values]))
+    return command(
+        *("vertical", "roster", folder / "scored.csv", "--score", "bought", *more),
+        *("--site", platform.site_file(VICTIM), "--output", folder / "a.roster"),
+        columns=400,
+    )
+
+
+@pytest.mark.parametrize("values", AS_LABELS.values(), ids=AS_LABELS)
+def test_labels_in_whatever_numbers_do_not_leave_as_scores(tmp_path, platform, values):
+    """Their counts left unpaid. Who knows that they are scores can say so."""
+    told = complaint(roster_of(platform, tmp_path, values), 2)
+    assert "may be labels" in told
+    assert "--few-values" in told
+    assert not re.search(r"\b(31|77|100|300|9)\b", told.replace(str(tmp_path), ""))
+    assert not (tmp_path / "a.roster").exists()
+    assert not (platform.folder / VICTIM / "rosters").exists()
+    done = roster_of(platform, tmp_path, values, "--few-values")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert Roster.from_bytes((tmp_path / "a.roster").read_bytes()).examples == len(values)
+
+
+@pytest.mark.parametrize("values", [["yes", "no", "yes"], ["true", "false"], ["yes", ""]])
+def test_labels_in_words_do_not_leave_as_scores(tmp_path, platform, values):
+    for more in ((), ("--few-values",)):
+        complaint(roster_of(platform, tmp_path, values, *more), 2)
+        assert not (tmp_path / "a.roster").exists()
+
+
+@pytest.mark.parametrize("values", AS_LABELS.values(), ids=AS_LABELS)
+def test_nor_do_they_over_a_network(values):
+    """Where a node's columns are the wrong way round."""
+    key, rows = SigningKey.generate(), (values, [0.5] * len(values))
+    with pytest.raises(fg.InputError, match="may be labels"):
+        OwnLabels(lambda: rows, scored=True).roster(key)
+    assert OwnLabels(lambda: rows, scored=True, few_values=True).roster(key).is_scored
+
+
+def test_few_distinct_scores_are_a_warning(tmp_path, platform):
+    done = roster_of(platform, tmp_path, [0.1, 0.5, 0.9] * 4)
+    assert done.exit_code == 0
+    assert "make sure that it holds scores" in done.stderr
+    (tmp_path / "a.roster").unlink()
+    assert roster_of(platform, tmp_path, np.linspace(0, 1, 11).tolist()).stderr == ""
+
+
+def test_options_for_scores_do_nothing_to_ids(tmp_path, platform):
+    (tmp_path / "ids.csv").write_text("user\nu1\n")
     done = command(
-        *("vertical", "roster", tmp_path / "scored.csv", "--score", "bought", "--quiet"),
+        *("vertical", "roster", tmp_path / "ids.csv", "--id", "user", "--few-values"),
         *("--site", platform.site_file(VICTIM), "--output", tmp_path / "a.roster"),
     )
-    assert "Name the column of scores" in complaint(done, 2)
-    assert not (tmp_path / "a.roster").exists()
+    assert "--few-values would do nothing" in complaint(done, 2)
 
 
 def told_of(platform, folder, roster):

@@ -1,5 +1,7 @@
 """Label parties that answer alone, by files: noise, flips and pairs, charged once, concluded."""
 
+import json
+
 import numpy as np
 import pytest
 from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
@@ -106,6 +108,7 @@ def test_parties_that_score_their_examples_answer_too(world, tmp_path):
         text = "".join(f"{SCORES[i].item()!r},{'yes' if BOUGHT[i] else 'no'}\n" for i in rows)
         (tmp_path / f"{name}.csv").write_text(f"p,bought\n{text}")
         made = Roster.of_scores(SCORES[rows], world.site(name).key)
+        made.keep(world.site(name))
         rosters[made.party] = made
     for assign in (assign_bins, assign_ranks):
         made = assign(None, rosters, NOISE, positive="yes")
@@ -188,6 +191,7 @@ def test_flips_by_scores_are_refused_before_anything_is_made(world):
     rosters = {}
     for name in TWO:
         roster = Roster.of_scores(SCORES[world.rows_of(name)], world.site(name).key)
+        roster.keep(world.site(name))
         rosters[roster.party] = roster
     (world.folder / f"{TWO[0]}.csv").write_text("p,bought\n0.5,yes\n")
     made = assign_bins(None, rosters, FLIPS, positive="yes")
@@ -415,3 +419,49 @@ def test_noise_is_fresh_for_each_plan(world):
     ]
     # The same labels in the same bins; 64 draws that are all alike twice: once in 10^9.
     assert answers[0].numbers != answers[1].numbers
+
+
+def changed(kept, place, value):
+    """What was kept, with another value of the first party."""
+    (party, *rest), *others = kept["by_party"]
+    first = [party, *rest]
+    first[place] = value(first[place])
+    return kept | {"by_party": [first, *others]}
+
+
+ODD_TOTALS = {
+    "fewer bins": lambda kept: changed(kept, 1, lambda told: told[1:]),
+    "no bins": lambda kept: changed(kept, 1, lambda _: []),
+    "fewer examples than none": lambda kept: changed(kept, 1, lambda told: [-1, *told[1:]]),
+    "too many": lambda kept: changed(kept, 1, lambda told: [1 << 63, *told[1:]]),
+    "no key": lambda kept: changed(kept, 0, lambda _: ""),
+    "a party twice": lambda kept: kept | {"by_party": kept["by_party"][:1] * 2},
+    "no parties": lambda kept: kept | {"by_party": []},
+    "other bins": lambda kept: kept | {"axis": {"kind": "uniform", "bins": 3}},
+}
+ODD_RANKS = {
+    "a mean below none": lambda kept: changed(kept, 1, lambda told: [-1, *told[1:]]),
+    "a reach beyond all": lambda kept: changed(kept, 1, lambda told: [told[0], 1 << 63, told[2]]),
+    "ranks cut off": lambda kept: changed(kept, 2, lambda told: told[:-4]),
+    "ranks beyond all": lambda kept: changed(kept, 2, lambda _: "////fw=="),
+    "no key": ODD_TOTALS["no key"],
+    "a party twice": ODD_TOTALS["a party twice"],
+    "no parties": ODD_TOTALS["no parties"],
+    "other examples": lambda kept: kept | {"examples": 17},
+}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "change"),
+    [(None, each) for each in ODD_TOTALS.values()]
+    + [("adaptive", each) for each in ODD_RANKS.values()],
+    ids=[*ODD_TOTALS, *ODD_RANKS],
+)
+def test_what_was_kept_of_an_assignment_and_is_odd_is_refused(world, mechanism, change):
+    """Numbers that no assignment has were a traceback."""
+    made = world.told(mechanism=mechanism)
+    answers = [world.answers(made.plan, name) for name in TWO]
+    path = made.totals.keep(world.site(COORDINATOR))
+    path.write_text(json.dumps(change(json.loads(path.read_bytes()))))
+    with pytest.raises(fg.SiteError, match="damaged or changed"):
+        world.conclude(made.plan, answers)

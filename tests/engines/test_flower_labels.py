@@ -266,7 +266,7 @@ def test_a_roster_that_names_examples_in_another_way_is_set_aside():
     boss, party = SigningKey.generate(), SigningKey.generate()
     asked, other = RosterCall(boss, scored=False), RosterCall(boss, scored=True)
     other._nonce = asked._nonce
-    own = OwnLabels(lambda: ([0.5], [1]), scored=True)
+    own = OwnLabels(lambda: ([0.5], [1]), scored=True, few_values=True)
     reply = LabelParty(own, party, lambda _: None).answer(other_request(other, asked))
     with pytest.raises(ProtocolError, match="in another way than was asked for"):
         asked.read(reply)

@@ -19,6 +19,7 @@ from fedgauge.keys import SigningKey
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.vertical.assigned import assign_bins, assignment_digest
 from fedgauge.vertical.roster import Roster
+from poison import at, poison
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -130,6 +131,11 @@ def twice(bins):
     return msgspec.structs.replace(bins, ids=ids)
 
 
+def unlisted(bins):
+    """An example that the node has, and left out of its roster."""
+    return msgspec.structs.replace(bins, ids=(*bins.ids[:-1], "99999"))
+
+
 def short(bins):
     return msgspec.structs.replace(bins, places=bins.places[:-4])
 
@@ -149,6 +155,7 @@ def by_scores(bins):
     ("change", "reason"),
     [
         (twice, "the bins name an example twice"),
+        (unlisted, "not those of a roster that this site made"),
         (short, "there are 999 bins for 1,000 examples"),
         (beyond, "a bin lies outside"),
         (by_scores, "the bins name examples in another way"),
@@ -182,6 +189,21 @@ def test_another_run_config(enforced_shops):
     shops.grid.contexts[FIRST + ODD].run_config = {"bought-within-days": 7}
     shops.assert_over(shops.evaluate(), 0, 1, 3)
     assert shops.entries(ODD).count("commit") == 0
+
+
+# A hostile node
+
+
+def test_a_sum_that_no_labels_have_is_a_caution(make_shops, monkeypatch):
+    shops, made = make_shops(), []
+
+    def watched(*args, **options):
+        made.append(assign_bins(*args, **options))
+        poison(monkeypatch, at(made[0].plan, (0, 0, -500), (0, -1, 500)))
+        return made[0]
+
+    monkeypatch.setattr(flower_labels, "assign_bins", watched)
+    assert "what no rows have" in shops.evaluate().caution
 
 
 # Labels with scores, and labels apart from them, are not mixed up

@@ -15,7 +15,7 @@ from fedgauge import DistributedDP
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.vertical.exact_noise import DiscreteGaussian, DiscreteLaplace
 from fedgauge.vertical.mechanisms import MECHANISMS, rho_of
-from fedgauge.vertical.pairs import noisy_pair
+from fedgauge.vertical.pairs import Pair, is_pair_possible, noisy_pair
 from fedgauge.vertical.ranks import PartyRanks, doubled_midranks
 
 SCORES = {
@@ -217,3 +217,37 @@ def test_gaussian_pairs_keep_delta(epsilon):
         ranks=DiscreteGaussian(terms.ranks.sigma2 / 2),
     )
     assert delta_of(ranks, half, epsilon) > 1e-5
+
+
+# What labels can give
+
+
+@pytest.mark.parametrize("name", LAPLACE)
+@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
+def test_pairs_are_possible_between_the_least_and_the_most_of_any_labels(name, scores):
+    ranks = doubled_midranks(np.array(scores))
+    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
+    quiet = terms._replace(positives=NOTHING, ranks=NOTHING)
+    given = {}
+    for positives, total in exact_pairs(ranks, terms).values():
+        given.setdefault(positives, []).append(total)
+    far = 3 * len(ranks) ** 2
+    for positives in range(-2, len(ranks) + 3):
+        totals = given.get(positives, [1, 0])  # between which there is none
+        for total in range(-far, far + 1):
+            possible = min(totals) <= total <= max(totals) and positives in given
+            assert is_pair_possible(Pair(positives, total), ranks, quiet, 0.5) == possible
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(7, 2)), DiscreteGaussian(Fraction(30))])
+@pytest.mark.parametrize("chance", [0.05, 1e-3, 1e-6])
+def test_noise_goes_no_further_than_stated(law, chance):
+    """Summed up; and half as far it would go more often."""
+    values = np.arange(-400, 401)
+    if isinstance(law, DiscreteLaplace):
+        weights = np.exp(-np.abs(values) / float(law.scale))
+    else:
+        weights = np.exp(-(values**2) / (2 * float(law.sigma2)))
+    shares = weights / weights.sum()
+    assert shares[np.abs(values) > law.reach(chance)].sum() <= chance
+    assert shares[np.abs(values) > law.reach(chance) / 2].sum() > chance

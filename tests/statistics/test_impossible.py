@@ -13,8 +13,14 @@ import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
 from fedgauge.engines.reporting import release_reports, simulate_reports
 from fedgauge.estimation import impossible
+from fedgauge.estimation.released import Released
+from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import response
+from fedgauge.privacy.flipping import debias, flip
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.vertical.mechanisms import MECHANISMS
+from fedgauge.vertical.pairs import is_pair_possible, noisy_pair
+from fedgauge.vertical.ranks import PartyRanks
 
 CLIENTS = 5
 RESULTS = 2000
@@ -145,3 +151,75 @@ def test_reports_that_deny_a_bin_are_noticed():
     variances = plan.noise_variances(len(bits))
     told = release_reports(plan, levels, variances, clients=1, reports=len(bits))
     assert impossible.caution(plan, told) is not None
+
+
+# Label parties that answer alone
+
+TOTALS = np.repeat([0, 1, 10, 100], 8)  # examples of a party by bin
+LABELS = {"none positive": 0.0, "all positive": 1.0}
+every_label = pytest.mark.parametrize("share", LABELS.values(), ids=LABELS)
+every_tree = pytest.mark.parametrize("tree", [(32,), (8, 4), None], ids=["flat", "tree", "flips"])
+
+
+def label_dp(noise="polya"):
+    options = {} if noise == "polya" else {"noise": noise, "delta": 1e-6}
+    return fg.DistributedDP(1.0, unit="label", neighbours="flip", **options)
+
+
+def alone_plan(tree):
+    axis, task = fg.Axis.from_values(range(32), outside="clip"), LabelTask("yes", "ab" * 32)
+    if tree is None:
+        return fg.EvaluationPlan.under(fg.LocalDP(1.0, unit="label"), axis, task=task, tree=(32,))
+    return fg.EvaluationPlan.under(label_dp(), axis, cohort=fg.Cohort(1, 0), task=task, tree=tree)
+
+
+def doubted_answers(plan, share, stated, results):
+    """How many of so many answers are doubted: with none or all positive, false alarms are most."""
+    source, found = SimulatedKeystream(3), 0
+    counts = (TOTALS * share).astype(np.int64)
+    for _ in range(results):
+        levels = ()
+        if plan.privacy.flips_labels:
+            labels, bins = np.full(TOTALS.sum(), bool(share)), np.repeat(np.arange(32), TOTALS)
+            told = np.bincount(bins[flip(labels, plan.flipped.chance, source)], minlength=32)
+            positives = debias(told, TOTALS, plan.flipped.chance)
+        else:
+            shapes = [(nodes, -1) for nodes in plan.final.nodes]
+            exact = [counts.reshape(shape).sum(axis=1) for shape in shapes]
+            numbers = np.concatenate(exact) + draw_noise(plan, source)
+            (positives,) = release(plan, numbers, 1).counts
+            levels = np.split(numbers, np.cumsum(plan.final.nodes)[:-1])
+        released = Released(plan.axis, np.array([TOTALS - positives, positives]), 1)
+        found += not impossible.is_possible(plan, released, stated, levels)
+    return found
+
+
+@every_tree
+@every_label
+def test_an_answer_is_doubted_no_more_often_than_stated(tree, share):
+    """Each of 2,000 with a chance of 0.05: more than this are doubted once in a million."""
+    most = binom.isf(FALSE_ALARM, RESULTS, 0.05)
+    assert doubted_answers(alone_plan(tree), share, 0.05, RESULTS) <= most
+
+
+@every_tree
+def test_the_stated_rate_of_answers_is_not_far_too_low(tree):
+    assert doubted_answers(alone_plan(tree), 0.0, 20.0, 200) > 0
+
+
+@pytest.mark.parametrize("positives", [0, 1, 300, 1000])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_pair_is_doubted_no_more_often_than_stated(name, positives):
+    """Of the highest ranks, or of all or none: where it is likeliest."""
+    ranks, mechanism = 2 * np.arange(1000), MECHANISMS[name]
+    known = PartyRanks.of(ranks, np.zeros(1000, dtype=int), 1)
+    (terms,) = mechanism.terms(known, label_dp(mechanism.noise))
+    labels, source = np.arange(1000) >= 1000 - positives, SimulatedKeystream(4)
+    pairs = [noisy_pair(labels, ranks, terms, source) for _ in range(RESULTS)]
+
+    def doubted(chance):
+        return sum(not is_pair_possible(pair, ranks, terms, chance) for pair in pairs)
+
+    assert doubted(0.05) <= binom.isf(FALSE_ALARM, RESULTS, 0.05)
+    assert doubted(1e-6) == 0  # false alarm 2e-3 at the most
+    assert doubted(0.5) > 0

@@ -30,7 +30,10 @@ class Alone(Platform):
             Roster.of_ids([f"u{i}" for i in self.rows_of(name)], self.site(name).key)
             for name in self.names
         )
-        return {roster.party: roster for roster in made}
+        rosters = {roster.party: roster for roster in made}
+        for name in self.names:
+            rosters[self.keys[name]].keep(self.site(name))
+        return rosters
 
     def told(self, privacy=NOISE, mechanism=None, **wanted):
         """Tell every shop its bins, or ranks for a mechanism; what was assigned."""

@@ -39,6 +39,7 @@ class Platform(Consortium):
         for name in self.names:
             ids = [f"u{i}" for i in self.rows_of(name)]
             made = Roster.of_ids(ids, self.site(name).key)
+            made.keep(self.site(name))
             rosters[made.party] = Roster.from_bytes(made.to_bytes())
         ids = [f"u{i}" for i in range(len(SCORES))]
         wanted = {"positive": "yes", "cohort": fg.Cohort(3, 1), "positive_rate": 0.3} | wanted

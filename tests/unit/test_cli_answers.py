@@ -8,6 +8,7 @@ from alone_world import FLIPS, NOISE, TWO, make_alone
 from consortium import COORDINATOR
 
 import fedgauge as fg
+from fedgauge.vertical.answer import Answer
 
 SHOP, OTHER = TWO
 
@@ -74,6 +75,23 @@ def test_quiet_says_nothing_and_a_second_time_is_told(world):
     answer(OTHER)
     done = result("shop-a.answer", "shop-b.answer", more=("--quiet",))
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("kind", ["noise", "adaptive"])
+@pytest.mark.parametrize("far", [(700, 10**9), (-(10**4), 0)], ids=["shown", "no signal"])
+def test_what_no_labels_have_is_told_also_to_who_asks_for_quiet(world, kind, far):
+    made = save(world, world.told(NOISE, "adaptive" if kind == "adaptive" else None))
+    numbers = [*far] if kind == "adaptive" else [far[0]] * made.plan.numbers
+    world.answers(made.plan, OTHER)
+    lie = Answer.signed(world.site(SHOP).key, made.plan, bytes(32), numbers)
+    world.file(SHOP).write_bytes(lie.to_bytes())
+    for more in ((), ("--quiet",)):
+        done = result("shop-a.answer", "shop-b.answer", more=("--json", "r.json", *more))
+        assert f"{SHOP} sent what no labels have" in done.stdout + done.stderr
+        assert done.exit_code == (0 if far[0] > 0 and kind == "adaptive" else 2)
+    if not done.exit_code:
+        shown = commands.run("show", "r.json", "--quiet", columns=400)
+        assert f"{SHOP} sent what no labels have" in shown.stderr
 
 
 def check(shop=SHOP, *more):

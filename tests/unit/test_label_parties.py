@@ -73,7 +73,8 @@ def test_a_roster_says_nothing_of_the_order_of_rows():
     assert one == other
     assert one.ids == ("a", "b", "c")
     scored, again = (
-        Roster.of_scores(np.array(s), KEYS[0]) for s in ([0.5, 0.0, 0.5], [-0.0, 0.5, 0.5])
+        Roster.of_scores(np.array(s), KEYS[0], few_values=True)
+        for s in ([0.5, 0.0, 0.5], [-0.0, 0.5, 0.5])
     )
     assert scored == again
     assert (scored.values.tolist(), scored.times.tolist()) == ([0.0, 0.5], [1, 2])

@@ -1,9 +1,11 @@
 """The AUC alone, from a noisy pair of each label party."""
 
 import copy
+import json
 import pickle
 from fractions import Fraction
 
+import commands
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -246,6 +248,53 @@ def test_other_files_are_refused(text, tmp_path):
     path.write_bytes(text)
     with pytest.raises(fg.RecordError, match=r"other\.json"):
         fg.LabelAuc.from_json(path)
+
+
+def without(record, *path):
+    """The record without what is at a path."""
+    name, *rest = path
+    left = {key: value for key, value in record.items() if key != name}
+    return left | {name: without(record[name], *rest)} if rest else left
+
+
+ODD = {
+    "no noise": lambda r: without(r, "roc_auc", "parts", "noise"),
+    "no parts": lambda r: without(r, "roc_auc", "parts"),
+    "no epsilon": lambda r: without(r, "privacy", "epsilon"),
+    "an AUC of 17": lambda r: r | {"roc_auc": r["roc_auc"] | {"value": 17}},
+    "no interval": lambda r: r | {"roc_auc": r["roc_auc"] | {"low": None}},
+    "an interval upside down": lambda r: r | {"roc_auc": r["roc_auc"] | {"low": 0.99, "high": 0.1}},
+    "a level of 2": lambda r: r | {"roc_auc": r["roc_auc"] | {"level": 2}},
+    "negative noise": lambda r: r | {"roc_auc": r["roc_auc"] | {"parts": {"noise": -1}}},
+    "words": lambda r: r | {"roc_auc": r["roc_auc"] | {"caution": "\x1b[2J VERIFIED"}},
+    "no parties": lambda r: r | {"parties": 0},
+    "far too many": lambda r: r | {"examples": 1 << 70},
+    "another mechanism": lambda r: r | {"mechanism": "\x1b[2J"},
+    "another prediction": lambda r: r | {"predicted": {"\u202e": 0.1}},
+    "another model": lambda r: r | {"privacy": r["privacy"] | {"epsilon": -1.0}},
+    "doubts": lambda r: r | {"doubted": [f"shop-{k}" for k in range(9)]},
+}
+
+
+@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
+def test_fields_that_are_missing_or_odd_are_one_line(result, tmp_path, change):
+    """A result without its noise was a traceback."""
+    path = tmp_path / "auc.json"
+    result.to_json(path)
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    for command in ("show", "verify"):
+        told = commands.complaint(commands.run(command, path), 1)
+        assert "not an AUC that fedgauge saved" in told
+
+
+def test_an_exact_auc_alone_is_shown_and_saved(tmp_path):
+    """It was a traceback: there is no noise, and no epsilon."""
+    exact = fg.evaluate_vertical(
+        None, by_party(*drawn(), 1), only="roc_auc", privacy=fg.SecureAggregation()
+    )
+    assert "no differential privacy" in str(exact)
+    exact.to_json(tmp_path / "auc.json")
+    assert str(fg.LabelAuc.from_json(tmp_path / "auc.json")) == str(exact)
 
 
 def test_another_version_is_told(result, tmp_path):

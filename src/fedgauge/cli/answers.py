@@ -188,13 +188,20 @@ def result(
         if json is not None:  # the budget is spent: kept, whatever it shows
             made.to_json(json)
         if isinstance(made, fg.Evaluation):
-            made.roc_curve()  # a result without curves is an error here
-    if isinstance(made, fg.Evaluation):
-        print_result(made, quiet=quiet)
-    elif not quiet:
-        screen.print(str(made), markup=False)
+            _require_curves(made)
+    print_result(made, quiet=quiet)
     if json is not None and not quiet:
         screen.print(f"Saved {json}, unsigned", markup=False)
+
+
+def _require_curves(made: fg.Evaluation) -> None:
+    """A result without curves is an error here, which a caution may explain."""
+    try:
+        made.roc_curve()
+    except fg.UndefinedMetric:
+        if made.caution is not None:
+            warn(made.caution)
+        raise
 
 
 def _named(

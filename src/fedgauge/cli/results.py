@@ -158,8 +158,7 @@ def _unshrunk(result: fg.Evaluation, path: Path) -> fg.Evaluation:
 
 def _show_auc(result: fg.LabelAuc, *, quiet: bool) -> None:
     """Print the AUC alone, which nobody signs."""
-    if not quiet:
-        screen.print(f"{result}\nsignature:  {result.signature.in_words}", markup=False)
+    print_result(result, f"{result}\nsignature:  {result.signature.in_words}", quiet=quiet)
 
 
 def _measured(

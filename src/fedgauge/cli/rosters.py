@@ -68,6 +68,7 @@ class PairKind(StrEnum):
 
 
 def roster(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
     key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
@@ -75,6 +76,10 @@ def roster(
         str | None,
         typer.Option(help="Instead of --id, where this party scored its examples itself."),
     ] = None,
+    few_values: Annotated[
+        bool,
+        typer.Option("--few-values", help="These are scores, although they could be labels."),
+    ] = False,
     separator: Separator = None,
     decimal: Decimal = None,
     site_file: SiteOption = _HERE,
@@ -100,6 +105,7 @@ def roster(
         refuse_to_replace(roster=output)
         site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
         if key is not None:
+            refuse_given(ctx, {"few_values"}, "{} would do nothing with --id. Leave it out.")
             ids = ids_in(file, key=key, separator=dialect["separator"])
             with located(str(file)):
                 made = Roster.of_ids(ids, site.key)
@@ -107,8 +113,14 @@ def roster(
             assert score is not None  # noqa: S101  (one of both is named)
             scores = scores_in(file, score=score, **dialect)
             with located(str(file)):
-                made = Roster.of_scores(scores, site.key)
+                made = Roster.of_scores(scores, site.key, few_values=few_values)
+        made.keep(site)
         _write(output, made.to_bytes())
+    if made.has_few_values and not few_values:
+        warn(
+            f"column {score!r} has few distinct values, and the roster shows how many examples "
+            "have each: make sure that it holds scores before you send it."
+        )
     if not quiet:
         what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
         screen.print(f"Saved {output}: {what}, signed by {site.name}", markup=False)

@@ -235,7 +235,11 @@ def require_consent(costs: str, *, yes: bool) -> None:
 
 
 def print_result(
-    result: fg.Evaluation, told: str | None = None, *, quiet: bool, to: Console = screen
+    result: fg.Evaluation | fg.LabelAuc,
+    told: str | None = None,
+    *,
+    quiet: bool,
+    to: Console = screen,
 ) -> None:
     """Print the verdict; who asks for quiet still hears why not to rely on it."""
     if not quiet:

@@ -1,13 +1,15 @@
 """Answers of label parties to a result, where each answered alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from fedgauge.engines.contribution import release
-from fedgauge.errors import ExchangeError, InputError, PlanError
+from fedgauge.errors import ExchangeError, InputError, NoSignal, PlanError
 from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.estimation.impossible import chance_of_each, doubt, is_possible
 from fedgauge.estimation.released import Released
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
@@ -20,7 +22,7 @@ from fedgauge.vertical.assigned import Totals
 from fedgauge.vertical.auc import LabelAuc
 from fedgauge.vertical.kept import RankTotals
 from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.pairs import Pair, auc_estimate
+from fedgauge.vertical.pairs import Pair, auc_estimate, is_pair_possible
 
 _ASK: Final = "Ask that party for the file it wrote for this plan."
 
@@ -66,7 +68,7 @@ def conclude_alone(
                 f"{', '.join(missing)} did not answer yet, and ranks are among the examples of all "
                 "parties. Wait for the file, or assign again without."
             )
-        return _auc(plan, totals, [given[party] for party in totals.parties])
+        return _auc(site, plan, totals, [Pair(*given[party]) for party in totals.parties])
     if not given or (missing and not without_missing):
         raise ExchangeError(
             f"{', '.join(missing)} did not answer yet. Wait for the file, or go on without: "
@@ -74,9 +76,11 @@ def conclude_alone(
             if given
             else "there is no answer, so there is nothing to evaluate."
         )
-    released = _released(site, plan, totals, given)
+    released = replace(
+        _released(site, plan, totals, given), doubted=_doubted(site, plan, totals, given)
+    )
     statement = plan.statement("enforced", totals.hints)
-    return Evaluation(plan, statement, totals.complete(released, given), estimator=estimator)
+    return Evaluation(plan, statement, released, estimator=estimator)
 
 
 def _by_party(
@@ -104,7 +108,7 @@ def _by_party(
 def _released(
     site: Site, plan: EvaluationPlan, totals: Totals, given: Mapping[bytes, Sequence[int]]
 ) -> Released:
-    """What the answers add up to: positives by bin."""
+    """What the answers add up to."""
     known = dict(totals.by_party)
     for party, numbers in given.items():
         if plan.privacy.flips_labels:
@@ -115,22 +119,58 @@ def _released(
             raise InputError(
                 f"the answer of {_name(site, party)} has counts that no labels have. {_ASK}"
             )
+    return _completed(plan, totals, given)
+
+
+def _completed(
+    plan: EvaluationPlan, totals: Totals, given: Mapping[bytes, Sequence[int]]
+) -> Released:
+    """Negatives and positives by bin, over these parties."""
     total = np.sum([np.array(numbers, dtype=np.int64) for numbers in given.values()], axis=0)
     if not plan.privacy.flips_labels:
-        return release(plan, total, len(given))
+        return totals.complete(release(plan, total, len(given)), given)
+    known = dict(totals.by_party)
     examples = np.sum([known[party] for party in given], axis=0)
     positives = debias(total, examples, plan.flipped.chance)
-    return Released(plan.axis, positives[np.newaxis], len(given))
+    return totals.complete(Released(plan.axis, positives[np.newaxis], len(given)), given)
 
 
-def _auc(plan: EvaluationPlan, totals: RankTotals, answers: Sequence[Sequence[int]]) -> LabelAuc:
+def _doubted(
+    site: Site, plan: EvaluationPlan, totals: Totals, given: Mapping[bytes, Sequence[int]]
+) -> tuple[str, ...]:
+    """Names of parties whose counts labels of their examples do not give."""
+    chance, ends = chance_of_each(len(given)), np.cumsum(plan.final.nodes)[:-1].tolist()
+    return tuple(
+        _name(site, party)
+        for party, numbers in given.items()
+        if not is_possible(
+            plan,
+            _completed(plan, totals, {party: numbers}),
+            chance,
+            np.split(np.array(numbers, dtype=np.int64), ends),
+        )
+    )
+
+
+def _auc(site: Site, plan: EvaluationPlan, totals: RankTotals, pairs: Sequence[Pair]) -> LabelAuc:
     """The AUC of all parties' pairs."""
     assert plan.paired is not None and isinstance(plan.privacy, DistributedDP)  # noqa: S101, PT018
-    name = plan.paired.mechanism
-    pairs = [Pair(*numbers) for numbers in answers]
-    auc = auc_estimate(pairs, MECHANISMS[name], totals.known, plan.privacy)
+    name, known = plan.paired.mechanism, totals.known
+    mechanism, chance = MECHANISMS[name], chance_of_each(len(pairs))
+    terms = mechanism.terms(known, plan.privacy)
+    doubted = tuple(
+        _name(site, party)
+        for party, pair, ranks, each in zip(totals.parties, pairs, totals.ranks, terms, strict=True)
+        if not is_pair_possible(pair, ranks, each, chance)
+    )
+    try:
+        auc = auc_estimate(pairs, mechanism, known, plan.privacy)
+    except NoSignal as error:
+        if not doubted:
+            raise
+        raise NoSignal(f"{doubt(doubted)} As it is there is no result: {error}") from None
     statement = plan.statement("enforced", totals.hints)
-    return LabelAuc(auc, statement, name, len(pairs), totals.examples)
+    return LabelAuc(auc, statement, name, len(pairs), totals.examples, doubted=doubted)
 
 
 def _name(site: Site, party: bytes) -> str:

@@ -68,7 +68,9 @@ _ALONE: Final = (
 Labels = Callable[[Context], Any]
 
 
-def attach_labels(app: ClientApp, labels: Labels, *, scored: bool = False) -> None:
+def attach_labels(
+    app: ClientApp, labels: Labels, *, scored: bool = False, few_values: bool = False
+) -> None:
     """Let a ClientApp answer for labels of examples that the server scored.
 
     Parameters
@@ -84,6 +86,9 @@ def attach_labels(app: ClientApp, labels: Labels, *, scored: bool = False) -> No
     scored
         Whether nodes score their examples themselves: then ``labels(context)`` returns scores and
         labels, and the roster shows the scores to the server.
+    few_values
+        That these are scores, although they have at most two distinct values, or at most ten whole
+        ones: such columns are refused, for they may be labels.
 
     Notes
     -----
@@ -93,7 +98,7 @@ def attach_labels(app: ClientApp, labels: Labels, *, scored: bool = False) -> No
 
     @app.evaluate(ACTION)
     def answer(message: Message, context: Context) -> Message:
-        own = OwnLabels(lambda: labels(context_of(context)), scored)
+        own = OwnLabels(lambda: labels(context_of(context)), scored, few_values)
         bins = said(message, "bins")
         return answered(message, lambda: partial(_party(context, own).answer, bins=bins))
 

@@ -18,7 +18,7 @@ from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
 from fedgauge.vertical.assigned import Bins
-from fedgauge.vertical.roster import Roster
+from fedgauge.vertical.roster import Roster, require_listed
 
 ROSTER: Final = 0  # before the first round of a sum, so that no signature is good for both
 _NONCE_BYTES: Final = 32
@@ -80,16 +80,19 @@ class OwnLabels(NamedTuple):
     """A party's labels, named by ids or, where it `scored` its examples itself, by scores.
 
     `read` gives them: a mapping, or a pair of columns of which the second holds labels.
+    `few_values` says that what could be labels are scores.
     """
 
     read: Callable[[], Any]
     scored: bool
+    few_values: bool = False
 
     def roster(self, key: SigningKey) -> Roster:
         """Which examples there are; labels are not looked at."""
         keys, _ = self._columns()
         if self.scored:
-            return Roster.of_scores(floats_of(read_leniently("scores", keys)), key)
+            scores = floats_of(read_leniently("scores", keys))
+            return Roster.of_scores(scores, key, few_values=self.few_values)
         return Roster.of_ids(keys, key)
 
     def placed(self, places: Places) -> Data:
@@ -153,9 +156,12 @@ class LabelParty:
             return self._make(None).answer(request)
         # Before the budget is spent. Places are checked once, so they are what is counted by.
         plan = self._make(None).session(envelope.session).invitation.plan
-        places = Bins.from_bytes(bins).check(plan, self._key.public)
+        told = Bins.from_bytes(bins)
+        places = told.check(plan, self._key.public)
         if places.by_id == self._labels.scored:
             raise ProtocolError("the bins name examples in another way than this party does.")
+        if self._site is not None:
+            require_listed(self._site, told.ids, told.scores)
         return self._make(lambda: self._labels.placed(places)).answer(request)
 
     def _send_roster(self, envelope: Envelope) -> bytes:
@@ -177,7 +183,13 @@ class LabelParty:
                 f"by {own}. Who scores the examples is agreed beforehand (scored)."
             )
         roster = self._labels.roster(self._key)
-        self._tell(f"A roster of {roster.examples:,} examples goes to the coordinator.")
+        if self._site is not None:
+            roster.keep(self._site)
+        few = roster.has_few_values and not self._labels.few_values
+        unsure = " Its scores have few distinct values: make sure that they are no labels."
+        self._tell(
+            f"A roster of {roster.examples:,} examples goes to the coordinator.{unsure * few}"
+        )
         reply = Envelope.sealed(
             self._key,
             session=envelope.session,

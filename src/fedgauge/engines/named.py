@@ -30,6 +30,7 @@ from fedgauge.plan.task import (
 from fedgauge.site import Site
 from fedgauge.vertical.assigned import Bins
 from fedgauge.vertical.mismatches import written_otherwise
+from fedgauge.vertical.roster import require_listed
 
 _MOST_SHOWN: Final = 5  # names in an option, as an example
 _REPEATED: Final = ("--model-score", "--group")
@@ -228,13 +229,15 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     def places(self, plan: EvaluationPlan, site: Site) -> Places:
         """The bin of each example."""
         with located(self.bins):
-            places = Bins.load(self.bins).check(plan, site.key.public)
+            bins = Bins.load(self.bins)
+            places = bins.check(plan, site.key.public)
             if places.by_id == self.scored:
                 raise InputError(
                     "these bins go by ids. Name their column: --id COLUMN."
                     if self.scored
                     else "these bins go by scores. Name their column, --score, and leave out --id."
                 )
+            require_listed(site, bins.ids, bins.scores)
         return places
 
     def data(self, plan: EvaluationPlan, site: Site) -> Data:

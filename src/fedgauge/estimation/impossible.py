@@ -2,10 +2,12 @@
 
 A secure sum cannot tell who sent what. It can tell that counts are below zero, or above what all
 clients together may have: then somebody counted otherwise than by rows. So it is with the sum of
-many local reports, each of which is possible.
+many local reports, each of which is possible. A label party that answers alone is judged by itself,
+and named.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -21,11 +23,15 @@ from fedgauge.estimation.released import Released
 from fedgauge.estimation.repair import node_variances
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import nodes_by_level
+from fedgauge.plan.task import LabelTask
+from fedgauge.privacy.flipping import retold
+from fedgauge.privacy.oracles import WHOLE
 from fedgauge.typing import Floats
 
 FALSE_ALARM: Final = 1e-6  # chance of a caution where everybody counted rows, over all its counts
 _ROUNDING: Final = 1e-12  # of the largest count: least squares are taken in floats
 _TRIED: Final = np.linspace(0.0, 1.0, 1001)[1:-1]
+_PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=-]{0,63}")  # a peer's name, or its key
 
 _CAUTION: Final = (
     "counts are further from what rows can have than noise takes them once in "
@@ -44,6 +50,23 @@ _FLIPS: Final = (
     f"{1 / FALSE_ALARM:,.0f} results: a party counted otherwise than by flipped labels in the bins "
     "it was given. Do not rely on the numbers; ask every party to check what it sent."
 )
+
+
+_PARTIES: Final = (
+    "{} sent what no labels have: numbers are further from what labels of its examples give than "
+    f"noise or flips take them once in {1 / FALSE_ALARM:,.0f} results. Do not rely on the numbers; "
+    "ask for the file that this plan was answered with, or evaluate without that party."
+)
+
+
+def doubt(parties: Sequence[str]) -> str | None:
+    """What to know of label parties that sent what no labels have; None where there are none."""
+    return _PARTIES.format(" and ".join(parties)) if parties else None
+
+
+def are_names(parties: Sequence[str]) -> bool:
+    """Whether these name parties, and can be printed."""
+    return all(map(_PARTY.fullmatch, parties))
 
 
 def check_exact(
@@ -146,23 +169,49 @@ def caution(plan: EvaluationPlan, released: Released) -> str | None:
 
     Where every client counted rows, and had no more of them in a node than the plan's largest, it
     is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row,
-    and of flipped labels, where each is one of a row in its bin.
+    and of flipped labels, where each is one of a row in its bin. Of label parties that answered
+    alone that is so of all their answers and their sum together.
     Exact sums are refused instead.
     """
     if not plan.is_noisy:
         return None
+    if released.doubted:
+        return doubt(released.doubted)
+    chance = chance_of_each(released.clients) if plan.is_alone else FALSE_ALARM
+    if is_possible(plan, released, chance):
+        return None
     if plan.final.sends_reports:
-        return _REPORTS if _are_below(plan, released) else None
+        return _REPORTS
+    return _FLIPS if plan.final.flips_labels else _CAUTION
+
+
+def chance_of_each(parties: int) -> float:
+    """Of a false alarm about each of so many parties that answered alone, and about their sum."""
+    return FALSE_ALARM / (parties + 1)
+
+
+def is_possible(
+    plan: EvaluationPlan,
+    released: Released,
+    chance: float,
+    levels: Sequence[NDArray[np.int64]] = (),
+) -> bool:
+    """Whether rows can have noisy counts; of rows it is True but with this probability.
+
+    `levels` are the counts of a tree as one client sent them: all of them are of the same rows.
+    """
+    if plan.final.sends_reports:
+        return not _are_below(plan, released, chance)
     if plan.final.flips_labels:
-        return _FLIPS if _are_below(plan, released) else None
-    checked = list(_not_negative(plan, released))
-    chance = FALSE_ALARM / sum(numbers.size for numbers, _ in checked)
+        return _are_flips(plan, released, chance)
+    checked = [*_not_negative(plan, released), *_between_levels(plan, released, levels)]
+    chance /= sum(numbers.size for numbers, _ in checked)
     parts = released.clients * plan.noise_parts
     rounding = _ROUNDING * float(np.abs(released.counts).max())
-    for numbers, variance in checked:
-        if numbers.min() < -noise_reach(variance, parts, chance) - rounding:
-            return _CAUTION
-    return None
+    return all(
+        numbers.min() >= -noise_reach(variance, parts, chance) - rounding
+        for numbers, variance in checked
+    )
 
 
 def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Floats, float]]:
@@ -175,6 +224,8 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield level, variance
         yield most - level, variance
     by_channel = plan.tree[0] * variances[0]  # the highest nodes have no noise in common
+    if isinstance(plan.task, LabelTask):  # so many examples there are, and so no more positives
+        yield counts.sum(axis=1), by_channel
     for difference, channels in _differences(plan, counts):
         yield difference, channels * by_channel
         yield -difference, channels * by_channel
@@ -196,19 +247,52 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield -difference, added + channels * by_channel
 
 
-def _are_below(plan: EvaluationPlan, released: Released) -> bool:
+def _between_levels(
+    plan: EvaluationPlan, released: Released, levels: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[Floats, float]]:
+    """What nodes of a tree have more, or less, than those below them: nothing but noise."""
+    variances = plan.noise_variances(released.clients)
+    for place in range(1, len(levels)):
+        above, below = levels[place - 1], levels[place].reshape(len(levels[place - 1]), -1)
+        difference = (above - below.sum(axis=1)).astype(np.float64)
+        variance = variances[place - 1] + below.shape[1] * variances[place]
+        yield difference, variance
+        yield -difference, variance
+
+
+def _are_flips(plan: EvaluationPlan, released: Released, chance: float) -> bool:
+    """Whether as many labels of each bin, and of all, are told to be positive as flips make.
+
+    Of a bin without positives those are told that were flipped: a binomial law, and every positive
+    makes more of them. Of a bin without negatives it is the same.
+    """
+    from scipy.special import betainc
+
+    negatives, positives = np.rint(retold(np.asarray(released.counts), plan.flipped.chance))
+    negatives, positives = (np.append(told, told.sum()) for told in (negatives, positives))
+    if min(negatives.min(), positives.min()) < 0:
+        return False
+    kept = 1 - plan.flipped.chance / WHOLE
+    # P(X <= k) of n is the regularised incomplete beta function of n - k and k + 1.
+    tails = [
+        np.where(rest > 0, betainc(np.maximum(rest, 1), told + 1, kept), 1.0)
+        for told, rest in ((negatives, positives), (positives, negatives))
+    ]
+    return bool(np.min(tails) >= chance / np.size(tails))
+
+
+def _are_below(plan: EvaluationPlan, released: Released, chance: float) -> bool:
     """Whether the lowest node of a level is further below zero than reports of rows take it.
 
     Of a node without rows a report says by chance that it holds one: a binomial law with a chance
-    of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958). So is
-    how many labels of a bin without positives are flipped; of negatives it is the same.
+    of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958).
     """
     slices = plan.task.slices
     whole = counts_of(plan, released, slices[0])
     if not whole.counts.any():
         return True
     levels = nodes_by_level(plan.tree)
-    chance = FALSE_ALARM / (len(slices) * len(whole.unbiased) * sum(levels))
+    chance /= len(slices) * len(whole.unbiased) * sum(levels)
     return _is_below(whole, levels, chance) or any(
         _is_below(counts_of(plan, released, slice_), levels, chance) for slice_ in slices[1:]
     )

@@ -35,6 +35,8 @@ class Released:
         their grouping, "other". Their own counts are zeros that say nothing.
     tables
         What the plan counts besides, each with the sums of its cells and the noise in them.
+    doubted
+        Names of label parties that answered alone, and sent what no labels have.
     """
 
     axis: Axis
@@ -44,6 +46,7 @@ class Released:
     reports: int | None = None
     joined: tuple[str, ...] = ()
     tables: tuple[TableSum, ...] = ()
+    doubted: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:

@@ -51,6 +51,21 @@ def debias(told: Counts, totals: Counts, chance: int) -> Floats:
     return positives
 
 
+def retold(counts: Floats, chance: int) -> Floats:
+    """How many labels were told to be of each class, where these are the unbiased counts.
+
+    Examples
+    --------
+    >>> told, totals, chance = np.array([3, 7]), np.array([10, 9]), least_chance(1.0)
+    >>> positives = debias(told, totals, chance)
+    >>> retold(np.array([totals - positives, positives]), chance).round(9).tolist()
+    [[7.0, 2.0], [3.0, 7.0]]
+    """
+    rho, contrast = _rates(chance)
+    told: Floats = counts * contrast + rho * counts.sum(axis=0)
+    return told
+
+
 def variances(totals: Floats, chance: int) -> Floats:
     """Variance of each unbiased count: it is the same whatever the labels are."""
     rho, contrast = _rates(chance)

@@ -109,8 +109,9 @@ class Evaluation(SlicedResult):
 
         They are such as no rows have, or an end bin is crowded with both classes, as by scores in
         percent on an axis from 0 to 1. Of sites that counted rows, and have no such crowd, at most
-        one result in a million has the one, and one the other. Not saved: it follows from the
-        counts.
+        one result in a million has the one, and one the other. It follows from the counts, but for
+        label parties that answered alone: what each of them sent is judged when the result is made,
+        and their names are saved.
         """
         told = (
             impossible.caution(self._plan, self._released),

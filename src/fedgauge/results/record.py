@@ -15,6 +15,7 @@ from fedgauge.binning.tables import AnyTable, TableSum
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.estimation.cells import is_large, is_merging
 from fedgauge.estimation.distribution import Estimator
+from fedgauge.estimation.impossible import are_names
 from fedgauge.estimation.regrouped import check_probabilities
 from fedgauge.estimation.released import Released
 from fedgauge.estimation.small_groups import joined_cells
@@ -123,6 +124,8 @@ class Record(msgspec.Struct, frozen=True):
     # Groups that are too small to be shown, and so counted in "other"; left out where none is.
     joined: list[str] | msgspec.UnsetType = msgspec.UNSET
     tables: list[TableRecord] | msgspec.UnsetType = msgspec.UNSET  # where the plan has some
+    # Label parties that answered alone, and sent what no labels have; left out where none did.
+    doubted: list[str] | msgspec.UnsetType = msgspec.UNSET
 
     def to_json(self) -> bytes:
         """The result as JSON."""
@@ -178,11 +181,16 @@ class Record(msgspec.Struct, frozen=True):
             self.reports,
             joined=self._joined,
             tables=self._table_sums,
+            doubted=self._doubted,
         )
 
     @property
     def _joined(self) -> tuple[str, ...]:
         return tuple(self.joined) if isinstance(self.joined, list) else ()
+
+    @property
+    def _doubted(self) -> tuple[str, ...]:
+        return tuple(self.doubted) if isinstance(self.doubted, list) else ()
 
     @property
     def _table_sums(self) -> tuple[TableSum, ...]:
@@ -216,6 +224,8 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
         if not self._tables_fit():
             raise RecordError("this is not a fedgauge result: its tables do not fit its plan.")
+        if not self._doubts_fit():
+            raise RecordError("this is not a fedgauge result: it doubts who did not answer alone.")
 
     def _channels_fit(self) -> bool:
         """Whether the counts of slices are those of the channels they are made of."""
@@ -273,6 +283,11 @@ class Record(msgspec.Struct, frozen=True):
             and not self._of_joined(told).any()
             for told in released.tables
         )
+
+    def _doubts_fit(self) -> bool:
+        """Whether those who are doubted answered alone, and have names that can be printed."""
+        few = len(self._doubted) <= (self.clients if self.plan.is_alone else 0)
+        return few and are_names(self._doubted)
 
     def _of_joined(self, told: TableSum) -> NDArray[Any]:
         """A table's cells of groups that are counted elsewhere, which are empty."""

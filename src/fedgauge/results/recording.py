@@ -61,6 +61,7 @@ def facts_of(result: Evaluation) -> Record:
         channels=released.counts.tolist() if len(task.slices) > 1 else UNSET,
         joined=list(released.joined) or UNSET,
         tables=[TableRecord(t, v.tolist()) for t, v in released.tables] or UNSET,
+        doubted=list(released.doubted) or UNSET,
     )
 
 

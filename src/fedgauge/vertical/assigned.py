@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
@@ -23,9 +24,9 @@ from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.site import Site
 from fedgauge.typing import Floats
 from fedgauge.vertical.binned import bin_scores
-from fedgauge.vertical.kept import RankTotals, keep, kept
+from fedgauge.vertical.kept import RankTotals, are_parties, keep, kept
 from fedgauge.vertical.party_file import decoded, read_file
-from fedgauge.vertical.roster import Roster, check_rosters
+from fedgauge.vertical.roster import MOST_EXAMPLES, Roster, check_rosters
 
 FORMAT: Final = "fedgauge-bins/1"
 KEPT_FORMAT: Final = "fedgauge-totals/1"
@@ -176,6 +177,15 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         totals = np.array([known[party] for party in survivors], dtype=np.int64)
         return completed(released, self.axis, totals.sum(axis=0))
 
+    def fits(self, plan: EvaluationPlan) -> bool:
+        """Whether they can be those of a plan."""
+        return (
+            self.axis.bins == plan.axis.bins
+            and are_parties(self.parties)
+            and all(len(told) == self.axis.bins for _, told in self.by_party)
+            and all(0 <= each <= MOST_EXAMPLES for _, told in self.by_party for each in told)
+        )
+
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
         return keep(site, self.assignment, msgspec.json.encode(self, enc_hook=encode_axis))
@@ -189,7 +199,7 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:
     """What is known once the positives are: the rest of every bin is negative."""
     (positives,) = released.counts
-    return Released(axis, np.array([totals - positives, positives]), released.clients)
+    return replace(released, axis=axis, counts=np.array([totals - positives, positives]))
 
 
 K = TypeVar("K", Totals, RankTotals)

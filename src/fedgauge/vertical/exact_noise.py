@@ -74,6 +74,13 @@ class DiscreteLaplace:
             return 0.0  # below 1e-400
         return 0.5 / math.sinh(0.5 / float(self.scale)) ** 2
 
+    def reach(self, chance: float) -> float:
+        """How far a draw goes, to either side, with at most this probability beyond it.
+
+        Of a discrete Laplace law, ``P(|k| >= t) = 2 exp(-t / scale) / (1 + exp(-1 / scale))``.
+        """
+        return float(self.scale) * math.log(2 / chance)
+
     def draw(self, bits: RandomBits) -> int:
         """One draw (algorithm 2)."""
         if not self.scale:
@@ -107,6 +114,14 @@ class DiscreteGaussian:
     def variance(self) -> float:
         """At least the variance of a draw, and no more than 3% above it from a sigma of 0.6 on."""
         return float(self.sigma2)
+
+    def reach(self, chance: float) -> float:
+        """How far a draw goes, to either side, with at most this probability beyond it.
+
+        Its moment generating function is at most a normal law's (Canonne, Kamath & Steinke 2020),
+        and so by Chernoff's bound ``P(|k| >= t) <= 2 exp(-t^2 / (2 sigma2))``.
+        """
+        return math.sqrt(2 * float(self.sigma2) * math.log(2 / chance))
 
     def draw(self, bits: RandomBits) -> int:
         """One draw (algorithm 3)."""

@@ -1,5 +1,6 @@
 """What whoever scored keeps of an assignment, in the folder of its site, for the result."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -7,13 +8,14 @@ import msgspec
 import numpy as np
 
 from fedgauge.errors import ExchangeError, SiteError
+from fedgauge.keys import KEY_BYTES
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.form import decode_axis
 from fedgauge.site import Site
 from fedgauge.storage import durable
-from fedgauge.vertical.ranks import PartyRanks
+from fedgauge.vertical.ranks import PartyRanks, Ranks
 
-RANKS_FORMAT: Final = "fedgauge-ranks/1"
+RANKS_FORMAT: Final = "fedgauge-ranks/2"
 T = TypeVar("T")
 
 
@@ -29,8 +31,8 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     examples
         How many there are in all.
     by_party
-        Mean, reach and highest rank, as :class:`fedgauge.vertical.ranks.PartyRanks` has them, by
-        public key.
+        By public key: mean, reach and highest rank, as :class:`fedgauge.vertical.ranks.PartyRanks`
+        has them, and the rank of each of its examples as little-endian numbers.
     hints
         What was publicly known and used.
     """
@@ -38,19 +40,36 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     assignment: str
     examples: int
-    by_party: tuple[tuple[bytes, tuple[int, int, int]], ...]
+    by_party: tuple[tuple[bytes, tuple[int, int, int], bytes], ...]
     hints: tuple[str, ...] = ()
 
     @property
     def parties(self) -> tuple[bytes, ...]:
         """Public keys of the label parties."""
-        return tuple(party for party, _ in self.by_party)
+        return tuple(party for party, *_ in self.by_party)
 
     @property
     def known(self) -> PartyRanks:
         """What is known of ranks, in the order of the parties."""
-        facts = np.array([facts for _, facts in self.by_party], dtype=np.int64)
+        facts = np.array([facts for _, facts, _ in self.by_party], dtype=np.int64)
         return PartyRanks(self.examples, *facts.T)
+
+    @property
+    def ranks(self) -> list[Ranks]:
+        """Of every example of each party, in the order of the parties."""
+        return [np.frombuffer(told, "<i4").astype(np.int64) for *_, told in self.by_party]
+
+    def fits(self, plan: EvaluationPlan) -> bool:
+        """Whether they can be those of a plan."""
+        if plan.paired is None or self.examples != plan.paired.examples:
+            return False
+        return are_parties(self.parties) and all(
+            len(told) % 4 == 0
+            and all(0 <= each < plan.paired.places for each in facts)
+            and np.all((ranks := np.frombuffer(told, "<i4")) >= 0)
+            and np.all(ranks < plan.paired.places)
+            for _, facts, told in self.by_party
+        )
 
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
@@ -73,6 +92,11 @@ def keep(site: Site, assignment: str, data: bytes) -> Path:
     return path
 
 
+def are_parties(parties: Sequence[bytes]) -> bool:
+    """Whether these are the public keys of some parties, none of them twice."""
+    return 0 < len(parties) == len({*parties}) and {*map(len, parties)} == {KEY_BYTES}
+
+
 def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
     """What a site kept of the assignment of a plan."""
     assignment = getattr(plan.task, "assignment", "")
@@ -89,7 +113,11 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
         raise SiteError(f"cannot read {path}: {error.strerror}.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         found = None
-    if found is None or (found.format, found.assignment) != (form, assignment):
+    if (
+        found is None
+        or (found.format, found.assignment) != (form, assignment)
+        or not found.fits(plan)
+    ):
         raise SiteError(f"{path} was damaged or changed. Assign the bins again.")
     return cast("T", found)
 

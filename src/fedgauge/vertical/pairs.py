@@ -57,6 +57,37 @@ def noisy_pair(
     return Pair(positives + terms.positives.draw(bits), total + terms.ranks.draw(bits))
 
 
+def is_pair_possible(pair: Pair, ranks: Ranks, terms: PartyTerms, chance: float) -> bool:
+    """Whether labels of examples with these ranks can give a pair, but for noise.
+
+    Of labels it is True but with this probability: each number has half of it, and the truth is no
+    further from what was sent than noise goes. So many positives have ranks that add up to no less
+    than the lowest, and no more than the highest.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fedgauge.vertical.exact_noise import DiscreteLaplace
+    >>> none, ranks = DiscreteLaplace(Fraction(0)), np.array([0, 2, 4, 6])
+    >>> terms = PartyTerms(0, none, none)
+    >>> [is_pair_possible(Pair(2, total), ranks, terms, 1e-6) for total in (1, 2, 10, 11)]
+    [False, True, True, False]
+    """
+    off, reach = terms.positives.reach(chance / 2), terms.ranks.reach(chance / 2)
+    fewest = max(math.ceil(pair.positives - off), 0)
+    most = min(math.floor(pair.positives + off), len(ranks))
+    if fewest > most:
+        return False
+    centred = np.sort(ranks) - terms.centre
+    lowest = np.append(0, np.cumsum(centred))
+    highest = np.append(0, np.cumsum(centred[::-1]))
+    # Sums fall as long as ranks are negative, and rise from there on.
+    falls = int(np.count_nonzero(centred < 0))
+    least = int(lowest[min(max(falls, fewest), most)])
+    greatest = int(highest[min(max(len(ranks) - falls, fewest), most)])
+    return least - reach <= pair.ranks <= greatest + reach
+
+
 def auc_estimate(
     pairs: Sequence[Pair],
     mechanism: PairMechanism,

@@ -66,11 +66,14 @@ def assign_ranks(
 
     assert plan.paired is not None  # noqa: S101  (made for pairs)
     told, digest = tell(rosters, known, plan.paired.places, ranks)
-    facts = {party: _facts(bins, len(ordered)) for party, bins in told.items()}
+    facts = [
+        (party, _facts(bins, len(ordered)), _ranks(bins, rosters[party]).tobytes())
+        for party, bins in told.items()
+    ]
     return Assignment(
         msgspec.structs.replace(plan, task=msgspec.structs.replace(task, assignment=digest)),
         told,
-        RankTotals(RANKS_FORMAT, digest, len(ordered), tuple(facts.items())),
+        RankTotals(RANKS_FORMAT, digest, len(ordered), tuple(facts)),
         unscored(known),
         0 if scores is None else len(scores[1]) - len(ordered),
     )
@@ -92,6 +95,13 @@ def terms_of(plan: EvaluationPlan, places: Places) -> PartyTerms:
 def _facts(bins: Bins, examples: int) -> tuple[int, int, int]:
     known = _known(np.frombuffer(bins.places, "<i4"), examples)
     return int(known.mean[0]), int(known.reach[0]), int(known.highest[0])
+
+
+def _ranks(bins: Bins, roster: Roster) -> NDArray[np.int32]:
+    """The rank of each example, also where one stands for all that have its score."""
+    places: NDArray[np.int32] = np.frombuffer(bins.places, "<i4")
+    places = np.repeat(places, roster.times) if roster.is_scored else places
+    return places[places != NO_BIN]
 
 
 def _known(places: NDArray[np.int32], examples: int) -> PartyRanks:

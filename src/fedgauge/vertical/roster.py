@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
@@ -11,14 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedgauge.data.keyed import ids_of
-from fedgauge.errors import InputError, ProtocolError
+from fedgauge.errors import InputError, ProtocolError, SiteError
 from fedgauge.keys import SigningKey, verify
+from fedgauge.site import Site
+from fedgauge.storage import durable
 from fedgauge.typing import Floats
 from fedgauge.vertical.party_file import covered, decoded
 
 FORMAT: Final = "fedgauge-roster/1"
 _SIGNED_AS: Final = b"fedgauge roster\0"
-_MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
+_TWO: Final = 2  # distinct values: labels of two classes, in whatever numbers
+_FEW: Final = 10  # distinct whole numbers: classes, grades, or two classes and codes of the missing
+MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of them
 
 
 class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -68,21 +73,36 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         return cls._signed(key, ids=tuple(sorted(texts.to_pylist())))
 
     @classmethod
-    def of_scores(cls, scores: Floats, key: SigningKey) -> Self:
-        """The roster of examples that the party scored itself."""
+    def of_scores(cls, scores: Floats, key: SigningKey, *, few_values: bool = False) -> Self:
+        """The roster of examples that the party scored itself.
+
+        Of a column of labels it would show how many are positive, and nobody pays for a roster: so
+        scores that may be labels are refused, unless `few_values` says that they are scores.
+        """
         if not np.isfinite(scores).all():
             missing = int(np.count_nonzero(~np.isfinite(scores)))
             raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
         values, rows = np.unique(scores + 0.0, return_counts=True)  # -0 and 0 are one score
         if len(values) and np.isin(values, (0.0, 1.0)).all():
-            # A roster is not paid for: of a column of labels it would show how many are positive.
             raise InputError(
                 "all scores are 0 or 1, as labels are, and a roster would show how many are 1. "
                 "Name the column of scores; if a model gives no others, write 0.25 and 0.75."
             )
+        whole = bool(np.all(values == np.floor(values)))
+        if not few_values and 0 < len(values) <= (_FEW if whole else _TWO):
+            raise InputError(
+                "the scores have so few distinct values that they may be labels, and a roster "
+                "would show how many examples have each. Name the column of scores. If these are "
+                "scores, say so: --few-values, or few_values=True."
+            )
         return cls._signed(
             key, scores=values.astype("<f8").tobytes(), rows=rows.astype("<i8").tobytes()
         )
+
+    @property
+    def has_few_values(self) -> bool:
+        """Whether scores have few distinct values, as labels of several classes do."""
+        return self.is_scored and len(self.values) <= _FEW
 
     @classmethod
     def _signed(cls, key: SigningKey, **examples: Any) -> Self:
@@ -93,6 +113,19 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     def to_bytes(self) -> bytes:
         """The roster as a file."""
         return msgspec.msgpack.encode(self)
+
+    def keep(self, site: Site) -> None:
+        """Let a site remember that it made this roster, before anybody else sees it.
+
+        It remembers a digest, and so answers for these examples, all of them and no others.
+        """
+        digest = _examples_digest(self.ids, self.scores)
+        path = _record(site, digest)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            durable.replace(path, digest.encode())
+        except OSError as error:
+            raise SiteError(f"cannot keep {path}: {error.strerror}.") from None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -116,9 +149,9 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         if len(self.scores) != len(self.rows):
             raise ProtocolError("the roster does not say how many examples have each score.")
         if self.is_scored:
-            rising = np.all(np.diff(self.values) > 0) and np.isfinite(self.values).all()
+            rising = np.all(self.values[1:] > self.values[:-1]) and np.isfinite(self.values).all()
             # Each within what all may be, so that their sum does not wrap around.
-            if not rising or np.any((self.times < 1) | (self.times > _MOST_EXAMPLES)):
+            if not rising or np.any((self.times < 1) | (self.times > MOST_EXAMPLES)):
                 raise ProtocolError("the roster's scores are not as they must be: each once.")
         elif any(a >= b for a, b in zip(self.ids, self.ids[1:], strict=False)):
             raise ProtocolError("the roster has an id twice, or out of order.")
@@ -154,6 +187,36 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         return hashlib.sha256(covered(self, _SIGNED_AS)).digest()
 
 
+def require_listed(site: Site, ids: tuple[str, ...], scores: bytes) -> None:
+    """Refuse examples that are not those of a roster which this site made.
+
+    Whoever scores would else choose which of a party's labels are counted: of examples that it
+    never listed, or, with some left out, of a few.
+    """
+    digest = _examples_digest(ids, scores)
+    try:
+        listed = _record(site, digest).read_bytes() == digest.encode()
+    except FileNotFoundError:
+        listed = False
+    except OSError as error:
+        raise SiteError(f"cannot read {_record(site, digest)}: {error.strerror}.") from None
+    if not listed:
+        raise ProtocolError(
+            "the examples are not those of a roster that this site made: some are others, or "
+            "missing, or written otherwise. Ask whoever scores for bins of the roster that you "
+            "sent. If this site lost its record of it, make it again: `fedgauge vertical roster`."
+        )
+
+
+def _examples_digest(ids: tuple[str, ...], scores: bytes) -> str:
+    text = b"fedgauge examples\0" + msgspec.msgpack.encode((ids, scores))
+    return hashlib.sha256(text).hexdigest()
+
+
+def _record(site: Site, digest: str) -> Path:
+    return site.folder / "rosters" / digest[:32]
+
+
 def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
     """Refuse rosters that do not go together: an id at two parties, ids and scores mixed."""
     if not rosters:
@@ -163,8 +226,8 @@ def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
             "some rosters have ids and others scores. Either one party scores all examples, or "
             "each its own."
         )
-    if sum(roster.examples for roster in rosters.values()) > _MOST_EXAMPLES:
-        raise InputError(f"the rosters have more than {_MOST_EXAMPLES:,} examples in all.")
+    if sum(roster.examples for roster in rosters.values()) > MOST_EXAMPLES:
+        raise InputError(f"the rosters have more than {MOST_EXAMPLES:,} examples in all.")
     if any(not roster.examples for roster in rosters.values()):
         raise InputError("a roster has no examples. Leave that party out.")
     ids = pa.chunked_array([roster.keys for roster in rosters.values()])
