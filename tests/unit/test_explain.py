@@ -12,7 +12,9 @@ from fedgauge.plan.explain import brief, explain
 from fedgauge.plan.task import LabelTask
 from fedgauge.secagg import Stage
 
+POSITIVE = "What counts as positive"
 TITLES = [
+    POSITIVE,
     "What leaves each site",
     "What is learned from it",
     "What is promised",
@@ -415,6 +417,88 @@ def test_score_sums_are_told_only_where_they_leave(name):
     text = explain(PLANS[name])
     assert "how high" not in text
     assert "average scores" not in text
+
+
+# What is evaluated
+
+
+def binary(positive=None, **task):
+    return fg.EvaluationPlan.for_histogram(
+        fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1), task=fg.BinaryTask(positive, **task)
+    )
+
+
+@pytest.mark.parametrize(
+    ("positive", "told"),
+    [
+        ("hiv-positive", "Rows labelled 'hiv-positive' count as positive, all others as negative."),
+        (2, "Rows labelled 2 count as positive, all others as negative."),
+        (True, "Rows labelled true count as positive, all others as negative."),
+        (0, "Rows labelled 0 count as positive, all others as negative."),
+        (
+            None,
+            "The plan names no label: rows labelled 1 or true count as positive, all others as "
+            "negative.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", [explain, brief])
+def test_the_positive_label_is_named(positive, told, words):
+    assert words(binary(positive)).startswith(f"{POSITIVE}\n  {told}\n")
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_the_positive_label_is_named_whatever_is_sent(sent):
+    axis = fg.Axis.uniform(8, outside="clip")
+    task = fg.BinaryTask("hiv-positive")
+    plans = {
+        1: fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0), task=task),
+        2: fg.EvaluationPlan.for_histogram(
+            fg.TwoRound(16), fg.Cohort(3, 1), task=task, privacy=fg.DistributedDP(1.0)
+        ),
+    }
+    assert "labelled 'hiv-positive' count" in explain(plans[sent])
+    apart = fg.EvaluationPlan.for_histogram(
+        axis,
+        fg.Cohort(3, 1),
+        task=LabelTask("hiv-positive", "ab" * 32),
+        privacy=fg.DistributedDP(1.0, unit="label", neighbours="flip"),
+    )
+    assert "labelled 'hiv-positive' count" in explain(apart)
+
+
+def test_a_positive_label_speaks_for_nobody():
+    """A plan is somebody else's: its label may hold anything, and be of any length."""
+    hostile = "yes\x1b[2J\n\nWhat is promised\n  Everything\u202e" + "x" * 10_000
+    text = explain(binary(hostile))
+    assert text.isprintable() or "".join(text.split()).isprintable()
+    assert "\n  Everything" not in text
+    assert r"'yes\x1b[2J\n\nWhat is promised\n  Everything\u202e" in text
+    assert len(text.split("\n")[1]) < 400
+    assert re.search(r"xxx\.\.\. and 9,\d{3} characters more count as positive", text)
+
+
+def test_classes_and_labels_are_each_positive_in_turn():
+    axis = fg.Axis.uniform(8, outside="clip")
+    classes = fg.MulticlassTask(labels=["cat", "dog", "owl"])
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3, 1), task=classes)
+    told = paragraphs(plan)
+    assert told[POSITIVE] == "Each class in turn, all others as negative: cat, dog, owl."
+    labels = fg.MultilabelTask(labels=["fever", "cough"])
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3, 1), task=labels)
+    told = paragraphs(plan)
+    assert told[POSITIVE] == (
+        "Rows with 1 or true in the column of a label, all others as negative: fever, cough."
+    )
+
+
+def test_no_name_hides_behind_many():
+    """A group that is one patient could be the last of hundreds."""
+    wards = [f"ward {number}" for number in range(300)]
+    text = explain(binary(groups={"ward": [*wards, "Jane Doe"]}, models=("new", "old")))
+    assert "Jane Doe" in text
+    assert "more" not in text.split("What is told apart")[1].split("\n\n")[0]
+    assert "new, old" in text
 
 
 # Labels apart from scores

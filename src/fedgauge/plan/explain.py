@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from fedgauge.plan.names import listed
+from fedgauge.data.labels import Label
+from fedgauge.plan.names import quoted
 from fedgauge.plan.plan import EvaluationPlan
 from fedgauge.plan.slices import OTHER, Sliced
-from fedgauge.plan.task import BinaryTask, MultilabelTask, measured_by
+from fedgauge.plan.task import BinaryTask, MulticlassTask, MultilabelTask, measured_by
 
 LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
@@ -27,6 +28,7 @@ def paragraphs(plan: EvaluationPlan) -> list[tuple[str, str]]:
     learned = plan.privacy.learned(plan.cohort, plan.min_cell)
     parties = "\n  ".join(f"{who}: {what}" for who, what in learned)
     return [
+        _positive(plan),
         *plan.in_words(),
         *_apart(plan),
         (LEARNT, parties),
@@ -37,7 +39,30 @@ def paragraphs(plan: EvaluationPlan) -> list[tuple[str, str]]:
 
 def brief(plan: EvaluationPlan) -> str:
     """What leaves each site under a plan, what is promised, and what is not protected."""
-    return _as_text([*plan.in_words(), *_apart(plan), _name(plan)])
+    return _as_text([_positive(plan), *plan.in_words(), *_apart(plan), _name(plan)])
+
+
+def _positive(plan: EvaluationPlan) -> tuple[str, str]:
+    """Which label is evaluated: the one that the data are about."""
+    task = measured_by(plan.task)
+    if isinstance(task, MulticlassTask):
+        text = f"Each class in turn, all others as negative: {_all(task.labels)}."
+    elif isinstance(task, MultilabelTask):
+        names = _all(task.labels)
+        text = f"Rows with 1 or true in the column of a label, all others as negative: {names}."
+    elif task.positive is None:
+        text = (
+            "The plan names no label: rows labelled 1 or true count as positive, all others as "
+            "negative."
+        )
+    else:
+        text = f"Rows labelled {quoted(task.positive)} count as positive, all others as negative."
+    return "What counts as positive", text
+
+
+def _all(names: Iterable[Label]) -> str:
+    """Every name, however many: what somebody must approve of hides behind no others."""
+    return ", ".join(map(str, names))
 
 
 def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
@@ -58,16 +83,16 @@ def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
 def _kinds(task: Sliced) -> Iterator[str]:
     labels = [name for name in task.labels_told if name is not None]
     if isinstance(task, MultilabelTask):
-        yield f"Labels, of which a row may have several, with a score for each: {listed(labels)}."
+        yield f"Labels, of which a row may have several, with a score for each: {_all(labels)}."
     elif labels:
-        yield f"Classes, of which a row has one, with a score for each: {listed(labels)}."
+        yield f"Classes, of which a row has one, with a score for each: {_all(labels)}."
     if task.models:
-        yield f"Models that score the same rows: {listed(task.models)}."
+        yield f"Models that score the same rows: {_all(task.models)}."
     if isinstance(task, BinaryTask) and task.pairs:
         pairs = "; ".join(f"{one} and {other}" for one, other in task.pairs)
         yield f"Both scores of a row are also counted together, of these models: {pairs}."
     if task.groups:
-        every = [f"{name} ({listed([*task.groups[name], OTHER])})" for name in task.groups]
+        every = [f"{name} ({_all([*task.groups[name], OTHER])})" for name in task.groups]
         how = " and ".join(every) + (", all combinations" if task.crossed else "")
         yield (
             f"Groups by {how}. Rows of no listed group, or where that is not known, are in "

@@ -13,6 +13,7 @@ from fedgauge.errors import PlanError
 MOST_NAMES: Final = 1000  # of classes, groups or models: more are ids
 _LONGEST: Final = 200  # characters of a name
 _MOST_TOLD: Final = 20  # names in a sentence
+_MOST_QUOTED: Final = 200  # characters of a label
 _NO_PAIRS: Final = 'pairs must be a list of two of the models each, such as [("new", "old")].'
 
 
@@ -20,6 +21,16 @@ def listed(names: Sequence[Any]) -> str:
     """Names in a sentence."""
     more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
     return ", ".join(map(str, names[:_MOST_TOLD])) + more
+
+
+def quoted(label: object) -> str:
+    """A label in a sentence: a plan may hold any text, and megabytes of it."""
+    if isinstance(label, bool):
+        return str(label).lower()
+    text = repr(label)
+    if len(text) <= _MOST_QUOTED:
+        return text
+    return f"{text[:_MOST_QUOTED]}... and {len(text) - _MOST_QUOTED:,} characters more"
 
 
 def check_positive(label: Any) -> Label | None:

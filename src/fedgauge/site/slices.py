@@ -1,15 +1,13 @@
 """What of its rows a site lets a plan tell apart: labels, groups, scores, and these together."""
 
 import math
-from typing import Final
 
 from fedgauge.data.labels import Label, meaning
 from fedgauge.errors import PlanRefused
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.names import quoted
 from fedgauge.plan.task import LabelTask, MeasuredTask, MulticlassTask, measured_by
 from fedgauge.site.policy import Policy
-
-_MOST_QUOTED: Final = 80  # characters
 
 
 def judge_sizes(policy: Policy, bins: int, counts: int) -> None:
@@ -72,7 +70,7 @@ def _judge_exact_group(policy: Policy, name: str, value: str) -> None:
     if named or (value in policy.exact_groups and not value.isdecimal()):
         return
     raise PlanRefused(
-        f"the plan tells the group {_quoted(value)} of {_quoted(name)} apart without noise, which "
+        f"the plan tells the group {quoted(value)} of {quoted(name)} apart without noise, which "
         f"is not among those allowed here: {', '.join(policy.exact_groups) or 'none'} "
         "(exact_groups). A group may be one patient: list those that are not, numbers with their "
         'grouping ("ward=7"), or plan with noise.'
@@ -115,7 +113,7 @@ def _judge_labels(policy: Policy, task: MeasuredTask) -> None:
     for label in asked:
         if meaning(label) not in allowed:
             raise PlanRefused(
-                f"the plan {told.format(_quoted(label))}, which is not among those allowed here: "
+                f"the plan {told.format(quoted(label))}, which is not among those allowed here: "
                 f"{', '.join(policy.labels) or 'none'} (labels)."
             )
 
@@ -145,9 +143,3 @@ def _judge_apart(plan: EvaluationPlan, task: LabelTask) -> None:
             "the plan does not say which bins examples were given (assignment), so parties "
             "might count by different ones. It comes from `fedgauge vertical assign`."
         )
-
-
-def _quoted(label: object) -> str:
-    """A label in a message: a plan may hold one of megabytes."""
-    text = repr(label)
-    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
