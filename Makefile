@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
+MINUTES ?= 10
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
@@ -19,7 +20,7 @@ help:
 	@echo "make docs   the documentation site into docs/_build, its links checked"
 	@echo "make screenshots  the pictures of the report in README, from the demo"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
-	@echo "make fuzz   a long run of mutated messages against the protocol (10 minutes)"
+	@echo "make fuzz   wrong inputs to all that reads what others wrote, guided by coverage (MINUTES=10)"
 	@echo "make bench-secagg  time and bytes of a secure sum, next to Flower's SecAgg+ where installed"
 	@echo "make bench-local  time and error of local reports (10 minutes)"
 	@echo "make bench-page  time and bytes of a large report, and how soon it answers in Chromium"
@@ -46,6 +47,11 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.test: $(VENV)/.demo
 	@echo "Installing the test tools into $(VENV) (once)"
 	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.test
+	@echo "Installing the fuzzer into $(VENV) (once)"
+	@$(PIP) --editable '.[fuzz]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.demo
@@ -109,8 +115,8 @@ docs: $(VENV)/.docs
 screenshots: $(VENV)/.test chromium
 	@$(BIN)/python tools/screenshots.py
 
-fuzz: $(VENV)/.test
-	@FEDGAUGE_FUZZ=200000 $(BIN)/python -m pytest tests/property/test_fuzz_machines.py
+fuzz: $(VENV)/.fuzz
+	@$(BIN)/python tests/fuzz/run.py --seconds $$(( $(MINUTES) * 60 ))
 
 bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/speed.py

@@ -1,7 +1,7 @@
 """Whatever bytes come, a machine refuses them with an error of ours, and goes on as if unasked.
 
-A longer run: ``FEDGAUGE_FUZZ=200000 pytest tests/property/test_fuzz_machines.py``, with other
-messages each time ``FEDGAUGE_FUZZ_SEED`` is another one.
+Other messages come where ``FEDGAUGE_FUZZ_SEED`` is another one. `make fuzz` runs longer, with
+coverage, over these machines and over all else that reads what others sent.
 """
 
 import json
@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from duties import Giving
+from mutants import bytes_mutant, mutant, raw_mutant
 from plans import small_noisy_plan, small_plan
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
@@ -27,131 +28,13 @@ from fedgauge.secagg import messages as messages_module
 from fedgauge.secagg.graph import Graph, choose_graph
 from fedgauge.secagg.messages import Terms
 
-MESSAGES = int(os.environ.get("FEDGAUGE_FUZZ", "8000"))
+MESSAGES = 8000
 SEED = os.environ.get("FEDGAUGE_FUZZ_SEED", "1")
 PER_TARGET = 15  # messages for each of two machines at each stage of a run
 SECONDS = 60  # after which a machine counts as hanging; none takes a tenth of a second
 MOST_MEMORY = 4 << 20  # for a message of at most some kilobytes
 KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(8)), key=lambda k: k.public)
 BOSS = SigningKey.from_bytes(b"c" * 32)
-
-
-# Mutations
-
-
-def int_mutant(rng, old):
-    small = [-1, 0, 1, 2, 7, 8, old + 1, old - 1, -old, old ^ 1]
-    new = rng.choice([*small, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**31), -(2**63)])
-    return min(max(new, -(2**63)), 2**64 - 1)  # what the format can say
-
-
-def bytes_mutant(rng, old):
-    place = rng.randrange(len(old) + 1)
-    return rng.choice(
-        [
-            b"",
-            old[:place],
-            old[place:],
-            old + b"\0",
-            old * 2,
-            old[:place] + rng.randbytes(rng.randrange(1, 9)) + old[place:],
-            rng.randbytes(len(old)),
-            bytes(len(old)),
-            b"\xff" * len(old),
-            flipped(rng, old),
-            flipped(rng, old),
-            rng.randbytes(rng.choice([1, 2, 16, 32, 33, 64, 66, 82, 5000])),
-        ]
-    )
-
-
-def list_mutant(rng, old):
-    new = list(old)
-    if not new:
-        return rng.choice([[0], [b""], [[]], [[0, b""]], [[0, b"", b""]]])
-    one, other = rng.randrange(len(new)), rng.randrange(len(new))
-    match rng.randrange(8):
-        case 0:
-            new[one], new[other] = new[other], new[one]
-        case 1:
-            new.insert(one, new[other])
-        case 2:
-            del new[one]
-        case 3:
-            new.reverse()
-        case 4:
-            new *= rng.choice([0, 2, 40])
-        case 5:
-            new[one] = new[other]
-        case 6:
-            new.insert(one, rng.choice([None, 0, b"", "", [], {}]))
-        case 7:
-            del new[min(one, other) : max(one, other) + 1]
-    return new
-
-
-def other_kind(rng):
-    deep = []
-    for _ in range(rng.choice([3, 600])):
-        deep = [deep]
-    return rng.choice([None, True, 1.5, float("nan"), "text", b"x", 0, [], {}, {1: 2}, deep])
-
-
-def mutant(rng, node):
-    """The tree of plain data with one change somewhere, at any depth."""
-    if rng.random() < 0.05:
-        return other_kind(rng)
-    if isinstance(node, dict) and node and rng.random() < 0.9:
-        key = rng.choice(sorted(node))
-        if rng.random() < 0.1:
-            return {k: v for k, v in node.items() if k != key}
-        return node | {key: mutant(rng, node[key])}
-    if isinstance(node, list) and node and rng.random() < 0.75:
-        place = rng.randrange(len(node))
-        return [*node[:place], mutant(rng, node[place]), *node[place + 1 :]]
-    match node:
-        case list():
-            return list_mutant(rng, node)
-        case bool() | None:
-            return other_kind(rng)
-        case int():
-            return int_mutant(rng, node)
-        case bytes():
-            return bytes_mutant(rng, node)
-        case float():
-            return rng.choice([0.0, -node, node * 1e-300, node * 1e300, 1e308, 5e-324, -1.0, 1e16])
-        case str():
-            return rng.choice(["", node + "x", node[:-1], "é" * 10, "uniform", "logit", "\0", "1"])
-    return other_kind(rng)
-
-
-def flipped(rng, data):
-    changed = bytearray(data or b"\0")
-    for _ in range(rng.choice([1, 1, 1, 3])):
-        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    return bytes(changed)
-
-
-def raw_mutant(rng, data, others):
-    """Other bytes, by somebody who has no key."""
-    one, other = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
-    return rng.choice(
-        [
-            flipped(rng, data),
-            flipped(rng, data),
-            data[:one],
-            data[one:],
-            data[:one] + data[other:],
-            data[:other] + data[one:],
-            data[:one] + rng.randbytes(rng.randrange(1, 9)) + data[one:],
-            data[:one] + rng.randbytes(other - one) + data[other:],
-            rng.randbytes(rng.randrange(200)),
-            data[:one] + rng.choice(others)[one:],
-            rng.choice(others),
-            # Headers of lists, maps, texts and bytes that are said to be very long.
-            data[:one] + bytes([rng.choice([0xDD, 0xDF, 0xDB, 0xC6])]) + b"\xff" * 4 + data[one:],
-        ]
-    )
 
 
 def signed_mutant(rng, data, key):
@@ -213,7 +96,7 @@ class Watch:
 
     @property
     def place(self):
-        return f"FEDGAUGE_FUZZ_SEED={SEED} FEDGAUGE_FUZZ={MESSAGES} {self.name} #{self.number}"
+        return f"FEDGAUGE_FUZZ_SEED={SEED} {self.name} #{self.number}"
 
 
 @pytest.fixture

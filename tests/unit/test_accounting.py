@@ -116,6 +116,12 @@ def test_cut_tails_count_as_failures():
     assert skellam_delta(50.0, means=[10.0]) == pytest.approx(1e-20, rel=1e-6, abs=0)
 
 
+@pytest.mark.parametrize("mean", [5e-324, 1e-310, 1e-307])
+def test_noise_that_is_next_to_none_promises_nothing(mean):
+    assert skellam_delta(1.0, means=[mean, 40.0]) == 1.0
+    assert skellam_delta(1.0, means=[mean]) == 1.0
+
+
 def test_plans_add_up():
     assert compose([]) == (0, 0)
     assert compose([(0.1, 1e-6)] * 10) == (1.0, pytest.approx(1e-5))

@@ -358,6 +358,20 @@ def test_damaged_parquet_ends_in_a_readable_error(tmp_path, seed):
     assert "x.parquet" in message
 
 
+@pytest.mark.parametrize("name", ["ArrowNotImplementedError", "ArrowTypeError", "ArrowMemoryError"])
+def test_whatever_arrow_says_of_a_parquet_file(tmp_path, monkeypatch, name):
+    """A changed byte can name a type that Arrow lacks, or a size that no machine has."""
+    path = write(tmp_path / "x.parquet", parquet_bytes())
+
+    def fails(*_args, **_options):
+        raise getattr(pa, name)("SECRET123")
+
+    for place in ("read_metadata", "ParquetFile.iter_batches"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"pyarrow.parquet.{place}", fails)
+            assert "the Parquet file is damaged" in refusal(evaluate_file, path)
+
+
 BEFORE = pytest.mark.parametrize("before", ["", "0,0.1\n", MANY], ids=["first", "second", "late"])
 
 

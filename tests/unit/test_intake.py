@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 from functools import cache
 
 import numpy as np
@@ -236,6 +237,33 @@ def test_files_of_other_programs_are_left_alone(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(fg.IntakeError, match="cannot use"):
         fg.ReportServer(PLANS["oue"], tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM plan",
+        "DELETE FROM levels",
+        "UPDATE levels SET tallies = x'00'",
+        "UPDATE levels SET tallies = zeroblob(8)",
+        "UPDATE levels SET tallies = 7",
+        "UPDATE levels SET reports = 'many'",
+        "UPDATE levels SET reports = -1",
+        "UPDATE refused SET count = 'many'",
+        "UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE' WHERE name = 'seen'",
+    ],
+)
+def test_an_intake_whose_tables_are_damaged_is_refused(tmp_path, damage):
+    message, *_ = single_reports(PLANS["oue"])
+    with fg.ReportServer(PLANS["oue"], tmp_path) as server:
+        server.accept_all([message, message])
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
+        other.execute("PRAGMA writable_schema = ON")
+        other.execute(damage)
+    before = (tmp_path / FILE_NAME).read_bytes()
+    with pytest.raises(fg.IntakeError, match="is damaged"):
+        fg.ReportServer(PLANS["oue"], tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
 def test_only_the_owner_can_read_it(tmp_path):

@@ -244,6 +244,11 @@ def test_a_law_too_wide_for_a_table_is_refused(monkeypatch):
     assert len(laws.negative_binomial(Fraction(1, 7), 1.0).cumulative) < 100
 
 
+def test_a_law_that_no_float_measures_is_too_wide():
+    with pytest.raises(PlanError, match="too wide"):
+        laws.negative_binomial(Fraction(1, 7), Fraction(5e-324) / 128)
+
+
 @pytest.mark.parametrize("shape", [Fraction(1, 19), Fraction(1), Fraction(5, 2)])
 def test_a_wide_table_is_right_wherever_it_is_looked_at(shape):
     # As wide as the noise of score sums; every value would take minutes.

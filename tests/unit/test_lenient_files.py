@@ -74,6 +74,20 @@ def test_one_row_of_a_text_file_spoils_no_other(tmp_path, before, row, cell, odd
     assert oddities == Oddities(rows=expected.sum(), **({odd: 1} if odd else {}))
 
 
+@pytest.mark.parametrize("row", [b"Gr\xf6\xdfe,0.9,c", b"Gr\xf6\xdfe"], ids=["whole", "short"])
+def test_lines_that_end_as_on_old_systems(tmp_path, row):
+    """All of the file is one line to whoever looks for a newline, and no part of the header."""
+    clean = CLEAN.encode().replace(b"\n", b"\r")
+    file = csv(tmp_path, clean + row + b"\r" + clean)
+    file.path.write_bytes(file.path.read_bytes().replace(b"\n", b"\r"))
+    histogram, oddities = count(file)
+    expected = np.array([[2, 0, 0, 0], [0, 0, 0, 2]])
+    expected[0, 3] += b"," in row
+    assert np.array_equal(histogram.counts, expected)
+    odd = {"other_labels": 1} if b"," in row else {"malformed": 1}
+    assert oddities == Oddities(rows=expected.sum(), **odd)
+
+
 def test_rows_of_a_text_file_without_an_id(tmp_path):
     plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject"))
     rows = b"0,0.1,\n1,0.9,7\n1,0.9,7.0\n0,0.1,\xfc\n0,0.1,\xf6\n0,0.1,\n"

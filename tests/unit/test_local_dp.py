@@ -104,6 +104,7 @@ def test_reports_and_sums_do_not_mix():
         ReportRound((64,), ()),
         ReportRound((64,), (0,)),
         ReportRound((64,), (2**63,)),
+        ReportRound((64,), (2**63 - 1,)),  # so near to a fair coin that no report says anything
         ReportRound((64,), (-5,)),
         ReportRound((64,), (5, 5)),
         ReportRound((64,), (5,), (1,)),
@@ -122,6 +123,13 @@ def test_rounds_that_no_oracle_has_are_refused(wrong):
 def test_blocks_that_hadamard_has_not_are_refused(blocks):
     plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
     wrong = msgspec.structs.replace(plan.final, blocks=blocks)
+    with pytest.raises(fg.PlanError, match="hadamard"):
+        msgspec.structs.replace(plan, rounds=(wrong,))
+
+
+def test_reports_of_hadamard_that_say_nothing_are_refused():
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
+    wrong = msgspec.structs.replace(plan.final, noise=(2**64 - 1,))
     with pytest.raises(fg.PlanError, match="hadamard"):
         msgspec.structs.replace(plan, rounds=(wrong,))
 

@@ -270,6 +270,8 @@ BROKEN = [
     pytest.param(lambda data: data["slices"][0].update(counts=[[0] * 64] * 2), id="no examples"),
     pytest.param(lambda data: data.update(clients=0), id="no clients"),
     pytest.param(lambda data: data.update(clients=-3), id="negative clients"),
+    pytest.param(lambda data: data.update(reports=0), id="no reports"),
+    pytest.param(lambda data: data.update(reports=5), id="reports of a sum"),
     pytest.param(lambda data: data.update(slices=[]), id="no slices"),
     pytest.param(lambda data: data["slices"].append(data["slices"][0]), id="two slices"),
     pytest.param(lambda data: data["plan"]["axis"].update(bins=32), id="other bins"),

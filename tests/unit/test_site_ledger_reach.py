@@ -4,6 +4,7 @@ import fcntl
 import os
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import PurePosixPath
 
 import pytest
@@ -38,6 +39,14 @@ def test_a_truncated_ledger_is_refused(used, tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(path.read_bytes()[:-4096])
     every_call_fails(used, "damaged|altered")
+
+
+def test_a_ledger_whose_schema_is_damaged_is_refused(used, tmp_path):
+    """SQLite quotes the schema, and Python cannot read the quotation."""
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE'")
+    every_call_fails(used, "not a ledger, or is damaged")
 
 
 def test_a_ledger_in_use_by_another_program(used, tmp_path):

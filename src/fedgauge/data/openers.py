@@ -27,6 +27,7 @@ _UNREADABLE: Final = (
     "again."
 )
 _PARQUET: Final = (".parquet", ".pq")
+_END_OF_LINE: Final = re.compile(rb"[\r\n]")  # as Arrow reads it
 WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
 
 
@@ -173,13 +174,13 @@ def _open_parquet(path: Path, types: Types) -> _Table:
             buffer_size=_BLOCK_BYTES,
             pre_buffer=False,
         )
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, OSError):
         raise InputError("the Parquet file is damaged or cut short. Export it again.") from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             yield from file.iter_batches(_BATCH_ROWS, columns=list(types), use_threads=False)
-        except (pa.ArrowInvalid, OSError):
+        except (pa.ArrowException, OSError):
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
     return _Table(file.schema_arrow, batches())
@@ -260,8 +261,9 @@ class _Utf8Rows(io.RawIOBase):
             return b"\n"  # without which a header alone is no table
         header = b""
         if chunk and not self._in_rows:
-            head, newline, rest = chunk.partition(b"\n")
-            header, chunk, self._in_rows = head + newline, rest, bool(newline)
+            end = _END_OF_LINE.search(chunk)
+            place = len(chunk) if end is None else end.end()
+            header, chunk, self._in_rows = chunk[:place], chunk[place:], end is not None
         chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
         return header + chunk if header else chunk
 

@@ -118,7 +118,7 @@ def _rewrite_parquet(asked: Rewrite, transform: Transform) -> int:
 def _parquet_batches(file: Any) -> Iterator[pa.RecordBatch]:
     try:
         yield from file.iter_batches(_BATCH_ROWS, use_threads=False)
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, OSError):
         raise InputError("the Parquet file is damaged. Export it again.") from None
 
 

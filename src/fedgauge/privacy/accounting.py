@@ -28,6 +28,7 @@ _CUT: Final = 1e-20  # tail mass of one law that is counted as a failure of priv
 _CUT_RATE: Final = math.log(2 / _CUT)
 _LEAST_DELTA: Final = 1e-12  # rounding in the Fourier transforms stays below 1e-14
 _WIDEST: Final = 1e8  # mean or sigma2; up to here ive() gives log-ratios to about 1e-11
+_HARDLY_ANY: Final = 1e-300  # variance: of less, floats say nothing
 _MOST_VALUES: Final = 1 << 20  # of the laws of all levels that differ
 _MOST_STEPS: Final = 1 << 25  # of the composed loss, for each law that is composed
 _TAU_TERMS: Final = 1 << 16  # summed one by one; millions of parties would take gigabytes
@@ -245,7 +246,7 @@ def _composed_delta(
     noises = [(law(width), times * moves) for width, times in Counter(widths).items()]
     deviation = cap * math.sqrt(sum(times / noise.variance for noise, times in noises))
     step = _FINENESS * min(deviation, 3.0) / (len(widths) * moves)
-    if any(cap > 2 * noise.reach for noise, _ in noises):
+    if any(cap > 2 * noise.reach or noise.variance < _HARDLY_ANY for noise, _ in noises):
         return 1.0  # hardly a value of the noise is possible under both neighbours
     _check_work(sum(2 * noise.reach for noise, _ in noises), _MOST_VALUES)
     masses = [_two_sides(noise, cap) for noise, _ in noises]

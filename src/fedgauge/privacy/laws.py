@@ -70,7 +70,7 @@ def negative_binomial(parts: Fraction, epsilon: Fraction | float) -> DrawTable:
     """NB with shape `parts` and a = exp(-epsilon): P(k) ~ Gamma(k + parts) / k! a^k."""
     import mpmath  # here and below: only who draws noise waits for it
 
-    _check_width(TAIL_RATE / float(epsilon))
+    _check_width(Fraction(TAIL_RATE) / Fraction(epsilon))  # which may be below all floats
     with mpmath.workprec(_PRECISION):
         a, r = mpmath.exp(-_exactly(Fraction(epsilon))), _exactly(parts)
         # Masses rise from the first one, and with them its rounding, by a factor of at most 1 / it.
@@ -147,7 +147,7 @@ def discrete_gaussian(sigma2: Fraction) -> DrawTable:
         return DrawTable(1 - len(above), _cumulated(above[:0:-1] + above), 0.0, variance)
 
 
-def _check_width(values: float) -> None:
+def _check_width(values: float | Fraction) -> None:
     if values > _MOST_VALUES:
         raise PlanError(TOO_WIDE)
 

@@ -139,7 +139,8 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         blocks = noise.blocks if self.oracle == "hadamard" else noise.chances
         most = KEEP if self.oracle == "oue" else WHOLE
         fits = len(noise.chances) == len(blocks) == len(cells)
-        fits = fits and all(0 < chance < most for chance in noise.chances)
+        # Rounded, too: where that gives 1, estimates have no variance that a float can say.
+        fits = fits and all(chance > 0 and chance / most < 1 for chance in noise.chances)
         if self.oracle == "oue":
             fits = fits and not noise.blocks
         else:

@@ -141,8 +141,7 @@ class ReportServer:
     def refused(self) -> Mapping[str, int]:
         """Refusals by reason: reports that came twice, and messages refused whole."""
         with self._errors(), self._alone:
-            rows = self._connection.execute("SELECT reason, count FROM refused ORDER BY reason")
-            return MappingProxyType(dict(rows.fetchall()))
+            return MappingProxyType(self._read_refused())
 
     @property
     def conflicts(self) -> int:
@@ -190,6 +189,8 @@ class ReportServer:
         if not self._plan.is_search:
             return None
         row = self._connection.execute("SELECT content FROM closed").fetchone()
+        if row is not None and not isinstance(row[0], bytes):
+            raise _damaged()
         return None if row is None else row[0]
 
     def counts(self) -> ReportCounts:
@@ -258,8 +259,7 @@ class ReportServer:
 
     def _add(self, level: int, payloads: NDArray[np.uint8]) -> None:
         # Read and written in one transaction, so that processes do not undo each other's sums.
-        row = self._connection.execute("SELECT tallies FROM levels WHERE level = ?", (level,))
-        tallies = np.frombuffer(row.fetchone()[0], dtype="<i8").astype(np.int64)
+        _, tallies = self._read_level(level)
         self._format.oracles[level].add(tallies, payloads)
         self._connection.execute(
             "UPDATE levels SET reports = reports + ?, tallies = ? WHERE level = ?",
@@ -271,8 +271,23 @@ class ReportServer:
             return self._read_levels()
 
     def _read_levels(self) -> list[tuple[int, Tallies]]:
-        rows = self._connection.execute("SELECT reports, tallies FROM levels ORDER BY level")
-        return [(n, np.frombuffer(data, "<i8").astype(np.int64)) for n, data in rows.fetchall()]
+        return [self._read_level(level) for level in range(len(self._format.oracles))]
+
+    def _read_level(self, level: int) -> tuple[int, Tallies]:
+        # SQLite keeps what it is given, whatever a column is declared as.
+        about = "SELECT reports, tallies FROM levels WHERE level = ?"
+        match self._connection.execute(about, (level,)).fetchone():
+            case (int(reports), bytes(data)) if reports >= 0:
+                if len(data) == 8 * self._format.oracles[level].tallies:
+                    return reports, np.frombuffer(data, "<i8").astype(np.int64)
+        raise _damaged()
+
+    def _read_refused(self) -> dict[str, int]:
+        found = self._connection.execute("SELECT reason, count FROM refused ORDER BY reason")
+        rows = found.fetchall()
+        if not all(isinstance(count, int) for _, count in rows):
+            raise _damaged()
+        return dict(rows)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -308,11 +323,15 @@ class ReportServer:
         if _check_owner(self._connection, self._path):
             self._make_schema()
             return
-        (plan,) = self._connection.execute("SELECT content FROM plan").fetchone()
-        if plan != self._plan.to_bytes():
+        row = self._connection.execute("SELECT content FROM plan").fetchone()
+        if row is None:
+            raise _damaged()
+        if row != (self._plan.to_bytes(),):
             raise IntakeError(
                 f"{self._path} takes reports of another plan. Use a folder for each plan."
             )
+        self._read_levels()
+        self._read_refused()
         self._upgrade()
 
     def _upgrade(self) -> None:
@@ -341,7 +360,10 @@ class ReportServer:
             yield
         except FedgaugeError:
             raise
-        except sqlite3.Error as error:
+        except (
+            sqlite3.Error,
+            UnicodeDecodeError,
+        ) as error:  # SQLite quotes the file
             raise IntakeError(_explain(error, self._path)) from None
         except OSError as error:
             raise IntakeError(f"cannot use the intake {self._path}: {error.strerror}.") from None
@@ -424,7 +446,12 @@ def _prepare(path: Path) -> None:
             durable.write_new(path, b"")
 
 
-def _explain(error: sqlite3.Error, path: Path | None) -> str:
+def _damaged() -> sqlite3.Error:
+    """What SQLite would say, had it looked at values."""
+    return sqlite3.DatabaseError("damaged")
+
+
+def _explain(error: Exception, path: Path | None) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"the intake {path} is in use by another program. Close it and try again."

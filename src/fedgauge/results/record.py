@@ -209,8 +209,11 @@ class Record(msgspec.Struct, frozen=True):
         check_level(self.level)
         if isinstance(self.calibrator, Calibrator):
             check_probabilities(self.released_axis)
-        if (self.reports or 0) < 1 and self.plan.final.sends_reports:
-            raise RecordError("this is not a fedgauge result: it has no number of reports.")
+        of_reports = self.plan.final.sends_reports
+        if (self.reports or 0) < 1 if of_reports else self.reports is not None:
+            raise RecordError(
+                "this is not a fedgauge result: its number of reports does not fit its plan."
+            )
         if isinstance(self.axis, Axis) and not self._is_axis_of_plan(self.axis):
             raise RecordError("this is not a fedgauge result: its axis does not fit its plan.")
         fits = self._fits_noisy if self.plan.is_noisy else self._fits_exact

@@ -212,14 +212,17 @@ class Chain:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (
+            sqlite3.Error,
+            UnicodeDecodeError,
+        ) as error:  # SQLite quotes the file
             raise LedgerError(self._explain(error)) from None
         except OSError as error:
             raise LedgerError(
                 f"cannot use ledger {self._path} with head {self._head.path}: {error.strerror}."
             ) from None
 
-    def _explain(self, error: sqlite3.Error) -> str:
+    def _explain(self, error: Exception) -> str:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return f"ledger {self._path} is in use by another program. Close it and try again."

@@ -1,0 +1,265 @@
+"""A site's own files, and files of rows."""
+
+import gzip
+import json
+import sqlite3
+from contextlib import closing, suppress
+from functools import reduce
+
+import commands
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fuzz_inputs import (
+    Unmade,
+    each_alone,
+    forgiving,
+    new_folder,
+    pack,
+    part_of,
+    parts_of,
+)
+from plans import report_plan, small_noisy_plan
+from sites import make_site
+
+import fedgauge as fg
+from fedgauge.data.keyed import KeyedFile, ScoredFile, ids_in, scores_in
+from fedgauge.data.rewriting import Rewrite
+from fedgauge.engines.named import read_note
+from fedgauge.errors import FedgaugeError
+from fedgauge.keys import SigningKey, key_from_text, key_to_text
+from fedgauge.site import Account, Cost, Ledger, Site
+from fedgauge.site.approvals import approval_path, approve, require_approval
+from fedgauge.site.heads import START, Head
+
+
+def site_file():
+    site = make_site(new_folder() / "a")
+    text = site.path.read_text()
+
+    def run(data):
+        site.path.write_bytes(data)
+        with suppress(FedgaugeError):
+            key_from_text(data[:100].decode(errors="replace"))
+        found = Site.from_toml(site.path)
+        each_alone(
+            lambda: repr(found),
+            lambda: found.judge_reports(some_reports),
+            lambda: found.ledger.balances(),
+        )
+
+    some_reports = report_plan(fg.LocalDP(1.0), (2, 3))
+    return [text.encode()], run
+
+
+def approvals():
+    folder = new_folder()
+    site, officer = make_site(folder / "a"), SigningKey.from_bytes(b"o" * 32)
+    text = site.path.read_text()
+    block = f'\n[[approvers]]\nname = "officer"\nkey = "{key_to_text(officer.public)}"\n'
+    site.path.write_text(text + block)
+    site, session, plan = Site.from_toml(site.path), bytes(32), small_noisy_plan()
+    path = approve(site, session, plan, officer)
+
+    def run(data):
+        path.write_bytes(data)
+        require_approval(site, session, plan)
+
+    assert path == approval_path(site, session)
+    return [path.read_bytes()], run
+
+
+def a_ledger(folder):
+    ledger = Ledger.create(folder / "ledger.sqlite", head=folder / "head")
+    limit = Cost(10.0, 1e-5)
+    for number, account in enumerate((Account("d", "example", "add-remove"), Account.labels("d"))):
+        ledger.reserve(bytes([number]) * 32, account, Cost(0.5, 0.0), default_limit=limit)
+        ledger.commit(bytes([number]) * 32)
+    ledger.set_limit(Account.whole("d"), limit)
+    return ledger
+
+
+def look_at_ledger(ledger):
+    ledger.entries()
+    each_alone(
+        lambda: [str(each) for each in ledger.balances()],
+        lambda: ledger.totals(default_limit=Cost(1.0, 0.0)),
+        ledger.sessions,
+        ledger.datasets,
+    )
+
+
+def ledger_lines():
+    """Other lines in a ledger, chained anew."""
+    folder = new_folder()
+    ledger = a_ledger(folder)
+    path, whole = folder / "ledger.sqlite", (folder / "ledger.sqlite").read_bytes()
+    with closing(sqlite3.connect(path)) as database:
+        (table,) = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")
+            if not name.startswith("sqlite")
+        ]
+        columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+        rows = [list(row) for row in database.execute(f"SELECT * FROM {table}")]  # noqa: S608
+    texts = [next(cell for cell in row if str(cell).startswith(("{", "["))) for row in rows]
+    place = columns.index(next(c for c, v in zip(columns, rows[0], strict=True) if v == texts[0]))
+
+    def run(data):
+        lines = parts_of(data, *[str] * len(texts))
+        heads = [START]
+        path.write_bytes(whole)
+        with closing(sqlite3.connect(path)) as database, database:
+            for number, line in enumerate(lines):
+                try:
+                    heads.append(heads[-1].then(line))
+                    new = [heads[-1].digest if v == old_digest(rows, number) else v
+                           for v in rows[number]]  # fmt: skip
+                    new[place] = line
+                    marks = ", ".join("?" * len(new))
+                    database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", new)  # noqa: S608
+                except (sqlite3.Error, ValueError):
+                    raise Unmade from None
+        (folder / "head").write_bytes(reduce(Head.then, lines, START).to_bytes())
+        look_at_ledger(ledger)
+
+    def old_digest(rows, number):
+        return reduce(Head.then, texts[: number + 1], START).digest if rows else ""
+
+    return [pack(texts)], run
+
+
+def ledger_file():
+    folder = new_folder()
+    ledger, path = a_ledger(folder), folder / "ledger.sqlite"
+
+    def run(data):
+        for each in folder.iterdir():
+            if each.name not in ("head", "ledger.sqlite"):
+                each.unlink()
+        path.write_bytes(data)
+        look_at_ledger(ledger)
+
+    return [path.read_bytes()], run
+
+
+def heads():
+    folder = new_folder()
+    ledger = a_ledger(folder)
+
+    def run(data):
+        (folder / "head").write_bytes(data)
+        look_at_ledger(ledger)
+
+    return [(folder / "head").read_bytes()], run
+
+
+def notes():
+    seeds = [
+        b'{"path":"a.csv","label":"y","score":"p","groups":{"sex":"s"}}',
+        b'{"path":"a.csv","label":"y","key":"id","bins":"a.bins"}',
+    ]
+
+    def run(data):
+        assert read_note(data).columns
+
+    return seeds, run
+
+
+# Rows
+
+
+ROWS = b"y,p,g,s,id\n" + b"".join(
+    b"%d,0.%d,%s,s%d,u%d\n" % (i % 2, i * 7 % 10, b"ab"[i % 2 :][:1], i // 2, i) for i in range(12)
+)
+
+
+def read_rows(path):
+    """Rows of a file, read in some of all ways."""
+    score = {"label": "y", "score": "p"}
+
+    def rewrite():
+        Rewrite(path, path.with_name(f"new{''.join(path.suffixes)}"), "p", "q").run(lambda x: x)
+
+    def reading(make):
+        def steps():
+            file = make()
+            each_alone(file.check, lambda: list(file.leniently(int)))
+            if isinstance(file, fg.ScoreFile):
+                list(file())
+
+        return steps
+
+    kinds = (
+        lambda: fg.ScoreFile(path, **score),
+        lambda: fg.ScoreFile(path, **score, group="g", subject="s"),
+        lambda: KeyedFile(path, key="id", label="y"),
+        lambda: ScoredFile(fg.ScoreFile(path, **score)),
+    )
+    steps = [
+        rewrite,
+        lambda: ids_in(path, key="id"),
+        lambda: scores_in(path, score="p"),
+        lambda: fg.evaluate({"a": fg.ScoreFile(path, **score)}),
+        lambda: commands.run("evaluate", path, "--label", "y", "--score", "p"),
+        *map(reading, kinds),
+    ]
+    each_alone(*part_of(path.read_bytes(), steps, 4))
+
+
+def csv():
+    path = new_folder() / "rows.csv"
+
+    def run(data):
+        path.write_bytes(data)
+        read_rows(path)
+
+    return [ROWS, ROWS.replace(b"\n", b"\r\n"), b'y,p,g,s,id\n1,"0.5","a","s ""x""","u,1"\n'], run
+
+
+def packed_csv():
+    """Rows that are packed, and packed bytes that are not."""
+    path = new_folder() / "rows.csv.gz"
+
+    def run(data):
+        path.write_bytes(data)
+        read_rows(path)
+
+    whole = gzip.compress(ROWS, mtime=0)
+    return [whole, whole + whole, gzip.compress(b"y,p\n" + b"0,0.5\n" * 3000, mtime=0)], run
+
+
+def parquet():
+    path = new_folder() / "rows.parquet"
+    columns = {
+        "y": ["int64", [0, 1, 1]],
+        "p": ["double", [0.1, 0.7, None]],
+        "g": ["string", ["a", "b", ""]],
+        "s": ["binary", ["x", "y", "z"]],
+        "id": ["int32", [1, 2, 3]],
+    }
+    other = {"y": ["bool", [True, False]], "p": ["float", [1, 2]], "id": ["date32", [5, 6]]}
+
+    def run(data):
+        with forgiving(pa.ArrowException):
+            given = json.loads(data)
+            arrays = {
+                str(name): pa.array(values, pa.type_for_alias(kind))
+                for name, (kind, values) in given.items()
+            }
+            pq.write_table(pa.table(arrays), path)
+            read_rows(path)
+            return
+        raise Unmade
+
+    return [json.dumps(each).encode() for each in (columns, other)], run
+
+
+def parquet_bytes():
+    path = new_folder() / "rows.parquet"
+    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9], "id": ["a", "b"]}), path)
+
+    def run(data):
+        path.write_bytes(data)
+        read_rows(path)
+
+    return [path.read_bytes()], run
