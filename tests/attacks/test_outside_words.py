@@ -6,6 +6,7 @@ fields, and under each hostile name.
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from consortium import COORDINATOR, Consortium
 from outside import FORGED, HOSTILE, NAMES, dangers, hostile_copies
 from plans import exact_plan, report_plan
 from rows import draw_client
+from shown import REPORTS
 
 import fedgauge as fg
 from fedgauge import cli
@@ -90,7 +92,8 @@ READS = {
     "vertical result": f"labels.toml shop.answer --site shops/{COORDINATOR}/site.toml",
 }
 # A result may hold fields that its reader does not know: its signature covers them.
-_ADDED = json.dumps({HOSTILE: 1}).encode()[1:-1]
+_HOSTILE = json.dumps(HOSTILE).encode()
+_ADDED = _HOSTILE + b": 1"
 # What nobody but the operator writes.
 _OWN = ("sites", "shops", "state")
 
@@ -206,26 +209,60 @@ def test_text_in_files_of_strangers_stays_text(call, command):
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_names_of_files_stay_text(call, command, name):
-    """Under a hostile name: each file that the command reads, and files that are not there."""
+def test_names_of_files_stay_text(call, command):
+    """Under hostile names: each file that the command reads, and files that are not there."""
     words = READS[command].split() or _required(COMMANDS[command])
-    for path in map(Path, _of_strangers(words)):
-        odd = Path(NAMES[name] + path.suffix)
-        if path.is_dir():
-            shutil.copytree(path, odd)
-            for each in list(odd.iterdir()):
-                os.rename(each, odd / f"{each.stem}.{NAMES[name]}{each.suffix}")
-        else:
-            shutil.copy(path, odd)
-        call(*command.split(), *(str(odd) if word == str(path) else word for word in words))
-    code, _, _ = call(*command.split(), *([NAMES[name] for _ in words]))
-    assert code
+    for name in NAMES.values():
+        for path in map(Path, _of_strangers(words)):
+            odd = Path(name + path.suffix)
+            if path.is_dir():
+                shutil.copytree(path, odd)
+                for each in list(odd.iterdir()):
+                    os.rename(each, odd / f"{each.stem}.{name}{each.suffix}")
+            else:
+                shutil.copy(path, odd)
+            call(*command.split(), *(str(odd) if word == str(path) else word for word in words))
+        code, _, _ = call(*command.split(), *([f"{name}?"] * len(words)))
+        assert code
 
 
 def _required(command):
     return ["x" for each in command.params if each.required]
+
+
+@pytest.mark.parametrize("kind", ["enforced", "local-oue", "no-signal", "groups", "models", "AUC"])
+def test_text_in_results_of_every_kind_stays_text(tmp_path, call, kind):
+    path = tmp_path / "r.json"
+    if kind == "AUC":
+        labels = {name: draw_client(40, place) for place, name in enumerate("ab")}
+        made = fg.evaluate_vertical(None, labels, only="roc_auc", mechanism="adaptive", seed=1)
+        plain = json.loads(made.record.to_json())
+        plain["roc_auc"]["caution"] = "few examples"
+        path.write_text(json.dumps(plain))
+    elif kind in REPORTS:
+        REPORTS[kind]().to_json(path)
+    else:
+        shutil.copy(RESULTS / f"{kind}.json", path)
+    for copy in hostile_copies(path):
+        path.write_bytes(copy)
+        for command in ("show", "verify"):
+            code, out, _ = call(command, path)
+            # What is not refused says nothing: but for a caution, it is not even shown.
+            assert code or FORGED not in out or b'"caution": ' + _HOSTILE in copy
+
+
+@pytest.mark.usefixtures("here")
+def test_commands_to_be_copied_hold_a_name_as_one_word(call):
+    """Whoever named the shared folder does not choose what the officer's shell runs."""
+    run = "run; touch owned"
+    shutil.copytree("run", run)
+    site = "sites/site-1/site.toml"
+    call("site", "approver", "officer", "officer.key", "--site", site)
+    code, out, _ = call("exchange", "review", run, "--site", site)
+    assert code == 0
+    (told,) = (line for line in out.splitlines() if "fedgauge exchange approve" in line)
+    assert shlex.split(told)[3] == run
 
 
 def test_a_folder_of_junk_alone_is_no_trend(tmp_path, call):

@@ -1,5 +1,6 @@
 """Commands of calibration: fit a map on a result, and apply it to scores."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -61,9 +62,12 @@ def calibrate(
     for table in tables:
         screen.print(table)
     screen.print(f"Saved {out}", markup=False)
-    steps = [("Use it", f"apply {out} scores.csv --score p -o calibrated.csv")]
+    kept = shlex.quote(str(out))
+    steps = [("Use it", f"apply {kept} scores.csv --score p -o calibrated.csv")]
     if made.is_monotone:
-        on_others = f"evaluate others.csv --label y --score p --calibrator {out} --json judged.json"
+        on_others = (
+            f"evaluate others.csv --label y --score p --calibrator {kept} --json judged.json"
+        )
         steps += [("Judge it on other rows", on_others), ("and by log loss", "show judged.json")]
     for what, command in steps:
         screen.print(f"{what}: fedgauge {command}", markup=False)

@@ -146,7 +146,8 @@ def advance(
     if quiet:
         return
     screen.print(f"Saved {exchange.result_path}", markup=False)
-    check = f"fedgauge verify {exchange.result_path} --key {key_to_text(site.key.public)}"
+    result = shlex.quote(str(exchange.result_path))
+    check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
     screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -100,8 +101,8 @@ def _named(paths: list[Path]) -> dict[str, Path]:
 def _read(path: Path, level: float | None) -> fg.Evaluation:
     if is_auc(path):
         raise fg.InputError(
-            f"{path} holds the AUC alone, of which there is no report. `fedgauge show {path}` "
-            "prints all of it."
+            f"{path} holds the AUC alone, of which there is no report. `fedgauge show "
+            f"{shlex.quote(str(path))}` prints all of it."
         )
     result = fg.Evaluation.from_json(path)
     return result if level is None else result.at_level(level)

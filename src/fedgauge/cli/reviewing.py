@@ -1,5 +1,6 @@
 """Commands of a site's officer in a file exchange: review, approve."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -42,9 +43,10 @@ def review(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None
         _say_review(seen, site)
         if site.approvers and seen.can_be_approved:
             evaluation = invitation.session.hex()[:NAMED_BY]
+            folder, site_path = (shlex.quote(str(path)) for path in (run, site_file))
             screen.print(
-                f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {run} --evaluation "
-                f"{evaluation} --key officer.key --site {site_file}",
+                f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {folder} --evaluation "
+                f"{evaluation} --key officer.key --site {site_path}",
                 markup=False,
             )
 

@@ -9,6 +9,7 @@ soon as it is there, every step is one of the second round.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -197,7 +198,8 @@ class Exchange:
             return  # it is refused for that, before its plan is read
         if self.is_finished(invitation):
             reserved = self._site.ledger.status(invitation.session) == "reserved"
-            back = f" `fedgauge exchange abandon {self._folder}` gives back what was set aside."
+            abandon = f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
+            back = f" `{abandon}` gives back what was set aside."
             raise ExchangeError(
                 f"the evaluation in {self._folder} is finished, so nothing is asked of this site "
                 f"any more, and this cost nothing. Its result is {self.result_path}."

@@ -10,8 +10,10 @@ import msgspec
 
 from fedgauge import notebook
 from fedgauge.errors import RecordError, located
+from fedgauge.escaping import in_one_line
 from fedgauge.estimation.impossible import are_names, doubt
 from fedgauge.measures.intervals import Estimate
+from fedgauge.plan.paired import PAIR_NOISE
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results.proof import Signature
 from fedgauge.results.record import MetricRecord
@@ -152,8 +154,11 @@ def _read(data: bytes) -> LabelAuc:
         raise RecordError(f"this is not {FORMAT}. It may be from another version of fedgauge.")
     if record is None or not record.is_whole:
         raise RecordError("this is not an AUC that fedgauge saved. Get it again from who made it.")
+    if record.mechanism not in ("histogram", *PAIR_NOISE):
+        raise RecordError("it names a mechanism that fedgauge has not.")
     m = record.roc_auc
-    auc = Estimate(m.value, m.bounds, m.low, m.high, m.level, m.parts, m.caution)
+    caution = m.caution and in_one_line(m.caution)
+    auc = Estimate(m.value, m.bounds, m.low, m.high, m.level, m.parts, caution)
     r = record
     return LabelAuc(
         auc, r.privacy, r.mechanism, r.parties, r.examples, r.predicted, r.doubted_parties
