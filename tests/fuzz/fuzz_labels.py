@@ -133,7 +133,7 @@ def intake_file():
 
 def roster():
     own, other = KEYS[0], Roster.of_ids(["x", "y"], KEYS[1])
-    scored = Roster.of_scores(np.array([0.5, 0.25]), KEYS[1])
+    scored = Roster.of_scores(np.linspace(0.1, 0.9, 15), KEYS[1])
     ids = [f"u{i}" for i in range(30)]
     scores = (ids, np.linspace(0, 1, 30))
     seeds = [Roster.of_ids(ids[:20], own), Roster.of_scores(np.linspace(0, 1, 20), own)]
