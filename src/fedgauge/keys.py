@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fedgauge.errors import SiteError
 from fedgauge.storage import durable
+from fedgauge.storage.whole import open_regular
 
 _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
@@ -63,7 +64,7 @@ class SigningKey:
                     f"there is no key file {path}. Check its name and folder. `fedgauge site init` "
                     "makes a site's, `fedgauge site approver` an approver's."
                 )
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 # Asked of the open file: what is checked is what is read.
                 mode = os.fstat(file.fileno()).st_mode
                 text = file.read(_LONGEST_FILE)

@@ -24,7 +24,7 @@ from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage.whole import read_bounded, write_whole
 
 VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
@@ -392,11 +392,7 @@ def _read(path: Path, most: int = MOST_BYTES) -> bytes:
     try:
         if not path.exists():
             raise ExchangeError(f"there is no file {path}. Check its name and folder.")
-        if not path.is_file():
-            raise ExchangeError(f"{path} is not a file.")
-        if path.stat().st_size > most:
-            raise ExchangeError(f"{path} is larger than {most:,} bytes.")
-        return path.read_bytes()
+        return read_bounded(path, most)
     except OSError as error:
         raise ExchangeError(f"cannot read {path}: {error.strerror}.") from None
 

@@ -11,6 +11,7 @@ import msgspec
 
 from fedgauge.errors import InputError
 from fedgauge.results.record import FORMAT
+from fedgauge.storage.whole import MALFORMED, MOST_RESULT, read_bounded
 
 Order = Literal["name", "time"]
 _START: Final = f'{{"format":"{FORMAT}"'.encode()
@@ -81,9 +82,9 @@ def _why_skipped(path: Path) -> str | None:
     if path.suffix.lower() != ".json":
         return "its name does not end in .json"
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MOST_RESULT)
         header = msgspec.json.decode(data, type=_Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         # A result that was cut short is a look that would be missing: its reader refuses it.
         return None if data.startswith(_START) else "it is no result of fedgauge"
     except OSError as error:

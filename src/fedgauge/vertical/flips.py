@@ -18,6 +18,8 @@ from fedgauge.privacy import LocalDP
 from fedgauge.privacy.flipping import Flags, flip
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MALFORMED, bounded, open_regular
+from fedgauge.vertical.party_file import MOST_BYTES
 
 FORMAT: Final = "fedgauge-flips/1"
 _OTHERS: Final = 0o077
@@ -219,9 +221,9 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read(path: Path) -> _Kept:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         # Asked of the open file: what is checked is what is read.
-        mode, data = os.fstat(file.fileno()).st_mode, file.read()
+        mode, data = os.fstat(file.fileno()).st_mode, bounded(file, MOST_BYTES)
     if os.name == "posix" and mode & _OTHERS:
         raise SiteError(
             f"others than their owner can read or change the flips in {path}. Run `chmod 600 "
@@ -229,7 +231,7 @@ def _read(path: Path) -> _Kept:
         )
     try:
         kept = msgspec.json.decode(data, type=_Kept)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         kept = None
     if kept is None or kept.format != FORMAT or not hmac.compare_digest(kept.seal, kept.sealed()):
         raise SiteError(

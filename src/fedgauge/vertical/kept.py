@@ -11,6 +11,8 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.form import decode_axis
 from fedgauge.site import Site
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MALFORMED, read_bounded
+from fedgauge.vertical.party_file import MOST_BYTES
 from fedgauge.vertical.ranks import PartyRanks
 
 RANKS_FORMAT: Final = "fedgauge-ranks/1"
@@ -79,7 +81,7 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
     path = _path(site, assignment)
     found: Any
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=kind, dec_hook=decode_axis)
+        found = msgspec.json.decode(read_bounded(path, MOST_BYTES), type=kind, dec_hook=decode_axis)
     except FileNotFoundError:
         raise ExchangeError(
             f"site {site.name!r} did not assign the bins of this plan. It is for whoever ran "
@@ -87,7 +89,7 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
         ) from None
     except OSError as error:
         raise SiteError(f"cannot read {path}: {error.strerror}.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         found = None
     if found is None or (found.format, found.assignment) != (form, assignment):
         raise SiteError(f"{path} was damaged or changed. Assign the bins again.")

@@ -20,7 +20,7 @@ from fedgauge.measures.watching import DISTRIBUTION
 from fedgauge.plots.page.filling import plain_json, policy, text_of, without_turning
 from fedgauge.plots.page.markup import facts, folded, paragraph, table
 from fedgauge.results.series import Trend
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage.whole import open_regular, write_whole
 
 _MARK: Final = b'<meta name="generator" content="fedgauge trend">'
 _HEAD: Final = 1024  # bytes within which it stands
@@ -65,7 +65,7 @@ def trend_page(trend: Trend, *, name: str) -> str:
 
 def is_trend_page(path: Path) -> bool:
     """Whether a file is the page of a trend that fedgauge wrote."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return _MARK in file.read(_HEAD)
 
 
