@@ -26,6 +26,10 @@ _DECIMALS: Final = (".", ",")
 _OTHER_DELIMITERS: Final = (";", "\t", "|", ",")
 _MOST_NAMES: Final = 30
 _MOST_COLUMNS: Final = 1 << 15
+# Of Parquet: rows that are all alike take hardly any bytes, and no scores are.
+_FEW_ROWS: Final = 1 << 24
+_FEW_BYTES: Final = 1 << 28
+_MOST_PER_BYTE: Final = 100
 _GZIP: Final = b"\x1f\x8b"
 _LINE: Final = re.compile(rb"[^\r\n]*")
 _QUOTED: Final = re.compile(rb'(?:[^"\r\n]|"(?:[^"]|"")*+")*+')
@@ -198,6 +202,13 @@ def _open_parquet(path: Path, types: Types) -> _Table:
         )
     except (pa.ArrowInvalid, OSError):
         raise InputError("the Parquet file is damaged or cut short. Export it again.") from None
+    if metadata.num_rows > _FEW_ROWS + _MOST_PER_BYTE * path.stat().st_size or any(
+        chunk.total_uncompressed_size > _FEW_BYTES + _MOST_PER_BYTE * chunk.total_compressed_size
+        for chunk in _chunks(metadata)
+    ):
+        raise InputError(
+            "the Parquet file claims to hold more rows than fit in its bytes. Export it again."
+        )
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
@@ -206,6 +217,12 @@ def _open_parquet(path: Path, types: Types) -> _Table:
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
     return _Table(file.schema_arrow, batches())
+
+
+def _chunks(metadata: Any) -> Iterator[Any]:
+    """What is said of each column of each group of rows."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        yield from map(group.column, range(group.num_columns))
 
 
 class _Text(NamedTuple):

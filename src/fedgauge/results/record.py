@@ -201,8 +201,13 @@ class Record(msgspec.Struct, frozen=True):
         check_level(self.level)
         if isinstance(self.calibrator, Calibrator):
             check_probabilities(self.released_axis)
-        if (self.reports or 0) < 1 and self.plan.final.sends_reports:
+        if self.plan.final.sends_reports and (self.reports or 0) < 1:
             raise RecordError("this is not a fedgauge result: it has no number of reports.")
+        if not self.plan.final.sends_reports and self.reports is not None:
+            raise RecordError(
+                "this is not a fedgauge result: it has a number of reports, and its plan asks for "
+                "none."
+            )
         if isinstance(self.axis, Axis) and not self._is_axis_of_plan(self.axis):
             raise RecordError("this is not a fedgauge result: its axis does not fit its plan.")
         fits = self._fits_noisy if self.plan.is_noisy else self._fits_exact

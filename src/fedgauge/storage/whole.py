@@ -69,7 +69,7 @@ def write_whole(path: str | Path, data: bytes, *, follow: bool = True) -> None:
 def written_whole(path: str | Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     """The same for what is written bit by bit: the file is there when all of it is."""
     try:
-        target = Path(path).resolve() if follow else Path(path).absolute()
+        target = Path(os.path.realpath(path)) if follow else Path(path).absolute()
         if target.exists() and not target.is_file():
             raise RecordError(f"cannot write {path}: it is not a file.")
         if not target.parent.is_dir():

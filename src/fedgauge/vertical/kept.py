@@ -1,7 +1,7 @@
 """What whoever scored keeps of an assignment, in the folder of its site, for the result."""
 
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Annotated, Any, Final, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -16,6 +16,8 @@ from fedgauge.vertical.party_file import MOST_BYTES
 from fedgauge.vertical.ranks import PartyRanks
 
 RANKS_FORMAT: Final = "fedgauge-ranks/1"
+# Examples, and what is counted of them: far more than there are people.
+Many = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 T = TypeVar("T")
 
 
@@ -39,8 +41,8 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     format: str
     assignment: str
-    examples: int
-    by_party: tuple[tuple[bytes, tuple[int, int, int]], ...]
+    examples: Many
+    by_party: tuple[tuple[bytes, tuple[Many, Many, Many]], ...]
     hints: tuple[str, ...] = ()
 
     @property

@@ -289,8 +289,8 @@ def _places(when: Sequence[str | None]) -> list[float]:
     """Where looks stand: by their days, so that gaps are seen, or one after the other."""
     if not all(when):
         return [float(place) for place in range(len(when))]
-    days = [datetime.fromisoformat(each).timestamp() / 86400 for each in when if each]
-    return [round(day - days[0], 3) for day in days]
+    days = [datetime.fromisoformat(each) for each in when if each]
+    return [round((day - days[0]) / timedelta(days=1), 3) for day in days]
 
 
 def _gaps(places: Sequence[float]) -> list[int]:
