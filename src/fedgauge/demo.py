@@ -14,6 +14,7 @@ from fedgauge.errors import RecordError
 from fedgauge.measures.curves import RocCurve, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.plots import Overlay, save_plots
 from fedgauge.results.evaluation import Evaluation
+from fedgauge.storage.whole import read_bounded
 from fedgauge.typing import Floats
 
 _SEED: Final = 7
@@ -199,13 +200,15 @@ def _csv(rows: list[tuple[str, str]]) -> bytes:
 
 def _differs(path: Path, data: bytes) -> bool:
     """Whether a file holds other rows; Parquet's bytes also change with the version of Arrow."""
+    if not path.is_file():
+        return True
     if path.suffix == ".csv":
-        return path.read_bytes() != data
+        return path.stat().st_size != len(data) or read_bounded(path, len(data)) != data
     import pyarrow.parquet as pq
 
     try:
         return not pq.read_table(path).equals(pq.read_table(io.BytesIO(data)))
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, OSError):
         return True
 
 

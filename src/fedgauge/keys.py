@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from fedgauge.errors import SiteError
 from fedgauge.storage import durable
 from fedgauge.storage.ownership import require_own
+from fedgauge.storage.whole import open_regular
 
 _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
@@ -65,7 +66,7 @@ class SigningKey:
                     f"there is no key file {path}. Check its name and folder. `fedgauge site init` "
                     "makes a site's, `fedgauge site approver` an approver's."
                 )
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 # Asked of the open file: what is checked is what is read.
                 opened = os.fstat(file.fileno())
                 text = file.read(_LONGEST_FILE)

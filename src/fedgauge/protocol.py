@@ -9,6 +9,7 @@ import msgspec
 
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, verify
+from fedgauge.storage.whole import MALFORMED
 
 VERSION: Final = 3
 PROVED_VERSIONS: Final = (2, VERSION)  # of messages in the proofs of results, whose form stayed
@@ -54,7 +55,7 @@ class Message(
         """Read a message in exactly the form it is sent in."""
         try:
             message = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except MALFORMED as error:
             if str(error) == _TRUNCATED:
                 raise ProtocolError("this is incomplete: its end is missing.") from None
             raise ProtocolError(f"this is not a message of kind {cls.__name__}.") from None

@@ -14,7 +14,7 @@ from fedgauge.binning import scalar
 from fedgauge.binning.forms import Beta, LogOddsLine, Steps
 from fedgauge.data.columns import floats_of, read_only_column
 from fedgauge.errors import CalibratorError, InputError
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage.whole import read_bounded, write_whole
 from fedgauge.typing import Floats
 
 if TYPE_CHECKING:
@@ -251,8 +251,7 @@ class Calibrator(
     def from_json(cls, path: str | Path) -> "Calibrator":
         """Read a map from a file."""
         try:
-            with Path(path).open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
+            data = read_bounded(path, MOST_BYTES)
         except OSError as error:
             raise CalibratorError(
                 f"cannot read {path}: {error.strerror}. Name the JSON file of a map, such as "

@@ -87,9 +87,10 @@ def _is_map(path: Path) -> bool:
 
 
 def _is_roster(path: Path) -> bool:
+    from fedgauge.vertical.party_file import read_file
     from fedgauge.vertical.roster import Roster
 
-    return _reads(lambda: Roster.from_bytes(path.read_bytes()))
+    return _reads(lambda: Roster.from_bytes(read_file(path)))
 
 
 def _is_trend(path: Path) -> bool:

@@ -43,6 +43,7 @@ from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.reports.intake import Receipt
 from fedgauge.reports.messages import Reason
 from fedgauge.reports.rounds import load_plan, read_plan
+from fedgauge.storage.whole import open_regular
 
 PlanFile = Annotated[
     Path,
@@ -296,7 +297,7 @@ def _report_files(paths: list[Path]) -> Iterator[Path]:
 
 def _take(server: fg.ReportServer, path: Path) -> Receipt:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return server.accept_all(server.form.split(file))
     except OSError as error:
         raise fg.InputError(f"cannot read {path}: {error.strerror}.") from None

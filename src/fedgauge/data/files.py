@@ -1,6 +1,7 @@
 """Score tables: CSV and Parquet files read in batches, never whole, or a data frame."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -230,9 +231,9 @@ def name_of(path: Path) -> str:
 
 def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
     """Refuse one file under two paths: its rows would count twice."""
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     for path in paths:
-        file, name = Path(path).resolve(), str(path)
+        file, name = os.path.realpath(path), str(path)
         if file in seen:
             named = "given twice" if seen[file] == name else f"the same file as {seen[file]}"
             raise InputError(f"{name} is {named}, and its rows would count twice. Name it once.")

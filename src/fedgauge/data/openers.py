@@ -4,17 +4,20 @@ import codecs
 import csv
 import gzip
 import io
+import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
 
 from fedgauge.errors import InputError, located
+from fedgauge.storage.whole import NOT_REGULAR, open_regular
 
 _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
@@ -22,6 +25,14 @@ _DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
 _DECIMALS: Final = (".", ",")
 _OTHER_DELIMITERS: Final = (";", "\t", "|", ",")
 _MOST_NAMES: Final = 30
+_MOST_COLUMNS: Final = 1 << 15
+# Of Parquet: rows that are all alike take hardly any bytes, and no scores are.
+_FEW_ROWS: Final = 1 << 24
+_FEW_BYTES: Final = 1 << 28
+_MOST_PER_BYTE: Final = 100
+_GZIP: Final = b"\x1f\x8b"
+_LINE: Final = re.compile(rb"[^\r\n]*")
+_QUOTED: Final = re.compile(rb'(?:[^"\r\n]|"(?:[^"]|"")*+")*+')
 _UNREADABLE: Final = (
     "the file does not read as UTF-8 text with the same number of columns in every row. Export it "
     "again."
@@ -112,15 +123,7 @@ def _names_in(opener: Opener) -> list[str]:
 
 
 def _opener(path: Path, dialect: Dialect) -> Opener:
-    try:
-        if path.is_dir():
-            raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.")
-        if path.stat().st_size == 0:
-            raise InputError("the file is empty (0 bytes). Export it again.")
-    except FileNotFoundError:
-        raise InputError("there is no such file. Check its name and folder.") from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}.") from None
+    start = _start(path)
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -128,7 +131,7 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
             "its name is not UTF-8, and Arrow opens no such file. Rename it."
         ) from None
     ending, is_gzip = ending_of(path), path.suffix.lower() == ".gz"
-    is_parquet = _starts_with(path, b"PAR1")
+    is_parquet = start.startswith(b"PAR1")
     if ending in _PARQUET:
         if not is_parquet:
             raise InputError("this is not a Parquet file, whatever its name says. Export it again.")
@@ -141,23 +144,53 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
     if ending in _DELIMITERS:
         if is_parquet:
             raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
-        if not is_gzip and _starts_with(path, b"\x1f\x8b"):
+        if not is_gzip and start.startswith(_GZIP):
             raise InputError("this is a gzip file. Rename it to end in .gz.")
-        if is_gzip and not _starts_with(path, b"\x1f\x8b"):
+        if is_gzip and not start.startswith(_GZIP):
             raise InputError("this is not a gzip file, whatever its name says. Export it again.")
         text = _Text(path, dialect.delimiter(ending), dialect.decimal)
+        _check_header(text)
         return lambda types, skip: _open_csv(text, types, skip)
     raise InputError(
         f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv or .parquet."
     )
 
 
-def _starts_with(path: Path, magic: bytes) -> bool:
+def _start(path: Path) -> bytes:
+    """The first bytes of a file of rows, of which there must be some."""
     try:
-        with path.open("rb") as file:
-            return file.read(len(magic)) == magic
+        with open_regular(path) as file:
+            start = file.read(4)
+    except FileNotFoundError:
+        raise InputError("there is no such file. Check its name and folder.") from None
+    except IsADirectoryError:
+        raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.") from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}.") from None
+        more = " Rows are read more than once: save them to a file." * (
+            error.strerror == NOT_REGULAR
+        )
+        raise InputError(f"cannot be read: {error.strerror}.{more}") from None
+    if not start:
+        raise InputError("the file is empty (0 bytes). Export it again.")
+    return start
+
+
+def _check_header(text: "_Text") -> None:
+    """Refuse more columns than a table of scores has: Arrow takes kilobytes for each."""
+    try:
+        with text.opened() as file:
+            start = file.read(_BLOCK_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return  # it is refused where it is read
+    # A line, or the lines up to the end of a quote.
+    header = max(_LINE.match(start)[0], _QUOTED.match(start)[0], key=len)  # type: ignore[index]
+    if len(header) == _BLOCK_BYTES:
+        raise InputError(_UNREADABLE)
+    if header.count(text.delimiter.encode()) >= _MOST_COLUMNS:
+        raise InputError(
+            f"the header has more than {_MOST_COLUMNS:,} columns. Export the columns that are "
+            "needed, and check what stands between them (separator=...)."
+        )
 
 
 def _open_parquet(path: Path, types: Types) -> _Table:
@@ -176,6 +209,13 @@ def _open_parquet(path: Path, types: Types) -> _Table:
         )
     except (pa.ArrowException, OSError):
         raise InputError("the Parquet file is damaged or cut short. Export it again.") from None
+    if metadata.num_rows > _FEW_ROWS + _MOST_PER_BYTE * path.stat().st_size or any(
+        chunk.total_uncompressed_size > _FEW_BYTES + _MOST_PER_BYTE * chunk.total_compressed_size
+        for chunk in _chunks(metadata)
+    ):
+        raise InputError(
+            "the Parquet file claims to hold more rows than fit in its bytes. Export it again."
+        )
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
@@ -184,6 +224,12 @@ def _open_parquet(path: Path, types: Types) -> _Table:
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
     return _Table(file.schema_arrow, batches())
+
+
+def _chunks(metadata: Any) -> Iterator[Any]:
+    """What is said of each column of each group of rows."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        yield from map(group.column, range(group.num_columns))
 
 
 class _Text(NamedTuple):
@@ -198,6 +244,16 @@ class _Text(NamedTuple):
         """Whether it is compressed."""
         return self.path.suffix.lower() == ".gz"
 
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO | gzip.GzipFile]:
+        """Its bytes."""
+        with open_regular(self.path) as file:
+            if self.is_gzip:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    yield unpacked
+            else:
+                yield file
+
 
 def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
     parse_options = pa.csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True)
@@ -206,7 +262,7 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
     try:
         stream = pa.input_stream(text.path, compression="gzip" if text.is_gzip else None)
         reader = pa.csv.open_csv(
-            _Utf8Rows(stream) if skip else stream,
+            _Utf8Rows(stream, most=None if types else 2 * _BLOCK_BYTES) if skip else stream,
             read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=parse_options,
             convert_options=pa.csv.ConvertOptions(
@@ -234,11 +290,14 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
 class _Utf8Rows(io.RawIOBase):
     r"""The bytes of a text file; those of its rows that are not UTF-8 are spelled out (``\\xfc``).
 
-    Arrow gives up a file for one such byte. The header stays as it is, to be refused.
+    Arrow gives up a file for one such byte. The header stays as it is, to be refused. Where names
+    of columns are all that is wanted, the file ends after so many bytes: Arrow reads far ahead in
+    a thread of its own, and Python cannot end while that reads from here.
     """
 
-    def __init__(self, source: pa.NativeFile) -> None:
+    def __init__(self, source: pa.NativeFile, *, most: int | None) -> None:
         self._source = source
+        self._left = math.inf if most is None else most
         self._in_rows = self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._waiting = b""
@@ -250,7 +309,8 @@ class _Utf8Rows(io.RawIOBase):
         # Filled up to the size: Arrow takes a first block without a newline for no table.
         while not self._ended and len(self._waiting) < size:
             chunk = self._source.read(size)
-            self._ended = not chunk
+            self._left -= len(chunk)
+            self._ended = not chunk or self._left <= 0
             self._waiting += self._mend(chunk)
         given, self._waiting = self._waiting[:size], self._waiting[size:]
         return given
@@ -312,9 +372,9 @@ def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
 
     Arrow counts rows, of which one can span several lines and a blank line is none.
     """
-    opened = gzip.open if text.is_gzip else open
-    with opened(text.path, "rt", encoding="utf-8", newline="") as file:
-        rows = csv.reader(file, delimiter=text.delimiter, strict=True)
+    with text.opened() as file:
+        words = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        rows = csv.reader(_bounded_lines(words), delimiter=text.delimiter, strict=True)
         named = len(next(rows, ()))
         before = rows.line_num
         for row in rows:
@@ -322,6 +382,14 @@ def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
                 return before + 1, len(row), named
             before = rows.line_num
     return None
+
+
+def _bounded_lines(file: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text, which is read no further than one that is longer than a block."""
+    while line := file.readline(_BLOCK_BYTES):
+        if len(line) == _BLOCK_BYTES:
+            raise csv.Error
+        yield line
 
 
 def not_numbers(column: str) -> str:

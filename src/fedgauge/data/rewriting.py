@@ -3,9 +3,8 @@
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -15,15 +14,24 @@ import pyarrow as pa
 from fedgauge.data.columns import floats_of, read_column
 from fedgauge.data.openers import FileForm, check_file, ending_of, not_numbers, odd_line
 from fedgauge.errors import InputError, located
-from fedgauge.storage.whole import written_whole
+from fedgauge.storage.whole import open_regular, written_whole
 from fedgauge.typing import Floats
 
 Transform = Callable[[Floats], Floats]
 _BATCH_ROWS: Final = 65_536
 _LONGEST: Final = 1 << 20  # bytes of a row, as where rows are counted
+_BATCH_BYTES: Final = 1 << 22
 _MARK: Final = b"\xef\xbb\xbf"  # that some programs put before UTF-8
 _MISSING: Final = frozenset({b"", b"NA", b"N/A", b"#N/A", b"NULL", b"null", b"None", b"<NA>"})
 _BROKEN: Final = "the file breaks off, or has a quote that is never closed. Export it again."
+_TOO_LONG: Final = (
+    f"a row is longer than {_LONGEST:,} bytes, or a quote is never closed. Export it again."
+)
+
+# A quoted field with whatever comes after it, or one without quotes. Possessive: a pair of quotes
+# is never taken apart to end a field early.
+_FIELD: Final = b'"(?:[^"]|"")*+"[^%b]*|[^"%b][^%b]*|'
+_TO_QUOTE: Final = re.compile(rb'(?:[^"]|"")*+')
 
 _NO_HEADER: Final = (
     "the first line is not the one with the names of the columns, or lines end in an unusual way. "
@@ -130,7 +138,10 @@ def _numbers(column: pa.Array, name: str) -> Floats:
 
 
 class _Record(NamedTuple):
-    """The fields of a record as they are written, what ends its line, and the line it began in."""
+    """The fields of a record as they are written, what ends its line, and the line it began in.
+
+    A blank line has no fields.
+    """
 
     fields: list[bytes]
     end: bytes
@@ -140,11 +151,11 @@ class _Record(NamedTuple):
 def _rewrite_text(asked: Rewrite, transform: Transform, form: FileForm, delimiter: bytes) -> int:
     rows = 0
     with (
-        _reading(asked.source, form) as source,
+        _reading(asked.source, form) as lines,
         written_whole(asked.target) as whole,
         _packed(whole, asked.target) as out,
     ):
-        records = _records(source, delimiter)
+        records = _records(lines, delimiter)
         header, end, _ = next(records)
         names = [_unquoted(field.removeprefix(_MARK)).decode() for field in header]
         asked.check_new(names)
@@ -154,14 +165,28 @@ def _rewrite_text(asked: Rewrite, transform: Transform, form: FileForm, delimite
             header.append(_quoted(asked.column.encode(), delimiter))
         out.write(delimiter.join(header) + end)
         column = _Fields(asked, delimiter, names.index(asked.score))
-        while batch := list(islice(records, _BATCH_ROWS)):
-            for each in batch:
-                if len(each.fields) != len(names):
-                    raise InputError(odd_line(each.line, len(each.fields), len(names)))
-            made = _applied(transform, column.read(batch), rows)
+        for batch in _batches(records, len(names)):
+            scores = column.read(batch)
+            made = _applied(transform, scores, rows) if len(scores) else scores
             out.writelines(column.written(batch, made))
-            rows += len(batch)
+            rows += len(scores)
     return rows
+
+
+def _batches(records: Iterator[_Record], named: int) -> Iterator[list[_Record]]:
+    """Records in batches of bounded size; refuses one with another number of fields."""
+    batch: list[_Record] = []
+    held = 0
+    for each in records:
+        if len(each.fields) not in (0, named):
+            raise InputError(odd_line(each.line, len(each.fields), named))
+        batch.append(each)
+        held += sum(map(len, each.fields), len(each.fields))
+        if len(batch) == _BATCH_ROWS or held > _BATCH_BYTES:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
 class _Fields:
@@ -175,7 +200,8 @@ class _Fields:
 
     def read(self, records: list[_Record]) -> Floats:
         """The numbers, NaN where none is written."""
-        return np.array([self._number(each.fields[self._place]) for each in records])
+        fields = (each.fields for each in records)
+        return np.array([self._number(each[self._place]) for each in fields if each])
 
     def _number(self, field: bytes) -> float:
         text = _unquoted(field).strip()
@@ -190,8 +216,12 @@ class _Fields:
 
     def written(self, records: list[_Record], numbers: Floats) -> Iterator[bytes]:
         """The records with these numbers, in all digits that tell them apart."""
-        for (fields, end, _), number in zip(records, numbers.tolist(), strict=True):
-            text = repr(number).encode()
+        each = iter(numbers.tolist())
+        for fields, end, _ in records:
+            if not fields:
+                yield end
+                continue
+            text = repr(next(each)).encode()
             if self._comma:
                 text = _quoted(text.replace(b".", b","), self._delimiter)
             if self._asked.column is None:
@@ -201,53 +231,67 @@ class _Fields:
             yield self._delimiter.join(fields) + end
 
 
-def _records(source: Iterable[bytes], delimiter: bytes) -> Iterator[_Record]:
-    """The records of a text; blank lines are none, and go with the record before."""
-    quoted = re.compile(b'"(?:[^"]|"")*"[^%b]*|[^"%b][^%b]*|' % ((re.escape(delimiter),) * 3))
-    lines = enumerate(source, start=1)
-    waiting: _Record | None = None
-    for number, line in lines:
-        if waiting is not None and not line.strip(b"\r\n"):
-            waiting = waiting._replace(end=waiting.end + line)
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = _record(number, line, lines, delimiter, quoted)
-    if waiting is not None:
-        yield waiting
+def _records(lines: Iterator[bytes], delimiter: bytes) -> Iterator[_Record]:
+    """The records of a text, and its blank lines after the first."""
+    quoted = re.compile(_FIELD % ((re.escape(delimiter),) * 3))
+    number = 1
+    for line in lines:
+        text, taken = (line, 1) if b'"' not in line else _whole(line, lines, delimiter)
+        body = text.rstrip(b"\r\n")
+        if body or number == 1:
+            fields = body.split(delimiter) if b'"' not in body else _split(body, delimiter, quoted)
+            yield _Record(fields, text[len(body) :], number)
+        else:
+            yield _Record([], text, number)
+        number += taken
 
 
-def _record(
-    number: int,
-    line: bytes,
-    lines: Iterator[tuple[int, bytes]],
-    delimiter: bytes,
-    quoted: re.Pattern[bytes],
-) -> _Record:
-    """The record that begins with a line; one with a line break in quotes takes more of them."""
-    while True:
-        body = line.rstrip(b"\r\n")
-        fields = body.split(delimiter) if b'"' not in body else _split(body, delimiter, quoted)
-        if fields is not None:
-            return _Record(fields, line[len(body) :], number)
-        _, more = next(lines, (0, b""))
-        if not more or len(line) > _LONGEST:
+def _whole(line: bytes, lines: Iterator[bytes], delimiter: bytes) -> tuple[bytes, int]:
+    """All of the record that begins with a line, and how many lines it takes.
+
+    Each line is looked at once, however many there are.
+    """
+    parts, length = [line], len(line)
+    is_open = _leaves_open(line, delimiter, within=False)
+    while is_open:
+        line = next(lines, b"")
+        parts.append(line)
+        length += len(line)
+        if not line:
             raise InputError(_BROKEN)
-        line += more
+        if length > _LONGEST:
+            raise InputError(_TOO_LONG)
+        is_open = _leaves_open(line, delimiter, within=True)
+    return b"".join(parts), len(parts)
 
 
-def _split(body: bytes, delimiter: bytes, quoted: re.Pattern[bytes]) -> list[bytes] | None:
-    """The fields of a record some of which stand in quotes; None where a quote is open."""
+def _leaves_open(line: bytes, delimiter: bytes, *, within: bool) -> bool:
+    """Whether a quote is open after a line, which begins `within` one or not."""
+    place = 0
+    while place < len(line):
+        if within:
+            place = _TO_QUOTE.match(line, place).end()  # type: ignore[union-attr]  # at least b""
+            if place == len(line):
+                return True
+        elif line[place : place + 1] == b'"':
+            within, place = True, place + 1
+            continue
+        within = False
+        place = line.find(delimiter, place) + 1
+        if not place:
+            return False
+    return within
+
+
+def _split(body: bytes, delimiter: bytes, quoted: re.Pattern[bytes]) -> list[bytes]:
+    """The fields of a whole record, some of which stand in quotes."""
     fields, place = [], 0
     while found := quoted.match(body, place):
-        end = found.end()
-        if body[end : end + 1] not in (b"", delimiter):
-            return None
         fields.append(found[0])
-        if end == len(body):
-            return fields
-        place = end + 1
-    return None
+        if found.end() == len(body):
+            break
+        place = found.end() + len(delimiter)
+    return fields
 
 
 def _unquoted(field: bytes) -> bytes:
@@ -264,12 +308,29 @@ def _quoted(text: bytes, delimiter: bytes) -> bytes:
 
 
 @contextmanager
-def _reading(path: Path, form: FileForm) -> Iterator[Iterable[bytes]]:
+def _reading(path: Path, form: FileForm) -> Iterator[Iterator[bytes]]:
     try:
-        with gzip.open(path) if form.is_gzip else path.open("rb") as file:
-            yield file
-    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError):
+        with open_regular(path) as file:
+            if not form.is_gzip:
+                yield _lines(file)
+                return
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield _lines(unpacked)
+    except UnicodeDecodeError:
         raise InputError(_BROKEN) from None
+
+
+def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+    """The lines; none is read any further than a row may be long."""
+    try:
+        while line := file.readline(_LONGEST + 1):
+            if len(line) > _LONGEST:
+                raise InputError(_TOO_LONG)
+            yield line
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError(_BROKEN) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}.") from None
 
 
 @contextmanager

@@ -29,9 +29,11 @@ from fedgauge.privacy.keystream import Keystream
 from fedgauge.site import Site
 from fedgauge.site.entries import Departure
 from fedgauge.storage import durable
+from fedgauge.storage.whole import read_bounded
 from fedgauge.vertical.answer import SESSION_BYTES, Answer
 from fedgauge.vertical.flips import Flips, count_by_bin
 from fedgauge.vertical.pairs import noisy_pair
+from fedgauge.vertical.party_file import MOST_BYTES
 from fedgauge.vertical.ranked import terms_of
 
 _LOG: Final = logging.getLogger("fedgauge")
@@ -310,9 +312,11 @@ def _read_named(plan: EvaluationPlan, rows: NamedLabels) -> tuple[pa.Array, Flag
 def _read(kept: Path, plan: EvaluationPlan, site: Site) -> Answer:
     """The answer that a site keeps."""
     try:
-        answer: Answer | None = Answer.from_bytes(kept.read_bytes())
+        answer: Answer | None = Answer.from_bytes(read_bounded(kept, MOST_BYTES))
     except InputError:
         answer = None
+    except OSError as error:
+        raise SiteError(f"cannot read {kept}: {error.strerror}.") from None
     if answer is None or (answer.party, answer.plan) != (site.key.public, plan.digest):
         raise SiteError(
             f"{kept} is not the answer that this site made: it was damaged or changed. Restore it "

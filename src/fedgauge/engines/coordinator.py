@@ -24,6 +24,7 @@ from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MOST_STATE, read_bounded
 from fedgauge.vertical.assigned import Totals
 
 
@@ -202,7 +203,7 @@ class Coordinator:
 
     def _read_state(self, path: Path) -> SummationServer:
         try:
-            state = path.read_bytes()
+            state = read_bounded(path, MOST_STATE)
         except FileNotFoundError:
             raise
         except OSError as error:

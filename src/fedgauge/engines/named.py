@@ -28,6 +28,7 @@ from fedgauge.plan.task import (
     measured_by,
 )
 from fedgauge.site import Site
+from fedgauge.storage.whole import MALFORMED
 from fedgauge.vertical.assigned import Bins
 from fedgauge.vertical.mismatches import written_otherwise
 from fedgauge.vertical.roster import require_listed
@@ -334,7 +335,7 @@ def read_note(note: bytes) -> Rows:
             return msgspec.json.decode(note, type=NamedRows)
         except msgspec.ValidationError:
             return msgspec.json.decode(note, type=NamedLabels)
-    except msgspec.MsgspecError:
+    except MALFORMED:
         raise ExchangeError(
             "this site's note on which rows it joined with is damaged. Abandon this evaluation "
             "and join a new one."

@@ -41,6 +41,7 @@ from fedgauge.site.approvals import keep_approval, require_approval
 from fedgauge.site.books import Spend
 from fedgauge.site.entries import FIRST, Asked, Departure, Roster, Step
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MOST_STATE, read_bounded
 
 STEPS: Final[dict[Stage, Step]] = {
     Stage.ADVERTISE: "join",
@@ -174,7 +175,7 @@ class Participant:
     def session(self, session: bytes) -> SummationClient:
         """The state of a session that this site joined."""
         try:
-            state = self._path(session).read_bytes()
+            state = read_bounded(self._path(session), MOST_STATE)
         except FileNotFoundError:
             raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
@@ -262,7 +263,7 @@ class Participant:
     def recall(self, session: bytes) -> bytes | None:
         """The note on a session; None where there is none."""
         try:
-            return self._path(session, "note").read_bytes()
+            return read_bounded(self._path(session, "note"), MOST_STATE)
         except FileNotFoundError:
             return None
         except OSError as error:

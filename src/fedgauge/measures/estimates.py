@@ -156,6 +156,8 @@ def _perfect_precision(pooled: PooledCounts, level: float) -> float:
     low, high = (1.0 - tail ** (1.0 / m) for m in (pooled.positives, pooled.negatives))
     # Lowest when the misplaced negatives lie above every positive: precision then runs from 0.
     ahead = high * pooled.negatives / ((1.0 - low) * pooled.positives)
+    if ahead == 0.0:  # more examples than a float tells from infinitely many
+        return float(1.0 - low)
     return float((1.0 - low) * (1.0 - ahead * math.log1p(1.0 / ahead)))
 
 

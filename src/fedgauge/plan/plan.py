@@ -18,7 +18,7 @@ from fedgauge.binning.calibrator import Calibrator
 from fedgauge.binning.histogram import Draw, ScoreHistogram, check_tree
 from fedgauge.binning.search import TwoRound
 from fedgauge.binning.tables import AnyTable, TableSum, margins
-from fedgauge.errors import AxisError, PlanError, PlanRefused
+from fedgauge.errors import AxisError, PlanError, PlanRefused, RecordError
 from fedgauge.plan import expiry, mapping, searching
 from fedgauge.plan.flipped import FlipRound
 from fedgauge.plan.form import decode_axis, encode_axis, is_toml, without_none
@@ -29,6 +29,7 @@ from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_s
 from fedgauge.plan.rules import NO_SMALL_CELLS, check_rules, check_unit, require_clipping
 from fedgauge.plan.searching import Found
 from fedgauge.plan.sizes import (
+    MOST_BYTES,
     check_bytes,
     check_counts,
     check_levels,
@@ -47,6 +48,7 @@ from fedgauge.privacy import (
 )
 from fedgauge.privacy.oracles import Oracle
 from fedgauge.privacy.shares import ShareLaw
+from fedgauge.storage.whole import read_bounded, write_whole
 from fedgauge.typing import Floats
 
 _FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."
@@ -700,16 +702,16 @@ class EvaluationPlan(
         path = Path(path)
         data = self.to_toml().encode() if is_toml(path) else self.to_bytes()
         try:
-            path.write_bytes(data)
-        except OSError as error:
-            raise PlanError(f"cannot write {path}: {error.strerror}.") from None
+            write_whole(path, data)
+        except RecordError as error:
+            raise PlanError(str(error)) from None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a plan from a ``.json`` or ``.toml`` file."""
         path = Path(path)
         try:
-            data = path.read_bytes()
+            data = read_bounded(path, MOST_BYTES)
             return cls.from_toml(data.decode()) if is_toml(path) else cls.from_bytes(data)
         except OSError as error:
             raise PlanError(f"cannot read plan {path}: {error.strerror}.") from None

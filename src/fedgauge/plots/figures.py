@@ -24,6 +24,7 @@ from fedgauge.plots.matrix import ConfusionMatrixDisplay
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
 from fedgauge.results.verdict import mapping, promise, who
+from fedgauge.storage.whole import open_regular, written_whole
 
 if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
     from matplotlib.axes import Axes
@@ -247,14 +248,15 @@ def _laid_out(title: str, table: _Table, signature: Signature, result: Evaluatio
 
 def is_plot(path: Path) -> bool:
     """Whether a file is a picture that fedgauge drew."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return _TAG in file.read(_HEAD_BYTES)
 
 
 def _save(figure: Figure, path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="png", metadata=_MADE_BY)
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror}.") from None
+    with written_whole(path) as file:
+        figure.savefig(file, format="png", metadata=_MADE_BY)
     return path

@@ -233,7 +233,8 @@ def _skellam(mean: float) -> _Noise:
 def _gaussian(sigma2: float) -> _Noise:
     # Sub-Gaussian with parameter sigma2: Canonne, Kamath, Steinke 2020.
     reach = math.ceil(math.sqrt(2 * _CUT_RATE * sigma2))
-    total = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma2)).sum()
+    with np.errstate(over="ignore"):
+        total = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma2)).sum()
     return _Noise(sigma2, reach, lambda k: -(k**2) / (2 * sigma2) - np.log(total))
 
 
@@ -250,6 +251,8 @@ def _composed_delta(
         return 1.0  # hardly a value of the noise is possible under both neighbours
     _check_work(sum(2 * noise.reach for noise, _ in noises), _MOST_VALUES)
     masses = [_two_sides(noise, cap) for noise, _ in noises]
+    if not all(np.any(np.isfinite(here) & np.isfinite(there)) for here, there in masses):
+        return 1.0  # no value at all is
     with np.errstate(invalid="ignore"):
         losses = sum(
             times * _span(here - there)
@@ -272,7 +275,8 @@ def _composed_delta(
 def _two_sides(noise: _Noise, cap: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Logarithms of the masses of the noise, and of the noise shifted by `cap`."""
     k = np.arange(-noise.reach, noise.reach + 1)
-    with np.errstate(divide="ignore"):  # log 0 becomes an unbounded loss: pessimistic
+    # Log 0 becomes an unbounded loss: pessimistic.
+    with np.errstate(divide="ignore", over="ignore"):
         return noise.log_mass(k), noise.log_mass(k - cap)
 
 

@@ -441,6 +441,8 @@ def _prepare(path: Path) -> None:
             f"{path} is on a filesystem shared between machines, where nothing is stored for "
             "good when a call returns. Use a folder on a local disk."
         ) from None
+    if path.exists() and not path.is_file():
+        raise IntakeError(f"the intake {path} is not a file. Use another folder.")
     if not path.exists():
         with suppress(FileExistsError):  # another process was faster
             durable.write_new(path, b"")

@@ -21,10 +21,11 @@ from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import PlanError, PlanRefused
 from fedgauge.keys import SigningKey, is_anybodys, key_from_text, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.sizes import check_bytes
+from fedgauge.plan.sizes import MOST_BYTES, check_bytes
 from fedgauge.plan.task import measured_by
 from fedgauge.privacy.keystream import KeptKeystream
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MALFORMED, open_regular, read_bounded
 
 ID_BYTES: Final = 16
 LEAST_SECRET: Final = 32  # bytes: nobody may guess whose turn it is, and so which rows are which
@@ -178,7 +179,7 @@ class SecondPlan:
         check_bytes(len(data) - _MORE_BYTES)
         try:
             form = msgspec.json.decode(data, type=_Form)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except MALFORMED:
             raise PlanError(
                 "this is not the signed plan of a second round, or it is damaged. Fetch it again "
                 "from the intake."
@@ -189,7 +190,7 @@ class SecondPlan:
     def load(cls, path: str | Path) -> Self:
         """Read a file of it."""
         try:
-            return cls.from_bytes(Path(path).read_bytes())
+            return cls.from_bytes(read_bounded(path, MOST_BYTES + _MORE_BYTES))
         except OSError as error:
             raise PlanError(f"cannot read plan {path}: {error.strerror}.") from None
 
@@ -229,7 +230,7 @@ class SecondPlan:
 def load_plan(path: str | Path) -> EvaluationPlan | SecondPlan:
     """Read a plan from a file, whether or not it is the signed one of a second round."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             is_signed = file.read(len(_BEGIN)) == _BEGIN
     except OSError:
         is_signed = False  # and refused below

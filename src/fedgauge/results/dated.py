@@ -12,6 +12,7 @@ import msgspec
 from fedgauge.errors import InputError
 from fedgauge.escaping import in_one_line
 from fedgauge.results.record import FORMAT
+from fedgauge.storage.whole import MALFORMED, MOST_RESULT, read_bounded
 
 Order = Literal["name", "time"]
 _START: Final = f'{{"format":"{FORMAT}"'.encode()
@@ -83,9 +84,9 @@ def _why_skipped(path: Path) -> str | None:
     if path.suffix.lower() != ".json":
         return "its name does not end in .json"
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MOST_RESULT)
         header = msgspec.json.decode(data, type=_Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         # A result that was cut short is a look that would be missing: its reader refuses it.
         return None if data.startswith(_START) else "it is no result of fedgauge"
     except OSError as error:
@@ -97,10 +98,7 @@ def _why_skipped(path: Path) -> str | None:
 def _days(paths: list[Path], by: Order) -> dict[Path, str]:
     """When each look was, as text that sorts; empty where that is not known."""
     if by == "time":
-        return {
-            path: datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            for path in paths
-        }
+        return {path: _changed(path) for path in paths}
     days = {path: _day(path.stem) for path in paths}
     if all(days.values()) or not any(days.values()):
         return days
@@ -109,6 +107,15 @@ def _days(paths: list[Path], by: Order) -> dict[Path, str]:
         f"{undated[0]} has no date in its name, and other files have one. Name all of them in one "
         "way, such as 2026-11-16.json, or order them by the times of the files (by time)."
     )
+
+
+def _changed(path: Path) -> str:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except (OSError, OverflowError, ValueError):
+        raise InputError(
+            f"{path.name} has no time of change that can be told. Order results by name."
+        ) from None
 
 
 def _day(name: str) -> str:

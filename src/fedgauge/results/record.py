@@ -209,10 +209,12 @@ class Record(msgspec.Struct, frozen=True):
         check_level(self.level)
         if isinstance(self.calibrator, Calibrator):
             check_probabilities(self.released_axis)
-        of_reports = self.plan.final.sends_reports
-        if (self.reports or 0) < 1 if of_reports else self.reports is not None:
+        if self.plan.final.sends_reports and (self.reports or 0) < 1:
+            raise RecordError("this is not a fedgauge result: it has no number of reports.")
+        if not self.plan.final.sends_reports and self.reports is not None:
             raise RecordError(
-                "this is not a fedgauge result: its number of reports does not fit its plan."
+                "this is not a fedgauge result: it has a number of reports, and its plan asks for "
+                "none."
             )
         if isinstance(self.axis, Axis) and not self._is_axis_of_plan(self.axis):
             raise RecordError("this is not a fedgauge result: its axis does not fit its plan.")

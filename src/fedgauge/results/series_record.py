@@ -16,6 +16,7 @@ from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.models import PrivacyStatement
 from fedgauge.results import series_words
 from fedgauge.results.alarms import title
+from fedgauge.storage.whole import open_regular
 
 if TYPE_CHECKING:
     from fedgauge.results.series import Trend
@@ -153,7 +154,7 @@ def to_csv(rows: Iterable[Row]) -> bytes:
 
 def is_trend(path: Path) -> bool:
     """Whether a file is a trend that was saved: as JSON, or as CSV."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(200)
     return start.startswith((f'{{"format":"{FORMAT}"'.encode(), ",".join(Row._fields).encode()))
 

@@ -41,6 +41,7 @@ from fedgauge.secagg.messages import (
     receipt,
     sharing,
 )
+from fedgauge.storage.whole import MALFORMED
 
 
 class Duties(Protocol):
@@ -143,7 +144,7 @@ class SummationClient:
         """Go on from a saved state."""
         try:
             state = msgspec.msgpack.decode(data, type=_State)
-        except msgspec.MsgspecError:
+        except MALFORMED:
             raise ProtocolError("a saved state cannot be read.") from None
         invitation = Invitation(state.invitation)
         if key.public not in invitation.members:

@@ -35,6 +35,7 @@ from fedgauge.secagg.messages import (
 )
 from fedgauge.secagg.opening import Unmasking
 from fedgauge.secagg.replies import Reader
+from fedgauge.storage.whole import MALFORMED
 
 _MOST_NAMED: Final = 5  # members in one error
 _NO_NAMES: Final[Mapping[bytes, str]] = MappingProxyType({})
@@ -123,7 +124,7 @@ class SummationServer:
         """Go on from a saved state."""
         try:
             state = msgspec.msgpack.decode(data, type=Kept)
-        except msgspec.MsgspecError:
+        except MALFORMED:
             raise ProtocolError("a saved state cannot be read.") from None
         server = cls(Invitation(state.invitation), key, names=names)
         server._hold(state)

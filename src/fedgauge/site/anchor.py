@@ -1,6 +1,7 @@
 """A client's own trust anchor: says yes or no to a plan before any data is read."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -477,7 +478,7 @@ def _check_second(approvers: Mapping[bytes, str], others: Mapping[bytes, str]) -
 
 
 def _require_apart(witness: Path, folder: Path) -> None:
-    if witness.parent.resolve().is_relative_to(folder.resolve()):
+    if Path(os.path.realpath(witness.parent)).is_relative_to(os.path.realpath(folder)):
         raise SiteError(
             f"the witness {witness} lies in the site's own folder, and a copy of that would bring "
             "it along. Choose another disk, a share or a stick."

@@ -15,6 +15,7 @@ from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.site.anchor import Site
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MALFORMED, read_bounded
 
 _MOST_BYTES: Final = 1000
 
@@ -51,7 +52,7 @@ def approve(site: Site, session: bytes, plan: EvaluationPlan, key: SigningKey) -
 def keep_approval(site: Site, first: bytes, session: bytes) -> None:
     """Keep the approval of the first of two rounds with the second; nothing where there is none."""
     try:
-        approval = approval_path(site, first).read_bytes()
+        approval = read_bounded(approval_path(site, first), _MOST_BYTES)
         durable.replace(approval_path(site, session), approval)
     except FileNotFoundError:
         return
@@ -62,8 +63,8 @@ def keep_approval(site: Site, first: bytes, session: bytes) -> None:
 def require_approval(site: Site, session: bytes, plan: EvaluationPlan) -> bytes:
     """The public key of who approved of a session here; PlanRefused where nobody has."""
     try:
-        with approval_path(site, session).open("rb") as file:
-            approval = msgspec.json.decode(file.read(_MOST_BYTES), type=_Approval)
+        data = read_bounded(approval_path(site, session), _MOST_BYTES)
+        approval = msgspec.json.decode(data, type=_Approval)
         approver = key_from_text(approval.approver)
     except FileNotFoundError:
         raise PlanRefused(
@@ -72,7 +73,7 @@ def require_approval(site: Site, session: bytes, plan: EvaluationPlan) -> bytes:
         ) from None
     except OSError as error:
         raise SiteError(f"cannot read an approval: {error.strerror}.") from None
-    except (msgspec.MsgspecError, SiteError):
+    except (*MALFORMED, SiteError):
         raise PlanRefused("the approval is damaged. Approve again.") from None
     if approver not in site.approvers:
         raise PlanRefused(

@@ -138,6 +138,8 @@ class Chain:
                 f"the head {self._head.path} of ledger {self._path} is gone, so nobody can tell "
                 "whether the ledger is the latest. Put the head back from a copy made with it."
             )
+        if not self._path.is_file():
+            raise LedgerError(f"ledger {self._path} is not a file. {LOST}")
         require_own(self._path, LedgerError, private=True)
         # Whoever makes files there can make a journal, which SQLite would play back.
         require_own(self._path.resolve().parent, LedgerError)

@@ -12,6 +12,7 @@ import msgspec
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.storage.whole import MALFORMED
 
 Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivors", "limit"]
 Step = Literal["join", "share", "submit", "confirm", "reveal", "encode", "second", "answer"]
@@ -343,7 +344,7 @@ def decode(number: int, text: str) -> Entry:
             flips=line.flips,
             turn=None if line.turn is None else _turn(*line.turn),
         )
-    except (msgspec.MsgspecError, ValueError, SiteError, LedgerError):
+    except (*MALFORMED, ValueError, SiteError, LedgerError):
         raise LedgerError(
             f"entry {number} of the ledger cannot be read: a later version of fedgauge wrote "
             "it, or it was altered. Use the latest version."

@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 from fedgauge.errors import LedgerError
 from fedgauge.storage import durable
 from fedgauge.storage.ownership import require_own
+from fedgauge.storage.whole import bounded, open_regular, read_bounded
 
+_MOST_BYTES: Final = 1000  # a head has fewer than 200
 _GENESIS: Final = hashlib.sha256(b"fedgauge-ledger/1").hexdigest()
 _HEAD: Final = re.compile(r"fedgauge-head/1 (0|[1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
 LOST: Final = (
@@ -60,8 +62,8 @@ class HeadFile:
     def read(self) -> Head | None:
         """What it says; None where there is no file."""
         try:
-            with self.path.open("rb") as file:
-                opened, data = os.fstat(file.fileno()), file.read()
+            with open_regular(self.path) as file:
+                opened, data = os.fstat(file.fileno()), bounded(file, _MOST_BYTES)
         except FileNotFoundError:
             return None
         require_own(self.path, LedgerError, opened=opened, private=True)
@@ -104,7 +106,7 @@ class Witness:
     def read(self) -> Head:
         """What it says."""
         with self._within_reach():
-            head = Head.parse(self.path.read_bytes())
+            head = Head.parse(read_bounded(self.path, _MOST_BYTES))
         if head is None:
             raise LedgerError(f"the witness {self.path} of the ledger is damaged. {self._anew}")
         return head

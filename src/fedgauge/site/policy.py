@@ -15,12 +15,14 @@ from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.entries import Cost
 from fedgauge.storage.ownership import faults, require_own
+from fedgauge.storage.whole import bounded, open_regular
 
 LEAST_COHORT: Final = 3
 _PRIVATE_FOLDERS: Final = ("sessions", "answers")
 FORMAT: Final = 2
 _FIRST_FORMAT: Final = 1  # which did not say so
 _MOST_DAYS: Final = 3650
+_MOST_BYTES: Final = 1 << 22  # tens of thousands of peers
 
 # Names become parts of file names: no separators, nothing hidden, no "..".
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -234,6 +236,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             file = msgspec.convert(plain, type=cls)
         except msgspec.MsgspecError as error:
             raise SiteError(str(error)) from None
+        except (RecursionError, ValueError):
+            raise SiteError("it is nested too deeply, or a number in it is too long.") from None
         if file.format not in (_FIRST_FORMAT, FORMAT):
             raise SiteError(
                 f"it has format {file.format}, and this fedgauge reads {FORMAT}. Use the latest "
@@ -245,9 +249,9 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_site_file(path: Path) -> str:
     """The text of a site file, unless others than its owner may change whom it trusts."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with open_regular(path) as file:
             opened = os.fstat(file.fileno())
-            text = file.read()
+            text = bounded(file, _MOST_BYTES).decode().replace("\r\n", "\n")
         require_own(path, SiteError, opened=opened)
         require_own_folder(path.parent)
     except FileNotFoundError:

@@ -73,7 +73,7 @@ def require_local(path: Path) -> None:
         mountinfo = os.fsdecode(_MOUNTS.read_bytes())
     except OSError:
         return  # not Linux: nothing to go by
-    kind = filesystem_type(PurePosixPath(path.resolve()), mountinfo)
+    kind = filesystem_type(PurePosixPath(os.path.realpath(path)), mountinfo)
     if kind is not None and is_shared(kind):
         raise LedgerError(
             f"ledger {path} is on a filesystem shared between machines ({kind}), where locks "

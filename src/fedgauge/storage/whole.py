@@ -1,11 +1,14 @@
-"""Files read whole, and written so that a crash never leaves half of one."""
+"""Regular files of bounded size read whole; files written so that a crash never leaves half."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import msgspec
 
 from fedgauge.errors import FedgaugeError, RecordError
 from fedgauge.storage import durable
@@ -18,6 +21,48 @@ _KINDS: Final = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
 }
+
+# What decoders raise of bytes that are not of the kind, however they are damaged or made up.
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError)
+NOT_REGULAR: Final = "it is a pipe, a device or a socket, not a file"
+MOST_RESULT: Final = 1 << 28  # bytes: a hundred times what a large result takes
+MOST_STATE: Final = 1 << 32  # of an exchange that is under way
+_WAITS_FOR_NOBODY: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file to read; OSError for all else, and at once.
+
+    A pipe makes its reader wait for ever, and a device need not end. What is asked is the open
+    file, so that nobody can put another in its place after the question.
+    """
+    handle = os.open(path, os.O_RDONLY | _WAITS_FOR_NOBODY | _BINARY)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, NOT_REGULAR)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_bounded(path: str | Path, most: int) -> bytes:
+    """The bytes of a file of at most so many; OSError for a larger one, which is not read."""
+    with open_regular(path) as file:
+        return bounded(file, most)
+
+
+def bounded(file: BinaryIO, most: int) -> bytes:
+    """The same of an open file."""
+    size = os.fstat(file.fileno()).st_size
+    # One byte more shows a file that grows while it is read.
+    if size > most or len(data := file.read(size + 1)) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes")
+    return data
 
 
 def write_whole(path: str | Path, data: bytes, *, follow: bool = True, new: bool = False) -> None:
@@ -35,13 +80,13 @@ def written_whole(
     path: str | Path, *, follow: bool = True, new: bool = False
 ) -> Iterator[BinaryIO]:
     """The same for what is written bit by bit: the file is there when all of it is."""
-    target = Path(path).resolve() if follow else Path(path).absolute()
-    kind = kind_of(target)
-    if kind is not None and (follow or kind == "a folder"):
-        raise RecordError(f"cannot write {path}: it is not a file.")
-    if not target.parent.is_dir():
-        raise RecordError(f"cannot write {path}: make its folder first.")
     try:
+        target = Path(os.path.realpath(path)) if follow else Path(path).absolute()
+        kind = kind_of(target)
+        if kind is not None and (follow or kind == "a folder"):
+            raise RecordError(f"cannot write {path}: it is not a file.")
+        if not target.parent.is_dir():
+            raise RecordError(f"cannot write {path}: make its folder first.")
         with durable.replacing(target, new=new) as (file, temporary):
             yield file
             file.flush()
@@ -94,7 +139,7 @@ def _umask() -> int:
 def read_whole(path: str | Path) -> bytes:
     """The bytes of a saved result."""
     try:
-        return Path(path).read_bytes()
+        return read_bounded(path, MOST_RESULT)
     except (FileNotFoundError, IsADirectoryError) as error:
         what = "it is a folder" if isinstance(error, IsADirectoryError) else "there is no such file"
         raise RecordError(

@@ -24,7 +24,7 @@ from fedgauge.privacy import AnyPrivacyModel, Cohort
 from fedgauge.site import Site
 from fedgauge.typing import Floats
 from fedgauge.vertical.binned import bin_scores
-from fedgauge.vertical.kept import RankTotals, are_parties, keep, kept
+from fedgauge.vertical.kept import Many, RankTotals, are_parties, keep, kept
 from fedgauge.vertical.party_file import decoded, read_file
 from fedgauge.vertical.roster import MOST_EXAMPLES, Roster, check_rosters
 
@@ -163,8 +163,12 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     assignment: str
     axis: Axis
-    by_party: tuple[tuple[bytes, tuple[int, ...]], ...]
+    by_party: tuple[tuple[bytes, tuple[Many, ...]], ...]
     hints: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(len(totals) != self.axis.bins for _, totals in self.by_party):
+            raise ValueError("each party has a total of each bin.")
 
     @property
     def parties(self) -> tuple[bytes, ...]:

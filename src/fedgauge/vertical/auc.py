@@ -17,7 +17,7 @@ from fedgauge.plan.paired import PAIR_NOISE
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results.proof import Signature
 from fedgauge.results.record import MetricRecord
-from fedgauge.storage.whole import read_whole, write_whole
+from fedgauge.storage.whole import MALFORMED, read_whole, write_whole
 from fedgauge.vertical.mechanisms import MECHANISMS
 
 FORMAT: Final = "fedgauge-label-auc/1"
@@ -141,14 +141,14 @@ def is_auc(path: str | Path) -> bool:
     """Whether a file holds an AUC alone, and not a whole result."""
     try:
         return msgspec.json.decode(read_whole(path), type=_Header).format == FORMAT
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         return False
 
 
 def _read(data: bytes) -> LabelAuc:
     try:
         record = msgspec.json.decode(data, type=AucRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         record = None
     if record is not None and record.format != FORMAT:
         raise RecordError(f"this is not {FORMAT}. It may be from another version of fedgauge.")

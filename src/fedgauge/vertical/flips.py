@@ -19,6 +19,8 @@ from fedgauge.privacy.flipping import Flags, flip
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.storage import durable
 from fedgauge.storage.ownership import require_own
+from fedgauge.storage.whole import MALFORMED, bounded, open_regular
+from fedgauge.vertical.party_file import MOST_BYTES
 
 FORMAT: Final = "fedgauge-flips/1"
 _AGAIN: Final = (
@@ -219,13 +221,13 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read(path: Path) -> _Kept:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         # Asked of the open file: what is checked is what is read.
-        opened, data = os.fstat(file.fileno()), file.read()
+        opened, data = os.fstat(file.fileno()), bounded(file, MOST_BYTES)
     require_own(path, SiteError, opened=opened, private=True)
     try:
         kept = msgspec.json.decode(data, type=_Kept)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         kept = None
     if kept is None or kept.format != FORMAT or not hmac.compare_digest(kept.seal, kept.sealed()):
         raise SiteError(

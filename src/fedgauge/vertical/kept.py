@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Annotated, Any, Final, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -13,9 +13,13 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.form import decode_axis
 from fedgauge.site import Site
 from fedgauge.storage import durable
+from fedgauge.storage.whole import MALFORMED, read_bounded
+from fedgauge.vertical.party_file import MOST_BYTES
 from fedgauge.vertical.ranks import PartyRanks, Ranks
 
 RANKS_FORMAT: Final = "fedgauge-ranks/2"
+# Examples, and what is counted of them: far more than there are people.
+Many = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 T = TypeVar("T")
 
 
@@ -39,8 +43,8 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     format: str
     assignment: str
-    examples: int
-    by_party: tuple[tuple[bytes, tuple[int, int, int], bytes], ...]
+    examples: Many
+    by_party: tuple[tuple[bytes, tuple[Many, Many, Many], bytes], ...]
     hints: tuple[str, ...] = ()
 
     @property
@@ -103,7 +107,7 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
     path = _path(site, assignment)
     found: Any
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=kind, dec_hook=decode_axis)
+        found = msgspec.json.decode(read_bounded(path, MOST_BYTES), type=kind, dec_hook=decode_axis)
     except FileNotFoundError:
         raise ExchangeError(
             f"site {site.name!r} did not assign the bins of this plan. It is for whoever ran "
@@ -111,7 +115,7 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
         ) from None
     except OSError as error:
         raise SiteError(f"cannot read {path}: {error.strerror}.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         found = None
     if (
         found is None

@@ -6,8 +6,9 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from fedgauge.errors import InputError
+from fedgauge.storage.whole import MALFORMED, read_bounded
 
-_MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
+MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
 
 
 class Formatted(Protocol):
@@ -23,11 +24,8 @@ F = TypeVar("F", bound=Formatted)
 
 def read_file(path: str | Path) -> bytes:
     """A file that another party sent, unless it is too large to be one."""
-    path = Path(path)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"the file is larger than {_MOST_BYTES:,} bytes.")
-        return path.read_bytes()
+        return read_bounded(path, MOST_BYTES)
     except OSError as error:
         raise InputError(f"cannot read the file: {error.strerror}.") from None
 
@@ -39,7 +37,7 @@ def decoded(kind: type[F], data: bytes, wanted: str) -> F | None:
     """
     try:
         file = msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         return None
     return file if file.format == wanted and msgspec.msgpack.encode(file) == data else None
 

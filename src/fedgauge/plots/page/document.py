@@ -20,7 +20,7 @@ from fedgauge.plots.page.slices import told_of
 from fedgauge.plots.page.thresholds import named
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.proof import Signature
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage.whole import open_regular, write_whole
 
 _MARK: Final = b'<meta name="generator" content="fedgauge">'
 _HEAD: Final = 1024  # bytes within which it stands
@@ -98,7 +98,7 @@ def report(
 
 def is_report(path: Path) -> bool:
     """Whether a file is a report that fedgauge wrote."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return _MARK in file.read(_HEAD)
 
 

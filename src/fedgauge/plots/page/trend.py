@@ -21,7 +21,7 @@ from fedgauge.measures.watching import DISTRIBUTION
 from fedgauge.plots.page.filling import plain_json, policy, text_of
 from fedgauge.plots.page.markup import facts, folded, paragraph, table
 from fedgauge.results.series import Trend
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage.whole import open_regular, write_whole
 
 _MARK: Final = b'<meta name="generator" content="fedgauge trend">'
 _HEAD: Final = 1024  # bytes within which it stands
@@ -66,7 +66,7 @@ def trend_page(trend: Trend, *, name: str) -> str:
 
 def is_trend_page(path: Path) -> bool:
     """Whether a file is the page of a trend that fedgauge wrote."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return _MARK in file.read(_HEAD)
 
 
@@ -290,8 +290,8 @@ def _places(when: Sequence[str | None]) -> list[float]:
     """Where looks stand: by their days, so that gaps are seen, or one after the other."""
     if not all(when):
         return [float(place) for place in range(len(when))]
-    days = [datetime.fromisoformat(each).timestamp() / 86400 for each in when if each]
-    return [round(day - days[0], 3) for day in days]
+    days = [datetime.fromisoformat(each) for each in when if each]
+    return [round((day - days[0]) / timedelta(days=1), 3) for day in days]
 
 
 def _gaps(places: Sequence[float]) -> list[int]:
