@@ -101,13 +101,14 @@ def test_one_party_is_enough(tmp_path):
     assert world.play_alone(world.told().plan).clients == 1
 
 
-def test_parties_that_score_their_examples_answer_too(world, tmp_path):
-    rosters = {}
+@pytest.mark.parametrize("decimals", [16, 2], ids=["distinct", "tied"])
+def test_parties_that_score_their_examples_answer_too(world, tmp_path, decimals):
+    rosters, scores = {}, SCORES.round(decimals)
     for name in TWO:
         rows = world.rows_of(name)
-        text = "".join(f"{SCORES[i].item()!r},{'yes' if BOUGHT[i] else 'no'}\n" for i in rows)
+        text = "".join(f"{scores[i].item()!r},{'yes' if BOUGHT[i] else 'no'}\n" for i in rows)
         (tmp_path / f"{name}.csv").write_text(f"p,bought\n{text}")
-        made = Roster.of_scores(SCORES[rows], world.site(name).key)
+        made = Roster.of_scores(scores[rows], world.site(name).key)
         made.keep(world.site(name))
         rosters[made.party] = made
     for assign in (assign_bins, assign_ranks):
@@ -120,6 +121,7 @@ def test_parties_that_score_their_examples_answer_too(world, tmp_path):
             answers.append(world.answers(made.plan, name, key="p", scored=True))
         result = world.conclude(made.plan, answers)
         assert result.roc_auc.value == pytest.approx(truth(world.rows), abs=0.03)
+        assert result.caution is None
 
 
 def test_totals_follow_those_who_answered(world):

@@ -99,11 +99,10 @@ def _facts(bins: Bins, examples: int) -> tuple[int, int, int]:
 
 def _ranks(bins: Bins, roster: Roster) -> NDArray[np.int32]:
     """The rank of each example, also where one stands for all that have its score."""
-    places: NDArray[np.int32] = np.frombuffer(bins.places, "<i4")
-    if roster.is_scored:
-        places = np.repeat(places, roster.times)
-    ranked: NDArray[np.int32] = places[places != NO_BIN]
-    return ranked
+    places = np.frombuffer(bins.places, "<i4")
+    places = np.repeat(places, roster.times) if roster.is_scored else places
+    ranks: NDArray[np.int32] = places[places != NO_BIN]
+    return ranks
 
 
 def _known(places: NDArray[np.int32], examples: int) -> PartyRanks:
