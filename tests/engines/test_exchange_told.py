@@ -335,7 +335,8 @@ def test_nothing_is_built_from_a_result_that_is_not_signed(noisy_steps, monkeypa
         edited = msgspec.json.decode(path.read_bytes())
         edited["clients"] += 1
         monkeypatch.setattr(Record, "from_json", None)
-        for forged in ({"proof": {"invitation": ""}}, edited):
+        holed, listed = edited | {"slices": [None]}, edited | {"slices": [[1]]}
+        for forged in ({"proof": {"invitation": ""}}, edited, holed, listed):
             path.write_bytes(msgspec.json.encode(forged))
             assert not world.exchange(world.run).progress().finished
 

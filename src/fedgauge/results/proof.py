@@ -294,7 +294,9 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _without(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _without(fields: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(fields, dict):
+        raise RecordError("it has something else where fields must be")
     return {name: value for name, value in fields.items() if name not in names}
 
 
