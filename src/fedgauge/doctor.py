@@ -1,5 +1,6 @@
 """Whether everything is in place before an evaluation: each finding with its remedy."""
 
+import os
 import shutil
 import stat
 import sys
@@ -230,7 +231,7 @@ def _sessions(site: Site) -> Finding:
 
 
 def _shared_folder(run: Path) -> Finding:
-    if not run.is_dir():
+    if not os.path.isdir(run):  # False also where nobody may look
         return Finding("Exchange", "mend", f"there is no folder {run}. Is it mounted?")
     try:
         with tempfile.TemporaryFile(dir=run) as file:  # without a name, so none is left behind

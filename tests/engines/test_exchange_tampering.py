@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from commands import run as run_here
 from consortium import COORDINATOR
 from exchange import (
     CLIENTS,
@@ -27,6 +28,7 @@ from exchange import (
 from users import ALICE, MALLORY, as_user, needs_root
 
 import fedgauge as fg
+from fedgauge.doctor import examine
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import VERBS
 from fedgauge.keys import SigningKey
@@ -488,6 +490,39 @@ def test_a_stranger_in_the_shared_folder(home, mode):
         return "right"
 
     assert as_user(ALICE, play) == "right"
+
+
+@needs_root
+@pytest.mark.parametrize("hidden", ["run", "above", "second"])
+def test_a_folder_that_nobody_may_look_into(home, hidden):
+    """What the share's owner closed is told in a line, and no traceback."""
+
+    def begin():
+        world = make_world(home / "world", (A, B, C))
+        world.start(home / "share" / "run", EXACT)
+        return "begun"
+
+    assert as_user(ALICE, begin) == "begun"
+    run = home / "share" / "run"
+    (run / "second").mkdir()
+    closed = {"run": run, "above": run.parent, "second": run / "second"}[hidden]
+    os.chown(closed, 0, 0)
+    closed.chmod(0)
+    codes = []
+    for verb in ("status", "share", "abandon", "review"):
+        arguments = ["exchange", verb, run, "--site", home / "world" / A / "site.toml"]
+        told = as_user(ALICE, lambda arguments=arguments: complaint_of(run_here(*arguments)))
+        assert "Error" not in told
+        codes.append(told)
+    assert ("0" in codes) == (hidden == "second")
+    finding = as_user(ALICE, lambda: examine(run=run)[-1].state)
+    assert finding == ("ok" if hidden == "second" else "mend")
+
+
+def complaint_of(done):
+    """What a command said in one line; its code where it did well."""
+    assert done.stderr.count("\n") == (1 if done.exit_code else 0), done.stderr
+    return done.stderr.strip() or str(done.exit_code)
 
 
 # Two begin at once

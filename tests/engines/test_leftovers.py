@@ -15,7 +15,7 @@ import fedgauge as fg
 from fedgauge.secagg import Stage
 from fedgauge.site import create_site
 from fedgauge.storage import durable
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage.whole import read_regular, write_whole, written_whole
 
 AXIS = fg.Axis.uniform(8, outside="clip")
 
@@ -174,6 +174,41 @@ def test_files_of_others_are_left_alone(tmp_path, write):
     write(path, b"new")
     before.remove(left.name)
     assert files(tmp_path) == sorted([*before, "r.json"])
+
+
+def test_a_temporary_file_that_was_swapped_for_a_link_changes_no_other_file(tmp_path):
+    """Who else can write to a folder must not open a private file of whoever writes there."""
+    victim, path = tmp_path / "site.key", tmp_path / "r.json"
+    victim.write_text("secret")
+    victim.chmod(0o600)
+    with written_whole(path) as file:
+        file.write(b"new")
+        (temporary,) = hidden(tmp_path)
+        temporary.unlink()
+        temporary.symlink_to(victim)
+    assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("secret", 0o600)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("other"), os.mkdir])
+def test_what_is_swapped_for_a_file_while_it_is_read(tmp_path, monkeypatch, make):
+    """It was a file when it was looked at, and is another thing when it is opened."""
+    path = tmp_path / "a.fgx"
+    (tmp_path / "other").write_bytes(b"private")
+    make(path)
+    monkeypatch.setattr("fedgauge.storage.whole.kind_of", lambda _: None)
+    with pytest.raises(fg.ExchangeError, match=rf"Remove {path}\."):
+        read_regular(path, 100, fg.ExchangeError)
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "a.fgx"
+    path.write_bytes(bytes(100))
+    assert len(read_regular(path, 100, fg.ExchangeError)) == 100
+    seen = path.stat()
+    path.write_bytes(bytes(101))
+    monkeypatch.setattr(os, "fstat", lambda _: seen)
+    with pytest.raises(fg.ExchangeError, match="larger than 100 bytes"):
+        read_regular(path, 100, fg.ExchangeError)
 
 
 def test_many_writers_at_once(tmp_path, write):

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedgauge.errors import InputError
@@ -230,6 +231,13 @@ def from_arrow(values: pa.Array) -> NDArray[Any]:
     return array
 
 
+def filled(values: pa.Array, missing: np.generic) -> NDArray[Any]:
+    """The values in NumPy, of the type of what stands for a missing one."""
+    # A scalar of Python loads pandas, where that is installed.
+    one = pa.Array.from_buffers(values.type, 1, [None, pa.py_buffer(missing.tobytes())])
+    return from_arrow(pc.coalesce(values, one[0]))
+
+
 def _from_arrow_leniently(values: pa.Array | pa.ChunkedArray) -> Column:
     kind = values.type
     # In NumPy one missing row would make floats of all of them, and the same one of long ids. Also
@@ -283,7 +291,7 @@ def coded(column: Column) -> pa.DictionaryArray:
 
 def codes_of(encoded: pa.DictionaryArray) -> NDArray[Any]:
     """The codes in NumPy, -1 where a value is missing."""
-    return from_arrow(encoded.indices.fill_null(-1))
+    return filled(encoded.indices, np.int32(-1))
 
 
 def to_numpy(column: Column) -> NDArray[Any]:

@@ -96,7 +96,7 @@ class Exchange:
     def invitation(self) -> Invitation:
         """What the exchange is about: of two rounds, the one that is under way."""
         path = self._folder / SECOND / INVITATION
-        if path.parent.is_symlink() or not os.path.lexists(path):
+        if os.path.islink(path.parent) or not os.path.lexists(path):
             return self._first()
         try:
             first = self._first()

@@ -39,7 +39,7 @@ def replace(path: Path, data: bytes, *, mode: int = _OWN) -> None:
         file.write(data)
         file.flush()
         if mode != _OWN:  # sticks and shares without modes refuse to set one
-            os.chmod(temporary, mode)
+            set_mode(file, temporary, mode)
         os.fsync(file.fileno())
     sync_folder(path.parent)
 
@@ -110,12 +110,18 @@ def _temporary(path: Path) -> tuple[int, str]:
             _lock(handle)
         except BlockingIOError:  # taken for dead before it was locked: it is about to go
             os.close(handle)
+            Path(name).unlink(missing_ok=True)
             continue
         except OSError:
             return handle, name
         if os.fstat(handle).st_nlink:
             return handle, name
         os.close(handle)
+
+
+def set_mode(file: BinaryIO, name: str, mode: int) -> None:
+    """Set the mode of an open file: where others may write, its name can be another file's by now."""
+    os.chmod(file.fileno() if os.chmod in os.supports_fd else name, mode)
 
 
 def _lock(handle: int) -> None:

@@ -90,7 +90,7 @@ def written_whole(
         with durable.replacing(target, new=new) as (file, temporary):
             yield file
             file.flush()
-            os.chmod(temporary, 0o666 & ~_umask())
+            durable.set_mode(file, temporary, 0o666 & ~_umask())
     except FileExistsError:
         raise
     except OSError as error:
