@@ -25,7 +25,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.estimation import distribution
-from fedgauge.measures import curves
+from fedgauge.metrics import curves
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 QUANTILES = (16, 64, 256, 1024)

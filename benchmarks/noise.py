@@ -15,7 +15,7 @@ from scipy.special import expit
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.privacy.shares import ShareLaw
+from fedgauge.privacy.noise import ShareLaw
 
 COUNTS = 16_384
 CLIENTS = 1_000_000

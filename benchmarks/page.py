@@ -18,7 +18,7 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 import fedgauge as fg
-from fedgauge.plots.page import save_report
+from fedgauge.report import save_report
 
 GROUPS = ("north", "east", "south", "west", "centre")
 # Before any script of the page: what it takes until a slider that is moved shows where it is.

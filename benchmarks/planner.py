@@ -19,9 +19,9 @@ from scipy.special import expit, logit
 
 import fedgauge as fg
 from fedgauge import planner
+from fedgauge.estimation.counts import PooledCounts, redraw
 from fedgauge.estimation.distribution import estimate
-from fedgauge.estimation.pooled import PooledCounts, redraw
-from fedgauge.measures import curves
+from fedgauge.metrics import curves
 
 EXAMPLES = (5_000, 20_000, 100_000, 500_000)
 POSITIVE_RATES = (0.05, 0.3)

@@ -25,11 +25,11 @@ from rich.table import Table
 
 import fedgauge as fg
 import score_sets
+from fedgauge.estimation.counts import PooledCounts
 from fedgauge.estimation.distribution import estimate
-from fedgauge.estimation.pooled import PooledCounts
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures import curves
-from fedgauge.plan.prediction import Prediction
+from fedgauge.metrics import curves
+from fedgauge.plan.plan import Prediction
 from fedgauge.planner import reference_axis
 from fedgauge.privacy.keystream import SimulatedKeystream
 

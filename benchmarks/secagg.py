@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 import fedgauge as fg
 from fedgauge.keys import SigningKey
-from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
+from fedgauge.secagg import (
+    Invitation,
+    Stage,
+    Sum,
+    SummationClient,
+    SummationServer,
+)
 from fedgauge.secagg.graph import Graph, strength
 
 COUNTS = 16_384

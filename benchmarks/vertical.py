@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from fedgauge.engines.vertical import evaluate_vertical
+from fedgauge.vertical.evaluate import evaluate_vertical
 
 Columns = tuple[np.ndarray, np.ndarray]
 SECONDS = 5.0

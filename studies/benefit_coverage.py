@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import binom, norm
 
-from fedgauge.measures.benefit import Worth, benefit_of_model, benefit_over_all
-from fedgauge.measures.intervals import critical
-from fedgauge.measures.outcomes import Corner, Outcomes
+from fedgauge.metrics.decisions import Worth, benefit_of_model, benefit_over_all
+from fedgauge.metrics.estimate import critical
+from fedgauge.metrics.thresholds import Corner, Outcomes
 from runner import Check, Found, Study, describe, main
 
 Z = critical(0.95)

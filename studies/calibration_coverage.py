@@ -27,21 +27,27 @@ import numpy as np
 from scipy.stats import binom
 
 import fedgauge as fg
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.counts import PooledCounts
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures.benefit import Decision
-from fedgauge.measures.calibration import (
+from fedgauge.metrics.calibration import (
+    GROUPS,
     ErrorKind,
+    Forecasts,
+    Groups,
+    Strategy,
     calibration_curve,
     calibration_error,
     calibration_in_the_large,
 )
-from fedgauge.measures.forecasts import Forecasts
-from fedgauge.measures.goodness import hosmer_lemeshow, spiegelhalter
-from fedgauge.measures.groups import GROUPS, Groups, Strategy
-from fedgauge.measures.intervals import Estimate
-from fedgauge.measures.reading import Reading
-from fedgauge.measures.recalibration import integrated_index, line
+from fedgauge.metrics.calibration_tests import (
+    hosmer_lemeshow,
+    integrated_index,
+    line,
+    spiegelhalter,
+)
+from fedgauge.metrics.decisions import Decision
+from fedgauge.metrics.estimate import Estimate
+from fedgauge.metrics.reading import Reading
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
 from forecast_worlds import WORLDS, Bins, World

@@ -23,7 +23,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 import fedgauge as fg
-from fedgauge.measures.calibrators import METHODS
+from fedgauge.metrics.calibrators import METHODS
 from runner import Check, Found, Study, main
 
 SCORES = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "scores"

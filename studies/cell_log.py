@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage import write_whole
 
 
 def facts(cell: Any) -> dict[str, Any]:

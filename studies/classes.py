@@ -22,7 +22,7 @@ import numpy as np
 
 import fedgauge as fg
 from fedgauge.engines.simulation import simulate
-from fedgauge.measures.intervals import Estimate, critical
+from fedgauge.metrics.estimate import Estimate, critical
 from runner import Check, Found, Study, describe, main
 
 SITES = 5

@@ -23,8 +23,8 @@ import numpy as np
 from scipy.stats import binom, norm, rankdata
 
 import fedgauge as fg
-from fedgauge.binning.tables import NOISY_EDGES, ranges_for
 from fedgauge.engines.contribution import draw_noise, release, to_numbers
+from fedgauge.histograms.tables import NOISY_EDGES, ranges_for
 from fedgauge.plan.task import BinaryTask
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.results.evaluation import Evaluation

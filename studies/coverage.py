@@ -20,19 +20,18 @@ import numpy as np
 from scipy.stats import binom, norm, rankdata
 
 import fedgauge as fg
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation.counts import PooledCounts
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures import areas, estimates
-from fedgauge.measures.intervals import (
+from fedgauge.metrics import areas, ranking
+from fedgauge.metrics.estimate import (
     Interval,
     add_noise,
     critical,
     log_interval,
     logit_interval,
 )
-from fedgauge.measures.outcomes import ThresholdOutcomes
-from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold
+from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.thresholds import AtThreshold, ThresholdOutcomes
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
 from runner import Check, Found, Study, describe, main
@@ -136,12 +135,12 @@ def intervals(pooled: PooledCounts, threshold: float) -> np.ndarray:
     """What fedgauge says: low and high of each metric."""
     reading, at = Reading(pooled, fg.Aligned(), LEVEL), AtThreshold(pooled, threshold, LEVEL)
     answers = [
-        estimates.roc_auc(reading),
-        estimates.average_precision(reading),
+        ranking.roc_auc(reading),
+        ranking.average_precision(reading),
         at.precision,
         at.recall,
         at.accuracy,
-        estimates.mean_loss(reading, "log"),
+        ranking.mean_loss(reading, "log"),
     ]
     return np.array([(each.low, each.high) for each in answers])
 
@@ -197,7 +196,7 @@ def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) 
             math.sqrt(clean.noise_variance(areas.auc_gradient(clean.counts))),
             math.sqrt(clean.noise_variance(areas.average_precision_gradient(clean.counts))),
             *(math.sqrt(each.formula.variances(corner)[0]) for each in at),
-            estimates.mean_loss(Reading(clean, fg.Aligned(), LEVEL), "log").parts["noise"],
+            ranking.mean_loss(Reading(clean, fg.Aligned(), LEVEL), "log").parts["noise"],
         ]
     )
 

@@ -12,12 +12,16 @@ import numpy as np
 from scipy.special import betainc, expit, logit, ndtr
 
 import fedgauge as fg
-from fedgauge.estimation.distribution import ScoreDistribution, estimate
-from fedgauge.estimation.piecewise import ParametricCurve, linear_pieces
+from fedgauge.estimation.distribution import (
+    ParametricCurve,
+    ScoreDistribution,
+    estimate,
+    linear_pieces,
+)
 from fedgauge.estimation.repair import monotone
-from fedgauge.measures import curves
+from fedgauge.metrics import curves
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.shares import ShareLaw
+from fedgauge.privacy.noise import ShareLaw
 from log_slopes import Bound, Series
 
 SITES = 20

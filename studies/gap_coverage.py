@@ -28,14 +28,13 @@ import numpy as np
 from scipy.stats import norm
 
 import fedgauge as fg
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures import estimates
-from fedgauge.measures.calibration import calibration_in_the_large
-from fedgauge.measures.forecasts import Forecasts
-from fedgauge.measures.gaps import gap, level_of_each
-from fedgauge.measures.intervals import Estimate
-from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold
+from fedgauge.estimation.counts import PooledCounts
+from fedgauge.metrics import ranking
+from fedgauge.metrics.calibration import Forecasts, calibration_in_the_large
+from fedgauge.metrics.differences import gap, level_of_each
+from fedgauge.metrics.estimate import Estimate
+from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.privacy.keystream import SimulatedKeystream
 from runner import Check, Found, Study, describe, main
 
@@ -155,7 +154,7 @@ def measured(pooled: PooledCounts) -> dict[str, Estimate]:
     """The metrics of one group."""
     reading, at = Reading(pooled, fg.Aligned(), LEVEL), AtThreshold(pooled, AT, LEVEL)
     return {name: getattr(at, name) for name in RATES} | {
-        "AUC": estimates.roc_auc(reading),
+        "AUC": ranking.roc_auc(reading),
         "calibration": calibration_in_the_large(Forecasts.of(reading), LEVEL),
     }
 
@@ -165,7 +164,7 @@ def gaps(first: PooledCounts, second: PooledCounts) -> dict[str, Estimate]:
     one, other = measured(first), measured(second)
     found = {name: gap(one[name], other[name]) for name in one}
     cross = [
-        estimates.roc_auc(Reading(crossed(*pair), fg.Aligned(), LEVEL))
+        ranking.roc_auc(Reading(crossed(*pair), fg.Aligned(), LEVEL))
         for pair in ((first, second), (second, first))
     ]
     return found | {"xAUC": gap(*cross)}

@@ -24,16 +24,13 @@ from itertools import product
 import numpy as np
 
 import fedgauge as fg
+from fedgauge.estimation.counts import LabelCounts
 from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.labelled import LabelCounts
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures import curves
+from fedgauge.metrics import curves
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.assignment import times_odds
-from fedgauge.vertical.binned import Binned, bin_scores
-from fedgauge.vertical.choice import predicted_deviations
-from fedgauge.vertical.mechanisms import MECHANISMS, PairMechanism
-from fedgauge.vertical.ranks import PartyRanks, auc_of, doubled_midranks
+from fedgauge.vertical.auc import MECHANISMS, PairMechanism, PartyRanks, auc_of, doubled_midranks
+from fedgauge.vertical.bins import Binned, bin_scores, predicted_deviations, times_odds
 from runner import Check, Found, Study, describe, main
 
 NAMES = ("histogram", *(name for name, row in MECHANISMS.items() if row.noise == "polya"))

@@ -23,16 +23,15 @@ import numpy as np
 from scipy.stats import norm
 
 import fedgauge as fg
-from fedgauge.estimation.labelled import LabelCounts
+from fedgauge.estimation.counts import LabelCounts
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures import estimates
-from fedgauge.measures.reading import Reading
-from fedgauge.measures.thresholds import AtThreshold
+from fedgauge.metrics import ranking
+from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.assignment import assign, padded
-from fedgauge.vertical.design import choose_tree
+from fedgauge.vertical.bins import assign, choose_tree, padded
 from runner import Check, Found, Study, describe, main
 
 LEVEL = 0.95
@@ -125,10 +124,10 @@ def intervals(pooled: LabelCounts, threshold: float) -> np.ndarray:
     """Low and high of each metric."""
     reading, at = Reading(pooled, fg.Aligned(), LEVEL), AtThreshold(pooled, threshold, LEVEL)
     answers = (
-        estimates.roc_auc(reading),
+        ranking.roc_auc(reading),
         at.recall,
         at.precision,
-        estimates.average_precision(reading),
+        ranking.average_precision(reading),
     )
     return np.array([(each.low, each.high) for each in answers])
 

@@ -23,14 +23,18 @@ import numpy as np
 from scipy.special import expit
 
 import fedgauge as fg
-from fedgauge.engines.reporting import release_reports
-from fedgauge.estimation.drawn import drawn_blocks
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.areas import auc_gradient
-from fedgauge.measures.reading import Reading
-from fedgauge.privacy import response
+from fedgauge.estimation.counts import PooledCounts, drawn_blocks
+from fedgauge.local.encode import release_reports
+from fedgauge.metrics.areas import auc_gradient
+from fedgauge.metrics.reading import Reading
 from fedgauge.privacy.local import OracleKind
-from fedgauge.privacy.oracles import WHOLE, HadamardResponse, Tallies, UnaryEncoding
+from fedgauge.privacy.oracles import (
+    WHOLE,
+    HadamardResponse,
+    Tallies,
+    UnaryEncoding,
+    debias,
+)
 from runner import Check, Found, Study, main
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -92,7 +96,7 @@ def reported(plan: fg.EvaluationPlan, exact: np.ndarray, rng: np.random.Generato
         tallies.append(draw_tallies(oracle, drawn.reshape(oracle.cells, -1).sum(axis=1), rng))
         by_level.append(int(drawn.sum()))
     rows = int(exact.sum())
-    levels = response.debias(plan.oracles, tallies, by_level, len(exact))
+    levels = debias(plan.oracles, tallies, by_level, len(exact))
     variances = plan.noise_variances(rows)
     released = release_reports(plan, levels, variances, clients=1, reports=rows)
     return PooledCounts.of(plan, released, plan.task.slices[0])

@@ -20,16 +20,15 @@ from typing import Literal
 import numpy as np
 
 import fedgauge as fg
-from fedgauge.engines.reporting import release_reports, simulate_block
 from fedgauge.engines.simulation import simulate
+from fedgauge.estimation.counts import PooledCounts, Released
 from fedgauge.estimation.distribution import estimate
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.estimation.released import Released
-from fedgauge.measures.curves import roc_curve
-from fedgauge.measures.intervals import Estimate
+from fedgauge.local.encode import release_reports, simulate_block
+from fedgauge.metrics.curves import roc_curve
+from fedgauge.metrics.estimate import Estimate
 from fedgauge.plan import Slice
-from fedgauge.privacy import response
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.privacy.oracles import debias_drawn
 from runner import Check, Found, Study, describe, main
 
 AXIS = fg.planner.reference_axis(16, 0.3)
@@ -134,7 +133,7 @@ def divided(cell: Cell, rows: fg.Examples, seed: int) -> list[float]:
     for oracles, block in zip(plan.oracles_by_block, layout.blocks, strict=True):
         told = simulate_block(oracles, histogram.counts[layout.rows(block)], source)
         tallies, reports = tallies + told[0], reports + told[1]
-    levels = response.debias_drawn(plan.oracles_by_block, tallies, reports, layout.sizes)
+    levels = debias_drawn(plan.oracles_by_block, tallies, reports, layout.sizes)
     levels = [level / blocks for level in levels]  # each row is there as often
     noise = plan.noise_variances(len(rows))
     released = release_reports(plan, levels, noise, clients=1, reports=len(rows))

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 import fedgauge as fg
+from fedgauge.arrays import Floats
 from fedgauge.privacy import AnyPrivacyModel
-from fedgauge.typing import Floats
 from runner import Check, Found, Study, main
 
 CLIENTS = 10

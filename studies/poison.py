@@ -27,7 +27,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
-from fedgauge.estimation import impossible
+from fedgauge.estimation import sanity
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -105,7 +105,7 @@ def moved(path: Path, privacy: AnyModel) -> dict[str, list[float]]:
         for name, under, counts in attacks(plan, members, ends):
             try:
                 result = evaluated(under, counts, len(members))
-                noticed = impossible.caution(under, result.released) is not None
+                noticed = sanity.impossible_caution(under, result.released) is not None
                 change = np.nan if noticed else result.roc_auc.value - honest
             except fg.ProtocolError:
                 change = np.nan

@@ -51,7 +51,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
 import fedgauge
 from cell_log import Log, Record, facts, save
-from fedgauge.storage.durable import locked
+from fedgauge.storage import locked
 
 C = TypeVar("C")
 Measure = Callable[[C, np.random.Generator, int], Mapping[str, float]]

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sun_tables as sun
-from fedgauge.vertical.mechanisms import MECHANISMS, WHOLE
+from fedgauge.vertical.auc import MECHANISMS, WHOLE
 from runner import Check, Found, Study, main
 from sun_drawing import draw
 from sun_histograms import histogram_aucs, label_dp, parties_of

@@ -6,13 +6,18 @@ from typing import Any
 import numpy as np
 
 import fedgauge as fg
-from fedgauge.engines.contribution import count_rows, draw_noise, release, to_numbers
-from fedgauge.engines.vertical import completed
-from fedgauge.estimation.released import Released
-from fedgauge.privacy.flipping import debias
+from fedgauge.arrays import Floats
+from fedgauge.engines.contribution import (
+    count_rows,
+    draw_noise,
+    release,
+    to_numbers,
+)
+from fedgauge.estimation.counts import Released
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.privacy.local import debias
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.typing import Floats
+from fedgauge.vertical.evaluate import completed
 from sun_worlds import World, chance_of
 
 

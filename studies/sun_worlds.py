@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 import sun_tables as sun
-from fedgauge.typing import Floats
-from fedgauge.vertical.mechanisms import MECHANISMS, WHOLE
-from fedgauge.vertical.ranks import PartyRanks, auc_of, balance_rank
+from fedgauge.arrays import Floats
+from fedgauge.vertical.auc import MECHANISMS, WHOLE, PartyRanks, auc_of, balance_rank
 
 EPOCH = 2  # of Tables 2 and 7, which do not say: the last one
 BLOCKS = 1024  # of neighbours in a class, whose flips are drawn together

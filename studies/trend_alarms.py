@@ -27,9 +27,17 @@ from scipy.stats import norm
 
 import fedgauge as fg
 from fedgauge.estimation import repair
-from fedgauge.estimation.drawn import redraw
-from fedgauge.measures.drift import Judged, Noise
-from fedgauge.measures.watching import Looks, Run, Watched, follow, loudest_node, watch
+from fedgauge.estimation.counts import redraw
+from fedgauge.metrics.drift import (
+    Judged,
+    Looks,
+    Noise,
+    Run,
+    Watched,
+    follow,
+    loudest_node,
+    watch,
+)
 from runner import Check, Found, Study, describe, main
 
 RATE = 0.05

@@ -37,9 +37,8 @@ from rich.table import Table
 
 import fedgauge as fg
 import sun_tables as sun
-from fedgauge.typing import Floats
-from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.ranks import PartyRanks, auc_of, doubled_midranks
+from fedgauge.arrays import Floats
+from fedgauge.vertical.auc import MECHANISMS, PartyRanks, auc_of, doubled_midranks
 from runner import Check, Found, Study, describe, main
 from sun_histograms import flipped_histogram_aucs, histogram_aucs, label_dp, parties_of
 from sun_worlds import (

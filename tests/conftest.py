@@ -15,7 +15,7 @@ sys.path.extend(str(ROOT / folder) for folder in ("studies", "benchmarks"))
 @pytest.fixture
 def few_redraws(monkeypatch):
     """Bounds that come fast. How good they are is tested in tests/statistics."""
-    monkeypatch.setattr("fedgauge.measures.estimates._DRAWS", 12)
+    monkeypatch.setattr("fedgauge.metrics.ranking._DRAWS", 12)
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ from typing import Any, get_type_hints
 import pytest
 
 import fedgauge as fg
+from fedgauge.estimation.counts import PooledCounts, Released
 from fedgauge.estimation.distribution import Estimator
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.estimation.released import Released
-from fedgauge.measures.metric import metrics_of
+from fedgauge.metrics.estimate import metrics_of
 from fedgauge.results.record import Record
 
 TEXT = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()

@@ -11,10 +11,14 @@ import pytest
 import fedgauge as fg
 from fedgauge.keys import key_to_text
 from fedgauge.plan.explain import brief, explain
-from fedgauge.privacy.belief import chance, delta_of
-from fedgauge.privacy.models import PROTOCOL_FAILURE
+from fedgauge.privacy.models import PROTOCOL_FAILURE, chance, delta_of
 from fedgauge.secagg.graph import MOST_COMPLETE
-from fedgauge.site import Policy, Site, add_trust, create_site
+from fedgauge.site import (
+    Policy,
+    Site,
+    add_trust,
+    create_site,
+)
 from fedgauge.site.log import COLUMNS
 
 DOCS = Path(__file__).parents[1] / "docs"

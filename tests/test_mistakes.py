@@ -17,9 +17,9 @@ from exchange import EXACT, NOISY, A, B, C, copied, snapshots
 from forks import fast_folder
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, Steps
 from fedgauge.engines.exchange import VERBS
-from fedgauge.reports.rounds import read_plan
+from fedgauge.histograms.calibrator import Beta, Steps
+from fedgauge.local.rounds import read_plan
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws")

@@ -33,22 +33,21 @@ from fedgauge.escaping import escape_record
 
 if TYPE_CHECKING:
     from fedgauge import planner
-    from fedgauge.binning.axis import Axis
-    from fedgauge.binning.calibrator import Calibrator
-    from fedgauge.binning.histogram import ScoreHistogram
-    from fedgauge.binning.search import TwoRound
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.data.ids import IdTable
     from fedgauge.engines.simulation import evaluate
-    from fedgauge.engines.vertical import evaluate_vertical
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
-    from fedgauge.measures.bands import Band
-    from fedgauge.measures.benefit import DecisionCurve
-    from fedgauge.measures.brier import BrierDecomposition
-    from fedgauge.measures.calibration import CalibrationCurve
-    from fedgauge.measures.confusion import ClassConfusion
-    from fedgauge.measures.curves import (
+    from fedgauge.histograms.axis import Axis
+    from fedgauge.histograms.calibrator import Calibrator
+    from fedgauge.histograms.histogram import ScoreHistogram
+    from fedgauge.histograms.two_round import TwoRound
+    from fedgauge.local.messages import encode_rows
+    from fedgauge.local.server import ReportServer
+    from fedgauge.metrics.bands import Band
+    from fedgauge.metrics.calibration import CalibrationCurve
+    from fedgauge.metrics.calibration_tests import BrierDecomposition, CalibrationTest
+    from fedgauge.metrics.curves import (
         DetCurve,
         GainCurve,
         PrCurve,
@@ -58,9 +57,13 @@ if TYPE_CHECKING:
         exact_pr_curve,
         exact_roc_curve,
     )
-    from fedgauge.measures.goodness import CalibrationTest
-    from fedgauge.measures.intervals import Estimate
-    from fedgauge.measures.thresholds import AtThreshold, ConfusionMatrix
+    from fedgauge.metrics.decisions import DecisionCurve
+    from fedgauge.metrics.estimate import Estimate
+    from fedgauge.metrics.multiclass import ClassConfusion
+    from fedgauge.metrics.thresholds import AtThreshold, ConfusionMatrix
+    from fedgauge.monitoring.diff import Differences, diff
+    from fedgauge.monitoring.trend import Trend, read_trend
+    from fedgauge.monitoring.trend_file import Alarm
     from fedgauge.plan import (
         BinaryTask,
         EvaluationPlan,
@@ -70,17 +73,15 @@ if TYPE_CHECKING:
         ScoreSums,
         Slice,
     )
-    from fedgauge.plots.calibration import ReliabilityDisplay
-    from fedgauge.plots.decision import DecisionCurveDisplay
-    from fedgauge.plots.displays import (
+    from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
+    from fedgauge.plots.comparison import ComparisonDisplay, ConfusionMatrixDisplay, GapDisplay
+    from fedgauge.plots.curves import (
         DetCurveDisplay,
         GainDisplay,
         PrecisionRecallDisplay,
         PrGainDisplay,
         RocCurveDisplay,
     )
-    from fedgauge.plots.forest import ComparisonDisplay, GapDisplay
-    from fedgauge.plots.matrix import ConfusionMatrixDisplay
     from fedgauge.privacy import (
         Cohort,
         DistributedDP,
@@ -88,18 +89,14 @@ if TYPE_CHECKING:
         PrivacyStatement,
         SecureAggregation,
     )
-    from fedgauge.reports.intake import ReportServer
-    from fedgauge.reports.messages import encode_rows
-    from fedgauge.results.alarms import Alarm
-    from fedgauge.results.compared import Comparison
-    from fedgauge.results.differences import Differences, diff
     from fedgauge.results.evaluation import Evaluation
-    from fedgauge.results.gaps import Gap, Gaps
-    from fedgauge.results.proof import Signature
-    from fedgauge.results.series import Trend, read_trend
+    from fedgauge.results.groups import Gap, Gaps
+    from fedgauge.results.models import Comparison
+    from fedgauge.results.signature import Signature
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
-    from fedgauge.vertical.outlook import LabelOutlook, plan_vertical
+    from fedgauge.vertical.evaluate import evaluate_vertical
+    from fedgauge.vertical.forecast import LabelOutlook, plan_vertical
 
 __version__ = "0.1.0"
 
@@ -201,21 +198,21 @@ __all__ = [
 # Where those names live, and the rooms of the house. Each is loaded when it is first asked for: all
 # of them together take five times as long as NumPy.
 _HOMES: Final = {
-    "binning.axis": ["Axis"],
-    "binning.calibrator": ["Calibrator"],
-    "binning.histogram": ["ScoreHistogram"],
-    "binning.search": ["TwoRound"],
     "data.examples": ["Examples"],
     "data.files": ["ScoreFile", "ScoreTable"],
     "data.ids": ["IdTable"],
     "engines.simulation": ["evaluate"],
-    "engines.vertical": ["evaluate_vertical"],
     "estimation.distribution": ["Aligned", "Quantile", "Range"],
-    "measures.bands": ["Band"],
-    "measures.brier": ["BrierDecomposition"],
-    "measures.calibration": ["CalibrationCurve"],
-    "measures.benefit": ["DecisionCurve"],
-    "measures.curves": [
+    "histograms.axis": ["Axis"],
+    "histograms.calibrator": ["Calibrator"],
+    "histograms.histogram": ["ScoreHistogram"],
+    "histograms.two_round": ["TwoRound"],
+    "local.messages": ["encode_rows"],
+    "local.server": ["ReportServer"],
+    "metrics.bands": ["Band"],
+    "metrics.calibration": ["CalibrationCurve"],
+    "metrics.calibration_tests": ["BrierDecomposition", "CalibrationTest"],
+    "metrics.curves": [
         "DetCurve",
         "GainCurve",
         "PrCurve",
@@ -225,10 +222,13 @@ _HOMES: Final = {
         "exact_pr_curve",
         "exact_roc_curve",
     ],
-    "measures.confusion": ["ClassConfusion"],
-    "measures.goodness": ["CalibrationTest"],
-    "measures.intervals": ["Estimate"],
-    "measures.thresholds": ["AtThreshold", "ConfusionMatrix"],
+    "metrics.decisions": ["DecisionCurve"],
+    "metrics.estimate": ["Estimate"],
+    "metrics.multiclass": ["ClassConfusion"],
+    "metrics.thresholds": ["AtThreshold", "ConfusionMatrix"],
+    "monitoring.diff": ["Differences", "diff"],
+    "monitoring.trend": ["Trend", "read_trend"],
+    "monitoring.trend_file": ["Alarm"],
     "plan": [
         "BinaryTask",
         "EvaluationPlan",
@@ -238,49 +238,47 @@ _HOMES: Final = {
         "ScoreSums",
         "Slice",
     ],
-    "plots.calibration": ["ReliabilityDisplay"],
-    "plots.decision": ["DecisionCurveDisplay"],
-    "plots.displays": [
+    "plots.calibration": ["DecisionCurveDisplay", "ReliabilityDisplay"],
+    "plots.comparison": ["ComparisonDisplay", "ConfusionMatrixDisplay", "GapDisplay"],
+    "plots.curves": [
         "DetCurveDisplay",
         "GainDisplay",
-        "PrecisionRecallDisplay",
         "PrGainDisplay",
+        "PrecisionRecallDisplay",
         "RocCurveDisplay",
     ],
-    "plots.forest": ["ComparisonDisplay", "GapDisplay"],
-    "plots.matrix": ["ConfusionMatrixDisplay"],
     "privacy": ["Cohort", "DistributedDP", "LocalDP", "PrivacyStatement", "SecureAggregation"],
-    "reports.intake": ["ReportServer"],
-    "reports.messages": ["encode_rows"],
-    "results.compared": ["Comparison"],
-    "results.alarms": ["Alarm"],
-    "results.differences": ["Differences", "diff"],
     "results.evaluation": ["Evaluation"],
-    "results.gaps": ["Gap", "Gaps"],
-    "results.proof": ["Signature"],
-    "results.series": ["Trend", "read_trend"],
+    "results.groups": ["Gap", "Gaps"],
+    "results.models": ["Comparison"],
+    "results.signature": ["Signature"],
     "site": ["Site"],
     "vertical.auc": ["LabelAuc"],
-    "vertical.outlook": ["LabelOutlook", "plan_vertical"],
+    "vertical.evaluate": ["evaluate_vertical"],
+    "vertical.forecast": ["LabelOutlook", "plan_vertical"],
 }
 _ROOMS: Final = [
-    "binning",
+    "arrays",
     "data",
     "engines",
+    "escaping",
     "estimation",
+    "histograms",
     "keys",
-    "measures",
+    "local",
+    "metrics",
+    "monitoring",
     "plan",
     "planner",
     "plots",
     "privacy",
     "protocol",
-    "reports",
+    "report",
     "results",
     "secagg",
     "site",
     "storage",
-    "typing",
+    "vertical",
 ]
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedgauge.arrays import Floats
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import RecordError
-from fedgauge.measures.curves import RocCurve, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge.metrics.curves import RocCurve, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.plots import Overlay, save_plots
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.storage.whole import read_bounded
-from fedgauge.typing import Floats
+from fedgauge.storage import read_bounded
 
 _SEED: Final = 7
 _SMALL, _GROWN, _MANY = 2_000, 2_100, 10_000  # rows of files: a site's, a week later, a phone's

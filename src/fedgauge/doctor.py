@@ -11,12 +11,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from fedgauge import storage
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import FedgaugeError
 from fedgauge.site import Ledger, Site
 from fedgauge.site.policy import SiteFile, folder_faults
-from fedgauge.storage import durable
-from fedgauge.storage.ownership import faults
+from fedgauge.storage import faults
 
 _LEAST_PYTHON: Final = (3, 11)
 _FLOWER: Final = "1.41."
@@ -237,7 +237,7 @@ def _shared_folder(run: Path) -> Finding:
         with tempfile.TemporaryFile(dir=run) as file:  # without a name, so none is left behind
             file.write(b"x")
             file.flush()
-        durable.sync_folder(run)
+        storage.sync_folder(run)
     except OSError as error:
         return Finding("Exchange", "mend", f"cannot write to {run}: {error.strerror}.")
     files = len(list(run.glob("*.fgx")))

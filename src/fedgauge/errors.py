@@ -270,7 +270,7 @@ class ReportRefused(ProtocolError):
     Examples
     --------
     >>> import fedgauge as fg
-    >>> from fedgauge.reports.messages import ReportFormat
+    >>> from fedgauge.local.messages import ReportFormat
     >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(5.0))
     >>> ReportFormat(plan).read(b"a letter")
     Traceback (most recent call last):

@@ -10,10 +10,9 @@ from typing import Final, Self
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from fedgauge import storage
 from fedgauge.errors import SiteError
-from fedgauge.storage import durable
-from fedgauge.storage.ownership import require_own
-from fedgauge.storage.whole import open_regular
+from fedgauge.storage import open_regular, require_own
 
 _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
@@ -82,7 +81,7 @@ class SigningKey:
         """Write the key to a new file that only its owner can read; never overwrites."""
         text = _encode(_SECRET, self._private.private_bytes_raw())
         try:
-            durable.write_new(Path(path), f"{text}\n".encode("ascii"))
+            storage.write_new(Path(path), f"{text}\n".encode("ascii"))
         except FileExistsError:
             raise SiteError(f"{path} exists, and a key is never overwritten.") from None
         except OSError as error:

@@ -9,7 +9,7 @@ import msgspec
 
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, verify
-from fedgauge.storage.whole import MALFORMED
+from fedgauge.storage import MALFORMED
 
 VERSION: Final = 3
 PROVED_VERSIONS: Final = (2, VERSION)  # of messages in the proofs of results, whose form stayed

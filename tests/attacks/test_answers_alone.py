@@ -7,13 +7,11 @@ from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
 from platform_world import BOUGHT, SHOPS
 
 import fedgauge as fg
-from fedgauge.engines.answering import answer_alone
-from fedgauge.engines.exchange import Exchange
-from fedgauge.engines.steps import join
+from fedgauge.engines.exchange import Exchange, join
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
-from fedgauge.vertical.answer import Answer
-from fedgauge.vertical.assigned import assignment_digest
+from fedgauge.vertical.answers import LabelAnswer, answer_alone
+from fedgauge.vertical.files import assignment_digest
 
 EVERY = {
     "noise": (NOISE, None),
@@ -153,22 +151,22 @@ def test_an_answer_that_was_edited_is_refused(world, kind):
         edited = bytearray(data)
         edited[place] ^= 1
         with pytest.raises(fg.InputError):
-            Answer.from_bytes(bytes(edited))
+            LabelAnswer.from_bytes(bytes(edited))
     for cut in (data[:-1], data + b"\0", b"", b"\xff" * 40):
         with pytest.raises(fg.InputError):
-            Answer.from_bytes(cut)
+            LabelAnswer.from_bytes(cut)
 
 
 def test_an_answer_signed_anew_by_somebody_else_is_of_no_party(world):
     made = world.told()
     answers = [world.answers(made.plan, name) for name in TWO]
     stranger = SigningKey.generate()
-    fake = Answer.signed(stranger, made.plan, bytes(32), answers[0].numbers)
+    fake = LabelAnswer.signed(stranger, made.plan, bytes(32), answers[0].numbers)
     with pytest.raises(fg.InputError, match="is no party of this plan"):
         world.conclude(made.plan, [fake, answers[1]])
     claimed = msgspec.structs.replace(fake, party=answers[0].party)
     with pytest.raises(fg.InputError, match="changed after its party signed it"):
-        Answer.from_bytes(claimed.to_bytes())
+        LabelAnswer.from_bytes(claimed.to_bytes())
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -189,13 +187,13 @@ def test_numbers_that_no_labels_have_are_refused(world, kind):
     key, honest = world.site(SHOP).key, world.answers(made.plan, SHOP).numbers
     other = world.answers(made.plan, OTHER)
     for numbers in (honest[1:], [*honest, 0], []):
-        fake = Answer.signed(key, made.plan, bytes(32), numbers)
+        fake = LabelAnswer.signed(key, made.plan, bytes(32), numbers)
         with pytest.raises(fg.InputError, match="another length"):
             world.conclude(made.plan, [fake, other])
     if made.plan.paired is None:  # noise of a pair has no end
         beyond = (1 << 60, -(1 << 60)) if kind == "noise" else (len(SHOP) * 1000, -1)
         for number in beyond:
-            fake = Answer.signed(key, made.plan, bytes(32), [number, *honest[1:]])
+            fake = LabelAnswer.signed(key, made.plan, bytes(32), [number, *honest[1:]])
             with pytest.raises(fg.InputError, match="counts that no labels have"):
                 world.conclude(made.plan, [fake, other])
 
@@ -271,7 +269,7 @@ LIES = {
 
 def lie(world, made, numbers):
     """The answer that a hostile shop signs, in place of its own."""
-    return Answer.signed(world.site(SHOP).key, made.plan, bytes(32), numbers)
+    return LabelAnswer.signed(world.site(SHOP).key, made.plan, bytes(32), numbers)
 
 
 @pytest.mark.parametrize("told", LIES.values(), ids=LIES)

@@ -16,16 +16,15 @@ from hostile import VICTIM, Attacker, exact_policy, invite, noisy_plan
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.duties import Delivery
-from fedgauge.engines.participant import Participant
+from fedgauge.engines.participant import Delivery, Participant
 from fedgauge.engines.review import approve, review
 from fedgauge.errors import ExchangeError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.graph import choose_graph
 from fedgauge.site import add_approver, add_trust
-from fedgauge.site.approvals import approval_path
-from fedgauge.site.approvals import approve as sign
+from fedgauge.site.site import approval_path
+from fedgauge.site.site import approve as sign
 
 PLAN = noisy_plan(4)
 

@@ -34,7 +34,7 @@ from scene import BOSS, KEYS, VICTIM, Scene, changed, refuses
 import fedgauge as fg
 from fedgauge.keys import key_to_text
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import Stage, SummationServer, crypto
+from fedgauge.secagg import Stage, SummationServer, masking
 from fedgauge.secagg.evidence import Dispute, Signed
 from fedgauge.secagg.messages import Ballot, Masked, Shares
 
@@ -383,7 +383,7 @@ def test_a_complaint_opens_the_one_box_that_it_is_about(hostile_scene):
     assert any(complaints_to(scene, VICTIM))
     (key,) = revealed(scene.answers()[VICTIM])
     sent = Shares.from_bytes(Envelope.from_bytes(scene.replied[Stage.SHARE][VICTIM]).body)
-    (opened,) = [box.member for box in sent.boxes if box.key == crypto.AgreementKey(key).public]
+    (opened,) = [box.member for box in sent.boxes if box.key == masking.AgreementKey(key).public]
     assert opened == 0
     for member in (1, 3, 4, 5):
         assert revealed(scene.answers()[member]) == []

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from rows import draw_rows
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Steps
+from fedgauge.histograms.calibrator import Steps
 from fedgauge.plots import save_plots
 
 STANDINGS = ("verified", "unknown key", "unsigned", "broken")

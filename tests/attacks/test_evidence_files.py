@@ -20,9 +20,19 @@ from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR as SERVER
 from fedgauge.protocol import EVERYONE, Envelope, session_id
 from fedgauge.secagg import Stage
-from fedgauge.secagg.boxes import Box, Kind, Pair
-from fedgauge.secagg.evidence import Dispute, File, Signed, WrongDealing
-from fedgauge.secagg.messages import Advertisement, Opened, Shares, complaint
+from fedgauge.secagg.evidence import (
+    Dispute,
+    File,
+    Signed,
+    WrongDealing,
+)
+from fedgauge.secagg.messages import (
+    Advertisement,
+    Opened,
+    Shares,
+    complaint,
+)
+from fedgauge.secagg.secret_sharing import Box, Kind, SharePair
 
 HOSTILE, READER = "site-1", "site-0"
 SHARE = bytes(33)
@@ -64,7 +74,7 @@ class Folder:
                 holder,
                 b"",
                 b"",
-                Pair(SHARE, SHARE).checks(self.invitation.session, self.me, holder),
+                SharePair(SHARE, SHARE).checks(self.invitation.session, self.me, holder),
             )
             for holder in holders
         ]

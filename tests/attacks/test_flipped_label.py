@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fedgauge as fg
-from fedgauge.data.keyed import ID, PlacedRows, Places
+from fedgauge.data.row_checks import ID, PlacedRows, Places
 from fedgauge.engines import contribution
 from fedgauge.plan.task import LabelTask
 

@@ -21,14 +21,14 @@ from commands import complaint, run
 from limits import limited
 
 import fedgauge as fg
+from fedgauge import storage
 from fedgauge.cli import main
-from fedgauge.data import openers, rewriting
+from fedgauge.data import files, rewriting
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.rewriting import Rewrite
 from fedgauge.errors import PlanError
 from fedgauge.privacy.accounting import gaussian_delta, skellam_delta
 from fedgauge.site import Site, create_site
-from fedgauge.storage import whole
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "results"
 MEGABYTE = 1 << 20
@@ -152,13 +152,13 @@ def test_a_file_that_is_put_in_the_place_of_another_is_asked_once_it_is_open(fol
         swapped.append(handle)
         return before(handle)
 
-    monkeypatch.setattr(whole.os, "fstat", fstat)
-    whole.read_bounded("r.json", MEGABYTE)
+    monkeypatch.setattr(storage.os, "fstat", fstat)
+    storage.read_bounded("r.json", MEGABYTE)
     assert swapped
     monkeypatch.undo()
     os.mkfifo(folder / "pipe")
     with no_waiting(), pytest.raises(OSError, match="not a file"):
-        whole.open_regular(folder / "pipe")
+        storage.open_regular(folder / "pipe")
 
 
 @pytest.mark.parametrize("kind", ["result", "look", "plan", "map", "site file", "key", "head"])
@@ -179,9 +179,9 @@ def test_a_file_that_is_too_large_is_not_read(folder, kind):
 def test_a_file_of_an_exact_limit_is_read(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert whole.read_bounded(path, 5) == b"12345"
+    assert storage.read_bounded(path, 5) == b"12345"
     with pytest.raises(OSError, match="larger than 4 bytes"):
-        whole.read_bounded(path, 4)
+        storage.read_bounded(path, 4)
 
 
 # Rows that unpack to much more than they are
@@ -292,8 +292,8 @@ def test_a_parquet_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatc
     rows = pa.table({"y": np.zeros(1 << 22, dtype=int), "p": np.zeros(1 << 22)})
     pq.write_table(rows, path, compression="zstd", use_dictionary=False, row_group_size=1 << 22)
     assert ScoreFile(path, label="y", score="p")
-    monkeypatch.setattr(openers, limit, 1 << 10)
-    monkeypatch.setattr(openers, "_MOST_PER_BYTE", 50)
+    monkeypatch.setattr(files, limit, 1 << 10)
+    monkeypatch.setattr(files, "_MOST_PER_BYTE", 50)
     with pytest.raises(fg.InputError, match="more rows than fit"):
         ScoreFile(path, label="y", score="p")
 
@@ -449,7 +449,7 @@ def broken(folder, monkeypatch, capsys):  # noqa: ARG001
         def fail(*_, **__):
             raise KeyError("patient 7, 0.93")
 
-        monkeypatch.setattr("fedgauge.cli.results.print_result", fail)
+        monkeypatch.setattr("fedgauge.cli.show.print_result", fail)
         with pytest.raises(SystemExit) as ended:
             main()
         return ended.value.code, capsys.readouterr()
@@ -554,9 +554,8 @@ def test_damaged_files_are_one_line(folder, kind, data):
 
 
 def test_damaged_totals_are_refused():
-    from fedgauge.plan.form import decode_axis, encode_axis
-    from fedgauge.vertical.assigned import Totals
-    from fedgauge.vertical.kept import RankTotals
+    from fedgauge.plan.plan import decode_axis, encode_axis
+    from fedgauge.vertical.files import RankTotals, Totals
 
     axis = msgspec.to_builtins(fg.Axis.uniform(2), enc_hook=encode_axis)
     told = {"format": "f", "assignment": "a", "hints": []}
@@ -577,7 +576,7 @@ def test_damaged_totals_are_refused():
 @pytest.mark.parametrize("data", [*DAMAGED, b'{"approver":"\xff","signature":"AA"}'])
 @pytest.mark.usefixtures("folder")
 def test_a_damaged_approval_is_none(data):
-    from fedgauge.site.approvals import approval_path, require_approval
+    from fedgauge.site.site import approval_path, require_approval
 
     site = Site.from_toml("site/site.toml")
     path = approval_path(site, b"s" * 16)

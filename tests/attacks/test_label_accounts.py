@@ -16,8 +16,13 @@ from rows import draw_client
 import fedgauge as fg
 from fedgauge.errors import BudgetExceeded, LedgerError
 from fedgauge.plan.task import LabelTask
-from fedgauge.site import Account, Cost, add_witness, create_site
-from fedgauge.site.entries import Asked, Departure, Roster
+from fedgauge.site import (
+    Account,
+    Cost,
+    add_witness,
+    create_site,
+)
+from fedgauge.site.ledger_entries import Asked, Departure, SumRoster
 from fedgauge.vertical.flips import Flips, count_by_bin
 
 LIMIT = 2.0
@@ -113,7 +118,7 @@ def test_an_exact_sum_beside_a_promise_to_labels(folder):
         site = create_site(
             folder / str(number), name="shop", dataset="labels", policy=exact_policy()
         )
-        roster = Roster(frozenset(bytes([n]) * 32 for n in range(3)), 3)
+        roster = SumRoster(frozenset(bytes([n]) * 32 for n in range(3)), 3)
         site.reserve(bytes(32), first, roster=roster)
         with pytest.raises(BudgetExceeded, match=r"void"):
             site.reserve(bytes([1] * 32), second, roster=roster)

@@ -15,18 +15,16 @@ from consortium import COORDINATOR
 from platform_world import BOUGHT, LABEL_DP, SHOPS, make_platform
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, Calibrator
-from fedgauge.data.keyed import ids_in
-from fedgauge.engines import contribution, duties
-from fedgauge.engines.exchange import VERBS, Exchange
-from fedgauge.engines.named import NamedRows
-from fedgauge.engines.steps import join, submit
+from fedgauge.data.row_checks import ids_in
+from fedgauge.engines import contribution, participant
+from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.site_rows import NamedRows
+from fedgauge.histograms.calibrator import Beta, Calibrator
 from fedgauge.plan.explain import explain
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.secagg import Stage, SummationServer
-from fedgauge.vertical.assigned import Bins, Totals, assignment_digest
-from fedgauge.vertical.roster import Roster
+from fedgauge.vertical.files import Bins, Roster, Totals, assignment_digest
 from poison import at, poison
 
 VICTIM, OTHER = SHOPS[:2]
@@ -394,14 +392,14 @@ def test_neither_folder_nor_scorer_ever_holds_the_counts_of_one_party(
 ):
     """Bare or with its share of the noise, in files after each round, in logs and on screens."""
     caplog.set_level("DEBUG")
-    secret, counted = [], duties.same_contribution
+    secret, counted = [], participant.same_contribution
 
     def watched(plan, histogram, source):
         sent = counted(plan, histogram, source)
         secret.extend((contribution.to_numbers(plan, histogram), sent))
         return sent
 
-    monkeypatch.setattr(duties, "same_contribution", watched)
+    monkeypatch.setattr(participant, "same_contribution", watched)
     platform.start(platform.run, platform.assign().plan)
     seen = {}
     for stage in Stage:

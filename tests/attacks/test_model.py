@@ -17,7 +17,7 @@ from standin import StandInGrid
 
 import fedgauge as fg
 from fedgauge.engines import flower
-from fedgauge.plan.searching import Found
+from fedgauge.plan.two_rounds import Found
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import SummationServer
 

@@ -17,17 +17,16 @@ import fedgauge as fg
 from fedgauge.errors import FedgaugeError
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
-from fedgauge.secagg.boxes import Box, Pair
-from fedgauge.secagg.crypto import AgreementKey
 from fedgauge.secagg.graph import choose_graph
+from fedgauge.secagg.masking import AgreementKey
 from fedgauge.secagg.messages import (
     Advertisement,
+    Advertisements,
     Ballot,
     Inbox,
     Masked,
     Peer,
     Quorum,
-    Roster,
     Shares,
     Survivors,
     Vote,
@@ -35,6 +34,7 @@ from fedgauge.secagg.messages import (
     sharing,
     to_bitmap,
 )
+from fedgauge.secagg.secret_sharing import Box, SharePair
 
 COUNT, COLLUDER = 4, 0
 HONEST = range(1, COUNT)
@@ -114,7 +114,9 @@ class Told:
 
     def roster(self, member):
         there = sorted(self.story[member][0] - {member})
-        return Roster(present=self.bits(member)[0], peers=[self.peers[each] for each in there])
+        return Advertisements(
+            present=self.bits(member)[0], peers=[self.peers[each] for each in there]
+        )
 
     def box(self, dealer, holder):
         """As it was dealt; the coordinator makes one where none was, in whoever's name."""
@@ -122,7 +124,7 @@ class Told:
             for box in self.shares[dealer].boxes:
                 if box.member == holder:
                     return Box(dealer, box.key, box.sealed, box.checks)
-        junk, key = Pair(bytes(33), bytes(33)), AgreementKey(b"k" * 32)
+        junk, key = SharePair(bytes(33), bytes(33)), AgreementKey(b"k" * 32)
         made = Box.made(junk, key, self.box_key(holder), self.session, dealer, holder)
         return Box(dealer, made.key, made.sealed, made.checks)
 

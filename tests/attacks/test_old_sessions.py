@@ -12,8 +12,8 @@ from hostile import VICTIM, Attacker, exact_policy, noisy_plan
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines import reporting
 from fedgauge.errors import FedgaugeError, LedgerError
+from fedgauge.local import encode
 from fedgauge.plan import EvaluationPlan
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
@@ -114,7 +114,7 @@ def test_no_report_is_in_an_outbox_before_it_is_in_the_log(attack, monkeypatch):
     monkeypatch.setattr(Ledger, "record_sent", killed)
     plan = EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
     with pytest.raises(FedgaugeError, match="killed"):
-        reporting.write_reports(
+        encode.write_reports(
             plan, attack.clients[VICTIM], outbox / "r.bin", site=attack.sites.site(VICTIM)
         )
     assert sum(seen) == 0

@@ -25,7 +25,7 @@ from shown import REPORTS
 
 import fedgauge as fg
 from fedgauge import cli
-from fedgauge.reports.messages import encode_rows
+from fedgauge.local.messages import encode_rows
 from fedgauge.secagg import Stage
 
 SITES = ("site-1", "site-2", "site-3", "site-4", "site-5")

@@ -14,9 +14,9 @@ from rows import draw_client
 from scipy.special import logit
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, LogOddsLine, Steps
-from fedgauge.binning.histogram import ScoreHistogram
 from fedgauge.data.examples import Examples
+from fedgauge.histograms.calibrator import Beta, LogOddsLine, Steps
+from fedgauge.histograms.histogram import ScoreHistogram
 from fedgauge.site.log import what_left
 
 LEAST_WIDTH = 1 / 128

@@ -11,9 +11,9 @@ from consortium import COORDINATOR
 from platform_world import SHOPS, make_platform
 
 import fedgauge as fg
-from fedgauge.engines.label_party import OwnLabels
 from fedgauge.keys import SigningKey
-from fedgauge.vertical.roster import Roster
+from fedgauge.vertical.files import Roster
+from fedgauge.vertical.label_party import OwnLabels
 
 VICTIM = SHOPS[0]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.engines.reporting import find_second, write_reports
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.searching import Found
-from fedgauge.reports.messages import Reason, ReportFormat
-from fedgauge.reports.rounds import SecondPlan
+from fedgauge.local.encode import find_second, write_reports
+from fedgauge.local.messages import Reason, ReportFormat
+from fedgauge.local.rounds import SecondPlan
+from fedgauge.plan.two_rounds import Found
 from fedgauge.site import Policy, create_site
 from fedgauge.site.setup import add_trust
 

@@ -14,10 +14,10 @@ from fedgauge.engines.network import conclude, follow
 from fedgauge.engines.review import approve, review
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.searching import Found
+from fedgauge.plan.two_rounds import Found
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Policy, add_approver, add_trust
-from fedgauge.site.entries import Roster
+from fedgauge.site.ledger_entries import SumRoster
 from two_rounds import (
     CLIENTS,
     EXACT,
@@ -357,7 +357,7 @@ def test_large_exact_sums_have_one_round(folder):
     site = Evaluation.make(folder / "sites").sites.site(A)
     keys = frozenset(bytes([i]) * 32 for i in range(4))
     with pytest.raises(fg.PlanRefused, match="in one round"):
-        site.reserve(bytes(32), EXACT, roster=Roster(keys, 4), certain=False)
+        site.reserve(bytes(32), EXACT, roster=SumRoster(keys, 4), certain=False)
 
 
 # Budgets

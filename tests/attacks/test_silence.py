@@ -27,13 +27,13 @@ from standin import StandInGrid
 import fedgauge as fg
 from fedgauge.engines import flower
 from fedgauge.engines.exchange import VERBS
-from fedgauge.engines.reporting import write_reports
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.plan.searching import Found
+from fedgauge.local.encode import write_reports
+from fedgauge.local.messages import ReportFormat
+from fedgauge.local.rounds import SecondPlan
 from fedgauge.plan.task import BinaryTask
+from fedgauge.plan.two_rounds import Found
 from fedgauge.protocol import Envelope
-from fedgauge.reports.messages import ReportFormat
-from fedgauge.reports.rounds import SecondPlan
 from fedgauge.secagg import Stage
 from fedgauge.site import Policy, create_site
 from fedgauge.site.setup import add_trust

@@ -45,5 +45,5 @@ def report(tmp_path_factory):
         return result, path
 
     with pytest.MonkeyPatch.context() as patch:  # as few_redraws, for all tests of this folder
-        patch.setattr("fedgauge.measures.estimates._DRAWS", 12)
+        patch.setattr("fedgauge.metrics.ranking._DRAWS", 12)
         yield made

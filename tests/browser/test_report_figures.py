@@ -7,8 +7,14 @@ import pytest
 from scipy.special import ndtri
 from shown import UNFOLD, parts, silence, tables
 
-from fedgauge.measures.kinds import DET, GAIN, PR, PR_GAIN, ROC
-from fedgauge.plots.page.thinned import TOLERANCE
+from fedgauge.metrics.bands import (
+    DET,
+    GAIN,
+    PR,
+    PR_GAIN,
+    ROC,
+)
+from fedgauge.report.figures import TOLERANCE
 
 _KINDS = ["exact sum", "distributed noise", "local reports", "classes", "label parties"]
 _CURVES = (ROC, PR, DET, PR_GAIN, GAIN)

@@ -4,7 +4,7 @@ import pytest
 from pages import opened, overflow, saved
 from shown import HOSTILE_CLASSES, HOSTILE_GROUPS, UNFOLD, parts
 
-from fedgauge.plots.page import save_report
+from fedgauge.report import save_report
 
 # The last has a mark that turns what follows it round, as file names may: it is written out.
 _NAMES = (*HOSTILE_CLASSES[:2], HOSTILE_GROUPS[2], "\u202etxt.exe")

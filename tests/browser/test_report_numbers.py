@@ -8,7 +8,7 @@ from shown import AS_GROUPS, REPORTS, at, parts, silence, told
 
 import fedgauge as fg
 from fedgauge.errors import UndefinedMetric
-from fedgauge.measures.metric import metrics_of
+from fedgauge.metrics.estimate import metrics_of
 
 _WITH_CURVES = [kind for kind in REPORTS if kind not in ("no signal", "one class")]
 _UNLIKE = [kind for kind in _WITH_CURVES if kind not in AS_GROUPS]

@@ -6,9 +6,8 @@ import pytest
 from shown import REPORTS, UNFOLD, parts, phrase, silence, tables
 
 import fedgauge as fg
-from fedgauge.measures.intervals import show
-from fedgauge.measures.metric import metrics_of
-from fedgauge.plots.page import save_report
+from fedgauge.metrics.estimate import metrics_of, show
+from fedgauge.report import save_report
 
 _SLICED = ["classes", "groups", "groups under noise", "small groups", "models", "hostile"]
 _TEXT = "id => document.getElementById(id).innerText"

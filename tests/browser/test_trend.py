@@ -7,7 +7,7 @@ import pytest
 from pages import overflow, printed
 
 import fedgauge as fg
-from fedgauge.measures.intervals import show
+from fedgauge.metrics.estimate import show
 
 AXIS = fg.Axis.uniform(16, outside="clip")
 LONG = "the week in which the new analyser was installed <b>and</b> nobody wrote down why"

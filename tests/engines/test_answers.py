@@ -10,23 +10,17 @@ from platform_world import BOUGHT, SCORES
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
-from fedgauge.data.keyed import KeyedFile
-from fedgauge.engines import answering
-from fedgauge.engines.answering import answer_alone
-from fedgauge.engines.answers import conclude_alone
+from fedgauge.data.row_checks import KeyedFile
 from fedgauge.engines.contribution import draw_noise
 from fedgauge.errors import ExchangeError
-from fedgauge.plan.paired import PAIR_NOISE
+from fedgauge.plan.label_rounds import PAIR_NOISE
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.site.log import what_left
-from fedgauge.vertical.answer import Answer
-from fedgauge.vertical.assigned import assign_bins
+from fedgauge.vertical import answers
+from fedgauge.vertical.answers import LabelAnswer, answer_alone, conclude_alone
+from fedgauge.vertical.auc import MECHANISMS, doubled_midranks, noisy_pair
+from fedgauge.vertical.files import Roster, assign_bins, assign_ranks, terms_of
 from fedgauge.vertical.flips import Flips
-from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.pairs import noisy_pair
-from fedgauge.vertical.ranked import assign_ranks, terms_of
-from fedgauge.vertical.ranks import doubled_midranks
-from fedgauge.vertical.roster import Roster
 
 MUCH = fg.DistributedDP(0.5, unit="label", neighbours="flip")
 EVERY = {
@@ -212,8 +206,8 @@ def test_a_crash_after_the_charge_leaves_no_answer_that_nobody_paid_for(world, k
 
     for step in ("Answer", "_read"):  # before the answer is made, and before it is recorded
         with monkeypatch.context() as patched:
-            patched.setattr(answering, step, crash)
-            patched.setattr(getattr(answering, step), "signed", crash, raising=False)
+            patched.setattr(answers, step, crash)
+            patched.setattr(getattr(answers, step), "signed", crash, raising=False)
             with pytest.raises(RuntimeError):
                 world.answers(made.plan, site)
         assert not world.file(site).exists()
@@ -226,13 +220,13 @@ def test_a_crash_after_the_charge_leaves_no_answer_that_nobody_paid_for(world, k
 
 def test_rows_are_read_once_the_charge_is_committed(world, monkeypatch):
     made, seen = world.told(), []
-    counted = answering.count_leniently
+    counted = answers.count_leniently
 
     def watched(*arguments):
         seen.append(world.spent(TWO[0]))
         return counted(*arguments)
 
-    monkeypatch.setattr(answering, "count_leniently", watched)
+    monkeypatch.setattr(answers, "count_leniently", watched)
     world.answers(made.plan, TWO[0])
     assert seen == [8.0]
 
@@ -358,7 +352,8 @@ def test_ranks_told_are_doubled_midranks(world):
 def test_numbers_of_any_size_take_as_many_bytes(world):
     plan, key = world.told(mechanism="adaptive").plan, world.site(TWO[0]).key
     made = [
-        Answer.signed(key, plan, bytes(32), pair) for pair in ([0, -1], [1 << 200, -(1 << 200)])
+        LabelAnswer.signed(key, plan, bytes(32), pair)
+        for pair in ([0, -1], [1 << 200, -(1 << 200)])
     ]
     assert len({len(each.to_bytes()) for each in made}) == 1
     assert made[1].numbers == [(1 << 127) - 1, 1 - (1 << 127)]
@@ -366,7 +361,7 @@ def test_numbers_of_any_size_take_as_many_bytes(world):
 
 def sown(monkeypatch, seed=7):
     """Have answers draw what a seed gives."""
-    monkeypatch.setattr(answering, "Keystream", lambda: SimulatedKeystream(seed))
+    monkeypatch.setattr(answers, "Keystream", lambda: SimulatedKeystream(seed))
     return SimulatedKeystream(seed)
 
 

@@ -21,7 +21,7 @@ from rows import draw_clients
 from scipy import stats
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import LogOddsLine
+from fedgauge.histograms.calibrator import LogOddsLine
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("few_redraws")
 def exact(monkeypatch):
     """Noise is drawn as zeros, so that what was counted shows."""
     monkeypatch.setattr(
-        "fedgauge.privacy.shares.ShareLaw.draw",
+        "fedgauge.privacy.noise.ShareLaw.draw",
         lambda _law, _source, shape: np.zeros(shape, dtype=np.int64),
     )
 

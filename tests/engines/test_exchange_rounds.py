@@ -12,10 +12,9 @@ from counts import counts_of, pooled_counts
 from exchange import NAMES, A, B, C, D, make_world
 
 import fedgauge as fg
-from fedgauge.engines.exchange import SECOND, Exchange
-from fedgauge.engines.named import NamedRows
+from fedgauge.engines.exchange import SECOND, Exchange, join
 from fedgauge.engines.participant import Participant
-from fedgauge.engines.steps import join
+from fedgauge.engines.site_rows import NamedRows
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Cost, add_approver

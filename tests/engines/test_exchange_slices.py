@@ -13,7 +13,7 @@ from exchange import NAMES, A, World
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.named import NamedRows, column_options, read_note
+from fedgauge.engines.site_rows import NamedRows, column_options, read_note
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 

@@ -16,11 +16,10 @@ from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.data.files import ScoreFile
-from fedgauge.engines.exchange import Exchange
+from fedgauge.engines.exchange import Exchange, join, submit
 from fedgauge.engines.participant import Participant
-from fedgauge.engines.steps import join, submit
 from fedgauge.keys import SigningKey
-from fedgauge.results import proof
+from fedgauge.results import signature
 from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Stage
 
@@ -273,8 +272,8 @@ def test_a_site_that_never_joined_is_told_that_it_is_over(folder):
 def signed_by(key, run):
     """The result of another run, signed anew by a key."""
     record = fg.Evaluation.from_json(run / "result.json").record
-    parts = msgspec.structs.astuple(msgspec.convert(record.proof, proof.Proof))[:-1]
-    return msgspec.structs.replace(record, proof=proof.prove(record, parts, key)).to_json()
+    parts = msgspec.structs.astuple(msgspec.convert(record.proof, signature.Proof))[:-1]
+    return msgspec.structs.replace(record, proof=signature.prove(record, parts, key)).to_json()
 
 
 def unsigned(result):
@@ -348,8 +347,8 @@ def test_a_coordinator_alone_ends_nothing(folder):
     world.finish()
     path = world.run / "result.json"
     record = fg.Evaluation.from_json(path).record
-    parts = Confirmed(*msgspec.structs.astuple(msgspec.convert(record.proof, proof.Proof))[:-1])
-    alone = proof.prove(record, parts._replace(votes=()), world.site(COORDINATOR).key)
+    parts = Confirmed(*msgspec.structs.astuple(msgspec.convert(record.proof, signature.Proof))[:-1])
+    alone = signature.prove(record, parts._replace(votes=()), world.site(COORDINATOR).key)
     path.write_bytes(msgspec.structs.replace(record, proof=alone).to_json())
     assert "too few of its sites confirmed it" in run(*world.arguments(A, "status")).stdout
     assert not world.exchange(world.run).progress().finished

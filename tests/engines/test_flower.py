@@ -713,7 +713,7 @@ def test_the_search_finds_counts_that_are_not_masked(federation, monkeypatch):
     def no_mask(_key, length, bits):
         return np.zeros(length, dtype=f"<u{bits // 8}")
 
-    monkeypatch.setattr("fedgauge.secagg.crypto.mask", no_mask)
+    monkeypatch.setattr("fedgauge.secagg.masking.mask", no_mask)
     nodes = federation()
     nodes.evaluate()
     wire = b"".join(on_the_wire(message) for message in nodes.grid.log)

@@ -18,14 +18,20 @@ from sklearn.metrics import roc_auc_score
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
-from fedgauge.data.keyed import Places, ids_of
-from fedgauge.engines import flower, flower_labels
-from fedgauge.engines.label_party import ROSTER, LabelParty, OwnLabels, RosterCall
+from fedgauge.data.row_checks import Places, ids_of
+from fedgauge.engines import flower
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
 from fedgauge.site import add_trust
+from fedgauge.vertical import flower as flower_labels
+from fedgauge.vertical.label_party import (
+    ROSTER,
+    LabelParty,
+    OwnLabels,
+    RosterCall,
+)
 
 APPS = Path(__file__).parent / "flower_apps"
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,14 +11,13 @@ from platform_world import BOUGHT, LABEL_DP, SCORES, SHOPS
 from shops import FIRST, IDS, ODD, Shops, stage_of, with_bins
 
 import fedgauge as fg
-from fedgauge.engines import flower, flower_labels
-from fedgauge.engines.label_party import ROSTER
-from fedgauge.engines.participant import require_labels
-from fedgauge.engines.simulated import SimulatedParticipant
+from fedgauge.engines import flower
+from fedgauge.engines.participant import SimulatedParticipant, require_labels
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import Stage, SummationServer
-from fedgauge.vertical.assigned import assign_bins, assignment_digest
-from fedgauge.vertical.roster import Roster
+from fedgauge.vertical import flower as flower_labels
+from fedgauge.vertical.files import Roster, assign_bins, assignment_digest
+from fedgauge.vertical.label_party import ROSTER
 from poison import at, poison
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

@@ -8,10 +8,10 @@ import pytest
 from forks import KILLED, fast_folder, serving
 
 import fedgauge as fg
-from fedgauge.engines.reporting import find_second
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.local.encode import find_second
+from fedgauge.local.server import FILE_NAME
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.reports.intake import FILE_NAME
 
 PLAN = fg.EvaluationPlan.for_reports(
     fg.Axis.uniform(16, outside="clip"), fg.LocalDP(2.0), tree=(4, 4)

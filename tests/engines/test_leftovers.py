@@ -12,10 +12,10 @@ from forks import KILLED, fast_folder
 from sites import open_policy
 
 import fedgauge as fg
+from fedgauge import storage
 from fedgauge.secagg import Stage
 from fedgauge.site import create_site
-from fedgauge.storage import durable
-from fedgauge.storage.whole import read_regular, write_whole, written_whole
+from fedgauge.storage import read_regular, write_whole, written_whole
 
 AXIS = fg.Axis.uniform(8, outside="clip")
 
@@ -122,7 +122,7 @@ def test_an_exchange_is_cleaned_up(exact_steps, commands, stage):
 # One writer among others
 
 
-@pytest.fixture(params=[durable.replace, write_whole], ids=["replace", "write_whole"])
+@pytest.fixture(params=[storage.replace, write_whole], ids=["replace", "write_whole"])
 def write(request):
     return request.param
 
@@ -195,7 +195,7 @@ def test_what_is_swapped_for_a_file_while_it_is_read(tmp_path, monkeypatch, make
     path = tmp_path / "a.fgx"
     (tmp_path / "other").write_bytes(b"private")
     make(path)
-    monkeypatch.setattr("fedgauge.storage.whole.kind_of", lambda _: None)
+    monkeypatch.setattr("fedgauge.storage.kind_of", lambda _: None)
     with pytest.raises(fg.ExchangeError, match=rf"Remove {path}\."):
         read_regular(path, 100, fg.ExchangeError)
 

@@ -22,10 +22,16 @@ from consortium import COORDINATOR, Consortium
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines import duties, simulation
-from fedgauge.engines import summation as rounds
+from fedgauge.engines import participant, simulation
+from fedgauge.engines import simulation as rounds
 from fedgauge.keys import SigningKey
-from fedgauge.secagg import Stage, Sum, SummationServer, crypto, shamir
+from fedgauge.secagg import (
+    Stage,
+    Sum,
+    SummationServer,
+    masking,
+    secret_sharing,
+)
 
 NAMES = ["clinic-a", "clinic-b", "clinic-c", "clinic-d", "clinic-e"]
 POSITIVE, NEGATIVE, THIRD = "malignant-xq", "benign-kz", "unsure-wy"
@@ -197,19 +203,19 @@ def seeded(monkeypatch):
     monkeypatch.setattr(
         SigningKey, "generate", classmethod(lambda cls: cls.from_bytes(source.randbytes(32)))
     )
-    monkeypatch.setitem(shamir.split.__kwdefaults__, "random_below", source.randrange)
+    monkeypatch.setitem(secret_sharing.split.__kwdefaults__, "random_below", source.randrange)
 
 
 def record_contributions(monkeypatch, watch, who):
     """Keep what each client is about to mask: noise included, it is as private as its counts."""
-    work = duties.same_contribution
+    work = participant.same_contribution
 
     def contribution(*args):
         values = work(*args)
         watch.contributed.setdefault(who(), []).append(values.copy())
         return values
 
-    monkeypatch.setattr(duties, "same_contribution", contribution)
+    monkeypatch.setattr(participant, "same_contribution", contribution)
 
 
 def exchange(folder, watch, monkeypatch, plan, clients=CLIENTS, silent=None):
@@ -360,7 +366,7 @@ def test_search_finds_counts_without_masks(tmp_path, watch, monkeypatch, plan):
     def no_mask(_, length, bits):
         return np.zeros(length, dtype=f"<u{bits // 8}")
 
-    monkeypatch.setattr(crypto, "mask", no_mask)
+    monkeypatch.setattr(masking, "mask", no_mask)
     exchange(tmp_path, watch, monkeypatch, plan)
     width = {"64 bits": 8, "32 bits": 4}[next(n for n, p in PLANS.items() if p is plan)]
     for name in NAMES:
@@ -373,7 +379,7 @@ def test_search_finds_counts_without_masks(tmp_path, watch, monkeypatch, plan):
 
 
 def test_search_finds_noisy_contributions_without_masks(tmp_path, watch, monkeypatch):
-    monkeypatch.setattr(crypto, "mask", lambda _, length, bits: np.zeros(length, f"<u{bits // 8}"))
+    monkeypatch.setattr(masking, "mask", lambda _, length, bits: np.zeros(length, f"<u{bits // 8}"))
     exchange(tmp_path, watch, monkeypatch, PLANS["noise"])
     found = found_in(watch.places(), traces_of("clinic-c", watch.contributed["clinic-c"]))
     what = "counts of clinic-c as <i8"

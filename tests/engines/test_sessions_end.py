@@ -14,7 +14,7 @@ from standin import StandInGrid
 import fedgauge as fg
 from fedgauge.engines import flower
 from fedgauge.engines.participant import Participant
-from fedgauge.plan import expiry
+from fedgauge.plan import plan
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
@@ -26,7 +26,7 @@ def later(monkeypatch):
     """Sets the clock of all sites to some time from now."""
 
     def set_clock(span):
-        monkeypatch.setattr(expiry, "now", lambda: datetime.now(UTC) + span)
+        monkeypatch.setattr(plan, "now", lambda: datetime.now(UTC) + span)
 
     return set_clock
 

@@ -22,14 +22,24 @@ from plans import report_plan, small_noisy_plan
 from sites import make_site
 
 import fedgauge as fg
-from fedgauge.data.keyed import KeyedFile, ScoredFile, ids_in, scores_in
 from fedgauge.data.rewriting import Rewrite
-from fedgauge.engines.named import read_note
+from fedgauge.data.row_checks import (
+    KeyedFile,
+    ScoredFile,
+    ids_in,
+    scores_in,
+)
+from fedgauge.engines.site_rows import read_note
 from fedgauge.errors import FedgaugeError
 from fedgauge.keys import SigningKey, key_from_text, key_to_text
-from fedgauge.site import Account, Cost, Ledger, Site
-from fedgauge.site.approvals import approval_path, approve, require_approval
-from fedgauge.site.heads import START, Head
+from fedgauge.site import (
+    Account,
+    Cost,
+    Ledger,
+    Site,
+)
+from fedgauge.site.ledger_file import START, Head
+from fedgauge.site.site import approval_path, approve, require_approval
 
 
 def site_file():

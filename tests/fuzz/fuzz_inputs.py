@@ -10,7 +10,7 @@ import msgspec
 
 from fedgauge.errors import FedgaugeError
 from fedgauge.protocol import Envelope
-from fedgauge.vertical.party_file import covered
+from fedgauge.vertical.files import covered
 
 pack, unpack = msgspec.msgpack.encode, msgspec.msgpack.decode
 

@@ -28,22 +28,27 @@ from rows import draw_client
 from scene import BOSS, KEYS
 
 import fedgauge as fg
-from fedgauge.engines.answers import conclude_alone
-from fedgauge.engines.label_party import RosterCall
-from fedgauge.engines.reporting import result_of
 from fedgauge.errors import FedgaugeError
+from fedgauge.local.encode import result_of
+from fedgauge.local.messages import ReportFormat, encode_rows
+from fedgauge.local.server import FILE_NAME, ReportServer
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import COORDINATOR as BOSS_PLACE
 from fedgauge.protocol import EVERYONE, Envelope
-from fedgauge.reports.intake import FILE_NAME, ReportServer
-from fedgauge.reports.messages import ReportFormat, encode_rows
-from fedgauge.vertical.answer import _SIGNED_AS as AS_ANSWER
-from fedgauge.vertical.answer import Answer
-from fedgauge.vertical.assigned import Bins, Totals, assign_bins, assignment_digest
+from fedgauge.vertical.answers import _SIGNED_AS as AS_ANSWER
+from fedgauge.vertical.answers import LabelAnswer, conclude_alone
+from fedgauge.vertical.files import _SIGNED_AS as AS_ROSTER
+from fedgauge.vertical.files import (
+    Bins,
+    RankTotals,
+    Roster,
+    Totals,
+    assign_bins,
+    assignment_digest,
+    check_rosters,
+)
 from fedgauge.vertical.flips import Flips, _Kept
-from fedgauge.vertical.kept import RankTotals
-from fedgauge.vertical.roster import _SIGNED_AS as AS_ROSTER
-from fedgauge.vertical.roster import Roster, check_rosters
+from fedgauge.vertical.label_party import RosterCall
 
 # Local reports
 
@@ -198,8 +203,8 @@ def answers():
     def run(data):
         place, told = parts_of(data, int, bytes)
         site, plan, others, key = worlds[place % len(worlds)]
-        path.write_bytes(struct_signed_again(told, Answer, AS_ANSWER, key))
-        found = conclude_alone(site, plan, [Answer.load(path), *others])
+        path.write_bytes(struct_signed_again(told, LabelAnswer, AS_ANSWER, key))
+        found = conclude_alone(site, plan, [LabelAnswer.load(path), *others])
         each_alone(lambda: str(found), lambda: repr(found), lambda: found.record)
 
     return seeds, run

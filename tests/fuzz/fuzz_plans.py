@@ -30,11 +30,11 @@ from sites import make_site
 import fedgauge as fg
 from fedgauge.errors import FedgaugeError
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.local.rounds import SecondPlan, load_plan
 from fedgauge.plan.explain import brief, explain
-from fedgauge.plan.searching import Found
 from fedgauge.plan.task import BinaryTask, MulticlassTask, MultilabelTask
-from fedgauge.reports.rounds import SecondPlan, load_plan
-from fedgauge.results import proof
+from fedgauge.plan.two_rounds import Found
+from fedgauge.results import signature
 from fedgauge.vertical.auc import LabelAuc, is_auc
 
 # Plans
@@ -188,8 +188,8 @@ def signed_result():
     def run(data):
         with forgiving():
             fields = json.loads(data)
-            signature = key.sign(proof._covered(fields))
-            fields["proof"]["signature"] = base64.b64encode(signature).decode()
+            signed = key.sign(signature._covered(fields))
+            fields["proof"]["signature"] = base64.b64encode(signed).decode()
             data = msgspec.json.encode(fields)
         path.write_bytes(data)
         look_at_result(fg.Evaluation.from_json(path), data)

@@ -31,16 +31,25 @@ from sites import make_site
 from standin import StandInGrid
 
 import fedgauge as fg
-from fedgauge.engines import flower, flower_labels
-from fedgauge.engines.duties import judge_invitation
+from fedgauge.engines import flower
 from fedgauge.engines.exchange import EVIDENCE, Exchange, examine
+from fedgauge.engines.participant import judge_invitation
 from fedgauge.errors import FedgaugeError
 from fedgauge.protocol import COORDINATOR as BOSS_PLACE
 from fedgauge.protocol import EVERYONE, Envelope, session_id
-from fedgauge.secagg import Invitation, Stage, SummationClient, SummationServer
-from fedgauge.secagg.boxes import Box, Pair
-from fedgauge.secagg.crypto import AgreementKey, derive, pair, seal
+from fedgauge.secagg import (
+    Invitation,
+    Stage,
+    SummationClient,
+    SummationServer,
+)
 from fedgauge.secagg.evidence import File
+from fedgauge.secagg.masking import (
+    AgreementKey,
+    derive,
+    pair,
+    seal,
+)
 from fedgauge.secagg.messages import (
     Inbox,
     Opening,
@@ -51,6 +60,8 @@ from fedgauge.secagg.messages import (
     opening,
     receipt,
 )
+from fedgauge.secagg.secret_sharing import Box, SharePair
+from fedgauge.vertical import flower as flower_labels
 
 
 def some_scenes():
@@ -170,7 +181,7 @@ def boxes():
         about = b"box " + pair(dealer, VICTIM)
         with_ = derive(box_key.agree(holder.public), session=scene.session, purpose=about)
         sealed = seal(with_, mask + key + rest, scene.session + about)
-        checks = Pair(mask, key).checks(scene.session, dealer, VICTIM)
+        checks = SharePair(mask, key).checks(scene.session, dealer, VICTIM)
         boxes[place] = Box(dealer, box_key.public, sealed, checks)
         client = SummationClient.from_bytes(state, KEYS[VICTIM], duty)
         told = msgspec.structs.replace(inbox, boxes=boxes)

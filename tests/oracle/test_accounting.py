@@ -10,11 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld import privacy_loss_mechanism as mechanism
 from scipy import signal, stats
 
-from fedgauge.privacy.accounting import (
-    gaussian_delta,
-    gaussian_tau,
-    skellam_delta,
-)
+from fedgauge.privacy.accounting import gaussian_delta, gaussian_tau, skellam_delta
 
 
 def partitions(cap, largest=None):

@@ -10,7 +10,7 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Axis, InputError, UndefinedMetric
-from fedgauge.measures.areas import (
+from fedgauge.metrics.areas import (
     auc_gradient,
     auc_sampling_variance,
     average_precision_gradient,
@@ -18,7 +18,7 @@ from fedgauge.measures.areas import (
     straight_auc,
     straight_average_precision,
 )
-from fedgauge.measures.intervals import (
+from fedgauge.metrics.estimate import (
     Interval,
     add_noise,
     critical,

@@ -19,7 +19,7 @@ from sklearn.metrics import brier_score_loss
 from statsmodels.stats.proportion import proportion_confint
 
 import fedgauge as fg
-from fedgauge.planner.worlds import reference_axis
+from fedgauge.planner.simulated import reference_axis
 
 KEPT = kept()
 SETS = tuple(KEPT["sets"])

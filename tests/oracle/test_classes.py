@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics
 
 import fedgauge as fg
-from fedgauge.measures.averaging import average_pr, average_roc
+from fedgauge.metrics.curves import average_pr, average_roc
 
 N = 20_000
 

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fedgauge.errors import ProtocolError
-from fedgauge.secagg import crypto
+from fedgauge.secagg import masking
 
 raw = bytes.fromhex
 
@@ -98,25 +98,25 @@ GCM = [
 
 @pytest.mark.parametrize(("scalar", "point", "result"), X25519)
 def test_x25519(scalar, point, result):
-    assert crypto.AgreementKey(raw(scalar)).agree(raw(point)) == raw(result)
+    assert masking.AgreementKey(raw(scalar)).agree(raw(point)) == raw(result)
 
 
 def test_iterated_x25519():
     k = u = bytes([9]) + bytes(31)
     for step in range(1, 1001):
-        k, u = crypto.AgreementKey(k).agree(u), k
+        k, u = masking.AgreementKey(k).agree(u), k
         if step in ITERATED:
             assert k == raw(ITERATED[step])
 
 
 def test_diffie_hellman():
-    alice, bob = crypto.AgreementKey(raw(ALICE)), crypto.AgreementKey(raw(BOB))
+    alice, bob = masking.AgreementKey(raw(ALICE)), masking.AgreementKey(raw(BOB))
     assert (alice.public, bob.public) == (raw(ALICE_PUBLIC), raw(BOB_PUBLIC))
     assert alice.agree(bob.public) == bob.agree(alice.public) == raw(SHARED)
 
 
 def test_a_private_key_is_not_shown():
-    shown = repr(crypto.AgreementKey(raw(ALICE)))
+    shown = repr(masking.AgreementKey(raw(ALICE)))
     assert ALICE_PUBLIC[:8] in shown
     assert not any(ALICE[i : i + 8] in shown for i in range(len(ALICE) - 8))
 
@@ -127,42 +127,42 @@ def test_points_of_small_order_are_refused(point, top_bit):
     # X25519 ignores the highest bit, so with it these are the same points.
     public = raw(point)[:31] + bytes([raw(point)[31] | top_bit])
     with pytest.raises(ProtocolError, match="public key"):
-        crypto.AgreementKey(raw(ALICE)).agree(public)
+        masking.AgreementKey(raw(ALICE)).agree(public)
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 33, 64])
 def test_public_keys_of_another_length_are_refused(length):
     with pytest.raises(ProtocolError, match="public key"):
-        crypto.AgreementKey(raw(ALICE)).agree(raw(BOB_PUBLIC * 2)[:length])
+        masking.AgreementKey(raw(ALICE)).agree(raw(BOB_PUBLIC * 2)[:length])
 
 
 @pytest.mark.parametrize(("secret", "salt", "info", "output"), HKDF)
 def test_hkdf(secret, salt, info, output):
-    derived = crypto.hkdf(raw(secret), salt=raw(salt), info=raw(info), length=len(raw(output)))
+    derived = masking.hkdf(raw(secret), salt=raw(salt), info=raw(info), length=len(raw(output)))
     assert derived == raw(output)
 
 
 def test_derived_keys_are_hkdf_with_the_session_as_salt():
-    expected = crypto.hkdf(b"secret", salt=b"session", info=b"fedgauge purpose", length=32)
-    assert crypto.derive(b"secret", session=b"session", purpose=b"purpose") == expected
+    expected = masking.hkdf(b"secret", salt=b"session", info=b"fedgauge purpose", length=32)
+    assert masking.derive(b"secret", session=b"session", purpose=b"purpose") == expected
 
 
 def test_a_derived_key_depends_on_each_input():
     choices = itertools.product(
         [b"\0" * 32, b"\0" * 31 + b"\1"], [b"s" * 32, b"t" * 32], [b"box 1 2", b"box 2 1"]
     )
-    keys = {crypto.derive(one, session=two, purpose=three) for one, two, three in choices}
+    keys = {masking.derive(one, session=two, purpose=three) for one, two, three in choices}
     assert len(keys) == 8
     assert {len(key) for key in keys} == {32}
 
 
 def test_no_two_pairs_have_one_name():
     numbers = [0, 1, 2, 9, 10, 11, 12, 20, 21, 99, 100, 111, 112, 1112]
-    assert len({crypto.pair(a, b) for a in numbers for b in numbers}) == len(numbers) ** 2
+    assert len({masking.pair(a, b) for a in numbers for b in numbers}) == len(numbers) ** 2
 
 
 def test_aes_ctr():
-    sealed = crypto.aes_ctr(raw(CTR_KEY), raw(CTR_COUNTER), raw(CTR_PLAIN))
+    sealed = masking.aes_ctr(raw(CTR_KEY), raw(CTR_COUNTER), raw(CTR_PLAIN))
     assert sealed == raw(CTR_CIPHER)
 
 
@@ -171,7 +171,7 @@ def test_aes_ctr():
 def test_a_mask_is_the_keystream_from_counter_zero(bits, kind, length):
     cipher = Cipher(algorithms.AES(raw(CTR_KEY)), modes.CTR(bytes(16)))
     stream = cipher.encryptor().update(bytes(length * bits // 8))
-    mask = crypto.mask(raw(CTR_KEY), length, bits)
+    mask = masking.mask(raw(CTR_KEY), length, bits)
     assert mask.dtype == np.dtype(kind)
     numbers = [stream[i : i + bits // 8] for i in range(0, len(stream), bits // 8)]
     assert mask.tolist() == [int.from_bytes(number, "little") for number in numbers]
@@ -180,7 +180,7 @@ def test_a_mask_is_the_keystream_from_counter_zero(bits, kind, length):
 def test_masks_use_every_bit():
     # Each bit of a word is the same in all of 1000 words with a chance of 2^-999.
     for bits in (32, 64):
-        mask = crypto.mask(raw(CTR_KEY), 1000, bits)
+        mask = masking.mask(raw(CTR_KEY), 1000, bits)
         assert int(np.bitwise_or.reduce(mask)) == 2**bits - 1
         assert int(np.bitwise_and.reduce(mask)) == 0
 
@@ -188,22 +188,22 @@ def test_masks_use_every_bit():
 @pytest.mark.parametrize(("plain", "sealed"), GCM)
 def test_boxes_are_aes_gcm_after_their_nonce(plain, sealed, monkeypatch):
     key, nonce = bytes(32), bytes(12)
-    assert crypto.unseal(key, nonce + raw(sealed), b"") == raw(plain)
-    monkeypatch.setattr(crypto.os, "urandom", bytes)
-    assert crypto.seal(key, raw(plain), b"") == nonce + raw(sealed)
+    assert masking.unseal(key, nonce + raw(sealed), b"") == raw(plain)
+    monkeypatch.setattr(masking.os, "urandom", bytes)
+    assert masking.seal(key, raw(plain), b"") == nonce + raw(sealed)
 
 
 def test_no_two_boxes_have_the_same_nonce():
-    boxes = [crypto.seal(bytes(32), b"share", b"") for _ in range(100)]
+    boxes = [masking.seal(bytes(32), b"share", b"") for _ in range(100)]
     assert len({box[:12] for box in boxes}) == 100
 
 
 KEY, PLAIN, ABOUT = raw(CTR_KEY), b"two shares", b"session, from, to"
-BOX = crypto.seal(KEY, PLAIN, ABOUT)
+BOX = masking.seal(KEY, PLAIN, ABOUT)
 
 
 def test_a_box_opens_with_its_key_and_what_it_is_about():
-    assert crypto.unseal(KEY, BOX, ABOUT) == PLAIN
+    assert masking.unseal(KEY, BOX, ABOUT) == PLAIN
     assert PLAIN not in BOX
 
 
@@ -212,29 +212,29 @@ def test_an_altered_box_does_not_open():
         altered = bytearray(BOX)
         altered[bit // 8] ^= 1 << bit % 8
         with pytest.raises(ProtocolError, match="box"):
-            crypto.unseal(KEY, bytes(altered), ABOUT)
+            masking.unseal(KEY, bytes(altered), ABOUT)
 
 
 @pytest.mark.parametrize("box", [b"", BOX[:-1], BOX[1:], BOX[:15], BOX[-16:], BOX + b"\0"], ids=len)
 def test_a_box_of_another_length_does_not_open(box):
     with pytest.raises(ProtocolError, match="box"):
-        crypto.unseal(KEY, box, ABOUT)
+        masking.unseal(KEY, box, ABOUT)
 
 
 @pytest.mark.parametrize("about", [b"", ABOUT[:-1], ABOUT + b"\0", b"session, to, from"])
 def test_a_box_does_not_open_for_something_else(about):
     with pytest.raises(ProtocolError, match="box"):
-        crypto.unseal(KEY, BOX, about)
+        masking.unseal(KEY, BOX, about)
 
 
 @pytest.mark.parametrize("key", [bytes(32), KEY[:-1] + b"\0", KEY[::-1], b"", KEY[:-1]])
 def test_a_box_does_not_open_with_another_key(key):
     with pytest.raises(ProtocolError, match="box"):
-        crypto.unseal(key, BOX, ABOUT)
+        masking.unseal(key, BOX, ABOUT)
 
 
 def test_a_commitment_depends_on_secret_and_session():
     pairs = itertools.product([b"\0" * 32, b"\1" + b"\0" * 31], [b"s" * 32, b"t" * 32])
-    told = {crypto.commitment(secret, session) for secret, session in pairs}
+    told = {masking.commitment(secret, session) for secret, session in pairs}
     assert len(told) == 4
     assert {len(digest) for digest in told} == {32}

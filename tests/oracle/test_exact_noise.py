@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.exact_noise import DiscreteGaussian, DiscreteLaplace, RandomBits
+from fedgauge.vertical.auc import DiscreteGaussian, DiscreteLaplace, RandomBits
 
 dp.enable_features("contrib")
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from fedgauge.privacy import DistributedDP, keystream, laws
+from fedgauge.privacy import DistributedDP, keystream, noise
 from fedgauge.privacy.keystream import SimulatedKeystream
 from noise import share_law
 
@@ -60,15 +60,15 @@ def test_the_keystream_gives_the_nist_vectors_from_their_counter(monkeypatch):
 
 
 def masses(table):
-    edges = [0, *table.cumulative, 2**laws.BITS]
-    law = np.diff(np.array(edges, dtype=object)) / 2**laws.BITS
+    edges = [0, *table.cumulative, 2**noise.BITS]
+    law = np.diff(np.array(edges, dtype=object)) / 2**noise.BITS
     return np.arange(len(law)) + table.first, law.astype(float)
 
 
 @pytest.mark.parametrize("shape", [Fraction(1, 19), Fraction(1, 2), Fraction(1), Fraction(23, 5)])
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0])
 def test_negative_binomial_agrees_with_scipy(shape, epsilon):
-    table = laws.negative_binomial(shape, epsilon)
+    table = noise.negative_binomial(shape, epsilon)
     values, law = masses(table)
     scipy = stats.nbinom(float(shape), -np.expm1(-epsilon))
     np.testing.assert_allclose(law, scipy.pmf(values), rtol=0, atol=1e-12)
@@ -77,7 +77,7 @@ def test_negative_binomial_agrees_with_scipy(shape, epsilon):
 
 @pytest.mark.parametrize("mean", [Fraction(1, 100), Fraction(1), Fraction(33, 2), Fraction(3000)])
 def test_poisson_agrees_with_scipy(mean):
-    table = laws.poisson(mean)
+    table = noise.poisson(mean)
     values, law = masses(table)
     scipy = stats.poisson(float(mean))
     np.testing.assert_allclose(law, scipy.pmf(values), rtol=0, atol=1e-12)
@@ -86,7 +86,7 @@ def test_poisson_agrees_with_scipy(mean):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 5.0])
 def test_discrete_laplace_agrees_with_scipy(epsilon):
-    table = laws.discrete_laplace(epsilon)
+    table = noise.discrete_laplace(epsilon)
     values, law = masses(table)
     np.testing.assert_allclose(law, stats.dlaplace.pmf(values, epsilon), rtol=0, atol=1e-12)
     assert table.variance == pytest.approx(stats.dlaplace.var(epsilon), rel=1e-12)
@@ -94,7 +94,7 @@ def test_discrete_laplace_agrees_with_scipy(epsilon):
 
 @pytest.mark.parametrize("spread", [Fraction(1, 4), Fraction(2), Fraction(900)])
 def test_discrete_gaussian_agrees_with_normalised_scipy_densities(spread):
-    values, law = masses(laws.discrete_gaussian(spread))
+    values, law = masses(noise.discrete_gaussian(spread))
     density = stats.norm.pdf(values, scale=float(spread) ** 0.5)
     np.testing.assert_allclose(law, density / density.sum(), rtol=0, atol=1e-12)
 
@@ -139,9 +139,9 @@ def opendp_draws(make, distance, scale):
 @pytest.mark.parametrize("epsilon", [0.25, 1.0])
 def test_opendp_draws_the_same_discrete_laplace(epsilon):
     theirs = opendp_draws(dp.m.make_laplace, dp.l1_distance, 1 / epsilon)
-    ours = laws.discrete_laplace(epsilon).draw(SimulatedKeystream(11), DRAWS)
+    ours = noise.discrete_laplace(epsilon).draw(SimulatedKeystream(11), DRAWS)
     assert same_law(ours, theirs) > FALSE_ALARM
-    wrong = laws.discrete_laplace(1.25 * epsilon).draw(SimulatedKeystream(11), DRAWS)
+    wrong = noise.discrete_laplace(1.25 * epsilon).draw(SimulatedKeystream(11), DRAWS)
     assert same_law(wrong, theirs) < FALSE_ALARM
 
 
@@ -159,7 +159,7 @@ def test_opendp_draws_what_polya_shares_add_up_to(parties):
 @pytest.mark.parametrize("spread", [2, 25])
 def test_opendp_draws_the_same_discrete_gaussian(spread):
     theirs = opendp_draws(dp.m.make_gaussian, dp.l2_distance, float(spread) ** 0.5)
-    ours = laws.discrete_gaussian(Fraction(spread)).draw(SimulatedKeystream(17), DRAWS)
+    ours = noise.discrete_gaussian(Fraction(spread)).draw(SimulatedKeystream(17), DRAWS)
     assert same_law(ours, theirs) > FALSE_ALARM
-    wrong = laws.discrete_gaussian(Fraction(5 * spread, 4)).draw(SimulatedKeystream(17), DRAWS)
+    wrong = noise.discrete_gaussian(Fraction(5 * spread, 4)).draw(SimulatedKeystream(17), DRAWS)
     assert same_law(wrong, theirs) < FALSE_ALARM

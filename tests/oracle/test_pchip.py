@@ -8,9 +8,8 @@ from scipy.optimize import brentq
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, Quantile
-from fedgauge.estimation.distribution import estimate, from_exact_quantiles
-from fedgauge.estimation.piecewise import horner
-from fedgauge.measures.curves import pr_curve, roc_curve
+from fedgauge.estimation.distribution import estimate, from_exact_quantiles, horner
+from fedgauge.metrics.curves import pr_curve, roc_curve
 
 
 def examples(seed, size=400, decimals=None):

@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Axis, InputError, UndefinedMetric
-from fedgauge.measures.metric import metrics_of
+from fedgauge.metrics.estimate import metrics_of
 
 NAMES = [row.name for row in metrics_of(fg.AtThreshold)]
 

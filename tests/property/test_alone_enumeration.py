@@ -9,12 +9,11 @@ import pytest
 from losses import worst_loss
 
 import fedgauge as fg
-from fedgauge.data.keyed import NO_BIN, Places
+from fedgauge.data.row_checks import NO_BIN, Places
 from fedgauge.engines.contribution import count_rows, to_numbers
 from fedgauge.plan.task import LabelTask
-from fedgauge.vertical.exact_noise import DiscreteGaussian, DiscreteLaplace
-from fedgauge.vertical.mechanisms import MECHANISMS, rho_of
-from fedgauge.vertical.ranked import terms_of
+from fedgauge.vertical.auc import MECHANISMS, DiscreteGaussian, DiscreteLaplace, rho_of
+from fedgauge.vertical.files import terms_of
 
 ALONE = fg.Cohort(1, 0)
 LAPLACE = [name for name, row in MECHANISMS.items() if row.noise == "polya"]

@@ -24,11 +24,21 @@ from sklearn import metrics as sk
 from strategies import ON_GRID, labelled
 
 import fedgauge as fg
-from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.measures.metric import metrics_of
-from fedgauge.measures.outcomes import Correlation, Outcomes, Ratio, ThresholdOutcomes
-from fedgauge.measures.thresholds import f_beta_ratio
+from fedgauge import (
+    Aligned,
+    Axis,
+    Quantile,
+    UndefinedMetric,
+)
+from fedgauge.estimation.counts import PooledCounts
+from fedgauge.metrics.estimate import metrics_of
+from fedgauge.metrics.thresholds import (
+    Correlation,
+    Outcomes,
+    Ratio,
+    ThresholdOutcomes,
+    f_beta_ratio,
+)
 
 ROWS = metrics_of(fg.AtThreshold)
 

@@ -9,7 +9,12 @@ from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, LogOddsLine, Steps, mapped
+from fedgauge.histograms.calibrator import (
+    Beta,
+    LogOddsLine,
+    Steps,
+    mapped,
+)
 
 NUMBERS = st.floats(-30, 30)
 SHARES = st.floats(0, 1)

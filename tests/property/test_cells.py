@@ -12,7 +12,7 @@ from strategies import ON_GRID, labelled
 
 import fedgauge as fg
 from fedgauge.engines.simulation import simulate
-from fedgauge.estimation.cells import is_merging, kept_edges, merged_axis
+from fedgauge.estimation.suppression import is_merging, kept_edges, merged_axis
 
 many = settings(deadline=None, max_examples=150)
 AXES = {

@@ -13,8 +13,8 @@ import pytest
 from losses import worst_loss
 
 import fedgauge as fg
-from fedgauge.binning import channels
 from fedgauge.engines.contribution import to_numbers
+from fedgauge.histograms import channels
 from fedgauge.privacy import Cohort
 
 SLACK = 1e-12

@@ -5,9 +5,16 @@ from sklearn import metrics as sk
 from strategies import GRID, ON_GRID, labelled
 
 import fedgauge as fg
-from fedgauge import Aligned, Axis, Quantile, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge import (
+    Aligned,
+    Axis,
+    Quantile,
+    area_error,
+    exact_pr_curve,
+    exact_roc_curve,
+)
 from fedgauge.estimation.distribution import from_exact_quantiles
-from fedgauge.measures.curves import pr_curve, roc_curve
+from fedgauge.metrics.curves import pr_curve, roc_curve
 
 PROBABILITIES = st.one_of(ON_GRID, st.floats(0, 1, allow_subnormal=False))
 ANY = st.floats(-1e6, 1e6, allow_subnormal=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.privacy.flipping import flip, keeps_epsilon, least_chance
+from fedgauge.privacy.local import flip, keeps_epsilon, least_chance
 from fedgauge.privacy.oracles import KEEP, WHOLE, odds
 from fedgauge.vertical.flips import count_by_bin
 

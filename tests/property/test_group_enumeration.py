@@ -13,9 +13,14 @@ import plans
 import pytest
 from losses import worst_loss
 
-from fedgauge import BinaryTask, Cohort, DistributedDP, Examples
-from fedgauge.binning import channels
+from fedgauge import (
+    BinaryTask,
+    Cohort,
+    DistributedDP,
+    Examples,
+)
 from fedgauge.engines.contribution import count_batches
+from fedgauge.histograms import channels
 from fedgauge.privacy.units import limit_rows
 
 SLACK = 1e-12

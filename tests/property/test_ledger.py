@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
 from fedgauge.site import Account, Cost, Ledger
-from fedgauge.site.entries import Roster
-from fedgauge.site.exact import ExactRules, ExactSum
+from fedgauge.site.exact_sums import ExactRules, ExactSum
+from fedgauge.site.ledger_entries import SumRoster
 
 ACCOUNTS = [
     Account("stroke", "example", "add-remove"),
@@ -217,7 +217,7 @@ histories = st.lists(steps, min_size=4, max_size=14).map(
 def apply(ledger, step):
     match step:
         case "reserve", session, account, cost, mix, (sites, needed), *told:
-            invited = ExactSum(Roster(frozenset(map(name, sites)), needed), "plan")
+            invited = ExactSum(SumRoster(frozenset(map(name, sites)), needed), "plan")
             ledger.reserve(
                 name(session),
                 account,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, Steps
-from fedgauge.measures.metric import metrics_of
+from fedgauge.histograms.calibrator import Beta, Steps
+from fedgauge.metrics.estimate import metrics_of
 
 ROWS = 1500
 SITES = 3

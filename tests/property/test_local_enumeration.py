@@ -25,8 +25,8 @@ from fedgauge.privacy.oracles import (
     UnaryEncoding,
     draw_bits,
     keeps,
+    randomise,
 )
-from fedgauge.privacy.response import randomise
 
 EPSILONS = (0.01, 0.5, 1.0, math.log(3), 2.5, 5.0, 20.0)
 TREES = [(1,), (2,), (3,), (2, 2)]

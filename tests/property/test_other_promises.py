@@ -2,7 +2,7 @@
 
 A site's budget rests on it: whomever plans protect, each costs a row that counts or does not at
 most its epsilon and delta, and a row that is replaced, or whose label is the other one, at most two
-steps. The ledger's module states this in general (`fedgauge.site.books`); how losses are found is
+steps. The ledger's module states this in general (`fedgauge.site.ledger`); how losses are found is
 in test_privacy_enumeration.py.
 """
 
@@ -20,7 +20,7 @@ from fedgauge.engines import contribution
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import Cohort, DistributedDP
 from fedgauge.site import Account, Cost
-from fedgauge.site.books import charge
+from fedgauge.site.ledger import charge
 
 COHORT, HONEST = Cohort(min_survivors=4, max_colluding=1), 3
 SLACK = 1e-12

@@ -13,10 +13,17 @@ import pytest
 
 from fedgauge import DistributedDP
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.exact_noise import DiscreteGaussian, DiscreteLaplace
-from fedgauge.vertical.mechanisms import MECHANISMS, rho_of
-from fedgauge.vertical.pairs import Pair, is_pair_possible, noisy_pair
-from fedgauge.vertical.ranks import PartyRanks, doubled_midranks
+from fedgauge.vertical.auc import (
+    MECHANISMS,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    PairAnswer,
+    PartyRanks,
+    doubled_midranks,
+    is_pair_possible,
+    noisy_pair,
+    rho_of,
+)
 
 SCORES = {
     "three": [0.1, 0.5, 0.9],
@@ -236,7 +243,7 @@ def test_pairs_are_possible_between_the_least_and_the_most_of_any_labels(name, s
         totals = given.get(positives, [1, 0])  # between which there is none
         for total in range(-far, far + 1):
             possible = min(totals) <= total <= max(totals) and positives in given
-            assert is_pair_possible(Pair(positives, total), ranks, quiet, 0.5) == possible
+            assert is_pair_possible(PairAnswer(positives, total), ranks, quiet, 0.5) == possible
 
 
 @pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(7, 2)), DiscreteGaussian(Fraction(30))])

@@ -13,10 +13,10 @@ import pytest
 from report_laws import law_of, power, worst
 
 import fedgauge as fg
-from fedgauge.plan.searching import Found
+from fedgauge.local import messages
+from fedgauge.local.rounds import Turns
+from fedgauge.plan.two_rounds import Found
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.reports import messages
-from fedgauge.reports.rounds import Turns
 
 EPSILON = 1.0
 COARSE = fg.Axis.uniform(4, 0.0, 4.0, outside="clip")

@@ -19,7 +19,7 @@ from losses import log_law, node_loss
 
 import fedgauge as fg
 from fedgauge.engines.contribution import count_rows, find_bins, to_numbers
-from fedgauge.estimation.released import Released
+from fedgauge.estimation.counts import Released
 from fedgauge.privacy import Cohort
 
 SLACK = 1e-12

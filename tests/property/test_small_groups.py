@@ -14,9 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauge as fg
-from fedgauge.estimation.cells import kept_edges, merge_small
-from fedgauge.estimation.released import Released
-from fedgauge.estimation.small_groups import hide_small, too_small, ungrouped
+from fedgauge.estimation.counts import Released
+from fedgauge.estimation.suppression import (
+    hide_small,
+    kept_edges,
+    merge_small,
+    too_small,
+    ungrouped,
+)
 from fedgauge.plan.task import BinaryTask, MulticlassTask, MultilabelTask
 
 LEAST = 3

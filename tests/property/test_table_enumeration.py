@@ -12,9 +12,9 @@ import pytest
 from losses import worst_loss
 
 import fedgauge as fg
-from fedgauge.binning.table import Table
 from fedgauge.engines.contribution import to_numbers
-from fedgauge.plan import summed
+from fedgauge.histograms.tables import Table
+from fedgauge.plan import rounds
 from fedgauge.plan.task import BinaryTask
 from fedgauge.privacy.models import LevelNoise
 
@@ -96,7 +96,7 @@ def test_noise_as_if_a_row_were_seen_once_breaks_the_promise(name):
 def test_noise_as_if_a_row_weighed_half_breaks_the_promise(monkeypatch):
     """The mutant: loss differences, of which a row adds 128, with the noise for 64."""
     plan = plan_for(TASKS["joint and losses"])
-    monkeypatch.setattr(summed, "_laws", _light)
+    monkeypatch.setattr(rounds, "_laws", _light)
     assert loss_of(plan) > 1.4
 
 

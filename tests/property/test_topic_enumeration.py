@@ -14,8 +14,8 @@ import pytest
 from report_laws import law_of, power, worst
 
 import fedgauge as fg
+from fedgauge.local import messages
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.reports import messages
 
 AXIS = fg.Axis.uniform(2, outside="clip")
 EPSILON = 1.0

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from fedgauge.binning.axis import Axis
-from fedgauge.estimation.pooled import PooledCounts, redraw
-from fedgauge.measures.benefit import Decision
+from fedgauge.estimation.counts import PooledCounts, redraw
+from fedgauge.histograms.axis import Axis
+from fedgauge.metrics.decisions import Decision
 
 RUNS = 250
 COVERS = 0.93

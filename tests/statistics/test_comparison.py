@@ -41,7 +41,7 @@ def test_differences_are_covered_false_alarm_one_in_a_thousand(cell):
 def test_the_study_notices_models_taken_for_alike(monkeypatch):
     """As if errors went together fully: intervals are too narrow where models differ."""
     monkeypatch.setattr(
-        "fedgauge.measures.paired._of_difference",
+        "fedgauge.metrics.differences._of_difference",
         lambda ends, covariance: abs(ends[0] - ends[1]),  # noqa: ARG005
     )
     found = study.run(replace(CELLS[0], correlation=0.5), np.random.default_rng(8), RUNS)

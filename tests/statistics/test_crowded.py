@@ -11,9 +11,9 @@ from scipy.stats import binom
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
-from fedgauge.engines.reporting import simulate_reports
-from fedgauge.estimation import crowded
-from fedgauge.estimation.pooled import PooledCounts
+from fedgauge.estimation import sanity
+from fedgauge.estimation.counts import PooledCounts
+from fedgauge.local.encode import simulate_reports
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 BINS, CLIENTS, EXAMPLES = 64, 5, 1000
@@ -54,7 +54,7 @@ def cautions(plan, results):
                 total = total + draw_noise(plan, source, shares=CLIENTS)
             released = release(plan, total, CLIENTS)
         pooled = PooledCounts.of(plan, released, slice_)
-        told += crowded.caution(plan, released, pooled) is not None
+        told += sanity.crowded_caution(plan, released, pooled) is not None
     return told
 
 
@@ -62,13 +62,13 @@ def cautions(plan, results):
 def test_a_population_on_the_line_is_cautioned_no_more_often_than_stated(plan, monkeypatch):
     """At a rate that can be counted."""
     stated, results = 0.05, 500
-    monkeypatch.setattr(crowded, "FALSE_ALARM", stated)
+    monkeypatch.setattr(sanity, "FALSE_ALARM", stated)
     assert cautions(plan, results) <= binom.isf(FALSE_ALARM, results, stated)
 
 
 @every_plan
 def test_the_stated_rate_is_not_far_too_low(plan, monkeypatch):
-    monkeypatch.setattr(crowded, "FALSE_ALARM", 1.9)
+    monkeypatch.setattr(sanity, "FALSE_ALARM", 1.9)
     assert cautions(plan, 200) > 0
 
 

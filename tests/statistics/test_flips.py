@@ -10,8 +10,13 @@ from scipy import stats
 from scipy.special import ndtri
 
 import fedgauge as fg
-from fedgauge.privacy.flipping import debias, flip, least_chance, variances
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.privacy.local import (
+    debias,
+    flip,
+    least_chance,
+    variances,
+)
 
 ROWS = 1_000_000
 FALSE_ALARM = 1e-6

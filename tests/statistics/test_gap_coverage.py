@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom
 
 import fedgauge as fg
-from fedgauge.measures.gaps import gap
+from fedgauge.metrics.differences import gap
 
 RUNS = 60
 FALSE_ALARM = 1e-3

@@ -11,16 +11,14 @@ from scipy.stats import binom
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
-from fedgauge.engines.reporting import release_reports, simulate_reports
-from fedgauge.estimation import impossible
-from fedgauge.estimation.released import Released
+from fedgauge.estimation import sanity
+from fedgauge.estimation.counts import Released
+from fedgauge.local.encode import release_reports, simulate_reports
 from fedgauge.plan.task import LabelTask
-from fedgauge.privacy import response
-from fedgauge.privacy.flipping import debias, flip
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.pairs import is_pair_possible, noisy_pair
-from fedgauge.vertical.ranks import PartyRanks
+from fedgauge.privacy.local import debias, flip
+from fedgauge.privacy.oracles import debias as debias_reports
+from fedgauge.vertical.auc import MECHANISMS, PartyRanks, is_pair_possible, noisy_pair
 
 CLIENTS = 5
 RESULTS = 2000
@@ -48,7 +46,7 @@ def cautions(case, counts=0, results=RESULTS):
     source = SimulatedKeystream(1)
     drawn = (draw_noise(plan, source, shares=CLIENTS) for _ in range(results))
     return sum(
-        impossible.caution(plan, release(plan, exact + noise, CLIENTS)) is not None
+        sanity.impossible_caution(plan, release(plan, exact + noise, CLIENTS)) is not None
         for noise in drawn
     )
 
@@ -57,14 +55,14 @@ def cautions(case, counts=0, results=RESULTS):
 def test_noise_alone_is_cautioned_no_more_often_than_stated(case, monkeypatch):
     """At a rate that can be counted; all bins are empty, where false alarms are likeliest."""
     stated = 0.05
-    monkeypatch.setattr(impossible, "FALSE_ALARM", stated)
+    monkeypatch.setattr(sanity, "FALSE_ALARM", stated)
     assert cautions(case) <= binom.isf(FALSE_ALARM, RESULTS, stated)
 
 
 @every_plan
 def test_the_stated_rate_is_not_far_too_low(case, monkeypatch):
     """The bound is a bound, not a wall: at a stated rate of 1 in all bins some are noticed."""
-    monkeypatch.setattr(impossible, "FALSE_ALARM", 100.0)
+    monkeypatch.setattr(sanity, "FALSE_ALARM", 100.0)
     assert cautions(case, results=200) > 0
 
 
@@ -112,7 +110,7 @@ def local_cautions(case, results, rows):
     counted = fg.ScoreHistogram.from_counts(plan.axis, rows)
     source = SimulatedKeystream(1)
     return sum(
-        impossible.caution(plan, simulate_reports(plan, counted, 1, source)) is not None
+        sanity.impossible_caution(plan, simulate_reports(plan, counted, 1, source)) is not None
         for _ in range(results)
     )
 
@@ -127,13 +125,13 @@ def in_few_bins():
 @every_local
 def test_honest_reports_are_cautioned_no_more_often_than_stated(case, monkeypatch):
     stated, results = 0.05, 300
-    monkeypatch.setattr(impossible, "FALSE_ALARM", stated)
+    monkeypatch.setattr(sanity, "FALSE_ALARM", stated)
     assert local_cautions(case, results, in_few_bins()) <= binom.isf(FALSE_ALARM, results, stated)
 
 
 @every_local
 def test_the_stated_rate_of_reports_is_not_far_too_low(case, monkeypatch):
-    monkeypatch.setattr(impossible, "FALSE_ALARM", 5.0)
+    monkeypatch.setattr(sanity, "FALSE_ALARM", 5.0)
     assert local_cautions(case, 100, in_few_bins()) > 0
 
 
@@ -147,10 +145,10 @@ def test_reports_that_deny_a_bin_are_noticed():
     bits = np.unpackbits(payloads, axis=1, count=oracle.cells)
     bits[::5, [7, 20]] = 0
     tallies = [bits.sum(axis=0, dtype=np.int64)]
-    levels = response.debias(plan.oracles, tallies, [len(bits)], 2)
+    levels = debias_reports(plan.oracles, tallies, [len(bits)], 2)
     variances = plan.noise_variances(len(bits))
     told = release_reports(plan, levels, variances, clients=1, reports=len(bits))
-    assert impossible.caution(plan, told) is not None
+    assert sanity.impossible_caution(plan, told) is not None
 
 
 # Label parties that answer alone
@@ -190,7 +188,7 @@ def doubted_answers(plan, share, stated, results):
             (positives,) = release(plan, numbers, 1).counts
             levels = np.split(numbers, np.cumsum(plan.final.nodes)[:-1])
         released = Released(plan.axis, np.array([TOTALS - positives, positives]), 1)
-        found += not impossible.is_possible(plan, released, stated, levels)
+        found += not sanity.is_possible(plan, released, stated, levels)
     return found
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from fedgauge import LocalDP
-from fedgauge.privacy.flipping import debias, flip, least_chance
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.choice import predicted_deviations
-from fedgauge.vertical.ranks import PartyRanks, auc_of, doubled_midranks
+from fedgauge.privacy.local import debias, flip, least_chance
+from fedgauge.vertical.auc import PartyRanks, auc_of, doubled_midranks
+from fedgauge.vertical.bins import predicted_deviations
 
 RUNS = 300
 STRAY = 0.2

@@ -53,7 +53,7 @@ def test_the_study_notices_intervals_that_are_too_narrow(monkeypatch):
 
 def test_the_study_notices_quantile_bins(monkeypatch):
     """Ranks alone leave rare positives a few bins: average precision is covered in about 40%."""
-    ranks = "fedgauge.vertical.assignment.balanced_ranks"
+    ranks = "fedgauge.vertical.bins.balanced_ranks"
     monkeypatch.setattr(ranks, lambda bins, rate: np.arange(1, bins) / bins)  # noqa: ARG005
     cell = study.Cell(20_000, 0.02, 2.0)
     found = study.run(cell, np.random.default_rng(11), RUNS)

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedgauge.binning.axis import Axis
+from fedgauge.estimation.counts import LabelCounts
 from fedgauge.estimation.distribution import Aligned, estimate
-from fedgauge.estimation.labelled import LabelCounts
-from fedgauge.measures import areas, curves
+from fedgauge.histograms.axis import Axis
+from fedgauge.metrics import areas, curves
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask
-from fedgauge.planner.worlds import SHAPES
+from fedgauge.planner.simulated import SHAPES
 from fedgauge.privacy import Cohort, DistributedDP
-from fedgauge.vertical import design
-from fedgauge.vertical.assignment import REFERENCE_AUC, balanced_ranks, times_odds
-from fedgauge.vertical.design import choose_tree, predicted
+from fedgauge.vertical import bins
+from fedgauge.vertical.bins import REFERENCE_AUC, balanced_ranks, choose_tree, predicted, times_odds
 
 EXAMPLES = 458_407  # as many as the paper has
 AT = (np.arange(400) + 0.5) / 400
@@ -49,8 +48,8 @@ def test_noise_and_bins_add_little_to_what_sampling_does(examples, most, rate):
 def test_bins_keep_average_precision_within_its_intervals(rate):
     """Where positives are rarer than hinted: with the least errors alone, 8% to 12% are missed."""
     tree, _ = chosen(100_000, positive_rate=rate)
-    variances = design._variances(label_dp(), Cohort(10), tree, 10)
-    missed = [design._missed(tree, variances, 100_000, rate, shape) for shape in SHAPES]
+    variances = bins._variances(label_dp(), Cohort(10), tree, 10)
+    missed = [bins._missed(tree, variances, 100_000, rate, shape) for shape in SHAPES]
     assert max(missed) <= 0.065
     assert math.prod(tree) <= 32  # rare positives take up to 256 bins that are not drawn up
 
@@ -59,9 +58,9 @@ def test_bins_keep_average_precision_within_its_intervals(rate):
 def test_straight_pieces_move_the_auc_by_less_than_chance_does(rate):
     """With the least errors alone, by up to 1.6 deviations: intervals hold more than 97%."""
     tree, _ = chosen(100_000, positive_rate=rate, epsilon=0.3)
-    variances = design._variances(label_dp(0.3), Cohort(10), tree, 10)
+    variances = bins._variances(label_dp(0.3), Cohort(10), tree, 10)
     apart = [
-        design._apart(tree, variances, 100_000, rate, times_odds(rate, off), shape)
+        bins._apart(tree, variances, 100_000, rate, times_odds(rate, off), shape)
         for off in (0.25, 1.0, 4.0)
         for shape in SHAPES
     ]
@@ -73,11 +72,11 @@ def test_for_the_auc_alone_binning_adds_little_even_to_wrong_hints(hinted):
     """With the least error on average it would be up to seven times the noise."""
     known = {"parties": 2, "examples": EXAMPLES, "positive_rate": hinted, "only": "roc_auc"}
     tree = choose_tree(label_dp(3.0), Cohort(2), **known)
-    variances = design._variances(label_dp(3.0), Cohort(2), tree, 2)
+    variances = bins._variances(label_dp(3.0), Cohort(2), tree, 2)
     for times in (0.25, 1.0, 4.0):
         rate = times_odds(hinted, times)
         for shape in SHAPES:
-            noise, binning = design._auc(tree, variances, EXAMPLES, hinted, rate, shape)
+            noise, binning = bins._auc(tree, variances, EXAMPLES, hinted, rate, shape)
             assert math.hypot(noise, binning) <= 1.15 * noise
 
 

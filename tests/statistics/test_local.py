@@ -14,10 +14,10 @@ from scipy import stats
 from scipy.special import logit
 
 import fedgauge as fg
-from fedgauge.engines.reporting import simulate_reports
+from fedgauge.local.encode import simulate_reports
 from fedgauge.privacy import oracles as local
-from fedgauge.privacy import response
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.privacy.oracles import debias, randomise
 
 FALSE_ALARM = 1e-6
 ROWS = 3_000
@@ -46,11 +46,11 @@ def estimates(oracles, seed=1, runs=RUNS, speaking=None):
     leaves = np.repeat(np.arange(8), LEAVES.ravel())
     found = [[] for _ in oracles]
     for _ in range(runs):
-        reports = response.randomise(speaking or oracles, leaves, source)
+        reports = randomise(speaking or oracles, leaves, source)
         tallies = [np.zeros(oracle.tallies, dtype=np.int64) for oracle in oracles]
         for oracle, tally, payloads in zip(oracles, tallies, reports, strict=True):
             oracle.add(tally, payloads)
-        levels = response.debias(oracles, tallies, list(map(len, reports)), 2)
+        levels = debias(oracles, tallies, list(map(len, reports)), 2)
         for kept, level in zip(found, levels, strict=True):
             kept.append(level.ravel())
     return [np.array(kept) for kept in found]

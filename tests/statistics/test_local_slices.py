@@ -13,10 +13,8 @@ from scipy.stats import binom, chi2
 import fedgauge as fg
 import local_slices as study
 from fedgauge.engines.simulation import run
-from fedgauge.estimation.drawn import every_block
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.estimation.released import Released
-from fedgauge.measures import areas
+from fedgauge.estimation.counts import PooledCounts, Released, every_block
+from fedgauge.metrics import areas
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 RUNS = 200

@@ -12,7 +12,7 @@ from scipy import stats
 
 from fedgauge import Axis
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import Cohort, DistributedDP, laws
+from fedgauge.privacy import Cohort, DistributedDP, noise
 from fedgauge.privacy.keystream import SimulatedKeystream
 from noise import share_law
 
@@ -47,16 +47,16 @@ both = pytest.mark.parametrize("p_value", [chi_square, kolmogorov_smirnov])
 
 TABLES = {
     "thin negative binomial": (
-        laws.negative_binomial(Fraction(1, 19), 0.5),
+        noise.negative_binomial(Fraction(1, 19), 0.5),
         stats.nbinom(1 / 19, -np.expm1(-0.5)),
     ),
     "negative binomial": (
-        laws.negative_binomial(Fraction(5, 2), 0.2),
+        noise.negative_binomial(Fraction(5, 2), 0.2),
         stats.nbinom(2.5, -np.expm1(-0.2)),
     ),
-    "poisson": (laws.poisson(Fraction(7, 3)), stats.poisson(7 / 3)),
-    "wide poisson": (laws.poisson(Fraction(400)), stats.poisson(400)),
-    "discrete Laplace": (laws.discrete_laplace(0.3), stats.dlaplace(0.3)),
+    "poisson": (noise.poisson(Fraction(7, 3)), stats.poisson(7 / 3)),
+    "wide poisson": (noise.poisson(Fraction(400)), stats.poisson(400)),
+    "discrete Laplace": (noise.discrete_laplace(0.3), stats.dlaplace(0.3)),
 }
 
 
@@ -76,7 +76,7 @@ def test_draws_of_a_discrete_gaussian_follow_it(spread, p_value):
     """False alarms: 1e-6 for each test and law."""
     values = np.arange(-100, 101)
     law = np.exp(-(values**2) / (2 * spread))
-    draws = laws.discrete_gaussian(Fraction(spread)).draw(SimulatedKeystream(2), DRAWS)
+    draws = noise.discrete_gaussian(Fraction(spread)).draw(SimulatedKeystream(2), DRAWS)
     assert p_value(draws, values, law / law.sum()) > FALSE_ALARM
 
 

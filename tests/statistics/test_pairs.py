@@ -6,9 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 from fedgauge import DistributedDP
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.mechanisms import MECHANISMS
-from fedgauge.vertical.pairs import auc_estimate, noisy_pair
-from fedgauge.vertical.ranks import PartyRanks, doubled_midranks
+from fedgauge.vertical.auc import MECHANISMS, PartyRanks, auc_estimate, doubled_midranks, noisy_pair
 
 RUNS = 2000
 

@@ -7,12 +7,8 @@ from platform_world import SCORES, SHOPS, Platform
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.answering import answer_alone
-from fedgauge.engines.answers import conclude_alone
-from fedgauge.vertical.answer import Answer
-from fedgauge.vertical.assigned import assign_bins
-from fedgauge.vertical.ranked import assign_ranks
-from fedgauge.vertical.roster import Roster
+from fedgauge.vertical.answers import LabelAnswer, answer_alone, conclude_alone
+from fedgauge.vertical.files import Roster, assign_bins, assign_ranks
 
 TWO = SHOPS[:2]
 NOISE = fg.DistributedDP(8.0, unit="label", neighbours="flip")
@@ -58,7 +54,7 @@ class Alone(Platform):
         options = {"tell": lambda _: None} | options
         rows = msgspec.structs.replace(self.labels(name), key=key, scored=scored)
         made = answer_alone(self.site(name), plan, rows, path or self.file(name), **options)
-        return Answer.load(made.path)
+        return LabelAnswer.load(made.path)
 
     def conclude(self, plan, answers, **options):
         return conclude_alone(self.site(COORDINATOR), plan, answers, **options)

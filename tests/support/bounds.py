@@ -10,7 +10,7 @@ from strategies import GRID
 
 import fedgauge as fg
 from fedgauge import Aligned, Axis, UndefinedMetric
-from fedgauge.measures.outcomes import Outcomes
+from fedgauge.metrics.thresholds import Outcomes
 
 ROUNDING = 1e-11
 

@@ -1,7 +1,7 @@
 """Maps of every form, for tests of what all of them do."""
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, LogOddsLine, Steps
+from fedgauge.histograms.calibrator import Beta, LogOddsLine, Steps
 
 FORMS = {
     "identity": Beta(1.0, 1.0, 0.0),

@@ -21,13 +21,17 @@ from sites import open_policy
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
-from fedgauge.engines import flower, summation
-from fedgauge.engines.contribution import contribution, count_rows, find_bins, release
+from fedgauge.engines import flower, simulation
+from fedgauge.engines.contribution import (
+    contribution,
+    count_rows,
+    find_bins,
+    release,
+)
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import INVITATION, SECOND, Exchange
+from fedgauge.engines.exchange import INVITATION, SECOND, Exchange, take_part
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.simulation import simulate
-from fedgauge.engines.steps import take_part
 from fedgauge.keys import SigningKey
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import Envelope
@@ -130,10 +134,10 @@ class SimulationEngine:
                 return _Carried(key, duty, on_request, on_reply, self.refusals)
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(summation, "SigningKey", KnownKeys)
-            patch.setattr(summation, "SummationClient", Couriers)
+            patch.setattr(simulation, "SigningKey", KnownKeys)
+            patch.setattr(simulation, "SummationClient", Couriers)
             places = {names.index(name): stage for name, stage in (silent or {}).items()}
-            outcome = summation.run_rounds(plan, duties, silent=places)
+            outcome = simulation.run_rounds(plan, duties, silent=places)
         return release(plan, outcome.total, len(outcome.survivors))
 
 
@@ -199,7 +203,7 @@ class ExchangeEngine:
         if seed is not None:
             seeds = iter(range(1000 * seed, 1000 * seed + 1000))
             monkeypatch.setattr(
-                "fedgauge.engines.duties.Keystream", lambda: SimulatedKeystream(next(seeds))
+                "fedgauge.engines.participant.Keystream", lambda: SimulatedKeystream(next(seeds))
             )
 
     def sites(self, names) -> Consortium:

@@ -5,8 +5,7 @@ from pathlib import Path
 from sites import open_policy
 
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import Exchange
-from fedgauge.engines.steps import take_part
+from fedgauge.engines.exchange import Exchange, take_part
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Site, create_site

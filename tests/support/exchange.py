@@ -13,9 +13,8 @@ from forks import fast_folder
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS, Exchange
-from fedgauge.engines.named import NamedRows
-from fedgauge.engines.steps import join, submit
+from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.site_rows import NamedRows
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
 

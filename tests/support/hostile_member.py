@@ -20,10 +20,24 @@ import msgspec
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import EVERYONE, Envelope
-from fedgauge.secagg import Stage, SummationClient, SummationServer, client, crypto, shamir
-from fedgauge.secagg import boxes as boxes_module
-from fedgauge.secagg.boxes import Box
-from fedgauge.secagg.messages import Ballot, Inbox, Opening, SealedOpening, Shares, opening
+from fedgauge.secagg import (
+    Stage,
+    SummationClient,
+    SummationServer,
+    client,
+    masking,
+    secret_sharing,
+)
+from fedgauge.secagg import secret_sharing as boxes_module
+from fedgauge.secagg.messages import (
+    Ballot,
+    Inbox,
+    Opening,
+    SealedOpening,
+    Shares,
+    opening,
+)
+from fedgauge.secagg.secret_sharing import Box
 
 # What moves a secret: X25519 does not look at the three lowest bits of a key.
 _FAR = 1 << 100
@@ -145,7 +159,7 @@ def other_box_key(public=None, *, late=False):
     """A box that is said to be sealed with another key than it is: a fresh one by default."""
 
     def unmatched(box):
-        other = public or crypto.AgreementKey(os.urandom(crypto.KEY_BYTES)).public
+        other = public or masking.AgreementKey(os.urandom(masking.KEY_BYTES)).public
         return msgspec.structs.replace(box, key=other)
 
     return _boxes(unmatched, late=late)
@@ -181,16 +195,16 @@ def wrong_shares(*, to_all=False):
     """
 
     def during(place, _request):
-        split = shamir.split
+        split = secret_sharing.split
 
         def wrong(secret, holders, threshold, **options):
             if to_all:
                 return split(secret ^ _FAR, holders, threshold, **options)
             shares = split(secret, holders, threshold, **options)
             point = place.peer + 1
-            return shares | {point: (shares[point] + _FAR) % shamir.PRIME}
+            return shares | {point: (shares[point] + _FAR) % secret_sharing.PRIME}
 
-        return _replaced("split", wrong, shamir, client)
+        return _replaced("split", wrong, secret_sharing, client)
 
     return Deed(Stage.SHARE, during=during)
 
@@ -199,7 +213,7 @@ def wrong_commitment():
     """A commitment to another secret than the one whose shares it deals."""
 
     def say(_place, body):
-        commitment = os.urandom(crypto.COMMITMENT_BYTES)
+        commitment = os.urandom(masking.COMMITMENT_BYTES)
         return msgspec.structs.replace(Shares.from_bytes(body), commitment=commitment).to_bytes()
 
     return Deed(Stage.SHARE, say=say)
@@ -211,14 +225,14 @@ def false_complaint(*, about_all=False):
     def during(place, request):
         boxes = Inbox.from_bytes(request).boxes
         about = {box.sealed for box in boxes if about_all or box.member == place.peer}
-        unseal = crypto.unseal
+        unseal = masking.unseal
 
         def unable(key, box, *more, **options):
             if box in about:
                 raise ProtocolError("a box cannot be opened.")
             return unseal(key, box, *more, **options)
 
-        return _replaced("unseal", unable, crypto, boxes_module)
+        return _replaced("unseal", unable, masking, boxes_module)
 
     return Deed(Stage.MASK, during=during)
 
@@ -240,7 +254,7 @@ def withheld(_answers):
 
 def made_up(said):
     """Keys that are none, in an answer."""
-    return [msgspec.structs.replace(each, key=os.urandom(crypto.KEY_BYTES)) for each in said]
+    return [msgspec.structs.replace(each, key=os.urandom(masking.KEY_BYTES)) for each in said]
 
 
 def cut_short(said):
@@ -250,7 +264,7 @@ def cut_short(said):
 
 def sealed_for_another(said):
     """That the boxes were for keys that nobody advertised."""
-    return [msgspec.structs.replace(each, box_key=os.urandom(crypto.KEY_BYTES)) for each in said]
+    return [msgspec.structs.replace(each, box_key=os.urandom(masking.KEY_BYTES)) for each in said]
 
 
 def wrong_opening(*, of_all=False, signed=True):
@@ -316,7 +330,9 @@ def _signed_opening(place, told, session):
 
 
 def _moved(share):
-    return shamir.share_to_bytes((shamir.share_from_bytes(share) + _FAR) % shamir.PRIME)
+    return secret_sharing.share_to_bytes(
+        (secret_sharing.share_from_bytes(share) + _FAR) % secret_sharing.PRIME
+    )
 
 
 @contextmanager

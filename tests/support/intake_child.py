@@ -7,8 +7,8 @@ from pathlib import Path
 from forks import Deadline, answer_with, serve
 
 import fedgauge as fg
-from fedgauge.engines.reporting import find_second
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.local.encode import find_second
 
 FILES = [(os, name) for name in ("open", "fsync", "fdopen")]
 

@@ -6,8 +6,8 @@ import pytest
 
 from fedgauge.errors import LedgerError
 from fedgauge.site import Account, Cost, Ledger
-from fedgauge.site.entries import Departure, Roster
-from fedgauge.site.exact import ExactRules, ExactSum
+from fedgauge.site.exact_sums import ExactRules, ExactSum
+from fedgauge.site.ledger_entries import Departure, SumRoster
 
 EXAMPLES = Account("stroke", "example", "add-remove")
 LIMIT = Cost(5.0, 1e-5)
@@ -21,7 +21,7 @@ def session(number):
 
 def exact_sum(sites, needed=3, **known):
     """An exact sum to which sites are invited that are named by letters."""
-    return ExactSum(Roster(frozenset(key(site) for site in sites), needed), "plan", **known)
+    return ExactSum(SumRoster(frozenset(key(site) for site in sites), needed), "plan", **known)
 
 
 def key(letter):

@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 
 from fedgauge import Axis, Examples, ScoreHistogram
-from fedgauge.privacy import laws
+from fedgauge.privacy import noise
 from fedgauge.privacy.units import limit_rows
 
 
 @cache
 def log_law(table):
     """Log-probabilities of the difference of two draws, at -reach..reach."""
-    edges = [0, *table.cumulative, 2**laws.BITS]
+    edges = [0, *table.cumulative, 2**noise.BITS]
     mass = np.array(
-        [float(Fraction(b - a, 2**laws.BITS)) for a, b in itertools.pairwise(edges)]
+        [float(Fraction(b - a, 2**noise.BITS)) for a, b in itertools.pairwise(edges)]
     )  # fmt: skip
     law = np.correlate(mass, mass, mode="full")
     return np.log(law[law > 2.0**-80])

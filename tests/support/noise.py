@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedgauge.privacy.models import LevelNoise
-from fedgauge.privacy.shares import ShareLaw
+from fedgauge.privacy.noise import ShareLaw
 
 
 def share_law(spec, parameter, *, parties, shares=1, sensitivity=None):

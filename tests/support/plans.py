@@ -2,7 +2,12 @@
 
 import math
 
-from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
+from fedgauge import (
+    Axis,
+    Cohort,
+    DistributedDP,
+    EvaluationPlan,
+)
 
 
 def plan_for(

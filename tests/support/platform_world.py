@@ -5,12 +5,10 @@ from consortium import COORDINATOR, Consortium
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.exchange import Exchange
-from fedgauge.engines.named import NamedLabels
-from fedgauge.engines.steps import join, submit
+from fedgauge.engines.exchange import Exchange, join, submit
+from fedgauge.engines.site_rows import NamedLabels
 from fedgauge.secagg import Stage
-from fedgauge.vertical.assigned import assign_bins
-from fedgauge.vertical.roster import Roster
+from fedgauge.vertical.files import Roster, assign_bins
 
 SHOPS = [f"shop-{letter}" for letter in "abcd"]
 LABEL_DP = fg.DistributedDP(8.0, unit="label", neighbours="flip")

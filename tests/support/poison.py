@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedgauge.secagg import words
+from fedgauge.secagg import masking
 
 
 def poison(monkeypatch, added):
@@ -11,16 +11,16 @@ def poison(monkeypatch, added):
     It passes by its own check of sizes, as a changed program would. On every engine that sums
     under masks in this process.
     """
-    encode, sent = words.encode, []
+    encode, sent = masking.encode, []
 
     def hostile(values, most, bits):
         sent.append(values)
         if len(sent) > 1:
             return encode(values, most, bits)
         wrapped = (values + added).astype(np.uint64)
-        return wrapped.astype(words.word_type(bits))
+        return wrapped.astype(masking.word_type(bits))
 
-    monkeypatch.setattr(words, "encode", hostile)
+    monkeypatch.setattr(masking, "encode", hostile)
     return sent
 
 

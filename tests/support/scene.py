@@ -14,18 +14,24 @@ from plans import small_plan
 from fedgauge.errors import CohortTooSmall, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
-from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
+from fedgauge.secagg import (
+    Invitation,
+    Stage,
+    Sum,
+    SummationClient,
+    SummationServer,
+)
 from fedgauge.secagg import messages as messages_module
-from fedgauge.secagg.crypto import AgreementKey
 from fedgauge.secagg.graph import Graph, choose_graph, picks
+from fedgauge.secagg.masking import AgreementKey
 from fedgauge.secagg.messages import (
     Advertisement,
+    Advertisements,
     Ballot,
     Inbox,
     Masked,
     Opening,
     Quorum,
-    Roster,
     SealedOpening,
     Shares,
     Survivors,
@@ -38,7 +44,7 @@ from fedgauge.secagg.messages import (
 KEYS = sorted((SigningKey.from_bytes(bytes([i] * 32)) for i in range(12)), key=lambda k: k.public)
 BOSS = SigningKey.from_bytes(b"c" * 32)
 STRANGER = SigningKey.from_bytes(b"s" * 32)
-REQUESTS = {2: Roster, 3: Inbox, 4: Survivors, 5: Quorum}
+REQUESTS = {2: Advertisements, 3: Inbox, 4: Survivors, 5: Quorum}
 REPLIES = {1: Advertisement, 2: Shares, 3: Masked, 4: Ballot}
 VICTIM = 2
 # Public keys with which everybody agrees on the same secret: 0, 1, a point of order 8, p - 1.

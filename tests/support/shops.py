@@ -11,9 +11,9 @@ from sklearn.metrics import roc_auc_score
 from standin import StandInGrid
 
 import fedgauge as fg
-from fedgauge.engines import flower_labels
-from fedgauge.engines.label_party import ROSTER
 from fedgauge.protocol import Envelope
+from fedgauge.vertical import flower as flower_labels
+from fedgauge.vertical.label_party import ROSTER
 
 FIRST = 1001
 IDS = np.arange(len(SCORES))

@@ -4,7 +4,7 @@ import numpy as np
 from cases import CASES, clients
 
 import fedgauge as fg
-from fedgauge.measures.intervals import show
+from fedgauge.metrics.estimate import show
 
 LONG = "people who were asked and did not answer, whatever the reason was"
 # Names are anybody's text. Each of these would do harm in a page, a script or a spreadsheet.

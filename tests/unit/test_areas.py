@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
+from fedgauge import (
+    Aligned,
+    Axis,
+    Quantile,
+    UndefinedMetric,
+)
 from fedgauge.estimation.distribution import estimate
-from fedgauge.measures.areas import average_precision, precision_one_by_one, roc_auc
-from fedgauge.measures.curves import pr_curve, roc_curve
+from fedgauge.metrics.areas import average_precision, precision_one_by_one, roc_auc
+from fedgauge.metrics.curves import pr_curve, roc_curve
 
 TINY = [
     [[1], [1]],

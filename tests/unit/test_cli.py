@@ -7,18 +7,24 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import complaint, run
 from matplotlib.image import imread
+from scipy import special
 
 import fedgauge as fg
 from fedgauge import cli, demo
-from fedgauge.binning.calibrator import Beta
+from fedgauge.cli import terminal
+from fedgauge.cli.terminal import as_options
+from fedgauge.histograms.calibrator import Beta
+from fedgauge.metrics.areas import digamma
 from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]
@@ -497,3 +503,176 @@ def test_command_that_cannot_finish(folder, shell):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("fedgauge: cannot write no/r.json")
     assert done.stderr.count("\n") == 1
+
+
+COLUMNS_TERMINAL = ["--client", "site", "--label", "y", "--score", "p"]
+EVALUATE = ["evaluate", "s.csv", *COLUMNS_TERMINAL]
+DDP = ["--privacy", "ddp", "--epsilon", 1]
+LDP = ["--privacy", "ldp", "--epsilon", 1]
+PLAN = ["plan", "--clients", 5]
+# Words with underscores, classes and calls; numbers in words of a site file are in parentheses.
+OF_THE_LIBRARY = re.compile(r"\b[a-z]+_[a-z_]+\b|[A-Z][a-z]+[A-Z]\w+|\w=[\w'\"(]|\(\d+, \d+\)")
+
+
+@pytest.fixture(autouse=True)
+def folder_terminal(tmp_path, monkeypatch):
+    """A working folder with a table of five clients and a plan without reports."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    labels, scores = rng.integers(0, 2, 500), rng.random(500)
+    columns = {"y": labels, "p": scores, "pc": 100 * scores, "site": np.arange(500) % 5}
+    pd.DataFrame(columns).to_csv("s.csv", index=False)
+    run(*PLAN, "--privacy", "sa", "-o", "sa.toml")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["evaluate", "s.csv", "--label", "y", "--score", "pc"], "Cover them with --range LO HI"),
+        ([*EVALUATE, "--range", "nan", 1], "--range takes finite numbers, got"),
+        ([*EVALUATE, "--range", 5, 1], "Swap or widen --range."),
+        ([*EVALUATE, "--level", 5], "--level must lie"),
+        ([*EVALUATE, "--at-precision", 2], "--at-precision must lie"),
+        ([*EVALUATE, "--at-fpr", 2], "--at-fpr must lie"),
+        ([*EVALUATE, "--estimator", "quantile", "--quantiles", 1], "--quantiles must be"),
+        ([*EVALUATE, "--privacy", "ddp", "--epsilon", -1], "--epsilon must be"),
+        ([*EVALUATE, *DDP, "--tree", "3x5", "--bins", 64], "--tree 3x5 does not divide 64 bins"),
+        ([*EVALUATE, *DDP, "--tree", "0x5"], "such as 16x16"),
+        ([*EVALUATE, *DDP, "--max-per-unit", 3], "--max-per-unit is for subjects"),
+        ([*EVALUATE, *DDP, "--unit", "client", "--max-per-unit", 0], "--max-per-unit must lie"),
+        ([*EVALUATE, *DDP, "--examples", -3], "--examples must be"),
+        ([*EVALUATE, *DDP, "--positive-rate", 3], "--positive-rate must lie"),
+        ([*EVALUATE, *LDP, "--score-sums"], "Leave out --score-sums."),
+        ([*PLAN, *DDP, "--min-survivors", 0], "--min-survivors must be"),
+        ([*PLAN, *DDP, "--max-colluding", -1], "--max-colluding cannot be"),
+        ([*PLAN, *DDP, "--min-cell", 10], "--min-cell is for exact sums"),
+        ([*PLAN, "--privacy", "sa", "--min-cell", 1], "--min-cell must be"),
+        ([*PLAN, *DDP, "--not-after", "tomorrow"], "--not-after must be"),
+        (["intake", "sa.toml", "s.csv"], "Make one with `fedgauge plan --privacy ldp`."),
+    ],
+)
+def test_options_are_named(command, told):
+    line = complaint(run(*command))
+    assert told in line
+    assert not OF_THE_LIBRARY.search(line)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("plan with min_survivors = 5.", "plan with --min-survivors 5."),
+        ("Plan with min_cell = 10.", "Plan with --min-cell 10."),
+        ("y_score holds values", "the score column holds values"),
+        ("tree (8,) does not", "--tree 8 does not"),
+        ("two\n  lines", "two lines"),
+        ("the plan costs epsilon 2 (max_epsilon)", "the plan costs epsilon 2 (max_epsilon)"),
+        ("site.toml: min_cohort must be at least 3", "site.toml: min_cohort must be at least 3"),
+    ],
+)
+def test_words_of_the_library_become_options(reason, told):
+    assert as_options(reason) == told
+
+
+SLOW = {"flwr", "matplotlib", "mpmath", "pandas", "pyarrow.parquet", "ray", "scipy", "sqlite3"}
+SCRIPT = """
+import sys
+from fedgauge.cli import main
+try:
+    main()
+except SystemExit as done:
+    assert not done.code
+print(*sys.modules)
+"""
+
+
+def loaded(*arguments, folder):
+    """The modules that a command in a process of its own has loaded when it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_version_needs_next_to_nothing(tmp_path):
+    modules = loaded("--version", folder=tmp_path)
+    assert modules & {*SLOW, "cryptography", "msgspec", "numpy", "pyarrow"} == set()
+    assert {name for name in modules if name.startswith("fedgauge.")} <= {
+        *("fedgauge.cli", "fedgauge.cli", "fedgauge.cli.options"),
+        *("fedgauge.cli.terminal", "fedgauge.cli.terminal", "fedgauge.errors", "fedgauge.escaping"),
+    }
+
+
+def test_an_exact_evaluation_of_small_files_loads_what_it_needs(tmp_path):
+    (tmp_path / "a.csv").write_text("y,p\n0,0.2\n1,0.7\n1,0.4\n0,0.5\n")
+    modules = loaded("evaluate", "a.csv", "--label", "y", "--score", "p", folder=tmp_path)
+    assert "pyarrow" in modules
+    assert modules & SLOW == set()
+
+
+def test_importing_the_package_loads_the_exceptions_alone():
+    script = "import fedgauge, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    names = {name for name in done.stdout.split() if name.startswith("fedgauge.")}
+    assert names == {"fedgauge.errors", "fedgauge.escaping"}
+
+
+@pytest.mark.parametrize("start", [1.0, 7.0, 1e3, 1e9])
+def test_digamma_is_that_of_scipy(start):
+    numbers = start + np.linspace(0, 12, 97)
+    assert digamma(numbers) == pytest.approx(special.digamma(numbers), rel=4e-15, abs=4e-15)
+
+
+@pytest.mark.parametrize("typed", ["shwo", "exchagne"])
+def test_commands_that_are_loaded_later_are_suggested(typed, shell, tmp_path):
+    done = shell(f"fedgauge {typed}", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("Did you mean") == 1
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "fedgauge", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"fedgauge {fg.__version__}\n"
+
+
+class Watched:
+    """A terminal on which somebody watches; keeps what it was told is being done."""
+
+    is_terminal = True
+
+    def __init__(self):
+        self.told = []
+
+    @contextmanager
+    def status(self, doing):
+        self.told.append(doing)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("evaluate a.csv --label y --score p --plots pictures", ["Counting scores", "Measuring"]),
+        ("show r.json --at 0.5 --plots pictures", ["Measuring", "Drawing"]),
+        ("plan --clients 3 --epsilon 1 --examples 500 --want 0.1", ["Planning", "Planning"]),
+        ("demo --out demo", ["Counting, measuring and drawing"]),
+    ],
+)
+def test_what_may_take_seconds_says_what_it_does(command, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("y,p\n0,0.2\n1,0.7\n1,0.4\n0,0.5\n")
+    run("evaluate", "a.csv", "--label", "y", "--score", "p", "--json", "r.json", "--quiet")
+    watched = Watched()
+    monkeypatch.setattr(terminal, "stderr", watched)
+    assert run(*command.split()).exit_code == 0
+    assert watched.told == told
+    watched.told.clear()
+    assert run(*command.split(), "--quiet").exit_code == 0
+    assert watched.told == []

@@ -10,7 +10,7 @@ import pytest
 from commands import complaint
 
 import fedgauge as fg
-from fedgauge.reports.messages import ReportFormat
+from fedgauge.local.messages import ReportFormat
 
 run = partial(commands.run, columns=160)
 

@@ -1,13 +1,22 @@
 """Columns of text in Arrow: never Python objects on their way, and read as these would be."""
 
+import gzip
+
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from plans import noisy_plan
 
+import fedgauge as fg
 from fedgauge import Examples, ScoreFile
 from fedgauge.data.columns import coded, pick, read_column, to_numpy
-from fedgauge.data.labels import LabelReader
+from fedgauge.data.examples import Examples as Examples_columns
+from fedgauge.data.examples import LabelReader
+from fedgauge.engines.contribution import count_leniently
 
 WORDS = ["no", "yes", None, "no", "maybe", "yes"]
 TEXT = {
@@ -96,3 +105,260 @@ def test_files_give_text_in_codes(tmp_path, options):
             parts = [getattr(batch, column) for batch in batches]
             assert all(isinstance(part, pa.DictionaryArray) for part in parts)
             assert [word for part in parts for word in part.to_pylist()] == words
+
+
+ROWS = 3000
+CLASSES = ("cat", "dog", "owl")
+MODELS = {"new": ["n1", "n2", "n3"], "old": ["o1", "o2", "o3"]}
+GROUPS = {"sex": ("women", "men"), "ward": ("1", "2")}
+MULTICLASS = {"label": "kind", "score": MODELS, "group": {"sex": "sex", "ward": "w"}}
+MULTILABEL = {"label": ["fever", "cough"], "score": ["n1", "n2"], "group": "sex"}
+TASKS = {
+    "classes": (MULTICLASS, fg.MulticlassTask(labels=CLASSES, models=list(MODELS), groups=GROUPS)),
+    "labels": (
+        MULTILABEL,
+        fg.MultilabelTask(labels=["fever", "cough"], groups={"sex": GROUPS["sex"]}),
+    ),
+}
+
+
+def make_columns():
+    rng = np.random.default_rng(8)
+    scores = rng.random((6, ROWS))
+    return {
+        "kind": rng.choice(CLASSES, ROWS),
+        "sex": rng.choice(["women", "men", "not said"], ROWS),
+        "w": rng.integers(1, 4, ROWS),
+        "fever": rng.integers(0, 2, ROWS),
+        "cough": rng.random(ROWS) < 0.5,
+        "site": rng.choice(["a", "b"], ROWS),
+        **dict(zip([name for each in MODELS.values() for name in each], scores, strict=True)),
+    }
+
+
+COLUMNS = make_columns()
+
+
+@pytest.fixture(params=TASKS)
+def asked(request):
+    return TASKS[request.param]
+
+
+def in_memory(label, score, group):
+    def table(names):
+        return np.column_stack([COLUMNS[name] for name in names])
+
+    return Examples_columns(
+        COLUMNS[label] if isinstance(label, str) else table(label),
+        {model: table(each) for model, each in score.items()}
+        if isinstance(score, dict)
+        else table(score),
+        group={name: COLUMNS[each] for name, each in group.items()}
+        if isinstance(group, dict)
+        else COLUMNS[group],
+    )
+
+
+def evaluate(data, task):
+    return fg.evaluate(data, task=task, axis=fg.Axis.uniform(8)).record.slices
+
+
+def save(columns, path):
+    table = pa.table(columns)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=1000)
+        return path
+    options = pa.csv.WriteOptions(delimiter="\t" if ".tsv" in path.name else ",")
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(table, sink, options)
+    content = sink.getvalue().to_pybytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "parquet"])
+def test_files_count_like_memory(asked, tmp_path, ending):
+    named, task = asked
+    file = fg.ScoreFile(save(COLUMNS, tmp_path / f"s.{ending}"), **named)
+    file.check()
+    assert evaluate({"a": file}, task) == evaluate({"a": in_memory(**named)}, task)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table, None])
+def test_tables_count_like_memory(asked, tmp_path, make):
+    named, task = asked
+    source = save(COLUMNS, tmp_path / "s.csv") if make is None else make(COLUMNS)
+    table = fg.ScoreTable(source, client="site", **named)
+    assert evaluate(table, task) == evaluate({"a": in_memory(**named)}, task)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_lenient_reading_is_the_same_of_clean_rows(asked, tmp_path, ending):
+    named, task = asked
+    file = fg.ScoreFile(save(COLUMNS, tmp_path / f"s.{ending}"), **named)
+    strict, lenient = (
+        evaluate({"a": lambda batches=batches: batches}, task)
+        for batches in (list(file()), list(file.leniently(lambda: None)))
+    )
+    assert strict == lenient
+
+
+SMALL = {"kind": ["cat", "dog"], "n1": ["0.1", "0.9"], "n2": ["0.8", "x"], "sex": ["women", None]}
+FILE = {"label": "kind", "score": ["n1", "n2"], "group": {"sex": "sex"}}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_score_that_is_no_number_is_missing_in_its_column_alone(tmp_path, ending):
+    file = fg.ScoreFile(save(SMALL, tmp_path / f"s.{ending}"), **FILE)
+    file.check()
+    [batch] = file.leniently(lambda: None)
+    np.testing.assert_array_equal(batch.scores[None], [[0.1, 0.8], [0.9, np.nan]])
+    with pytest.raises(fg.InputError, match="column 'n2' holds values that are not numbers"):
+        list(file())
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_frame_names_the_column_that_holds_no_numbers(make):
+    table = fg.ScoreTable(
+        make(SMALL | {"n1": [0.1, 0.9], "site": ["a", "a"]}), client="site", **FILE
+    )
+    with pytest.raises(fg.InputError, match=r"column 'n2': .* not numbers"):
+        list(table.batches())
+
+
+def test_every_column_of_scores_is_checked_before_rows_are_read(tmp_path):
+    file = fg.ScoreFile(
+        save(SMALL, tmp_path / "s.csv"), **FILE | {"score": ["n1", "sex"], "group": None}
+    )
+    with pytest.raises(fg.InputError, match="column 'sex' holds values that are not numbers"):
+        file.check()
+    nested = save({**SMALL, "sex": [["women"], ["men"]]}, tmp_path / "s.parquet")
+    with pytest.raises(fg.InputError, match="column 'sex' holds lists"):
+        fg.ScoreFile(nested, **FILE).check()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(["1", None, "2"], id="text"),
+        pytest.param([1, None, 2], id="integers"),
+        pytest.param([1.0, None, 2.0], id="floats"),
+        pytest.param(pa.array(["1", None, "2"]).dictionary_encode(), id="dictionary"),
+        pytest.param(pa.array(["1 ", None, " 2"]), id="blanks"),
+        pytest.param(pa.array(["1.0", None, "2.0"]), id="written as decimals"),
+    ],
+)
+@pytest.mark.parametrize("leniently", [False, True])
+def test_a_group_of_any_type_is_text_and_a_missing_one_is_other(tmp_path, column, leniently):
+    path = save({"y": [0, 1, 1], "p": [0.1, 0.9, 0.8], "ward": column}, tmp_path / "s.parquet")
+    file = fg.ScoreFile(path, label="y", score="p", group={"ward": "ward"})
+    batches = list(file.leniently(lambda: None) if leniently else file())
+    counted = fg.evaluate({"a": lambda: batches}, groups={"ward": ["1", "2"]})
+    found = {str(each.slice): (each.negatives, each.positives) for each in counted.slices}
+    assert found == {"all": (1, 2), "group 1": (1, 0), "group 2": (0, 1), "group other": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        pytest.param({"score": ["kind", "n2"]}, "two things, and 'kind' is", id="label as score"),
+        pytest.param({"score": ["n1", "n1"]}, "two things, and 'n1' is", id="one for two classes"),
+        pytest.param({"score": {"a": "n1", "b": "n1"}}, "two things, and 'n1'", id="two models"),
+        pytest.param({"group": {"sex": "kind"}}, "two things, and 'kind' is", id="label as group"),
+        pytest.param({"label": ["n1", "n1"], "score": "n2"}, "two things", id="two labels"),
+        pytest.param({"score": {"a": ["n1"], "b": ["n2", "sex"]}}, "as many columns", id="uneven"),
+        pytest.param({"score": []}, "score must name a column", id="none"),
+        pytest.param({"score": {}}, "as many columns", id="no model"),
+        pytest.param({"label": [3]}, "by text, got int", id="number"),
+        pytest.param({"group": {"sex": ["sex"]}}, "by text, got list", id="list of groups"),
+        pytest.param({"group": {"sex": "gender"}}, "no column 'gender'. The columns", id="absent"),
+        pytest.param({"score": ["n1", "n3"]}, "no column 'n3'. The columns are", id="no score"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(tmp_path, named, told):
+    path = save(SMALL, tmp_path / "s.csv")
+    with pytest.raises(fg.InputError, match=told):
+        fg.ScoreFile(path, **FILE | named)
+    frame = pa.table(SMALL | {"site": ["a", "b"]})
+    with pytest.raises(fg.InputError, match=told):
+        fg.ScoreTable(frame, client="site", **FILE | named)
+
+
+def test_labels_of_several_kinds_stay_what_they_are(tmp_path):
+    rows = {"a": [0, 1, 1], "b": ["no", "1", "0"], "p": [0.1, 0.2, 0.3], "q": [0.4, 0.5, 0.6]}
+    path = save(rows, tmp_path / "s.parquet")
+    [batch] = fg.ScoreFile(path, label=["a", "b"], score=["p", "q"])()
+    assert batch.labels.tolist() == [[0, "no"], [1, "1"], [1, "0"]]
+
+
+def test_columns_in_memory_of_which_one_value_is_no_number():
+    """In a table of objects, as in a column, it spoils no other value."""
+    scores = np.array([[0.1, 0.9], ["x", 0.4]], dtype=object)
+    read = Examples_columns.leniently(["cat", "dog"], scores).scores[None]
+    np.testing.assert_array_equal(read, [[0.1, 0.9], [np.nan, 0.4]])
+    masked = np.ma.MaskedArray([[0.1, 0.9], [0.3, 0.4]], mask=[[0, 0], [1, 0]])
+    read = Examples_columns.leniently(["cat", "dog"], masked).scores[None]
+    np.testing.assert_array_equal(read, [[0.1, 0.9], [np.nan, 0.4]])
+    with pytest.raises(fg.InputError, match="masked"):
+        Examples_columns(["cat", "dog"], masked)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_table_of_scores_is_not_copied(order):
+    scores = np.asarray(np.random.default_rng(0).random((5, 3)), order=order)
+    read = Examples_columns([0, 1, 2, 0, 1], scores).scores[None]
+    assert np.shares_memory(read, scores)
+    np.testing.assert_array_equal(read, scores)
+
+
+ODD_ROWS = [
+    "cat,0.1,x,women,1,0\n",  # one of the scores is no number
+    "cat,,7,,1,1\n",  # another is missing, one beyond the axis, no group
+    "emu,0.3,0.4,women,,1\n",  # a class that is not listed, a missing label
+    ",inf,-inf,men,maybe,2\n",
+    "dog,0.2,0.9,SECRET,0,nan\n",
+    "owl,0.2,0.9, men ,true,1.0\n",
+    "dög,0.2,0.9,wömen,0,1\n".encode("latin-1"),
+]
+CLEAN_ROWS = "cat,0.9,0.2,women,1,0\ndog,0.3,0.6,men,0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "task"),
+    [
+        (
+            {"label": "kind", "score": {"a": ["p", "q"], "b": ["y", "z"]}, "group": "sex"},
+            fg.MulticlassTask(
+                labels=CLASSES[:2], also=["confusion"], models=["a", "b"], groups={"sex": ["men"]}
+            ),
+        ),
+        (
+            {"label": ["y", "z"], "score": ["p", "q"], "group": {"sex": "sex", "kind": "kind"}},
+            fg.MultilabelTask(labels=["y", "z"], groups={"sex": ["men"], "kind": ["owl"]}),
+        ),
+    ],
+    ids=["classes", "labels"],
+)
+@pytest.mark.parametrize("before", [0, 40_000], ids=["first", "late"])
+def test_one_row_decides_about_itself_alone(tmp_path, named, task, before):
+    """Each row adds what it adds by itself, whatever rows are beside it: the sensitivity."""
+    plan = noisy_plan(bins=4, task=task)
+
+    def count(*rows):
+        path = tmp_path / "s.csv"
+        path.write_bytes(b"kind,p,q,sex,y,z\n" + b"".join(_bytes(row) for row in rows))
+        histogram, oddities = count_leniently(plan, lambda: fg.ScoreFile(path, **named))
+        assert not oddities.failure
+        return [histogram.counts, *histogram.tables]
+
+    half = CLEAN_ROWS * (before // 2)
+    alone = [count(row) for row in ODD_ROWS] + [count(half, half, CLEAN_ROWS)]
+    together = count(half, *ODD_ROWS, half, CLEAN_ROWS)
+    for counts, *parts in zip(together, *alone, strict=True):
+        np.testing.assert_array_equal(counts, sum(parts))
+    for row in alone[:-1]:
+        assert row[0].sum() == task.per_row
+
+
+def _bytes(row):
+    return row if isinstance(row, bytes) else row.encode()

@@ -1,17 +1,34 @@
 """What a user holds goes through pickle, copies and other processes, and says the same after."""
 
 import copy
+import os
 import pickle
+import shutil
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 from cases import clients, numbers
+from ledgers import every_call_fails, make_ledger, open_ledger, reserve, session, spend
 from plans import plan_for
+from sites import edit, make_site
 
 import fedgauge as fg
+from fedgauge.errors import LedgerError, SiteError
+from fedgauge.keys import SigningKey
+from fedgauge.site import (
+    Account,
+    Ledger,
+    Site,
+    add_witness,
+    create_site,
+    ledger_file,
+    migrate_site,
+    name_dataset,
+)
 
 SIGNED = Path(__file__).parents[1] / "fixtures" / "signed-protocol-2.json"
 EVALUATIONS = {
@@ -157,3 +174,285 @@ def test_another_process_returns_results():
     with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
         (made,) = pool.map(_evaluate, [16])
     assert made.record == _evaluate(16).record
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Another disk."""
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "disk" / "a.head"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "site").mkdir()
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def ledger(folder, place):
+    """A ledger with two spends, and a witness."""
+    make_ledger(folder).appoint(place)
+    made = open_ledger(folder, witness=place)
+    for number in (1, 2):
+        spend(made, number, 0.5)
+    return made
+
+
+def head_of(folder):
+    return folder / "site.key.head"
+
+
+# In step
+
+
+def test_the_witness_says_what_the_head_says(ledger, folder, place):
+    for number in (3, 4):
+        spend(ledger, number, 0.5)
+        assert place.read_bytes() == head_of(folder).read_bytes()
+    assert place.read_text().startswith(f"fedgauge-head/1 {len(ledger.entries())} ")
+    assert sorted(os.listdir(place.parent)) == ["a.head", "a.head.lock"]
+
+
+@pytest.mark.parametrize("lagging", ["witness", "head", "both"])
+def test_what_lags_is_mended_before_anything_is_told(ledger, folder, place, lagging):
+    files = {"witness": [place], "head": [head_of(folder)]}.get(lagging, [place, head_of(folder)])
+    old = {path: path.read_bytes() for path in files}
+    spend(ledger, 3, 0.5)
+    latest = place.read_bytes()
+    for path in files:
+        path.write_bytes(old[path])
+    with ledger._chain.open():
+        assert place.read_bytes() == head_of(folder).read_bytes() == latest
+    assert ledger.status(session(3)) == "committed"
+
+
+def test_the_witness_is_written_between_the_ledger_and_the_head(ledger, folder, place, monkeypatch):
+    """So no head says what the witness does not know."""
+    before = place.read_bytes()
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_file.durable, "replace", fail)
+        with pytest.raises(LedgerError, match=r"cannot use the witness .*Input/output error"):
+            reserve(ledger, 3, 0.5)
+    assert place.read_bytes() == head_of(folder).read_bytes() == before
+    reserve(ledger, 3, 0.5)
+    assert [entry.session for entry in ledger.entries()].count(session(3)) == 1
+    assert place.read_bytes() == head_of(folder).read_bytes() != before
+
+
+def test_a_stick_that_knows_no_modes(ledger, place, folder, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    spend(ledger, 3, 0.5)
+    assert place.read_bytes() == head_of(folder).read_bytes()
+
+
+def test_copies_of_a_site_wait_for_each_other(ledger, folder, place, tmp_path):
+    shutil.copytree(folder, tmp_path / "twin")
+    twin = open_ledger(tmp_path / "twin", witness=place, timeout=0.05)
+    with (
+        ledger._chain.open(),
+        pytest.raises(LedgerError, match=r"another process holds .*a\.head\.lock"),
+    ):
+        twin.entries()
+    assert len(twin.entries()) == 4
+
+
+# Out of step or out of reach
+
+
+def test_a_witness_that_is_ahead(ledger, folder, place, tmp_path):
+    shutil.copytree(folder, tmp_path / "old")
+    spend(ledger, 3, 0.5)
+    every_call_fails(open_ledger(tmp_path / "old", witness=place), "lacks what its witness")
+
+
+def test_a_witness_of_another_line(ledger, folder, place, tmp_path):
+    shutil.copytree(folder, tmp_path / "twin")
+    twin = open_ledger(tmp_path / "twin")
+    for number in (3, 4, 5):
+        spend(twin, number, 0.5)
+    spend(ledger, 6, 0.5)
+    every_call_fails(open_ledger(tmp_path / "twin", witness=place), "another copy of this site")
+    assert ledger.status(session(6)) == "committed"
+
+
+def test_an_absent_witness_stops_everything(ledger, place):
+    latest = place.read_bytes()
+    shutil.rmtree(place.parent)
+    every_call_fails(ledger, "out of reach. Mount its disk.*`fedgauge site witness`")
+    place.parent.mkdir()  # the mount point, with nothing on it
+    every_call_fails(ledger, "out of reach")
+    assert os.listdir(place.parent) == []
+    place.write_bytes(latest)
+    assert ledger.status(session(1)) == "committed"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"fedgauge-head/1 5\n"])
+def test_a_damaged_witness(ledger, place, content):
+    place.write_bytes(content)
+    every_call_fails(ledger, "witness .* is damaged.*take the line `witness` out")
+
+
+def test_a_folder_in_the_place_of_a_witness(ledger, place):
+    place.unlink()
+    place.mkdir()
+    every_call_fails(ledger, "cannot use the witness .*: Is a directory")
+
+
+# The first one
+
+
+def test_a_witness_that_a_killed_call_left_is_taken_up(folder, place):
+    ledger = make_ledger(folder)
+    ledger.appoint(place)
+    spend(ledger, 1, 0.5)  # without
+    ledger.appoint(place)
+    assert place.read_bytes() == head_of(folder).read_bytes()
+    assert open_ledger(folder, witness=place).status(session(1)) == "committed"
+
+
+def test_files_that_are_no_witness_of_this_ledger_are_left_alone(ledger, place, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = make_ledger(tmp_path / "other")
+    latest = place.read_bytes()
+    with pytest.raises(LedgerError, match="lacks what its witness"):
+        other.appoint(place)
+    assert place.read_bytes() == latest
+    (place.parent / "letter").write_text("precious")
+    with pytest.raises(LedgerError, match="is damaged"):
+        ledger.appoint(place.parent / "letter")
+    assert (place.parent / "letter").read_text() == "precious"
+
+
+def test_no_witness_of_a_ledger_that_is_not_whole(ledger, folder, place):
+    shutil.copy(folder / "ledger.sqlite", folder / "old")
+    spend(ledger, 3, 0.5)
+    (folder / "old").replace(folder / "ledger.sqlite")
+    with pytest.raises(LedgerError, match="old copy"):
+        open_ledger(folder).appoint(place.parent / "new")
+    assert not (place.parent / "new").exists()
+
+
+# The site file
+
+
+@pytest.fixture
+def site(tmp_path):
+    return make_site(tmp_path / "site")
+
+
+def test_a_witness_for_a_site(site, place):
+    before = site.path.read_text()
+    named = add_witness(site.path, place)
+    assert named.witness_path == place
+    spend(named.ledger, 1, 0.5, Account(site.dataset, "example", "add-remove"))
+    assert place.read_bytes() == site.head_path.read_bytes()
+    lines = site.path.read_text().splitlines(keepends=True)
+    (new,) = [line for line in lines if line.startswith("witness = ")]
+    assert lines[lines.index(new) - 1].startswith("ledger = ")
+    assert "".join(line for line in lines if line != new) == before
+    with pytest.raises(SiteError, match="move that file and change the line"):
+        add_witness(site.path, place.parent / "other")
+
+
+def test_a_path_in_the_site_file_is_relative_to_it(site, place, monkeypatch):
+    add_witness(site.path, place)
+    edit(site, f'"{place}"', '"../disk/a.head"')
+    monkeypatch.chdir("/")
+    assert Site.from_toml(site.path).witness_path == site.folder / "../disk/a.head"
+    assert Site.from_toml(site.path).ledger.entries() == []
+
+
+@pytest.mark.parametrize("inside", ["a.head", "sub/a.head", "../site/a.head", "../link/a.head"])
+def test_a_witness_in_the_sites_folder_is_none(site, tmp_path, inside):
+    (site.folder / "sub").mkdir()
+    (tmp_path / "link").symlink_to(site.folder)
+    before = site.path.read_text()
+    with pytest.raises(SiteError, match="own folder, and a copy of that would bring it along"):
+        add_witness(site.path, site.folder / inside)
+    assert site.path.read_text() == before
+    assert not (site.folder / inside).exists()
+    edit(site, "\n[policy]", f'witness = "{inside}"\n[policy]')
+    with pytest.raises(SiteError, match="own folder"):
+        Site.from_toml(site.path)
+
+
+def test_a_link_in_the_sites_folder_would_be_replaced_by_a_file(site, place):
+    (site.folder / "a.head").symlink_to(place)
+    with pytest.raises(SiteError, match="own folder"):
+        add_witness(site.path, site.folder / "a.head")
+    assert (site.folder / "a.head").is_symlink()
+
+
+@pytest.mark.parametrize("spoil", ["ledger", "disk"])
+def test_a_site_file_names_no_witness_that_could_not_be_written(site, place, spoil):
+    before = site.path.read_text()
+    if spoil == "ledger":
+        site.ledger_path.unlink()
+    else:
+        place.parent.rmdir()
+    with pytest.raises(LedgerError, match="is gone" if spoil == "ledger" else "there is no folder"):
+        add_witness(site.path, place)
+    assert site.path.read_text() == before
+    assert not place.exists()
+
+
+def test_a_file_written_by_hand(site, place):
+    edit(site, "ledger = ", '"ledger" = ')
+    with pytest.raises(SiteError, match="no line that begins with ledger"):
+        add_witness(site.path, place)
+    assert not place.exists()
+
+
+def test_no_path(site):
+    edit(site, "\n[policy]", 'witness = ""\n[policy]')
+    with pytest.raises(SiteError, match="witness must be the path of a file"):
+        Site.from_toml(site.path)
+
+
+def test_other_changes_keep_the_witness(site, place):
+    add_witness(site.path, place)
+    assert name_dataset(site.path, "next").witness_path == place
+    edit(site, "format = 2\n", "")
+    migrate_site(site.path)
+    assert Site.from_toml(site.path).witness_path == place
+
+
+def test_the_commands(site, place):
+    run = commands.run
+    assert "none: `fedgauge site witness`" in run("site", "show", "--site", site.path).stdout
+    done = run("site", "witness", place, "--site", site.path, columns=200)
+    assert done.exit_code == 0
+    assert f"{place} is the witness of hospital-a" in done.stdout
+    assert str(place) in run("site", "show", "--site", site.path, columns=200).stdout
+    place.unlink()
+    done = run("ledger", "show", "--site", site.path)
+    assert done.exit_code == 1
+    assert "out of reach" in done.stderr
+
+
+# A ledger comes with its site
+
+
+def test_every_site_that_has_a_key_has_had_a_ledger(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SigningKey, "save", fail)
+    with pytest.raises(SiteError, match="No space left"):
+        create_site(tmp_path, name="a", dataset="d")
+    assert Ledger(tmp_path / "ledger.sqlite", head=tmp_path / "site.key.head").entries() == []
+
+
+def test_a_dataset_is_not_renamed_without_a_ledger(site):
+    before = site.path.read_text()
+    site.ledger_path.unlink()
+    assert commands.run("site", "dataset", "next", "--site", site.path).exit_code == 1
+    assert site.path.read_text() == before

@@ -2,9 +2,21 @@ import numpy as np
 import pytest
 
 import fedgauge as fg
-from fedgauge import Aligned, Axis, InputError, Quantile, ScoreHistogram, UndefinedMetric
+from fedgauge import (
+    Aligned,
+    Axis,
+    InputError,
+    Quantile,
+    ScoreHistogram,
+    UndefinedMetric,
+)
 from fedgauge.estimation.distribution import estimate, from_exact_quantiles
-from fedgauge.measures.curves import exact_pr_curve, exact_roc_curve, pr_curve, roc_curve
+from fedgauge.metrics.curves import (
+    exact_pr_curve,
+    exact_roc_curve,
+    pr_curve,
+    roc_curve,
+)
 
 ESTIMATORS = [
     Aligned(),

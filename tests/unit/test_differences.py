@@ -1,180 +1,538 @@
-"""Two results: how far they differ, what intervals rest on, what cannot be compared."""
+"""Gaps between groups: their values by brute force, their intervals, their words."""
 
+import itertools
 import math
-import re
+from typing import get_args
 
+import msgspec
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 import fedgauge as fg
-from fedgauge.measures.intervals import Estimate
+from fedgauge import Axis, ScoreHistogram
+from fedgauge.errors import FedgaugeError, PlanError, PrivacyWarning
+from fedgauge.metrics.differences import gap, level_of_each
+from fedgauge.metrics.estimate import Estimate
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask
+from fedgauge.privacy import (
+    AnyPrivacyModel,
+    Cohort,
+    DistributedDP,
+    LocalDP,
+    PrivacyModel,
+    SecureAggregation,
+)
+
+RNG = np.random.default_rng(4)
+N = 4000
+Y = RNG.random(N) < 0.4
+SEX = RNG.choice(["women", "men", "unknown"], N, p=[0.5, 0.4, 0.1])
+AGE = RNG.choice(["young", "old"], N)
+S = np.round(np.clip(RNG.normal(0.4 + 0.2 * Y + 0.05 * (SEX == "men"), 0.15), 0, 1), 2)
 
 
-def rows(n=2000, signal=1.5, seed=0, share=0.3):
-    rng = np.random.default_rng(seed)
-    y = rng.random(n) < share
-    return y, 1 / (1 + np.exp(1 - signal * y - rng.normal(size=n)))
+def evaluate(groups=("women", "men"), group=SEX, **options):
+    clients = {f"site-{i}": fg.Examples(Y[i::3], S[i::3], group=_part(group, i)) for i in range(3)}
+    return fg.evaluate(clients, groups=groups, **({"axis": fg.Axis.uniform(2000)} | options))
 
 
-def result(seed=0, signal=1.5, **options):
-    y, s = rows(seed=seed, signal=signal)
-    return fg.evaluate({"a": (y[::2], s[::2]), "b": (y[1::2], s[1::2])}, **options)
+def _part(group, i):
+    if isinstance(group, dict):
+        return {name: column[i::3] for name, column in group.items()}
+    return group[i::3]
 
 
-MAY, JUNE = result(), result(seed=1, signal=1.0)
+RESULT = evaluate()
 
 
-def test_values_are_those_of_the_first_less_those_of_the_second():
-    found = fg.diff(JUNE, MAY)
-    for name in ("roc_auc", "average_precision", "brier_score", "log_loss", "calibration_slope"):
-        expected = getattr(JUNE, name).value - getattr(MAY, name).value
-        assert getattr(found, name).value == pytest.approx(expected)
-    at = found.at_threshold(0.5)
-    assert at.recall.value == pytest.approx(
-        JUNE.at_threshold(0.5).recall.value - MAY.at_threshold(0.5).recall.value
-    )
-    share = JUNE.positives / JUNE.examples - MAY.positives / MAY.examples
-    assert found.prevalence.value == pytest.approx(share)
+# The arithmetic
 
 
-def test_of_different_rows_deviations_add_in_squares_of_overlapping_ones_in_full():
-    apart, over = fg.diff(JUNE, MAY), fg.diff(JUNE, MAY, rows="overlapping")
-    one, other = (each.roc_auc.parts["sampling"] for each in (JUNE, MAY))
-    assert apart.roc_auc.parts["sampling"] == pytest.approx(math.hypot(one, other))
-    assert over.roc_auc.parts["sampling"] == pytest.approx(one + other)
-    assert over.at_threshold(0.5).fpr.low < apart.at_threshold(0.5).fpr.low
-    assert "rows of its own" in apart.basis
-    assert "may be in both" in over.basis
-    assert apart.basis in str(apart)
+def estimate(value, low, high, bounds=None, **parts):
+    return Estimate(value, bounds or (value, value), low, high, 0.95, parts)
 
 
-def test_the_same_counts_read_through_a_map_are_of_the_same_rows():
-    found = fg.diff(MAY.with_calibrator(JUNE.calibrator("beta")), MAY)
-    assert found.overlapping
-    assert "same counts" in found.basis
-    assert any("maps" in note for note in found.notes)
+def test_a_gap_of_rates_is_newcombes():
+    """Newcombe 1998, table II, example (a): 56/70 against 48/80 by method 10: 0.0524 to 0.3339."""
+    first = fg.evaluate({"a": ([1] * 70 + [0], [0.9] * 56 + [0.1] * 15)}).at_threshold(0.5).recall
+    second = fg.evaluate({"a": ([1] * 80 + [0], [0.9] * 48 + [0.1] * 33)}).at_threshold(0.5).recall
+    found = gap(first, second)
+    assert found.value == pytest.approx(0.2)
+    assert found.interval == pytest.approx((0.0524, 0.3339), abs=5e-5)
 
 
-def test_the_first_says_the_level():
-    assert fg.diff(JUNE.at_level(0.8), MAY).roc_auc.level == 0.8
+def test_what_binning_allows_adds_up_in_full():
+    wide = estimate(0.5, 0.3, 0.7, (0.4, 0.6), binning=0.1, sampling=0.05)
+    found = gap(wide, wide)
+    assert found.bounds == pytest.approx((-0.2, 0.2))
+    assert found.high == pytest.approx(math.hypot(0.1, 0.1) + 0.2)
+    assert found.parts["binning"] == pytest.approx(0.2)
+    assert found.parts["sampling"] == pytest.approx(math.hypot(0.05, 0.05))
 
 
-def test_one_noisy_result_keeps_its_noise_and_says_that_privacy_differs():
-    noisy = result(seed=2, privacy=fg.DistributedDP(epsilon=1.0))
-    found = fg.diff(MAY, noisy)
-    assert found.roc_auc.parts["noise"] == pytest.approx(noisy.roc_auc.parts["noise"])
-    assert any("privacy differs" in note for note in found.notes)
+def test_under_noise_and_where_binning_is_no_bound_distances_add_in_squares():
+    noisy = estimate(0.5, 0.3, 0.7, (0.4, 0.6), noise=0.05, sampling=0.05)
+    beyond = estimate(0.5, 0.3, 0.7, (0.1, 0.9), binning=0.4, sampling=0.05)
+    for each in (noisy, beyond):
+        assert gap(each, each).high == pytest.approx(math.hypot(0.2, 0.2))
 
 
-def test_what_else_differs_is_noted():
-    other = fg.evaluate({"a": rows(seed=3)}, axis=fg.Axis.uniform(50))
-    notes = " ".join(fg.diff(MAY, other).notes)
-    assert "axes differ" in notes
-    assert "2 clients took part in one, 1 in the other" in notes
-    assert not fg.diff(MAY, JUNE).notes
+def test_a_gap_has_no_bounds_where_a_metric_has_none():
+    unbounded = estimate(1.0, 0.5, 2.0, (0.5, math.inf))
+    assert gap(unbounded, unbounded).bounds == (-math.inf, math.inf)
 
 
-def grouped(names, seed=0, **options):
-    y, s = rows(seed=seed)
-    group = np.random.default_rng(seed).choice(names, len(y))
-    examples = fg.Examples(y, s, group=group)
-    return fg.evaluate({"a": examples}, groups=list(names), **options)
+def test_levels_of_several_add_up():
+    assert level_of_each(0.95, 1) == 0.95
+    assert 45 * (1 - level_of_each(0.95, 45)) == pytest.approx(0.05)
 
 
-def test_slices_that_both_have_are_compared_one_by_one():
-    found = fg.diff(grouped(["x", "y"]), grouped(["x", "z"], seed=1))
-    named = [str(each.first.slice) for each in found.slices]
-    assert named[:2] == ["all", "group x"]
-    assert "group y" not in named
-    assert any("in one of the results only" in note for note in found.notes)
-    frame = found.to_frame([0.5])
-    assert set(frame["group"].dropna()) == {"x", "other"}
-    assert {"roc_auc", "recall", "prevalence"} <= set(frame["metric"])
-    assert "ROC AUC, group x" in str(found)
-    assert found.select(group="x").roc_auc == found.slices[1].roc_auc
+# Values
 
 
-def test_a_part_that_is_not_defined_says_so():
-    one_class = fg.evaluate({"a": ([1, 1, 1], [0.2, 0.5, 0.9])})
-    found = fg.diff(MAY, one_class)
-    assert "ROC AUC" in str(found)
-    assert "undefined" in str(found)
-    row = found.to_frame().query("metric == 'roc_auc'").iloc[0]
-    assert np.isnan(row["value"])
-    assert row["caution"]
-
-
-def test_losses_of_scores_that_are_no_probabilities_are_undefined():
-    y, s = rows()
-    wide = {"axis": fg.Axis.uniform(64, low=0, high=10)}
-    parts = [fg.evaluate({"a": (y[i::2], 10 * s[i::2])}, **wide) for i in range(2)]
-    assert re.search("Brier score +undefined", str(fg.diff(*parts)))
-
-
-def of_classes(task):
-    y, s = rows()
-    scores = np.column_stack([1 - s, s])
-    labels = np.array(["w", "s"])[y.astype(int)] if task is fg.MulticlassTask else scores > 0.5
-    return fg.evaluate({"a": fg.Examples(labels, scores)}, task=task(labels=["w", "s"]))
-
-
-def test_other_tasks_are_refused_and_a_class_of_one_may_be_the_other():
-    classes, labels = of_classes(fg.MulticlassTask), of_classes(fg.MultilabelTask)
-    with pytest.raises(fg.InputError, match=r"first is of several classes.*second of one score"):
-        fg.diff(classes, MAY)
-    with pytest.raises(fg.InputError, match=r"second is of several classes.*first of one score"):
-        fg.diff(MAY, classes)
-    with pytest.raises(fg.InputError, match="different kinds of task"):
-        fg.diff(classes, labels)
-    y, s = rows(seed=4)
-    sick = fg.evaluate({"a": (np.where(y, "s", "w"), s)}, positive="s")
-    assert fg.diff(classes.select(label="s"), sick).roc_auc.value < 0.1
+def brute_xauc(positives, negatives):
+    pairs = positives[:, None] - negatives[None]
+    return np.mean((pairs > 0) + 0.5 * (pairs == 0))
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("metric", "at", "of"),
     [
-        (lambda: fg.diff(MAY, MAY), "same result"),
-        (lambda: fg.diff(MAY, "may.json"), "got str"),
-        (lambda: fg.diff(MAY, JUNE, rows="paired"), "'different' or 'overlapping'"),
-        (
-            lambda: fg.diff(
-                fg.evaluate({"a": (["s", "w"], [0.9, 0.1])}, positive="s"),
-                fg.evaluate({"a": (["s", "w"], [0.9, 0.1])}, positive="w"),
-            ),
-            "different labels as positive",
-        ),
-        (
-            lambda: fg.diff(
-                grouped(["x", "y"]).select(group="x"), grouped(["x", "y"]).select(group="x")
-            ),
-            "same result",
-        ),
+        ("recall", 0.5, lambda y, s: np.mean(s[y] >= 0.5)),
+        ("fpr", 0.5, lambda y, s: np.mean(s[~y] >= 0.5)),
+        ("precision", 0.5, lambda y, s: np.mean(y[s >= 0.5])),
+        ("selection_rate", 0.5, lambda _, s: np.mean(s >= 0.5)),
+        ("accuracy", 0.3, lambda y, s: np.mean((s >= 0.3) == y)),
+        ("roc_auc", None, roc_auc_score),
+        ("brier_score", None, brier_score_loss),
+        ("calibration_in_the_large", None, lambda y, s: np.mean(y) - np.mean(s)),
     ],
 )
-def test_what_cannot_be_compared_is_refused(make, told):
-    with pytest.raises(fg.InputError, match=told):
-        make()
+def test_gaps_are_differences_of_what_rows_give(metric, at, of):
+    true = {name: of(Y[mask], S[mask]) for name, mask in masks().items()}
+    gaps = RESULT.gaps(metric, at=at)
+    for name in ("women", "men", "other"):
+        assert gaps.groups[name].value == pytest.approx(true[name], abs=1e-3)
+    (pair,) = gaps.pairs
+    assert (pair.group, pair.against) == ("women", "men")
+    assert pair.difference.value == pytest.approx(true["women"] - true["men"], abs=1e-3)
+    low, high = pair.difference.bounds
+    assert low <= true["women"] - true["men"] <= high
+    rest = {each.group: each for each in RESULT.gaps(metric, at=at, against="rest").pairs}
+    others = SEX != "men"
+    expected = true["men"] - of(Y[others], S[others])
+    assert rest["men"].difference.value == pytest.approx(expected, abs=1e-3)
 
 
-def test_results_of_other_models_have_nothing_in_common():
-    y, s = rows()
-    one, other = (
-        fg.evaluate({"a": fg.Examples(y, dict.fromkeys(names, s))}, models=list(names))
-        for names in (("a", "b"), ("c", "d"))
+@pytest.mark.parametrize("digits", [None, 2])
+def test_gaps_on_fine_bins_are_those_of_rows(digits):
+    """Of smooth scores to 1e-5, of rounded ones exactly."""
+    rng = np.random.default_rng(8)
+    y, women = rng.random(20_000) < 0.4, rng.random(20_000) < 0.5
+    s = 1.0 / (1.0 + np.exp(-rng.normal(1.5 * y - 0.7 + 0.2 * women, 1.0)))
+    s = s if digits is None else np.round(s, digits)
+    rows = fg.Examples(y, s, group=np.where(women, "women", "men"))
+    result = fg.evaluate({"all": rows}, groups=["women", "men"], axis=fg.Axis.uniform(4096))
+    close = 1e-5 if digits is None else 1e-12
+    for metric, at, of in (
+        ("recall", 0.5, lambda y, s: np.mean(s[y] >= 0.5)),
+        ("precision", 0.5, lambda y, s: np.mean(y[s >= 0.5])),
+        ("roc_auc", None, roc_auc_score),
+        ("average_precision", None, average_precision_score),
+    ):
+        (pair,) = result.gaps(metric, at=at).pairs
+        expected = of(y[women], s[women]) - of(y[~women], s[~women])
+        assert pair.difference.value == pytest.approx(expected, abs=close)
+    (pair,) = result.gaps("xauc").pairs
+    crossed = [y & women | ~y & ~women, y & ~women | ~y & women]
+    first, second = (roc_auc_score(y[each], s[each]) for each in crossed)
+    assert pair.difference.value == pytest.approx(first - second, abs=close)
+
+
+def masks():
+    return {"women": SEX == "women", "men": SEX == "men", "other": SEX == "unknown"}
+
+
+def test_xauc_ranks_positives_of_one_group_among_negatives_of_another():
+    (pair,) = RESULT.gaps("xauc").pairs
+    women, men = SEX == "women", SEX == "men"
+    first, second = (
+        brute_xauc(S[mine & Y], S[theirs & ~Y]) for mine, theirs in ((women, men), (men, women))
     )
-    with pytest.raises(fg.InputError, match="no model, class or group in common"):
-        fg.diff(one, other)
-    found = fg.diff(one.select(model="a"), other.select(model="c"))
-    assert found.roc_auc.value == 0
-    assert "model a" in found.notes[0]
+    assert pair.first.value == pytest.approx(first, abs=1e-3)
+    assert pair.second.value == pytest.approx(second, abs=1e-3)
+    assert pair.difference.value == pytest.approx(first - second, abs=1e-3)
+    alone = RESULT.gaps("xauc").groups["other"].value
+    rest = SEX != "unknown"
+    assert alone == pytest.approx(brute_xauc(S[~rest & Y], S[rest & ~Y]), abs=1e-3)
 
 
-def test_both_ends_of_an_exact_and_a_noisy_estimate_are_kept():
-    exact = Estimate(0.5, (0.4, 0.6), 0.3, 0.7, 0.95, {"binning": 0.1, "sampling": 0.05})
-    noisy = Estimate(0.5, (0.3, 0.7), 0.2, 0.8, 0.95, {"noise": 0.1, "sampling": 0.1})
-    from fedgauge.measures.gaps import gap
+def test_groups_are_those_of_the_selected_model():
+    rows = {"a": fg.Examples(Y, {"new": S, "old": 1 - S}, group=SEX)}
+    result = fg.evaluate(
+        rows, task=fg.BinaryTask(groups={"sex": ["women", "men"]}, models=("new", "old"))
+    )
+    new, old = (result.select(model=m).gaps("roc_auc").pairs[0] for m in ("new", "old"))
+    assert new.difference.value == pytest.approx(-old.difference.value, abs=1e-3)
 
-    one, other = gap(exact, noisy), gap(noisy, exact)
-    assert one.low == pytest.approx(-other.high)
-    assert one.low == pytest.approx(-0.1 - math.hypot(0.1, 0.3))
+
+# Which groups are compared
+
+
+def pairs(gaps):
+    return [(each.group, each.against) for each in gaps.pairs]
+
+
+def test_listed_groups_are_compared_unless_a_reference_is_named():
+    assert pairs(RESULT.gaps("recall", at=0.5)) == [("women", "men")]
+    assert pairs(RESULT.gaps("recall", at=0.5, against="men")) == [("women", "men")]
+    found = RESULT.gaps("recall", at=0.5, against="other")
+    assert pairs(found) == [("women", "other"), ("men", "other")]
+    assert found.compared == 2
+    one = evaluate(["women"]).gaps("recall", at=0.5)
+    assert pairs(one) == [("women", "other")]
+
+
+def test_groups_of_one_grouping_are_compared_among_themselves():
+    both = {"sex": ["women", "men"], "age": ["young", "old"]}
+    apart = evaluate(both, {"sex": SEX, "age": AGE})
+    found = apart.gaps("recall", at=0.5)
+    assert pairs(found) == [("sex women", "sex men"), ("age young", "age old")]
+    task = fg.BinaryTask(groups=both, crossed=True)
+    crossed = evaluate(None, {"sex": SEX, "age": AGE}, task=task)
+    assert crossed.gaps("recall", at=0.5).compared == 6
+    assert "crossed: a row counts once" in str(crossed)
+    assert "a row counts in each" in str(apart)
+
+
+def test_what_cannot_be_compared_is_told():
+    for told, asked in (
+        ("Say which: gaps", {"metric": "recall"}),
+        ("Leave out at=", {"metric": "roc_auc", "at": 0.5}),
+        ("Leave out at=", {"metric": "xauc", "at": 0.5}),
+        ("There are: precision, recall", {"metric": "nonsense"}),
+        ("no group 'girls'.*women, men, other", {"metric": "roc_auc", "against": "girls"}),
+        ("have an interval", {"metric": "mann_whitney_u"}),
+    ):
+        with pytest.raises(fg.InputError, match=told):
+            RESULT.gaps(**asked)
+    with pytest.raises(fg.InputError, match="no groups in the plan"):
+        fg.evaluate({"a": (Y, S)}).gaps("roc_auc")
+    with pytest.raises(fg.InputError, match="this is one of them"):
+        RESULT.select(group="men").gaps("roc_auc")
+
+
+# The largest of many
+
+
+def test_the_largest_gap_is_seen_from_above_and_judged_with_all_others():
+    gaps = evaluate([*"abcdefghij"], RNG.choice([*"abcdefghij"], N)).gaps("recall", at=0.5)
+    assert (gaps.compared, len(gaps.pairs)) == (45, 45)
+    widest = gaps.largest
+    assert widest.difference.value == max(abs(each.difference.value) for each in gaps.pairs) > 0
+    assert widest.first.value - widest.second.value == pytest.approx(widest.difference.value)
+    assert widest.joint.low < widest.difference.low < widest.difference.high < widest.joint.high
+    assert not gaps.standing_out
+    (men_above,) = [RESULT.gaps("recall", at=0.5).largest]
+    assert (men_above.group, men_above.against) == ("men", "women")
+    assert men_above.stands_out
+
+
+# Noise and small groups
+
+
+def test_groups_that_noise_hides_are_told_as_such():
+    group = np.where(np.arange(N) < 8, "few", SEX)
+    axis = fg.Axis.uniform(16, outside="clip")
+    result = evaluate(
+        ["women", "men", "few"], group, axis=axis, privacy=fg.DistributedDP(1.0), seed=3
+    )
+    gaps = result.gaps("recall", at=0.5)
+    assert gaps.groups["few"] is None
+    assert gaps.withheld["few"].startswith("withheld: the noise hides the number of")
+    assert (pairs(gaps), gaps.compared) == ([("women", "men")], 3)  # planned, so that none is free
+    assert "few          withheld: the noise hides" in str(gaps)
+    assert result.select(group="few").withheld.startswith("no signal")
+    frame = result.at_level(0.9).to_frame()
+    withheld = frame[frame["metric"] == "withheld"]
+    assert withheld["group"].tolist() == ["few"]
+    assert withheld["caution"].tolist()[0].startswith("no signal")
+    assert {"women", "men"} <= set(frame["group"])
+    at = result.to_frame(thresholds=[0.5])
+    assert list(at.columns[:3]) == ["group", "threshold", "metric"]
+
+
+def test_under_noise_intervals_are_wider():
+    axis = fg.Axis.uniform(16, outside="clip")
+    exact, noisy = (
+        evaluate(axis=axis, privacy=privacy, seed=1).gaps("recall", at=0.5).pairs[0].difference
+        for privacy in (fg.SecureAggregation(), fg.DistributedDP(0.2))
+    )
+    assert noisy.parts["noise"] > 0
+    assert "noise" not in exact.parts
+    assert noisy.high - noisy.low > exact.high - exact.low
+
+
+def test_a_map_moves_scores_of_groups_too():
+    calibrator = RESULT.calibrator("beta")
+    mapped = RESULT.with_calibrator(calibrator)
+    of = mapped.gaps("calibration_in_the_large").groups["women"]
+    assert of == mapped.select(group="women").calibration_in_the_large
+
+
+# As tables
+
+
+def test_gaps_print_and_become_frames():
+    gaps = RESULT.gaps("recall", at=0.5)
+    title, *lines = str(gaps).splitlines()
+    assert title == "recall at 0.5, by group"
+    assert lines[0].startswith("women        0.")
+    assert lines[3].startswith("women - men  -0.")
+    assert "The largest gap, men - women, stands out: 0." in lines[-1]
+    assert "all 3 gaps together" in str(evaluate(["women", "men", "unknown"]).gaps("roc_auc"))
+    assert repr(gaps) == "<Gaps of recall at 0.5: 3 groups, 1 gaps>"
+    assert "<caption" in gaps._repr_html_()
+    assert "women - men" in gaps._repr_html_()
+    frame = gaps.to_frame(backend="pyarrow").to_pylist()[0]
+    (pair,) = gaps.pairs
+    assert frame["group"] == "women"
+    assert (frame["value"], frame["low"]) == (pair.difference.value, pair.difference.low)
+    assert frame["joint_high"] == pair.joint.high
+
+
+def test_frames_of_slices_have_a_column_for_what_there_is():
+    grouped = evaluate(axis=fg.Axis.uniform(20))
+    assert list(grouped.to_frame().columns[:2]) == ["group", "metric"]
+    assert list(grouped.select(group="men").to_frame().columns[:2]) == ["group", "metric"]
+    plain = fg.evaluate({"a": (Y, S)}, axis=fg.Axis.uniform(20))
+    assert plain.to_frame().columns[0] == "metric"
+    both = fg.evaluate(
+        {"a": fg.Examples(Y, {"new": S, "old": S}, group=SEX)},
+        task=fg.BinaryTask(groups={"sex": ["women", "men"]}, models=("new", "old")),
+        axis=fg.Axis.uniform(4),
+    )
+    assert list(both.to_frame().columns[:3]) == ["model", "group", "metric"]
+    assert len(both.slices) == 8
+
+
+NAN, INF = float("nan"), float("inf")
+APPROXIMATE = ("skellam", "discrete-gaussian")
+
+
+@pytest.mark.parametrize("epsilon", [0, 0.0, -1, -0.5, NAN, INF, -INF, "1", None, [1.0], 1j, True])
+def test_epsilon_is_a_positive_number(epsilon):
+    with pytest.raises(PlanError, match="epsilon"):
+        DistributedDP(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1, 1e-3, 20, np.float64(0.5)])
+def test_a_usual_epsilon_passes_quietly(epsilon):
+    assert DistributedDP(epsilon).epsilon == epsilon
+
+
+@pytest.mark.parametrize("epsilon", [20.1, 50.0, 1e6])
+def test_an_absurd_epsilon_warns(epsilon):
+    with pytest.warns(PrivacyWarning, match="protects nobody") as caught:
+        DistributedDP(epsilon)
+    assert len(caught) == 1
+
+
+def test_the_warning_points_at_the_caller():
+    with pytest.warns(PrivacyWarning) as caught:
+        DistributedDP(100.0)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0, 0.5])
+def test_polya_refuses_a_delta_and_says_why(delta):
+    with pytest.raises(PlanError, match=r"polya.*takes no delta.*skellam"):
+        DistributedDP(1.0, delta)
+
+
+@pytest.mark.parametrize("noise", APPROXIMATE)
+@pytest.mark.parametrize("delta", [None, 0, 0.0, 1, 1.0, -1e-6, 2.0, NAN, INF, "1e-6", True])
+def test_other_noise_needs_a_delta_between_0_and_1(noise, delta):
+    with pytest.raises(PlanError, match="delta"):
+        DistributedDP(1.0, delta, noise=noise)
+
+
+@pytest.mark.parametrize("noise", APPROXIMATE)
+def test_other_noise_takes_a_delta(noise):
+    assert DistributedDP(1.0, 1e-6, noise=noise).delta == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "choice"),
+    [
+        ("noise", "laplace", "discrete-gaussian"),
+        ("noise", None, "polya"),
+        ("unit", "row", "subject"),
+        ("unit", 1, "client"),
+        ("neighbours", "zero-out", "replace-one"),
+        ("neighbours", ["add-remove"], "add-remove"),
+    ],
+)
+def test_unknown_choices_are_refused_with_the_known(name, value, choice):
+    with pytest.raises(PlanError, match=rf"{name} must be one of .*{choice}"):
+        DistributedDP(1.0, **{name: value})
+
+
+@pytest.mark.parametrize("cap", [0, -1, 10**30, True, 1.0, 2.5, "2", None, NAN])
+@pytest.mark.parametrize("unit", ["subject", "client"])
+def test_max_per_unit_is_a_positive_whole_number(unit, cap):
+    with pytest.raises(PlanError, match="max_per_unit"):
+        DistributedDP(1.0, unit=unit, max_per_unit=cap)
+
+
+def test_an_example_is_one_row():
+    assert DistributedDP(1.0, max_per_unit=1).max_per_unit == 1
+    with pytest.raises(PlanError, match="one row"):
+        DistributedDP(1.0, max_per_unit=2)
+
+
+def test_specs_are_frozen_and_strict():
+    spec = DistributedDP(1.0)
+    with pytest.raises(AttributeError):
+        spec.epsilon = 2.0
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"model": "distributed-dp", "epsilon": 1.0, "seed": 3}, DistributedDP)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        DistributedDP(0.3),
+        DistributedDP(1.0, 1e-7, noise="skellam", unit="client", max_per_unit=9),
+        DistributedDP(1.0, unit="subject", max_per_unit=2, neighbours="replace-one"),
+    ],
+)
+def test_specs_survive_the_journey_in_a_plan(spec):
+    plan = EvaluationPlan.for_histogram(Axis.uniform(4, outside="clip"), Cohort(), privacy=spec)
+    assert EvaluationPlan.from_bytes(plan.to_bytes()).privacy == spec
+    assert EvaluationPlan.from_toml(plan.to_toml()).privacy == spec
+
+
+def test_a_distributed_plan_cannot_smuggle_in_a_bad_spec():
+    plan = EvaluationPlan.for_histogram(
+        Axis.uniform(4, outside="clip"), Cohort(), privacy=DistributedDP(0.3)
+    )
+    data = plan.to_bytes()
+    assert b'"epsilon":0.3' in data
+    for bad in (b"0.0", b"-1.0", b'"x"'):
+        with pytest.raises(FedgaugeError):
+            EvaluationPlan.from_bytes(data.replace(b'"epsilon":0.3', b'"epsilon":' + bad))
+
+
+def test_an_axis_that_refuses_scores_is_refused_under_privacy():
+    with pytest.raises(PlanError, match="leak"):
+        EvaluationPlan.for_histogram(Axis.uniform(4), Cohort(), privacy=DistributedDP(1.0))
+
+
+def node_counts(tree, rows):
+    """All counts that are sent for some rows (label, leaf), by the code that sends them."""
+    bins = math.prod(tree)
+    histogram = ScoreHistogram(Axis.uniform(bins))
+    if rows:
+        labels, leaves = zip(*rows, strict=True)
+        histogram.update(labels, (np.array(leaves) + 0.5) / bins)
+    return np.concatenate([level.ravel() for level in histogram.levels(tree)])
+
+
+@pytest.mark.parametrize("tree", [(2,), (3,), (2, 2), (4, 2), (2, 2, 2)])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize(("unit", "cap"), [("example", 1), ("subject", 2), ("client", 3)])
+def test_sensitivity_is_the_largest_change_of_all_counts(tree, unit, cap, neighbours):
+    rows = list(itertools.product((0, 1), range(math.prod(tree))))
+    if cap == 3:
+        rows = rows[:3] + rows[-3:]
+    units = [
+        node_counts(tree, held)
+        for size in range(cap + 1)
+        for held in itertools.combinations_with_replacement(rows, size)
+    ]
+    others = [units[0]] if neighbours == "add-remove" else units
+    changes = np.array(units)[:, None] - np.array(others)
+    spec = DistributedDP(1.0, unit=unit, max_per_unit=cap, neighbours=neighbours)
+    sensitivity = spec.sensitivity(levels=len(tree))
+    assert sensitivity.l1 == np.abs(changes).sum(axis=2).max()
+    assert sensitivity.l2 == pytest.approx(np.sqrt((changes**2).sum(axis=2).max()), rel=1e-12)
+    assert spec.level_sensitivity * len(tree) == sensitivity.l1
+
+
+@pytest.mark.parametrize("value", [1.5, "3", True, None])
+@pytest.mark.parametrize("name", ["min_survivors", "max_colluding"])
+def test_cohorts_are_whole_numbers(name, value):
+    with pytest.raises(PlanError, match=name):
+        Cohort(**{name: value})
+
+
+def test_cohorts_have_somebody():
+    with pytest.raises(PlanError, match="min_survivors"):
+        Cohort(min_survivors=0)
+    with pytest.raises(PlanError, match="max_colluding"):
+        Cohort(max_colluding=-1)
+    assert Cohort(np.int64(4), np.int64(0)) == Cohort(min_survivors=4, max_colluding=0)
+
+
+# What every model answers
+
+
+EVERY_MODEL = (
+    SecureAggregation(),
+    DistributedDP(1.0),
+    DistributedDP(1.0, delta=1e-6, noise="skellam"),
+    LocalDP(1.0),
+    LocalDP(1.0, unit="label"),
+)
+
+
+def test_the_list_is_complete():
+    assert {type(model) for model in EVERY_MODEL} == set(get_args(AnyPrivacyModel))
+
+
+@pytest.mark.parametrize("model", EVERY_MODEL, ids=repr)
+def test_a_model_that_says_it_adds_noise_does_and_claims_epsilon_for_it(model):
+    cohort = Cohort(5) if model.needs_cohort else None
+    task = LabelTask() if model.flips_labels else None
+    plan = EvaluationPlan.under(model, Axis.uniform(8, outside="clip"), cohort=cohort, task=task)
+    plan.check_promise()
+    variances = plan.noise_variances(5)
+    if model.flips_labels:
+        variances = plan.node_variances(np.full((2, 8), 5.0))[0].ravel()
+    assert all(variance > 0 for variance in variances)
+    assert bool(len(variances)) == plan.is_noisy == model.adds_noise
+    stated = plan.statement("enforced")
+    assert stated.model == model.name
+    assert stated.epsilon == (model.budget.epsilon if model.adds_noise else None)
+    assert (stated.epsilon is None) == (model.budget is None) == (not model.adds_noise)
+    assert (stated.cohort is None) == (not model.needs_cohort)
+    assert model.sends_reports == plan.final.sends_reports
+    assert model.flips_labels == plan.final.flips_labels
+    for words in (model.title, model.trust, model.promise, model.unprotected):
+        assert words
+        assert not words.endswith(" ")
+
+
+def test_a_model_that_forgets_its_noise_cannot_be_planned_with():
+    class Forgetful(PrivacyModel, frozen=True, tag="forgetful"):
+        adds_noise = True
+        sends_reports = False
+        kind = "forgetful"
+
+    with pytest.raises(NotImplementedError):
+        EvaluationPlan.under(Forgetful(), Axis.uniform(8, outside="clip"), cohort=Cohort(5))
+
+
+def test_noise_without_a_cohort_is_not_stated():
+    with pytest.raises(PlanError, match="noise comes from a cohort"):
+        DistributedDP(1.0).state(None, draws=[], claim="simulated")
+
+
+@pytest.mark.parametrize("model", [SecureAggregation(), DistributedDP(1.0)], ids=lambda m: m.kind)
+def test_a_model_of_sums_has_no_reports(model):
+    axis = Axis.uniform(4, outside="clip")
+    with pytest.raises(PlanError, match=f"{model.kind} sends no reports"):
+        EvaluationPlan.for_reports(axis, model)

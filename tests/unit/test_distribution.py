@@ -1,12 +1,23 @@
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.interpolate import PchipInterpolator
 
 from fedgauge import Aligned, Axis, InputError, PlanError, Quantile, UndefinedMetric
-from fedgauge.estimation.distribution import estimate, from_exact_quantiles
-from fedgauge.estimation.piecewise import horner
+from fedgauge.estimation.distribution import (
+    ParametricCurve,
+    _roots_within,
+    derivative,
+    estimate,
+    from_exact_quantiles,
+    horner,
+    linear_pieces,
+    monotone_cubics,
+    shifted,
+)
 
 COUNTS = np.array([[5, 0, 3, 2, 0, 1, 0, 0], [0, 0, 1, 4, 0, 2, 3, 0]])
 ESTIMATORS = [
@@ -272,3 +283,317 @@ def test_unknown_pr_is_refused():
 def test_estimators_are_frozen(estimator):
     with pytest.raises(AttributeError):
         estimator.interpolation = "linear"
+
+
+def cubic_curve(seed, *, pieces=6, flats=False):
+    """A monotone cubic x(u), y(u) from (0, 0) to (1, 1), and the interpolators behind it."""
+    rng = np.random.default_rng(seed)
+    u = np.cumsum(rng.uniform(0.1, 1.0, pieces + 1))
+    rises = rng.uniform(0.1, 1.0, (2, pieces))
+    if flats:
+        rises[0, ::3] = 0.0
+        rises[1, 1::3] = 0.0
+    x, y = np.cumsum(np.insert(rises, 0, 0.0, axis=1), axis=1)
+    x, y = (PchipInterpolator(u, side / side[-1]) for side in (x, y))
+    return ParametricCurve(np.diff(u), x.c, y.c), u, x, y
+
+
+def polyline(points):
+    x, y = np.array(points, dtype=float).T
+    width = np.ones(len(x) - 1)
+    return ParametricCurve(
+        width, linear_pieces(width, x[:-1], x[1:]), linear_pieces(width, y[:-1], y[1:])
+    )
+
+
+# A flat start, a flat middle of two pieces and a flat end: verticals of the curve y(x).
+VERTICALS = polyline(
+    [(0, 0), (0, 0.1), (0.5, 0.3), (0.5, 0.4), (0.5, 0.6), (1, 0.8), (1, 0.9), (1, 1)]
+)
+
+
+def test_horner_is_polyval():
+    rng = np.random.default_rng(0)
+    coefficients, t = rng.normal(size=(4, 9)), rng.normal(size=9)
+    expected = [np.polyval(coefficients[:, i], t[i]) for i in range(9)]
+    np.testing.assert_allclose(horner(coefficients, t), expected, rtol=1e-13)
+
+
+def test_horner_takes_many_offsets_for_each_piece():
+    coefficients = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
+    piece = np.arange(2)[:, None]
+    t = np.array([[0.0, 1.0, 2.0]])
+    found = horner(coefficients[:, piece], t)
+    np.testing.assert_array_equal(found, [[3.0, 4.0, 11.0], [1.0, 3.0, 9.0]])
+
+
+LINES = {
+    "rising": lambda rng, n: np.cumsum(rng.exponential(size=(2, n)), axis=1),
+    "falling": lambda rng, n: -np.cumsum(rng.exponential(size=(2, n)), axis=1),
+    "in steps": lambda rng, n: np.cumsum(rng.poisson(0.5, (2, n)), axis=1).astype(float),
+    "to and fro": lambda rng, n: rng.integers(-2, 3, (2, n)).astype(float),
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES.keys())
+def test_monotone_cubics_are_scipy_s_bit_for_bit(line):
+    rng = np.random.default_rng(0)
+    for points in [3, 4, 5, *rng.integers(6, 60, 100)]:
+        x = np.cumsum(rng.uniform(0.1, 1.0, points) * 10.0 ** rng.integers(-9, 3, points))
+        y = line(rng, points)
+        both = monotone_cubics(x, y)
+        for row, cubics in zip(y, both.swapaxes(0, 1), strict=True):
+            np.testing.assert_array_equal(cubics, PchipInterpolator(x, row).c)
+            np.testing.assert_array_equal(cubics, monotone_cubics(x, row))
+
+
+def test_derivative_is_polyder():
+    coefficients = np.random.default_rng(1).normal(size=(4, 7))
+    expected = np.transpose([np.polyder(column) for column in coefficients.T])
+    np.testing.assert_allclose(derivative(coefficients), expected, rtol=1e-15)
+
+
+def test_shifted_moves_the_origin():
+    rng = np.random.default_rng(2)
+    coefficients, origin, t = rng.normal(size=(4, 8)), rng.normal(size=8), rng.normal(size=8)
+    np.testing.assert_allclose(
+        horner(shifted(coefficients, origin), t), horner(coefficients, origin + t), rtol=1e-12
+    )
+
+
+def test_shifted_by_nothing_changes_nothing():
+    coefficients = np.random.default_rng(3).normal(size=(4, 8))
+    np.testing.assert_array_equal(shifted(coefficients, np.zeros(8)), coefficients)
+
+
+def test_linear_pieces_run_straight_from_start_to_end():
+    width, start, end = np.array([0.5, 2.0]), np.array([1.0, 3.0]), np.array([2.0, -1.0])
+    pieces = linear_pieces(width, start, end)
+    assert pieces.shape == (4, 2)
+    assert not pieces[:2].any()
+    np.testing.assert_array_equal(horner(pieces, np.zeros(2)), start)
+    np.testing.assert_array_equal(horner(pieces, width), end)
+    np.testing.assert_array_equal(horner(pieces, width / 2), (start + end) / 2)
+
+
+def found_roots(cubic, begin, finish):
+    roots = _roots_within(
+        np.array(cubic, dtype=float)[:, None], np.array([begin]), np.array([finish])
+    )
+    assert np.all((roots >= begin) & (roots <= finish))
+    return np.sort(roots[roots != finish])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_roots_within_finds_what_numpy_finds(seed):
+    rng = np.random.default_rng(seed)
+    for cubic in rng.normal(size=(100, 4)):
+        begin, finish = np.sort(rng.uniform(-2, 2, 2))
+        real = np.roots(cubic)
+        real = np.sort(real[np.abs(real.imag) < 1e-9].real)
+        expected = real[(real > begin) & (real < finish)]
+        np.testing.assert_allclose(found_roots(cubic, begin, finish), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_roots_within_finds_three_known_roots(seed):
+    rng = np.random.default_rng(seed)
+    known = np.sort(rng.uniform(-1, 1, (50, 3)), axis=1)
+    known = known[np.min(np.diff(known, axis=1), axis=1) > 1e-2]
+    cubics = np.transpose([-3.0 * np.poly(roots) for roots in known])
+    begin, finish = np.full(len(known), -1.25), np.full(len(known), 1.5)
+    np.testing.assert_allclose(np.sort(_roots_within(cubics, begin, finish), axis=0), known.T)
+
+
+@pytest.mark.parametrize(
+    ("cubic", "expected"),
+    [
+        ([0, *np.poly([0.25, 0.75])], [0.25, 0.75]),
+        ([0, *np.poly([0.25, 1.75])], [0.25]),
+        ([0, 1, 0, 1], []),
+        ([0, 0, 2, -1], [0.5]),
+        ([0, 0, 2, 1], []),
+        ([0, 0, 0, 1], []),
+        ([0, 0, 0, -1], []),
+        ([1, 0, 0, -0.125], [0.5]),
+        ([1, 0, -0.25, 0], [0.5]),
+        ([1e-17, *np.poly([0.25, 0.75])], [0.25, 0.75]),
+        ([1e-12, -1e-9, 2, -1], [0.5]),
+    ],
+)
+def test_roots_within_of_degenerate_cubics(cubic, expected):
+    found = found_roots(cubic, 0.0, 1.0)
+    found = found[found > 1e-12]  # an end of the range may count as a root or not
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("roots", "needed"),
+    [((0.5, 0.5), []), ((0.25, 0.5, 0.5), [0.25]), ((0.5, 0.5, 0.75), [0.75]), ((0.5,) * 3, [0.5])],
+)
+def test_roots_within_may_skip_a_root_without_a_change_of_sign(roots, needed):
+    cubic = np.pad(np.poly(roots), (3 - len(roots), 0))
+    found = found_roots(cubic, 0.0, 1.0)
+    for root in needed:
+        assert np.min(np.abs(found - root)) < 1e-4
+    for root in found:
+        assert np.min(np.abs(root - np.array(roots))) < 1e-4
+
+
+def test_roots_within_of_nothing_stay_in_range():
+    assert np.all(np.isfinite(found_roots([0, 0, 0, 0], 0.25, 0.75)))
+
+
+def test_roots_within_scales_with_the_range():
+    tiny = found_roots([0, 0, 1e9, -0.5], 0.0, 1e-9)
+    np.testing.assert_allclose(tiny, [0.5e-9], rtol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["start", "end"])
+@pytest.mark.parametrize("seed", range(3))
+def test_locate_inverts_a_rising_abscissa(side, seed):
+    curve, u, x, y = cubic_curve(seed)
+    inside = np.random.default_rng(seed).uniform(u[0], u[-1], 200)
+    piece, t = curve.locate(x(inside), side=side)
+    np.testing.assert_allclose(u[piece] + t, inside, atol=1e-7)
+    np.testing.assert_allclose(curve.at(x(inside), side=side), y(inside), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("x", "start", "end"),
+    [(0.0, 0.0, 0.1), (0.25, 0.2, 0.2), (0.5, 0.3, 0.6), (0.75, 0.7, 0.7), (1.0, 0.8, 1.0)],
+)
+def test_side_picks_an_end_of_a_vertical(x, start, end):
+    np.testing.assert_allclose(VERTICALS.at(np.array([x]), side="start"), start, atol=1e-12)
+    np.testing.assert_allclose(VERTICALS.at(np.array([x]), side="end"), end, atol=1e-12)
+
+
+@pytest.mark.parametrize(("side", "piece", "offset"), [("start", 1, 1.0), ("end", 4, 0.0)])
+def test_locate_leaves_out_the_flat_pieces(side, piece, offset):
+    found, t = VERTICALS.locate(np.array([0.5]), side=side)
+    assert found == [piece]
+    np.testing.assert_allclose(t, offset, atol=1e-12)
+
+
+def test_sides_bracket_every_point_of_a_curve_with_flats():
+    curve, u, x, y = cubic_curve(4, pieces=12, flats=True)
+    knots = x(u)
+    assert np.all(curve.at(knots, side="start") <= y(u) + 1e-6)
+    assert np.all(curve.at(knots, side="end") >= y(u) - 1e-6)
+
+
+def test_ordinate_at_zero_over_zero_is_the_limit():
+    width = np.ones(1)
+    ramp = linear_pieces(width, np.zeros(1), np.ones(1))
+    curve = ParametricCurve(width, ramp, 3 * ramp, 4 * ramp)
+    np.testing.assert_allclose(curve.ordinate(np.array([0]), np.array([0.0])), 0.75)
+
+
+def test_ordinate_without_any_flagged_example_is_one():
+    zero = np.zeros((4, 1))
+    curve = ParametricCurve(np.ones(1), zero, zero, zero)
+    np.testing.assert_array_equal(curve.ordinate(np.array([0, 0]), np.array([0.0, 0.5])), 1.0)
+
+
+def test_a_quotient_never_exceeds_one():
+    width = np.ones(1)
+    ramp, one = linear_pieces(width, np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
+    curve = ParametricCurve(width, ramp, 2 * ramp, one)
+    t = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    np.testing.assert_array_equal(curve.ordinate(np.zeros(5, int), t), [0.0, 0.5, 1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("flats", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_area_is_the_integral_of_y_dx(seed, flats):
+    curve, u, x, y = cubic_curve(seed, flats=flats)
+    slope = x.derivative()
+    expected = sum(quad(lambda v: y(v) * slope(v), a, b)[0] for a, b in pairwise(u))
+    assert curve.area() == pytest.approx(expected, abs=1e-12)
+
+
+def test_area_of_known_shapes():
+    assert polyline([(0, 0), (1, 1)]).area() == pytest.approx(0.5, abs=1e-15)
+    assert polyline([(0, 0), (0, 1), (1, 1)]).area() == pytest.approx(1.0, abs=1e-15)
+    assert VERTICALS.area() == pytest.approx(0.5 * 0.2 + 0.5 * 0.7, abs=1e-15)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 1e-2, 1e-4])
+def test_area_of_a_quotient(scale):
+    """Integral of e / (e + t) over [0, 1]: precision of a model with 1 / e negatives a positive."""
+    width = np.ones(1)
+    ramp, one = linear_pieces(width, np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
+    curve = ParametricCurve(width, ramp, scale * one, scale * one + ramp)
+    assert curve.area() == pytest.approx(scale * np.log1p(1 / scale), abs=1e-9)
+
+
+def test_area_of_a_quotient_that_is_cut_at_one():
+    width = np.ones(1)
+    ramp, one = linear_pieces(width, np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
+    curve = ParametricCurve(width, ramp, 3 * ramp, one)
+    assert curve.area() == pytest.approx(1 - 1 / 6, abs=1e-9)
+
+
+def monomial_curve(coefficients):
+    """y = polynomial of x on [0, 1]."""
+    width = np.ones(1)
+    ramp = linear_pieces(width, np.zeros(1), np.ones(1))
+    return ParametricCurve(width, ramp, np.array(coefficients, dtype=float)[:, None])
+
+
+def distance_to_line(curve, points):
+    x, y = np.array(points, dtype=float).T
+    return curve.distance(x[:-1], x[1:], y[:-1], y[1:])
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "points", "expected"),
+    [
+        ([0, 1, 0, 0], [(0, 0), (1, 1)], 1 / 6),
+        ([1, 0, 0, 0], [(0, 0), (1, 1)], 1 / 4),
+        ([0, 1, 0, 0], [(0, 0.25), (1, 0.25)], 1 / 4),
+        ([0, 0, 1, 0], [(0, 1), (1, 0)], 1 / 2),
+        ([0, 0, 1, 0], [(0, 0), (0.5, 0), (1, 0)], 1 / 2),
+        ([0, 0, 1, 0], [(0, 0), (0.3, 0.3), (1, 1)], 0),
+        ([0, 0, 1, 0], [(0, 0), (0.5, 1), (1, 1)], 1 / 4),
+    ],
+)
+def test_distance_to_known_lines(coefficients, points, expected):
+    found = distance_to_line(monomial_curve(coefficients), points)
+    assert found == pytest.approx(expected, abs=1e-13)
+
+
+def test_distance_cuts_at_three_crossings():
+    gap = np.poly([0.2, 0.5, 0.8])
+    integral = np.polyint(gap)
+    ends = np.polyval(integral, [0, 0.2, 0.5, 0.8, 1])
+    expected = np.abs(np.diff(ends)).sum()
+    curve = monomial_curve(np.polyadd(gap, [0.5, 0.25]))
+    found = distance_to_line(curve, [(0, 0.25), (1, 0.75)])
+    assert found == pytest.approx(expected, abs=1e-13)
+
+
+def test_distance_to_steps_that_jump():
+    starts, ends = np.array([0.0, 0.5]), np.array([0.5, 1.0])
+    level = np.array([0.25, 0.75])
+    found = monomial_curve([0, 0, 1, 0]).distance(starts, ends, level, level)
+    assert found == pytest.approx(1 / 8, abs=1e-14)
+
+
+def test_distance_passes_over_verticals():
+    found = distance_to_line(VERTICALS, [(0, 0), (1, 1)])
+    below = 0.5 * (0.1**2 / 0.6 + 0.2**2 / 0.6)  # from (0, 0.1) to (0.5, 0.3) against y = x
+    above = 0.5 * (0.1**2 / 0.6 + 0.2**2 / 0.6)  # and its mirror image
+    assert found == pytest.approx(below + above, abs=1e-14)
+
+
+def test_samples_lie_on_the_curve_and_hold_both_ends_of_each_piece():
+    width = np.array([2.0, 1.0])
+    curve = ParametricCurve(
+        width,
+        linear_pieces(width, np.array([0.0, 0.5]), np.array([0.5, 1.0])),
+        linear_pieces(width, np.array([0.0, 0.8]), np.array([0.6, 1.0])),
+    )
+    x, y = curve.sample(3)
+    np.testing.assert_allclose(x, [0.0, 0.25, 0.5, 0.5, 0.75, 1.0])
+    np.testing.assert_allclose(y, [0.0, 0.3, 0.6, 0.8, 0.9, 1.0])

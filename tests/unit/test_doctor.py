@@ -18,7 +18,13 @@ from sites import make_site, text_of
 
 from fedgauge import doctor
 from fedgauge.secagg import Stage
-from fedgauge.site import Account, Cost, Site, add_witness, create_site
+from fedgauge.site import (
+    Account,
+    Cost,
+    Site,
+    add_witness,
+    create_site,
+)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rows import draw_client
 import fedgauge as fg
 from fedgauge.cli.terminal import Screen
 from fedgauge.escaping import csv_text, in_one_line, printable
-from fedgauge.plots.displays import RocCurveDisplay
+from fedgauge.plots.curves import RocCurveDisplay
 
 
 @pytest.mark.parametrize(

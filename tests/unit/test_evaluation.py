@@ -1,10 +1,23 @@
 """The result a user holds: numbers, words and curves from counts."""
 
+import math
+import sys
+from html.parser import HTMLParser
+
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+from plans import plan_for, report_plan
 
 import fedgauge as fg
-from fedgauge.estimation.released import Released
+from fedgauge import _html
+from fedgauge.estimation import repair
+from fedgauge.estimation.counts import PooledCounts, Released
+from fedgauge.metrics import areas
+from fedgauge.metrics.estimate import Estimate, metric, metrics_of
+from fedgauge.metrics.reading import Reading
 
 
 def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
@@ -167,3 +180,394 @@ def test_the_estimator_decides_which_counts_are_likely():
         assert "likely counts" not in str(read)
     assert "likely counts" in str(noisy)
     assert not fg.evaluate(clients).is_shrunk
+
+
+ROWS = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
+COLUMNS = ["metric", "value", "low", "high", "pooled_low", "pooled_high", "level", "caution"]
+KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fg.evaluate({"a": ROWS, "b": ROWS})
+
+
+def plain(frame):
+    """Rows by metric, missing values None, whatever made the frame."""
+    table = pa.Table.from_pandas(frame) if isinstance(frame, pd.DataFrame) else frame
+    rows = table.to_pylist() if isinstance(table, pa.Table) else table.to_dicts()
+    return [
+        {
+            key: None if isinstance(value, float) and math.isnan(value) else value
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def expected(name, estimate):
+    if estimate is None:
+        return dict.fromkeys(COLUMNS) | {"metric": name}
+    low, high = (None if math.isinf(bound) else bound for bound in estimate.bounds)
+    return {
+        "metric": name,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "pooled_low": low,
+        "pooled_high": high,
+        "level": estimate.level,
+        "caution": estimate.caution,
+    }
+
+
+@pytest.mark.parametrize("backend", KINDS)
+def test_metrics(result, backend):
+    frame = result.to_frame(backend=backend)
+    assert isinstance(frame, KINDS[backend])
+    names = [row.name for row in metrics_of(fg.Evaluation)]
+    assert plain(frame) == [expected(name, getattr(result, name)) for name in names]
+    assert {"roc_auc", "mann_whitney_u", "log_loss"} < set(names)
+
+
+@pytest.mark.parametrize("backend", KINDS)
+def test_metrics_at_thresholds(result, backend):
+    frame = result.to_frame(thresholds=[0.3, 1.0], backend=backend)
+    assert isinstance(frame, KINDS[backend])
+    rows = []
+    for threshold in (0.3, 1.0):
+        at = result.at_threshold(threshold)
+        named = at.as_dict() | at.confusion_matrix._asdict()
+        rows += [{"threshold": threshold} | expected(*item) for item in named.items()]
+    assert plain(frame) == rows
+    assert [row["metric"] for row in rows if row["value"] is None] == ["precision", "mcc"]
+
+
+def test_pandas_is_what_one_gets(result):
+    assert list(result.to_frame().columns) == COLUMNS
+    assert result.to_frame().dtypes["low"] == np.float64
+
+
+def test_thresholds_of_a_table(result):
+    table = result.threshold_table()
+    frame = result.to_frame(table)
+    assert frame["threshold"].unique().tolist() == [float(at) for at in table]
+    assert len(frame) == len(table) * 17
+
+
+def test_no_thresholds(result):
+    frame = result.to_frame([], backend="polars")
+    assert frame.shape == (0, len(COLUMNS) + 1)
+    assert frame.schema["threshold"] == frame.schema["value"] == pl.Float64
+
+
+def test_level(result):
+    assert set(result.at_level(0.9).to_frame()["level"].dropna()) == {0.9}
+
+
+def test_what_one_class_leaves_undefined_is_missing():
+    frame = fg.evaluate({"a": ([0, 0], [0.1, 0.4])}).to_frame().set_index("metric")
+    assert math.isnan(frame["value"]["roc_auc"])
+    assert frame["value"]["brier_score"] == pytest.approx(0.085, abs=1e-3)
+
+
+def test_without_signal_there_is_no_frame():
+    hidden = fg.evaluate({"a": ROWS, "b": ROWS}, privacy=fg.DistributedDP(0.1), seed=1)
+    for thresholds in (None, [0.5]):
+        with pytest.raises(fg.NoSignal):
+            hidden.to_frame(thresholds)
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars"])
+def test_a_library_that_is_not_installed(result, backend, monkeypatch):
+    monkeypatch.setitem(sys.modules, backend, None)
+    with pytest.raises(fg.InputError, match=rf"{backend} is not installed.*pip install {backend}"):
+        result.to_frame(backend=backend)
+    assert result.to_frame(backend="pyarrow").num_rows == len(metrics_of(fg.Evaluation))
+
+
+def test_another_library(result):
+    with pytest.raises(fg.InputError, match="one of pandas, polars, pyarrow, got 'numpy'"):
+        result.to_frame(backend="numpy")
+
+
+AXIS = fg.Axis.uniform(4, outside="clip")
+COUNTS_READING = np.array([[40.0, 20.0, -3.0, 6.0], [5.0, -2.0, 20.0, 40.0]])
+
+
+def noisy(counts=COUNTS_READING, variance=9.0, estimator=fg.Aligned()):  # noqa: B008
+    return Reading(PooledCounts(AXIS, counts, (4,), (variance,)), estimator, 0.95)
+
+
+def counting(monkeypatch, module, name):
+    calls, function = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given: calls.append(1) or function(*given))
+    return calls
+
+
+@pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Quantile(5)], ids=repr)
+def test_counts_are_repaired_once(estimator, monkeypatch):
+    calls = counting(monkeypatch, repair, "monotone")
+    reading = noisy(estimator=estimator)
+    assert reading.distribution.tpr[-1] == 1
+    assert reading.pooled.counts.min() == 0
+    assert reading.roc.tpr is reading.distribution.tpr
+    assert len(calls) == 1
+
+
+def test_the_range_estimator_reads_counts_as_they_were_released(monkeypatch):
+    calls = counting(monkeypatch, repair, "monotone")
+    fpr = noisy(estimator=fg.Range()).distribution.fpr
+    assert calls == []
+    expected = repair.smooth(np.cumsum(COUNTS_READING[0, ::-1]) / COUNTS_READING[0].sum(), "l2")
+    np.testing.assert_allclose(fpr[-2:], expected[-2:])
+
+
+def test_losses_of_bins_are_computed_once(monkeypatch):
+    calls = []
+    function = areas.bin_losses
+    monkeypatch.setattr(
+        "fedgauge.metrics.reading.bin_losses", lambda *given: calls.append(1) or function(*given)
+    )
+    reading = noisy()
+    assert reading.losses("log") is reading.losses("log")
+    assert reading.losses("squared") is not reading.losses("log")
+    assert len(calls) == 2
+
+
+def test_draws_without_a_class_are_left_out():
+    few = noisy(np.array([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 5.0, 400.0]]), variance=4.0)
+    drawn = few.pooled.redrawn(300, sampling=True)
+    empty = np.any(drawn.sum(axis=2) <= 0, axis=1)
+    assert 0 < empty.sum() < 300
+    np.testing.assert_array_equal(few.redrawn(300, sampling=True), drawn[~empty])
+    many = noisy()
+    assert many.redrawn(50, sampling=True) is many.pooled.redrawn(50, sampling=True)
+
+
+def test_rates_and_their_ratio():
+    counts = np.array([[6.0, 3.0, 1.0, 0.0], [1.0, 0.0, 2.0, 2.0]])
+    reading = noisy(counts, estimator=fg.Aligned(shrink=False))
+    fpr, tpr = reading.rates
+    np.testing.assert_allclose(fpr, [0, 0, 0.1, 0.4, 1])
+    np.testing.assert_allclose(tpr, [0, 0.4, 0.8, 0.8, 1])
+    assert reading.ratio == pytest.approx(0.5)
+    assert not reading.tied
+    with pytest.raises(fg.UndefinedMetric, match="negative"):
+        noisy(np.array([[0.0] * 4, [1.0] * 4])).ratio  # noqa: B018
+
+
+def test_a_level_is_that_of_all_that_is_read():
+    rng = np.random.default_rng(4)
+    labels = rng.integers(0, 2, 300)
+    result = fg.evaluate({"a": (labels, np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1))})
+    other = result.at_level(0.8)
+    assert other.roc_auc.level == other.roc_band().level == other.at_threshold(0.5).mcc.level == 0.8
+    assert math.isclose(other.roc_auc.value, result.roc_auc.value)
+
+
+def test_losses_of_a_merged_bin_of_the_value_1_are_those_of_1():
+    """It ends a float above 1: that is no probability, and has no loss."""
+    axis = fg.Axis.from_edges([0.2, 0.5, 1.0, np.nextafter(1.0, 2.0)])
+    found = areas.bin_losses(axis, np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]]), "log")
+    assert np.isfinite(found).all()
+    assert found.mean[0, -1] == pytest.approx(-math.log(areas.CLIP))
+    assert found.mean[1, -1] == pytest.approx(0.0, abs=1e-12)
+
+
+def spread(bins, *, step=1, rows=2):
+    """So many rows of either class in every bin, or in every second one and so on."""
+    counts = np.zeros((2, bins))
+    counts[:, ::step] = rows
+    return counts
+
+
+def exact(counts, estimator=fg.Aligned(), axis=None):  # noqa: B008
+    bins = counts.shape[1]
+    return Reading(PooledCounts(axis or fg.Axis.uniform(bins), counts, (bins,)), estimator, 0.95)
+
+
+def test_rows_that_share_bins_far_apart_are_tied():
+    assert exact(spread(64, step=2)).pooled.apart
+    touching = spread(64, step=2)
+    touching[0, 1] = 1
+    few = spread(64, step=8, rows=1)
+    assert few.sum() == 16  # eight rows more than bins: ten are asked for
+    lonely = spread(64, step=2, rows=1) * [[1.0], [0.0]]
+    for counts in (touching, few, lonely):
+        assert not exact(counts).pooled.apart
+    assert not exact(spread(64, step=2), axis=fg.Axis.uniform(64, outside="clip")).pooled.apart
+    noisy_ones = PooledCounts(fg.Axis.uniform(64), spread(64, step=2), (64,), (1.0,))
+    assert not noisy_ones.apart
+
+
+def test_average_precision_is_of_examples_where_bins_are_fine():
+    fine = spread(1024)
+    assert exact(fine).precision_of_rows > 0.5  # each positive is itself among those flagged
+    assert exact(spread(64, step=2)).precision_of_rows == pytest.approx(0.5)  # tied
+    pooled = PooledCounts(fg.Axis.uniform(1024), fine, (1024,), (1.0,))
+    for coarse_or_other in (
+        exact(fine[:, 1:]),
+        exact(fine, fg.Quantile(32)),
+        exact(fine, axis=fg.Axis.from_values(range(1024))),
+        Reading(pooled, fg.Aligned(), 0.95),
+    ):
+        assert coarse_or_other.precision_of_rows is None
+
+
+HOSTILE = "<script>alert('x')</script>&\"<b>"
+
+
+class Page(HTMLParser):
+    """The tags of a page, whether they are closed in order, and its cells."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.cells, self._open = set(), [], []
+        self.feed(html)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self._open.append(tag)
+        assert not [name for name, _ in attributes if name != "style"]
+        assert "color" not in str(attributes)  # of the page, light or dark
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.cells.append(data)
+
+
+TABLE = {"table", "caption", "tbody", "tr", "th", "td"}
+
+
+def cells(html):
+    page = Page(html)
+    assert page.tags <= TABLE | {"span"}
+    return page.cells
+
+
+def test_text_and_tables_are_escaped():
+    assert cells(_html.text(HOSTILE)) == [HOSTILE]
+    table = _html.table([(HOSTILE, HOSTILE)], caption=HOSTILE)
+    assert cells(table) == [HOSTILE] * 3
+
+
+def test_evaluation():
+    result = fg.evaluate({"a": ROWS, "b": ROWS})
+    who, *shown = cells(result._repr_html_())
+    assert who == str(result).splitlines()[0]
+    assert dict(zip(shown[::2], shown[1::2], strict=True))["ROC AUC"] == str(result.roc_auc)
+    assert " ".join([who, *shown]).split() == str(result).split()
+
+
+def test_estimate():
+    estimate = fg.Estimate(0.5, (0.4, 0.6), 0.3, 0.7, 0.95, caution=HOSTILE)
+    assert "".join(cells(estimate._repr_html_())) == str(estimate)
+
+
+def test_estimate_whose_words_look_like_markup(monkeypatch):
+    monkeypatch.setattr(fg.Estimate, "__str__", lambda _: HOSTILE)
+    assert cells(fg.Estimate(0.5, (0.4, 0.6))._repr_html_()) == [HOSTILE]
+
+
+def test_threshold():
+    at = fg.evaluate({"a": ROWS}).at_threshold(1.0)
+    caption, *shown = cells(at._repr_html_())
+    assert caption == "At threshold 1"
+    rows = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert rows["precision"] == "undefined"
+    assert rows["recall"] == str(at.recall)
+    assert rows["tp"] == str(at.confusion_matrix.tp)
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (plan_for(bins=16, task=fg.BinaryTask(HOSTILE)), ["secure aggregation", repr(HOSTILE)]),
+        (plan_for(bins=16, outside="refuse", min_cell=12), ["12", "bool or 0/1"]),
+        (plan_for(fg.DistributedDP(1.0), (4, 4)), ["4 x 4", "at least 3 clients"]),
+        (plan_for(bins=16).with_not_after("2026-12-31"), ["2026-12-31T23:59:59Z"]),
+        (report_plan(fg.LocalDP(1.0), (16,)), ["bytes per report"]),
+    ],
+)
+def test_plan(plan, told):
+    text = " ".join(cells(plan._repr_html_()))
+    for words in (*told, plan.digest[:8], repr(plan.axis)):
+        assert words in text
+
+
+def test_repr_of_a_result_shows_the_auc_in_one_line():
+    result = fg.evaluate({"a": ROWS, "b": ROWS})
+    assert repr(result) == f"<Evaluation of 12 examples at 2 clients: ROC AUC {result.roc_auc}>"
+
+
+def test_repr_of_a_result_without_an_auc():
+    one_class = fg.evaluate({"a": ([0, 0], [0.1, 0.4])})
+    assert repr(one_class) == "<Evaluation of 2 examples at 1 client: ROC AUC undefined>"
+    hidden = fg.evaluate({"a": ROWS, "b": ROWS}, privacy=fg.DistributedDP(0.1), seed=1)
+    with pytest.raises(fg.NoSignal):
+        hidden.roc_auc  # noqa: B018
+    assert repr(hidden).endswith("ROC AUC undefined>")
+    assert cells(hidden._repr_html_())
+
+
+class Thing:
+    """Two metrics, one of them for the record only."""
+
+    def __init__(self):
+        self.computed = 0
+
+    @metric("the second letter", listed=False, recorded=True)
+    def b(self) -> Estimate:
+        """B, in words."""
+        self.computed += 1
+        return Estimate(2.0, (1.0, 3.0))
+
+    @metric("the first letter")
+    def a(self) -> Estimate:
+        """A, in words."""
+        return Estimate(1.0, (1.0, 1.0))
+
+    @property
+    def c(self) -> int:
+        return 3
+
+
+def test_a_row_has_what_tables_need():
+    rows = metrics_of(Thing)
+    assert [(row.name, row.title, row.listed, row.recorded) for row in rows] == [
+        ("b", "the second letter", False, True),
+        ("a", "the first letter", True, False),
+    ]
+    assert Thing.b is rows[0]
+    assert Thing.b.__doc__ == "B, in words."
+
+
+def test_an_attribute_is_an_estimate_computed_once():
+    thing = Thing()
+    assert thing.b is thing.b
+    assert (thing.b.value, thing.computed) == (2.0, 1)
+    assert Thing().computed == 0
+
+
+def test_rows_of_a_result_say_what_is_listed_and_recorded():
+    rows = metrics_of(fg.Evaluation)
+    assert [row.title for row in rows if row.listed] == [
+        *("ROC AUC", "average precision", "PR-gain area", "KS distance"),
+        *("log loss", "Brier score", "normalized entropy"),
+        *("expected calibration error", "maximum calibration error", "RMS calibration error"),
+        *("calibration in the large", "calibration slope", "calibration intercept"),
+        "integrated calibration index",
+    ]
+    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.1, 0.6, 0.7, 0.9])})
+    (part,) = result.record.slices
+    assert list(part.metrics) == [row.name for row in rows if row.recorded]
+    assert list(part.metrics) == [
+        *("roc_auc", "average_precision", "ks_statistic"),
+        *("log_loss", "brier_score", "normalized_entropy"),
+        *("expected_calibration_error", "calibration_in_the_large"),
+    ]

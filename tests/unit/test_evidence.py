@@ -26,25 +26,27 @@ from hostile_member import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import small_noisy_plan
-from scene import BOSS, KEYS, VICTIM, Scene, changed, sealed
+from scene import BOSS, KEYS, VICTIM, Scene, changed, refuses, sealed, sets_aside
 
 import fedgauge as fg
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
-from fedgauge.secagg import Stage, shamir
-from fedgauge.secagg.boxes import Box, Kind, Pair
-from fedgauge.secagg.crypto import AgreementKey
+from fedgauge.secagg import Stage, secret_sharing
 from fedgauge.secagg.evidence import Dispute, File, Signed, WrongDealing, WrongShare
+from fedgauge.secagg.masking import AgreementKey
 from fedgauge.secagg.messages import (
     Advertisement,
-    Answer,
     Ballot,
+    BoxKey,
+    Complaint,
     Opened,
     Opening,
+    SealedOpening,
     Shares,
     complaint,
     opening,
     receipt,
 )
+from fedgauge.secagg.secret_sharing import Box, Kind, SharePair
 
 HOSTILE, OTHER = 0, 4
 SHOWS_NOTHING = "what is said to be evidence shows nothing"
@@ -133,7 +135,10 @@ class Hand:
             turn(turned, KEYS[HOSTILE], deeds, peer=KEYS[VICTIM].public)
             self.scene = Scene(small_noisy_plan()).until(Stage.OPEN)
         self.held = [
-            {int(dealer): Pair(*pair) for dealer, pair in self.scene.secrets(m)["held"].items()}
+            {
+                int(dealer): SharePair(*pair)
+                for dealer, pair in self.scene.secrets(m)["held"].items()
+            }
             for m in range(6)
         ]
         self.clients = [self.scene.restored(m) for m in range(6)]  # with keys
@@ -246,7 +251,7 @@ def answer_of(hand, dealer, holder, *, key=None, box_key=None):
     theirs = Advertisement.from_bytes(hand.keys(holder).body).box_key
     client = hand.clients[dealer]
     key = key or client._key_of_box(holder, client._state).private
-    said = Answer(holder, key, box_key or theirs)
+    said = BoxKey(holder, key, box_key or theirs)
     vote = hand.scene.vote(dealer)
     return hand.said(Stage.AGREE, Ballot(vote=vote, answers=[said]))
 
@@ -323,7 +328,7 @@ def told(hand, holder, dealer):
 
 
 def other_share():
-    return shamir.share_to_bytes(1234567)
+    return secret_sharing.share_to_bytes(1234567)
 
 
 @pytest.mark.parametrize("dealer", [HOSTILE, OTHER, VICTIM])
@@ -492,3 +497,113 @@ def test_evidence_needs_an_invitation_that_was_signed(scenes):
     forged = changed(envelope, signature=BOSS.sign(b"something else")).to_bytes()
     with pytest.raises(fg.ProtocolError, match="not signed"):
         changed(evidence, invitation=forged).judged()
+
+
+@pytest.fixture(params=[None, small_noisy_plan()], ids=["exact", "noisy"])
+def scene(request):
+    """Where the complaint was made and not yet taken."""
+    with pytest.MonkeyPatch.context() as turned:
+        turn(turned, KEYS[0], [false_complaint()], peer=KEYS[VICTIM].public)
+        scene = Scene(request.param).until(Stage.MASK)
+        scene.answers()
+    return scene
+
+
+def word(scene, member, box):
+    """A member's signature under a complaint."""
+    body = complaint(scene.session, box)
+    place = {"stage": Stage.MASK, "session": scene.session, "recipient": EVERYONE}
+    return Envelope.from_bytes(sealed(KEYS[member], member, body, **place)).signature
+
+
+def twice(_scene, said):
+    return [said, said]
+
+
+def of_another_box(scene, said):
+    box = os.urandom(32)
+    return [changed(said, box=box, signature=word(scene, 0, box))]
+
+
+def of_another_dealer(_scene, said):
+    return [changed(said, member=4)]
+
+
+def of_itself(_scene, said):
+    return [changed(said, member=0)]
+
+
+def unsigned(scene, said):
+    return [changed(said, signature=word(scene, 1, said.box))]
+
+
+@pytest.mark.parametrize(
+    ("alter", "why"),
+    [
+        (twice, "complains twice"),
+        (of_another_box, "was not sent"),
+        (of_another_dealer, "was not sent"),
+        (of_itself, "was not sent"),
+        (unsigned, "did not sign"),
+    ],
+)
+def test_a_coordinator_sets_aside_what_is_no_complaint(scene, alter, why):
+    masked = scene.said(0)
+    (said,) = masked.complaints
+    assert said.member == VICTIM
+    reply = scene.reply(0, changed(masked, complaints=alter(scene, said)))
+    sets_aside(scene, 0, reply, why)
+
+
+def is_refused(scene, member, body, why):
+    with pytest.raises(fg.ProtocolError, match=why):
+        scene.server.check(member, scene.reply(member, body))
+
+
+def test_a_coordinator_sets_aside_what_is_no_answer(scene):
+    scene.until(Stage.AGREE)
+    ballot = scene.said(VICTIM)
+    (said,) = ballot.answers
+    for wrong in ([], [said, said], [said, changed(said, member=1)], [changed(said, member=1)]):
+        is_refused(scene, VICTIM, changed(ballot, answers=wrong), "does not answer the compl")
+    other = changed(said, box_key=os.urandom(32))
+    is_refused(scene, VICTIM, changed(ballot, answers=[other]), "sealed a box for another key")
+    is_refused(scene, VICTIM, changed(ballot, vote=scene.said(1).vote), "did not sign")
+
+
+def asks(scene, *complaints):
+    asked = changed(scene.asked(VICTIM), complaints=list(complaints))
+    return scene.request(VICTIM, asked)
+
+
+def test_a_dealer_answers_to_whom_it_dealt_alone(scene):
+    scene.until(Stage.AGREE)
+    (said,) = scene.asked(VICTIM).complaints
+    client = scene.restored(VICTIM)
+    refuses(client, asks(scene, said, said), "comes twice")
+    not_dealt = "not from a holder of this site's shares"
+    refuses(client, asks(scene, changed(said, member=1)), not_dealt)
+    refuses(client, asks(scene, changed(said, signature=word(scene, 1, said.box))), not_dealt)
+    mine = Complaint(VICTIM, said.box, word(scene, VICTIM, said.box))
+    refuses(client, asks(scene, mine), not_dealt)
+    box = os.urandom(32)
+    other = Complaint(0, box, word(scene, 0, box))
+    refuses(client, asks(scene, other), "given another box than this site sent")
+    refuses(client, asks(scene, said, changed(other, member=1)), not_dealt)
+    client.receive(asks(scene, said))
+
+
+def test_what_a_member_opens_is_under_its_signature(scene):
+    """Else a wrong share could not be shown to be its own."""
+    scene.until(Stage.OPEN)
+    told = scene.said(1)
+    assert {part.member for part in told.masks} == set(range(6))
+    assert {part.member for part in scene.said(0).masks} == set(range(6)) - {VICTIM}
+    high = Opened(told.masks[0].member, secret_sharing.PRIME.to_bytes(33, "little"))
+    is_refused(scene, 1, changed(told, masks=[high, *told.masks[1:]]), "not an element of the fi")
+    more = Opened(VICTIM, told.masks[0].share)
+    first = scene.said(0)
+    is_refused(scene, 0, changed(first, masks=[*first.masks, more]), "opens other shares than")
+    unsigned = changed(told, signature=first.signature)
+    sealed_up = SealedOpening.of(unsigned, scene.invitation, 1, scene.box_keys[1])
+    is_refused(scene, 1, sealed_up, "did not sign")

@@ -8,7 +8,7 @@ from matplotlib import pyplot
 from matplotlib.image import imread
 
 import fedgauge as fg
-from fedgauge.cli.outputs import refuse_to_replace
+from fedgauge.cli.terminal import refuse_to_replace
 from fedgauge.plots import Overlay, save_plots
 from fedgauge.plots.figures import NAMES, OF_SLICES
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedgauge.binning.channels import group_codes
 from fedgauge.data.examples import Examples
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
+from fedgauge.histograms.channels import group_codes
 from fedgauge.keys import SigningKey
 from fedgauge.site import create_site
 

@@ -5,12 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from fedgauge import Axis, AxisError, AxisMismatch, CountOverflow, Examples, InputError
+from fedgauge import (
+    Axis,
+    AxisError,
+    AxisMismatch,
+    CountOverflow,
+    Examples,
+    InputError,
+)
 from fedgauge import ScoreHistogram as Histogram
-from fedgauge.binning.channels import Layout
-from fedgauge.binning.histogram import _BATCH_ROWS as BATCH
-from fedgauge.binning.histogram import _THREADED_ROWS as THREADED
-from fedgauge.binning.histogram import check_tree
+from fedgauge.histograms.channels import Layout
+from fedgauge.histograms.histogram import _BATCH_ROWS as BATCH
+from fedgauge.histograms.histogram import _THREADED_ROWS as THREADED
+from fedgauge.histograms.histogram import check_tree
 
 
 def rows(count, seed=0, decimals=None):

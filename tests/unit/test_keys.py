@@ -1,16 +1,23 @@
 """Keys sign as RFC 8032 says, have one text form, and stay with their owner."""
 
 import hashlib
+import inspect
 import os
 import pickle
+import re
 import stat
+from pathlib import Path
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedgauge import SiteError
+import fedgauge
+from fedgauge import SiteError, storage
+from fedgauge.engines import simulation
 from fedgauge.keys import SigningKey, is_anybodys, key_from_text, key_to_text, verify
-from fedgauge.storage import durable
+from fedgauge.privacy import DistributedDP, keystream
+from fedgauge.privacy.keystream import KeptKeystream, Keystream, SimulatedKeystream
 
 # RFC 8032, section 7.1: TEST 1, TEST 2, TEST 3, TEST SHA(abc).
 VECTORS = {
@@ -166,7 +173,7 @@ def test_a_key_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
     def fail(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(durable.os, "fsync", fail)
+    monkeypatch.setattr(storage.os, "fsync", fail)
     with pytest.raises(SiteError, match="No space left"):
         SigningKey.generate().save(tmp_path / "site.key")
     assert list(tmp_path.iterdir()) == []
@@ -194,7 +201,7 @@ def test_a_key_may_be_read_only(tmp_path):
 )
 def test_other_files_are_not_keys(tmp_path, content):
     path = tmp_path / "site.key"
-    durable.write_new(path, content)
+    storage.write_new(path, content)
     with pytest.raises(SiteError, match="not a site's private key"):
         SigningKey.load(path)
 
@@ -205,7 +212,7 @@ def test_other_files_are_not_keys(tmp_path, content):
 def test_a_damaged_key_is_refused(tmp_path, change):
     SigningKey.generate().save(tmp_path / "good")
     path = tmp_path / "bad"
-    durable.write_new(path, change((tmp_path / "good").read_bytes()))
+    storage.write_new(path, change((tmp_path / "good").read_bytes()))
     with pytest.raises(SiteError, match="not a site's private key"):
         SigningKey.load(path)
 
@@ -233,7 +240,7 @@ def test_a_key_is_not_shown_nor_pickled():
 
 def test_errors_about_a_key_file_do_not_quote_it(tmp_path):
     path = tmp_path / "site.key"
-    durable.write_new(path, b"ed25519-secret:almost-a-key\n")
+    storage.write_new(path, b"ed25519-secret:almost-a-key\n")
     with pytest.raises(SiteError) as caught:
         SigningKey.load(path)
     assert "almost" not in str(caught.value)
@@ -276,3 +283,91 @@ def test_keys_that_anybody_can_sign_with_are_refused():
     for value in (value | sign for value in forms for sign in (0, 1 << 255)):
         assert is_anybodys(value.to_bytes(32, "little"))
     assert not any(is_anybodys(SigningKey.generate().public) for _ in range(100))
+
+
+CLIENTS = {name: ([0, 1], [0.2, 0.8]) for name in "abc"}
+SOURCES = sorted(Path(keystream.__file__).parent.glob("*.py"))
+
+
+def test_words_are_64_bits_and_fill_them():
+    words = SimulatedKeystream(1).words(1000)
+    assert words.dtype == np.uint64
+    assert words.shape == (1000,)
+    assert np.bitwise_or.reduce(words) == np.uint64(2**64 - 1)
+    assert np.bitwise_and.reduce(words) == 0
+    assert len(np.unique(words)) == 1000
+
+
+@pytest.mark.parametrize("parts", [(8,), (3, 5), (1,) * 8, (0, 7, 0, 1)])
+def test_a_stream_does_not_depend_on_how_it_is_read(parts):
+    whole, pieces = SimulatedKeystream(7), SimulatedKeystream(7)
+    read = np.concatenate([pieces.words(count) for count in parts])
+    assert read.tolist() == whole.words(8).tolist()
+
+
+def test_every_keystream_has_a_key_of_its_own():
+    drawn = {tuple(Keystream().words(4).tolist()) for _ in range(50)}
+    assert len(drawn) == 50
+
+
+def test_a_keystream_is_keyed_by_the_operating_system(monkeypatch):
+    asked = []
+    monkeypatch.setattr(keystream.os, "urandom", lambda size: asked.append(size) or bytes(size))
+    first, second = Keystream(), Keystream()
+    assert asked == [32, 32]
+    assert first.words(4).tolist() == second.words(4).tolist()
+
+
+def test_a_keystream_takes_no_seed():
+    assert not inspect.signature(Keystream).parameters
+    with pytest.raises(TypeError):
+        Keystream(1)
+
+
+def test_simulated_words_repeat_and_differ_by_seed():
+    same = [SimulatedKeystream(5).words(16).tolist() for _ in range(2)]
+    assert same[0] == same[1]
+    assert len({tuple(SimulatedKeystream(seed).words(4).tolist()) for seed in range(50)}) == 50
+
+
+def test_without_a_seed_an_evaluation_never_simulates_its_words(monkeypatch):
+    def refuse(seed):
+        raise AssertionError(seed)
+
+    monkeypatch.setattr(simulation, "SimulatedKeystream", refuse)
+    privacy = DistributedDP(1.0)
+    fedgauge.evaluate(CLIENTS, privacy=privacy, tree=(2,))
+    with pytest.raises(AssertionError):
+        fedgauge.evaluate(CLIENTS, privacy=privacy, tree=(2,), seed=1)
+
+
+def test_with_a_seed_an_evaluation_repeats_and_without_it_does_not():
+    def counts(seed):
+        privacy = DistributedDP(0.01)
+        result = fedgauge.evaluate(CLIENTS, privacy=privacy, tree=(4, 4), seed=seed)
+        return result.released.counts.tolist()
+
+    assert counts(3) == counts(3)
+    assert counts(3) != counts(4)
+    assert counts(None) != counts(None)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_privacy_has_no_other_randomness(source):
+    # os.urandom is the keystream's alone; ordinary generators are nobody's.
+    text = source.read_text()
+    wrong = r"default_rng|np\.random|numpy\.random|^\s*(import|from) (random|secrets)\b"
+    assert re.search(wrong, text, flags=re.MULTILINE) is None
+    assert ("urandom" in text) == (source.stem == "keystream")
+
+
+def test_words_of_a_secret_take_a_secret():
+    with pytest.raises(ValueError, match="32 bytes or more"):
+        KeptKeystream(bytes(31), b"purpose")
+    drawn = {
+        tuple(KeptKeystream(secret * 32, purpose).words(4).tolist())
+        for secret in (b"a", b"b")
+        for purpose in (b"noise on 1", b"noise on 2")
+        for _ in range(2)
+    }
+    assert len(drawn) == 4

@@ -2,11 +2,17 @@
 
 import json
 import math
+import re
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import numpy as np
 import pytest
+from plans import exact_plan, noisy_plan, report_plan
+from plans import plan_for as plan_for_sizes
+from sites import BOSS, PEERS, make_site
 
+import fedgauge as fg
 from fedgauge import (
     Axis,
     BinaryTask,
@@ -16,12 +22,25 @@ from fedgauge import (
     HistogramRound,
     LocalDP,
     PlanError,
+    RecordError,
     ScoreSums,
     SecureAggregation,
     TwoRound,
 )
-from fedgauge.binning.calibrator import Beta, Calibrator
-from fedgauge.plan.summed import LARGEST
+from fedgauge.errors import AxisError
+from fedgauge.histograms.axis import MOST_BINS, MOST_POINTS
+from fedgauge.histograms.calibrator import MOST_KNOTS, Beta, Calibrator
+from fedgauge.local.encode import write_reports
+from fedgauge.plan import limits, plan
+from fedgauge.plan.explain import explain
+from fedgauge.plan.rounds import LARGEST
+from fedgauge.plan.rounds import HistogramRound as HistogramRound_sizes
+from fedgauge.plan.task import BinaryTask as BinaryTask_sizes
+from fedgauge.plan.task import LabelTask, MulticlassTask, MultilabelTask
+from fedgauge.privacy import accounting, noise
+from fedgauge.privacy.cohort import MOST_CLIENTS
+from fedgauge.results.record import FORMAT, Record
+from fedgauge.site.ledger_entries import SumRoster
 
 AXES = {
     "uniform": Axis.uniform(64),
@@ -136,8 +155,8 @@ def test_a_fraction_taken_from_an_array_makes_the_same_plan():
     shares, deltas = np.array([0.25]), np.array([1e-6])
     one = plan_for(TwoRound(8, share=shares[0]), privacy=DistributedDP(1.0))
     two = plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=deltas[0], noise="skellam"))
-    for plan in (one, two):
-        assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
+    for each in (one, two):
+        assert EvaluationPlan.from_bytes(each.to_bytes()) == each
 
 
 def test_the_digest_is_the_same_on_every_machine():
@@ -687,3 +706,406 @@ def test_a_plan_says_what_is_shown_of_small_groups():
     words = dict(plan_for(min_cell=12).in_words())
     assert "at least 12" in words["What is shown of small groups"]
     assert "What is shown of small groups" not in dict(plan_for().in_words())
+
+
+LAST = datetime(2026, 12, 31, 18, tzinfo=UTC)
+WRITTEN = "2026-12-31T18:00:00Z"
+SECOND = timedelta(seconds=1)
+ROWS = ([0, 1], [0.2, 0.9])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Sets the clock."""
+    return lambda moment: monkeypatch.setattr(plan, "now", lambda: moment)
+
+
+# How it is written
+
+
+def test_the_clock_is_of_now():
+    before = datetime.now(UTC)
+    assert before <= plan.now() <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("2026-12-31", "2026-12-31T23:59:59Z"),
+        ("2028-02-29", "2028-02-29T23:59:59Z"),
+        (WRITTEN, WRITTEN),
+        ("2026-12-31T00:00:00Z", "2026-12-31T00:00:00Z"),
+    ],
+)
+def test_a_plan_stores_one_form(given, stored):
+    plan = noisy_plan().with_not_after(given)
+    assert plan.not_after == stored
+    for again in (
+        EvaluationPlan.from_bytes(plan.to_bytes()),
+        EvaluationPlan.from_toml(plan.to_toml()),
+        EvaluationPlan.from_toml(plan.to_toml().replace(f'"{stored}"', f'"{given}"')),
+        EvaluationPlan.from_toml(plan.to_toml().replace(f'"{stored}"', given)),  # TOML's own
+    ):
+        assert again == plan
+        assert again.digest == plan.digest
+
+
+def test_plans_that_do_not_expire_have_the_bytes_they_had():
+    plan = noisy_plan()
+    assert plan.not_after is None
+    assert b"not_after" not in plan.to_bytes()
+    assert "not_after" not in plan.to_toml()
+    assert plan.with_not_after(WRITTEN).with_not_after(None).to_bytes() == plan.to_bytes()
+    assert plan.with_not_after(WRITTEN).digest != plan.digest
+
+
+def test_what_is_distributed_is_written_in_the_stored_form():
+    plain = json.loads(noisy_plan().to_bytes()) | {"not_after": "2026-12-31"}
+    with pytest.raises(PlanError, match="not in the form it is distributed in"):
+        EvaluationPlan.from_bytes(json.dumps(plain, separators=(",", ":")).encode())
+
+
+MALFORMED = [
+    "",
+    "soon",
+    "2026-02-29",
+    "2026-13-01",
+    "2026-1-1",
+    "20261231",
+    "2026-W53-4",
+    "2026-12-31T18:00:00",
+    "2026-12-31T18:00Z",
+    "2026-12-31T18:00:00.5Z",
+    "2026-12-31T24:00:00Z",
+    "2026-12-31T25:00:00Z",
+    "2026-12-31T18:00:00+02:00",
+    "2026-12-31T18:00:00z",
+    "2026-12-31 18:00:00Z",
+    "2026-12-31Z",
+    "2026-12-31T18:00:00Z\n",
+    "٢٠٢٦-12-31",
+]
+
+
+@pytest.mark.parametrize("moment", MALFORMED)
+def test_a_malformed_moment_is_refused(moment):
+    plan = noisy_plan()
+    with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
+        plan.with_not_after(moment)
+    plain = json.loads(plan.to_bytes()) | {"not_after": moment}
+    with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
+        EvaluationPlan.from_bytes(json.dumps(plain, separators=(",", ":")).encode())
+    toml = f"not_after = {json.dumps(moment)}\n{plan.to_toml()}"
+    with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
+        EvaluationPlan.from_toml(toml)
+
+
+@pytest.mark.parametrize(
+    "moment", ["1", "true", "18:00:00", "2026-12-31T18:00:00", "2026-12-31T18:00:00+02:00"]
+)
+def test_other_values_of_toml_are_refused(moment):
+    with pytest.raises(PlanError, match="not_after"):
+        EvaluationPlan.from_toml(f"not_after = {moment}\n{noisy_plan().to_toml()}")
+
+
+def test_a_moment_is_text():
+    with pytest.raises(PlanError, match="got datetime"):
+        noisy_plan().with_not_after(LAST)
+
+
+def test_what_a_planner_expects_stays():
+    plan = fg.planner.propose(privacy=fg.DistributedDP(1.0), clients=5)
+    assert plan.predicted is not None
+    assert plan.with_not_after(WRITTEN).predicted == plan.predicted
+
+
+def test_explain_says_until_when():
+    plan = noisy_plan()
+    assert WRITTEN not in explain(plan)
+    assert f"No site counts under it after {WRITTEN}" in explain(plan.with_not_after(WRITTEN))
+
+
+# Who refuses
+
+
+@pytest.mark.parametrize(
+    ("moment", "refused"),
+    [(LAST, False), (LAST + 0.999 * SECOND, False), (LAST + SECOND, True)],
+    ids=["at", "within its second", "after"],
+)
+@pytest.mark.parametrize("make", [noisy_plan, exact_plan])
+def test_a_site_judges_by_its_clock(tmp_path, clock, make, moment, refused):
+    site = make_site(tmp_path / "site")
+    members = [site.key.public, *(key.public for key in PEERS.values())]
+    clock(moment)
+    site.judge(make(), members=members, coordinator=BOSS.public)  # does not expire
+    asked = {"members": members, "coordinator": BOSS.public}
+    if not refused:
+        site.judge(make().with_not_after(WRITTEN), **asked)
+        return
+    with pytest.raises(fg.PlanRefused, match=re.escape(f"until {WRITTEN} (not_after)")):
+        site.judge(make().with_not_after(WRITTEN), **asked)
+
+
+@pytest.mark.parametrize("with_site", [True, False])
+def test_no_report_is_made_of_an_expired_plan(tmp_path, clock, with_site):
+    site = make_site(tmp_path / "site") if with_site else None
+    plan = report_plan(fg.LocalDP(1.0), (8,)).with_not_after(WRITTEN)
+    clock(LAST)
+    write_reports(plan, ROWS, tmp_path / "in-time.fgr", site=site)
+    clock(LAST + SECOND)
+    with pytest.raises(fg.PlanRefused, match="not_after"):
+        write_reports(plan, ROWS, tmp_path / "late.fgr", site=site)
+    with pytest.raises(fg.PlanRefused, match="not_after"):
+        next(fg.encode_rows(plan, ROWS))
+    assert not (tmp_path / "late.fgr").exists()
+    if site is not None:
+        with pytest.raises(fg.PlanRefused, match="not_after"):
+            site.judge_reports(plan)
+        assert [entry.kind for entry in site.ledger.entries()] == ["reserve", "commit", "sent"]
+
+
+def test_reports_that_were_made_in_time_are_taken_in_later(clock):
+    """They are private by themselves, and nothing in them says when they were made."""
+    plan = report_plan(fg.LocalDP(1.0), (8,)).with_not_after(WRITTEN)
+    clock(LAST)
+    messages = list(fg.encode_rows(plan, ROWS))
+    clock(LAST + SECOND)
+    with fg.ReportServer(plan) as server:
+        assert server.accept_all(messages).accepted == 2
+
+
+def test_exact_sums_go_on_under_a_later_date(tmp_path, clock):
+    """One plan for all exact sums on a dataset: a later date measures nothing else."""
+    site = make_site(tmp_path / "site")
+    roster = SumRoster(frozenset([site.key.public, *(key.public for key in PEERS.values())]), 6)
+    clock(LAST)
+    for number, moment in enumerate([None, WRITTEN, "2027-12-31"]):
+        plan = exact_plan(cohort=fg.Cohort(6)).with_not_after(moment)
+        site.reserve(bytes([number]) * 32, plan, roster=roster)
+    with pytest.raises(fg.PlanRefused):
+        site.reserve(b"x" * 32, exact_plan(cohort=fg.Cohort(6), bins=16), roster=roster)
+
+
+PLAN = plan_for_sizes(bins=64)
+
+
+def plain(**changes):
+    """A plan as plain data, with some of its parts replaced."""
+    found = json.loads(PLAN.to_bytes())
+    for path, value in changes.items():
+        *parents, name = path.split("__")
+        holder = found
+        for parent in parents:
+            holder = holder[parent]
+        holder[name] = value
+    return found
+
+
+TOO_LARGE = {
+    "bins": (plain(axis__bins=2**24), "16,777,216 bins"),
+    "points": (plain(axis__points=[0.0] * (MOST_POINTS + 2)), "262,145 points"),
+    "levels": (plain(tree=[2] * 25), "at most 24 levels"),
+    "one branch": (plain(tree=[64, 1]), "level of one branch"),
+    "nodes": (plain(rounds=[{"kind": "histogram", "nodes": [1] * 25}]), "24 levels each"),
+    "knots": (
+        plain(calibrator={"form": {"kind": "steps", "edges": [0.5] * (MOST_KNOTS + 1)}}),
+        "more than 65,536 knots",
+    ),
+    "models": (plain(task={"models": ["m"] * 1001}), "at most 1,000 times"),
+    "classes of models": (
+        plain(task={"kind": "multiclass", "labels": [0] * 40, "models": ["m"] * 26}),
+        "at most 1,000 times",
+    ),
+    "groupings": (plain(task={"groups": {str(i): [] for i in range(1001)}}), "1,000 times"),
+    "crossed groupings": (
+        plain(task={"groups": {str(i): ["x"] for i in range(1001)}, "crossed": True}),
+        "1,000 times",
+    ),
+    "counts": (
+        plain(task={"kind": "multiclass", "labels": [0] * 1000}, axis__bins=68),
+        "at most 67,108,864 counts",
+    ),
+    "rounds": (plain(rounds=[{"kind": "histogram", "nodes": [64]}] * 9), "24 levels each"),
+}
+
+
+@pytest.fixture
+def _nothing_is_built(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("an axis was built")
+
+    monkeypatch.setattr(Axis, "from_spec", refuse)
+
+
+@pytest.mark.usefixtures("_nothing_is_built")
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_sizes_are_judged_before_an_axis_is_built(name):
+    found, told = TOO_LARGE[name]
+    written = msgspec.json.encode(found)
+    record = msgspec.json.encode({"format": FORMAT, "plan": found})
+    toml = msgspec.toml.encode(_without_none(found)).decode()
+    for read, text in ((EvaluationPlan.from_bytes, written), (limits.peek, written)):
+        with pytest.raises(PlanError, match=told):
+            read(text)
+    with pytest.raises(PlanError, match=told):
+        EvaluationPlan.from_toml(toml)
+    with pytest.raises(RecordError, match=told):
+        Record.from_json(record)
+
+
+def _without_none(found):
+    if isinstance(found, dict):
+        return {key: _without_none(value) for key, value in found.items() if value is not None}
+    return found
+
+
+@pytest.mark.usefixtures("_nothing_is_built")
+def test_bytes_are_counted_before_they_are_read():
+    for read in (EvaluationPlan.from_bytes, limits.peek):
+        with pytest.raises(PlanError, match="at most 8,388,608 bytes"):
+            read(b" " * (limits.MOST_BYTES + 1))
+    with pytest.raises(PlanError, match="at most 8,388,608 bytes"):
+        EvaluationPlan.from_toml(" " * (limits.MOST_BYTES + 1))
+
+
+@pytest.mark.usefixtures("_nothing_is_built")
+def test_a_site_sees_the_sizes_without_the_axis():
+    assert limits.peek(PLAN.to_bytes()) == (64, 1, 128)
+    tree = plan_for_sizes(DistributedDP(1.0), (4, 8))
+    assert limits.peek(tree.to_bytes()) == limits.PlanSizes(bins=32, levels=2, counts=64)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"axis":{"bins":1e99}}'])
+def test_what_is_no_plan_has_no_sizes(data):
+    with pytest.raises(PlanError, match="not a plan in JSON"):
+        limits.peek(data)
+
+
+def test_the_largest_sizes_can_be_read():
+    plan = plan_for_sizes(DistributedDP(1.0), (2,) * 20)
+    assert plan.axis.bins == MOST_BINS
+    assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
+
+
+def test_the_longest_lists_fit_a_plan():
+    rng = np.random.default_rng(1)
+    edges = np.unique(-rng.random(MOST_POINTS + 1) * 1e-300)
+    plan = EvaluationPlan.for_histogram(Axis.from_edges(edges), Cohort(3))
+    assert len(plan.to_bytes()) < limits.MOST_BYTES
+    assert limits.peek(plan.to_bytes()).bins == MOST_POINTS
+
+
+@pytest.mark.parametrize("make", [Axis.from_edges, Axis.from_values])
+def test_longer_lists_are_refused(make):
+    with pytest.raises(AxisError, match="at most 262,144 bins"):
+        make(np.arange(MOST_POINTS + 2.0))
+
+
+def test_a_tree_of_one_bin_is_one_level():
+    assert plan_for_sizes(DistributedDP(1.0), (1,)).tree == (1,)
+    with pytest.raises(PlanError, match="one branch"):
+        plan_for_sizes(DistributedDP(1.0), (1, 1))
+
+
+@pytest.mark.parametrize("field", ["min_survivors", "max_colluding"])
+def test_cohorts_are_bounded(field):
+    Cohort(**{field: MOST_CLIENTS})
+    with pytest.raises(PlanError, match="at most 16,777,216 clients"):
+        Cohort(**{field: MOST_CLIENTS + 1})
+
+
+# Noise that is dear to draw or to account for
+
+
+def with_noise(model, noise, parties=3):
+    tree = (2,) * len(noise)
+    nodes = tuple(2 ** (level + 1) for level in range(len(noise)))
+    axis = Axis.uniform(nodes[-1], outside="clip")
+    rounds = (HistogramRound_sizes(nodes, tuple(noise)),)
+    return EvaluationPlan(BinaryTask_sizes(), axis, tree, model, Cohort(parties, 1), rounds)
+
+
+SKELLAM = DistributedDP(1.0, delta=1e-6, noise="skellam")
+GAUSSIAN = DistributedDP(1.0, delta=1e-6, noise="discrete-gaussian")
+DEAR_TO_DRAW = {
+    "polya": with_noise(DistributedDP(1.0), [3.3e-4 + 1e-6 * level for level in range(8)]),
+    "skellam": with_noise(SKELLAM, [1e8]),
+    "discrete-gaussian": with_noise(GAUSSIAN, [1e8]),
+}
+
+
+@pytest.mark.parametrize("name", DEAR_TO_DRAW)
+def test_tables_too_long_in_all_are_never_begun(name, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a table was begun")
+
+    for law in ("negative_binomial", "poisson", "discrete_gaussian"):
+        monkeypatch.setattr(noise, law, refuse)
+    with pytest.raises(PlanError, match="too wide to be drawn"):
+        DEAR_TO_DRAW[name].statement("enforced")
+
+
+def test_levels_of_equal_noise_share_a_table():
+    # One table of 2^18 values is allowed, and levels that differ would take eight.
+    assert with_noise(DistributedDP(1.0), [3.3e-4] * 8).statement("enforced").epsilon == 1.0
+
+
+def test_laws_too_long_to_account_for_are_refused():
+    wide = with_noise(GAUSSIAN, [9e7 + level for level in range(20)], parties=2**24)
+    with pytest.raises(PlanError, match="too long to be accounted for"):
+        wide.check_promise()
+
+
+def test_losses_too_many_to_account_for_are_refused():
+    model = DistributedDP(
+        1.0, delta=1e-6, noise="discrete-gaussian", unit="subject", max_per_unit=30_000
+    )
+    wide = with_noise(model, [4e6 + level for level in range(20)])
+    with pytest.raises(PlanError, match="too long to be accounted for"):
+        wide.check_promise()
+
+
+def test_noise_that_two_neighbours_hardly_share_keeps_no_promise():
+    model = DistributedDP(1.0, delta=1e-6, noise="skellam", unit="subject", max_per_unit=1_000_000)
+    with pytest.raises(PlanError, match="its noise costs more"):
+        with_noise(model, [1e4] * 2).check_promise()
+
+
+def test_the_gap_of_very_many_shares_is_bounded_from_above():
+    # The first 2^16 terms are summed, the others bounded by the last of these.
+    parties, sigma2 = 100_000, 60_000.0
+    k = np.arange(1, parties)
+    exact = float(10 * np.exp(-2 * np.pi**2 * sigma2 / parties * k / (k + 1)).sum())
+    bound = accounting.gaussian_tau(sigma2, parties)
+    assert exact <= bound <= exact * 1.001
+    assert accounting.gaussian_tau(1e8, 2**24) < 1e-20
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        BinaryTask_sizes(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old")),
+        BinaryTask_sizes(groups={"sex": ["women", "men"], "age": ["old"]}, crossed=True),
+        MulticlassTask(labels=["cat", "dog", "owl"], models=("new", "old")),
+        MultilabelTask(labels=["fever", "cough"], groups={"sex": ["women"]}),
+        LabelTask(),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_as_many_counts_as_the_task_has(task):
+    """What is judged from the bytes of a plan is what is then built."""
+    noise = DistributedDP(1.0, unit="label", neighbours="flip")
+    plan = plan_for_sizes(noise if isinstance(task, LabelTask) else None, bins=64, task=task)
+    assert limits.peek(plan.to_bytes()).counts == plan.histogram().counts.size
+    assert len(task.layout.blocks) == task.per_row
+
+
+def test_slices_that_no_site_could_hold_make_no_plan():
+    many = [str(i) for i in range(1000)]
+    for task in (
+        MulticlassTask(labels=many[:400], models=("new", "old", "third")),
+        MulticlassTask(labels=many, groups={"ward": many[:100]}),
+    ):
+        with pytest.raises(PlanError, match="Tell less apart"):
+            plan_for_sizes(bins=4, task=task)

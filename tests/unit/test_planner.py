@@ -1,16 +1,22 @@
 """The planner: designs from public hints alone, and predictions that hold."""
 
+import importlib.util
 import inspect
+import warnings
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
 import fedgauge as fg
 from fedgauge import planner
-from fedgauge.plan.prediction import Errors, Prediction
-from fedgauge.planner import played, scales, worlds
-from fedgauge.planner.tables import score_tables
+from fedgauge.plan.plan import PredictedErrors, Prediction
+from fedgauge.planner import search, simulated
+from fedgauge.planner.simulated import ScoreQuantiles, score_tables
 from fedgauge.site import Policy
 
 CLIENTS = 10
@@ -61,7 +67,7 @@ def test_prediction_is_not_part_of_the_plan(planned):
     assert silent.to_bytes() == planned.to_bytes()
     assert fg.EvaluationPlan.from_bytes(planned.to_bytes()).predicted is None
     assert fg.EvaluationPlan.from_toml(planned.to_toml()).predicted is None
-    errors = Errors(0.1, 0.2, 0.3)
+    errors = PredictedErrors(0.1, 0.2, 0.3)
     told = silent.with_prediction(Prediction.of(errors, (errors, errors)))
     assert told.predicted == (0.1, 0.2, 0.3)
     assert told.digest == planned.digest
@@ -70,9 +76,9 @@ def test_prediction_is_not_part_of_the_plan(planned):
 
 @pytest.mark.parametrize("forgotten", ["what was played", "everything"])
 def test_same_hints_same_plan(planned, forgotten):
-    played._played.cache_clear()
+    simulated._played.cache_clear()
     if forgotten == "everything":
-        for remembered in (worlds.worlds, worlds._reference_distribution, score_tables):
+        for remembered in (simulated.worlds, simulated._reference_distribution, score_tables):
             remembered.cache_clear()
         planner.reference_axis.cache_clear()
     again = propose.__wrapped__()
@@ -81,10 +87,10 @@ def test_same_hints_same_plan(planned, forgotten):
 
 
 def test_every_pair_of_noises_is_another(planned):
-    one, two = (played.play(planned, 5_000, 0.2, draws) for draws in (2, 4))
+    one, two = (simulated.play(planned, 5_000, 0.2, draws) for draws in (2, 4))
     assert np.all(one[:, :-1] != two[:, :-1])
-    played._played.cache_clear()
-    np.testing.assert_array_equal(played.play(planned, 5_000, 0.2, 2), one)
+    simulated._played.cache_clear()
+    np.testing.assert_array_equal(simulated.play(planned, 5_000, 0.2, 2), one)
 
 
 @pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)])
@@ -331,7 +337,7 @@ def test_prediction_is_what_is_measured():
     range is that of these worlds, but for other noise.
     """
     plan, measured = propose(), []
-    for world in worlds.worlds(5_000, 0.2):
+    for world in simulated.worlds(5_000, 0.2):
         clients, labels, scores = rows_of(world)
         truth = fg.exact_roc_curve(labels, scores), fg.exact_pr_curve(labels, scores)
         runs = []
@@ -353,7 +359,7 @@ def test_prediction_is_what_is_measured():
 def test_results_that_noise_withholds_are_expected_to_be_of_no_use():
     """Some are, some are not. Of 110 the share is off by 0.05 as a rule, the mean error by half."""
     plan, errors = propose(0.3, 500, 0.1), []
-    for place, world in enumerate(worlds.worlds(500, 0.1)):
+    for place, world in enumerate(simulated.worlds(500, 0.1)):
         clients, labels, scores = rows_of(world)
         exact = fg.exact_roc_curve(labels, scores)
         for seed in range(10 * place, 10 * place + 10):
@@ -424,7 +430,7 @@ def test_exact_sums_in_two_rounds_are_as_coarse_as_sites_want(scores):
 
 
 def test_one_round_is_proposed_where_two_do_not_pay(monkeypatch):
-    monkeypatch.setattr(scales, "_FOUND", (3,))
+    monkeypatch.setattr(search, "_FOUND", (3,))
     plan = scaled(fg.DistributedDP(1.0), "margins")
     assert (plan.is_search, plan.predicted.instead.rounds) == (False, 2)
     assert plan.axis.kind == "asinh"
@@ -444,8 +450,8 @@ def test_probabilities_need_one_round():
 
 def test_same_hints_same_two_rounds():
     first = scaled(fg.DistributedDP(1.0), "margins")
-    scales._play.cache_clear()
-    scales.scaled_worlds.cache_clear()
+    search._play.cache_clear()
+    search.scaled_worlds.cache_clear()
     again = scaled(fg.DistributedDP(1.0), "margins")
     assert again.to_bytes() == first.to_bytes()
     assert again.predicted == first.predicted
@@ -459,14 +465,14 @@ def test_errors_of_two_rounds_are_those_of_evaluations():
     privacy = fg.DistributedDP(1.0)
     two = fg.TwoRound(32, coarse=fg.Axis.asinh(512, scale=1.0))
     plan = fg.EvaluationPlan.under(privacy, two, cohort=fg.Cohort(CLIENTS))
-    world = scales.scaled_worlds("margins", 20_000, 0.3)[1]
+    world = search.scaled_worlds("margins", 20_000, 0.3)[1]
     clients, y_true, y_score = rows_of(world)
     exact = fg.exact_roc_curve(y_true, y_score)
     errors = [
         fg.area_error(fg.evaluate(clients, plan, seed=seed).roc_curve(), exact)
         for seed in range(12)
     ]
-    played = scales._play(plan, "margins", 20_000, 0.3, 12, groups=1, slice_=None, shrink=True)
+    played = search._play(plan, "margins", 20_000, 0.3, 12, groups=1, slice_=None, shrink=True)
     played_errors = played[1, 0]
     assert 1 / 1.5 < np.mean(errors) / played_errors < 1.5
 
@@ -497,3 +503,219 @@ def test_what_says_nothing_about_scores_is_refused():
             scaled(fg.DistributedDP(1.0), "margins", **more)
     with pytest.raises(fg.PlanError, match="scores must be one of"):
         fg.evaluate({"a": ([0, 1], [1, 2])}, scores="percent")
+
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TABLES = score_tables()
+NONE = (0.0,) * 4  # no value tells the classes apart
+EVEN = ScoreQuantiles("even", 0.5, (-3.0, -2.0, -1.0, 0.0), NONE)
+TIED = ScoreQuantiles("tied", 0.5, (-40.0, 1.0, 1.0, 40.0), NONE)
+
+
+def shares_below(table, at, rate=0.5):
+    """Of negatives and of positives, below each value."""
+    sides = table.shares(np.array(at, dtype=float), rate)
+    return [np.cumsum(side)[:-1] for side in sides]
+
+
+# Tables.
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.2, 0.97])
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_shares_rise_from_0_to_1(table, rate):
+    at = np.linspace(-200, 200, 4_001)
+    for side, below in zip(table.shares(at, rate), shares_below(table, at, rate), strict=True):
+        assert side.min() >= 0.0
+        assert side.sum() == pytest.approx(1.0)
+        assert (below[0], below[-1]) == (0.0, pytest.approx(1.0))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_as_many_scores_lie_below_a_quantile_as_it_says(table):
+    """Both classes together, counting the same: to a quantile, and a smoothed ratio."""
+    at = np.arange(-40.0005, 41, 0.01)
+    both = np.mean(shares_below(table, at, table.positive_rate), axis=0)
+    counted = np.searchsorted(table.quantiles, at) / len(table.quantiles)
+    assert np.abs(both - counted).max() <= 0.05
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_positives_have_the_higher_scores(table):
+    negatives, positives = shares_below(table, np.linspace(-45, 45, 901), table.positive_rate)
+    assert np.all(positives <= negatives + 0.02)
+    assert (negatives - positives).max() > 0.2
+
+
+def test_shares_are_those_of_a_large_sample():
+    """Scores drawn anew, each spread to its neighbours: 6 deviations, less than 1 in 10^7."""
+    rng = np.random.default_rng(0)
+    drawn = np.interp(rng.random(100_000), [0, 1 / 8, 7 / 8, 1], [-4.0, -3.0, 0.0, 1.0])
+    at = np.linspace(-5, 2, 29)
+    counted = np.searchsorted(np.sort(drawn), at) / len(drawn)
+    for below in shares_below(EVEN, at):
+        np.testing.assert_allclose(below, counted, atol=0.01)
+
+
+def test_the_ratio_of_classes_is_the_one_stored():
+    tilted = ScoreQuantiles("tilted", 0.5, (-3.0, -1.0, 1.0, 3.0), (-2.0, -1.0, 1.0, 2.0))
+    negatives, positives = tilted.shares(np.linspace(-3, 3, 601), 0.5)
+    found = np.log(positives[1:-1] / negatives[1:-1])  # at middles, which are 0.01 apart
+    middles = np.linspace(-2.995, 2.995, 600)
+    np.testing.assert_allclose(found, np.interp(middles, (-3, -1, 1, 3), (-2, -1, 1, 2)), atol=1e-9)
+
+
+def test_shares_jump_where_scores_tie():
+    for before, after in shares_below(TIED, [1.0, np.nextafter(1.0, 2.0)]):
+        assert (before, after) == (0.25, 0.75)
+
+
+def test_scores_of_0_and_1_stay_at_the_ends():
+    """However rare positives are, they are in the first bin and in the last."""
+    for rate in (1e-3, 0.2, 0.999):
+        made = simulated.drawn_worlds([TIED], [expit], 100_000, rate)[0]
+        # Half of a quantile lies on either side of one that no other shares.
+        for row in made.on(fg.Axis.uniform(64)):
+            assert row[[0, -1]].min() / row.sum() > 0.05
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
+def test_log_odds_move_with_the_prior_odds(rate):
+    at = np.linspace(-4, 4, 33)
+    moved = EVEN.shares(at + logit(rate), rate)
+    np.testing.assert_allclose(moved, EVEN.shares(at, 0.5), atol=1e-12)
+
+
+# What comes with the package.
+
+
+def stored():
+    return msgspec.json.decode((files("fedgauge.planner") / "score_tables.json").read_bytes())
+
+
+def test_tables_are_of_sets_for_development_alone(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    if importlib.util.find_spec("sklearn") is None:
+        pytest.skip("the sets are trained with scikit-learn")
+    import score_sets
+
+    names = {table.name for table in TABLES}
+    assert names <= set(score_sets.names("development"))
+    assert not names & set(score_sets.names("final"))
+
+
+def test_tables_are_rounded_quantiles_and_nothing_else():
+    found = stored()
+    assert set(found) == {"source", "tables"}
+    for word in ("public data", "Adult", "Bank Marketing", "CC BY 4.0", "score_tables.py"):
+        assert word in found["source"]
+    for table in found["tables"]:
+        assert set(table) == {"name", "positive_rate", "quantiles", "log_ratios"}
+        assert table["positive_rate"] == round(table["positive_rate"], 4)
+        assert table["quantiles"] == sorted(table["quantiles"])
+        assert -40 <= table["quantiles"][0] <= table["quantiles"][-1] <= 40
+        for numbers in (table["quantiles"], table["log_ratios"]):
+            assert len(numbers) == 64
+            assert numbers == np.round(numbers, 3).tolist()
+
+
+# Worlds.
+
+
+def test_worlds_have_the_hinted_numbers_and_their_own_truth():
+    made = simulated.worlds(5_000, 0.2)
+    assert len(made) == len(TABLES) + len(simulated.SMOOTH)
+    for world in made:
+        np.testing.assert_array_equal(world.drawn.sum(axis=1), [4_000, 1_000])
+        assert np.all(np.diff(world.scores) >= 0)
+        assert 0.5 < world.truth.auc <= 1.0
+        assert world.on(fg.Axis.uniform(16)).sum() == 5_000
+
+
+def test_a_world_keeps_the_quantiles_of_its_table():
+    """Shares of 200,000 drawn against those of the table: chance is at most 0.01, at 1 in 10^6.
+
+    Twice as much is left to the grid, of which wide steps in the tails have one ratio.
+    """
+    at = np.array([0.01, 0.1, 0.3, 0.5, 0.8, 0.95])
+    for table, world in zip(TABLES, simulated.worlds(200_000, 0.3), strict=False):
+        inside = np.cumsum(world.on(fg.Axis.from_edges([0, *at, 1])), axis=1)[:, :-1]
+        shares = inside / world.drawn.sum(axis=1, keepdims=True)
+        # A grid of values stands for all: a tie next to an edge may be on its other side.
+        fine = np.linspace(-45, 30, 75_001)
+        below = np.array(shares_below(table, fine, 0.3))
+        for found, wanted in zip(shares, below, strict=True):
+            assert np.all(found >= np.interp(logit(at) - 0.02, fine, wanted) - 0.03), table.name
+            assert np.all(found <= np.interp(logit(at) + 0.02, fine, wanted) + 0.03), table.name
+
+
+# The choice.
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Few draws of few designs: which one is chosen is not asked."""
+    for name, few in (("_DRAWS", 1), ("_FEW_DRAWS", 1), ("_PROMISING", 2)):
+        monkeypatch.setattr(search, name, few)
+
+
+def ordered(monkeypatch, errors, examples=10_000):
+    """Names of plans by regret, where each has these errors in each world."""
+    played = {name: np.array([[e, e, e] for e in row]) for name, row in errors.items()}
+    monkeypatch.setattr(search, "play", lambda plan, *_, **__: played[plan])
+    return search._by_regret(list(errors), examples, 0.2, draws=1, shrink=True)
+
+
+def test_the_choice_is_near_the_best_in_every_world(monkeypatch):
+    """Best in two worlds of three, and ten times as bad in the last: not chosen."""
+    errors = {"brilliant": (0.01, 0.01, 0.3), "steady": (0.013, 0.013, 0.03)}
+    assert ordered(monkeypatch, errors) == ["steady", "brilliant"]
+
+
+def test_a_world_where_all_is_bad_does_not_decide(monkeypatch):
+    """Its errors are the largest, but much the same whatever is chosen."""
+    errors = {"good": (0.01, 0.01, 0.31), "bad": (0.02, 0.02, 0.30)}
+    assert ordered(monkeypatch, errors) == ["good", "bad"]
+
+
+def test_no_error_in_a_world_divides_nothing(monkeypatch):
+    errors = {"exact": (0.0, 0.01), "close": (1e-9, 0.009), "far": (0.1, 0.1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # What nobody minds decides nothing: the other world does.
+        assert ordered(monkeypatch, errors) == ["close", "exact", "far"]
+        assert ordered(monkeypatch, {"a": (0.0, 0.0), "b": (0.0, 0.0)}) == ["a", "b"]
+
+
+@pytest.mark.parametrize("at", [0.003, 0.9])
+@pytest.mark.usefixtures("quick")
+def test_a_threshold_becomes_an_edge(at):
+    hints = {"clients": 5, "examples": 5_000, "at": at}
+    assert at in planner.propose(privacy=fg.DistributedDP(1.0), **hints).axis.edges
+
+
+EXTREMES = {
+    "two examples": {"examples": 2},
+    "hardly any positives": {"positive_rate": 1e-6},
+    "hardly any negatives": {"positive_rate": 1 - 1e-6},
+    "a billion": {"examples": 10**9},
+    "small epsilon": {"privacy": fg.DistributedDP(1e-3)},
+    "large epsilon": {"privacy": fg.DistributedDP(20.0)},
+    "a thousand clients": {"clients": 1_000},
+    "local": {"privacy": fg.LocalDP(1.0)},
+}
+
+
+@pytest.mark.parametrize("hints", EXTREMES.values(), ids=EXTREMES.keys())
+@pytest.mark.usefixtures("quick")
+def test_extreme_hints_have_a_plan(hints):
+    known = {"privacy": fg.DistributedDP(1.0), "clients": 5, "examples": 5_000, **hints}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", fg.PrivacyWarning)
+        plan = planner.propose(**known)
+    plan.check_promise()
+    told = np.array([plan.predicted, *plan.predicted.span])
+    assert np.all(np.isfinite(told))
+    assert np.all((told >= 0) & (told <= 1))
+    assert np.all(told[1] <= told[2])

@@ -10,7 +10,7 @@ import pytest
 
 import fedgauge as fg
 from fedgauge.results.record import Record, thresholds_to_plain
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage import write_whole
 
 AXES = {
     "uniform": fg.Axis.uniform(64),

@@ -12,12 +12,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, gammaln, logit
 
 import fedgauge as fg
-from fedgauge.binning.calibrator import Beta, Calibrator, Steps
 from fedgauge.estimation import shrinkage
-from fedgauge.estimation.drawn import DrawnBlock
-from fedgauge.estimation.labelled import LabelCounts
-from fedgauge.estimation.pooled import PooledCounts
-from fedgauge.estimation.regrouped import mapped
+from fedgauge.estimation.counts import DrawnBlock, LabelCounts, PooledCounts
+from fedgauge.estimation.remapping import mapped
+from fedgauge.histograms.calibrator import Beta, Calibrator, Steps
 
 AXIS = fg.Axis.uniform(8, outside="clip")
 NOISY = np.array([[90.0, 41, 30, 12, 8, 6, -3, 2], [12.0, -4, 9, 38, 40, 61, 70, 95]])

@@ -15,15 +15,14 @@ from plans import exact_plan, noisy_plan
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.duties import Delivery
-from fedgauge.engines.participant import Participant
-from fedgauge.engines.reporting import write_reports
+from fedgauge.engines.participant import Delivery, Participant
 from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.keys import key_to_text
+from fedgauge.local.encode import write_reports
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Account, Cost, create_site
-from fedgauge.site.books import Books
-from fedgauge.site.entries import Asked, Departure, decode
+from fedgauge.site.ledger import Books
+from fedgauge.site.ledger_entries import Asked, Departure, decode
 from fedgauge.site.log import COLUMNS, to_csv, what_left
 
 NAMES = ("a", "b", "c")

@@ -6,9 +6,14 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
-from fedgauge.binning.channels import Layout
-from fedgauge.plan.slices import Slice
-from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, MultilabelTask
+from fedgauge.histograms.channels import Layout
+from fedgauge.plan.task import (
+    AnyTask,
+    BinaryTask,
+    MulticlassTask,
+    MultilabelTask,
+    Slice,
+)
 
 RNG = np.random.default_rng(11)
 N = 3000

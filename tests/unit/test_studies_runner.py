@@ -153,7 +153,7 @@ def test_figures_of_other_versions_are_not_used_and_that_is_said(
 
 def test_two_runs_at_once_are_refused(tmp_path):
     from fedgauge.errors import LedgerError
-    from fedgauge.storage.durable import locked
+    from fedgauge.storage import locked
 
     with (
         locked(tmp_path / "dice.cells.lock"),

@@ -10,18 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauge as fg
-from fedgauge.binning.table import Kept
-from fedgauge.binning.tables import (
+from fedgauge.engines.contribution import (
+    count_leniently,
+    draw_noise,
+    release,
+    to_numbers,
+)
+from fedgauge.engines.simulation import simulate
+from fedgauge.estimation.suppression import is_large, kept_edges
+from fedgauge.histograms.tables import (
     MOST_TABLES,
     JointScores,
     LossDifferences,
+    MergedEdges,
     TableSum,
     _finest,
     are_all,
 )
-from fedgauge.engines.contribution import count_leniently, draw_noise, release, to_numbers
-from fedgauge.engines.simulation import simulate
-from fedgauge.estimation.cells import is_large, kept_edges
 from fedgauge.plan.task import BinaryTask, MulticlassTask
 from fedgauge.privacy.keystream import SimulatedKeystream
 
@@ -366,8 +371,8 @@ def test_ranges_merged_for_groups_alone_would_differ_from_those_without():
         return [set(kept.edges[list(each)]) for each in merged.starts]
 
     every = np.arange(65)
-    both = starts(values.reshape(2, -1).sum(axis=0), (), Kept(every, every))
-    found = starts(values, ("sex",), Kept(every, every))
+    both = starts(values.reshape(2, -1).sum(axis=0), (), MergedEdges(every, every))
+    found = starts(values, ("sex",), MergedEdges(every, every))
     assert all(ours <= theirs for ours, theirs in zip(found, both, strict=True))
     (alone, _) = _finest(values.reshape(-1, 64, 64), lambda counts: kept_edges(counts, 4))
     assert not {*alone} <= both[0]

@@ -1,19 +1,42 @@
 """A series of results: its order, what is no series, what is told of each look."""
 
+import base64
 import csv
+import hashlib
 import json
+import math
 import os
+import re
 
 import numpy as np
 import pytest
+from commands import run
 from scipy.stats import gamma, norm
+from typer.testing import CliRunner
 
 import fedgauge as fg
+from fedgauge.cli import app
 from fedgauge.estimation.repair import consistent
-from fedgauge.measures.drift import Moved, Noise, _heavy, area, jump_limit, least_change, moved
-from fedgauge.measures.watching import Looks, loudest_node, shift
-from fedgauge.results.dated import dated_files
-from fedgauge.results.proof import Signature
+from fedgauge.metrics.drift import (
+    WINDOW,
+    Looks,
+    Moved,
+    Noise,
+    _heavy,
+    area,
+    follow,
+    judge,
+    jump_limit,
+    least_change,
+    loudest_node,
+    moved,
+    shift,
+    watch,
+)
+from fedgauge.metrics.estimate import show
+from fedgauge.monitoring.page import trend_page
+from fedgauge.monitoring.trend import dated_files
+from fedgauge.results.signature import Signature
 
 AXIS = fg.Axis.uniform(64, outside="clip")
 
@@ -450,3 +473,377 @@ def test_a_slice_is_followed(tmp_path):
         fg.evaluate({"a": rows}, groups=["x", "y"]).to_json(tmp_path / f"{seed}.json")
     part = fg.read_trend(tmp_path, group="x")
     assert part.results["0"].slice.group == "x"
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+AXIS_PAGE = fg.Axis.uniform(32, outside="clip")
+
+
+def week_page(seed, signal=1.6, rows=1500, share=0.3, **options):
+    rng = np.random.default_rng(seed)
+    y = rng.random(rows) < share
+    s = 1 / (1 + np.exp(1 - signal * y - rng.normal(size=rows)))
+    sites = {f"site {n}": (y[n::3], s[n::3]) for n in range(3)}
+    return fg.evaluate(sites, axis=AXIS_PAGE, seed=seed, **options)
+
+
+def page_of(trend, name="weekly"):
+    text = trend_page(trend, name=name)
+    block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return text, json.loads(block[1])
+
+
+def figures(data):
+    return {each["id"]: each for each in data["figures"]}
+
+
+WEEKS_PAGE = {f"w{n}": week_page(n, 1.6 if n < 5 else 0.9) for n in range(1, 7)}
+TREND_PAGE = fg.Trend.of(WEEKS_PAGE, at=[0.5])
+TEXT, DATA = page_of(TREND_PAGE)
+
+
+def test_every_number_is_that_of_the_record_as_the_library_prints_it():
+    shown = figures(DATA)
+    record = TREND_PAGE.record
+    names = [each["name"] for each in record["looks"]]
+    assert DATA["looks"] == names
+    for row in record["rows"]:
+        if row["metric"] in ("psi", "psi_expected"):
+            told = shown["psi"]["rows"][names.index(row["look"])]
+            number = told[row["metric"] == "psi_expected"]
+            assert number == ("" if row["value"] is None else show(row["value"]))
+            continue
+        at = "" if row["threshold"] is None else f"-at-{row['threshold']:g}"
+        value, ends, by, z, least, alarm = shown[row["metric"] + at]["rows"][
+            names.index(row["look"])
+        ]
+        assert value == ("undefined" if row["value"] is None else show(row["value"]))
+        assert ends == ("" if row["low"] is None else f"{show(row['low'])} to {show(row['high'])}")
+        assert by == ("" if row["moved"] is None else f"{row['moved']:+.4f}")
+        assert z == ("" if row["z"] is None else f"{row['z']:+.2f}")
+        assert least == ("" if row["least"] is None else f"{row['least']:.4f}")
+        assert alarm == (row["alarm"] or "")
+
+
+def test_figures_are_drawn_from_the_values_and_alarms_are_marked():
+    auc = figures(DATA)["roc_auc"]
+    assert auc["value"] == pytest.approx(
+        [each.roc_auc.value for each in WEEKS_PAGE.values()], rel=1e-4
+    )
+    assert auc["low"] == pytest.approx([each.roc_auc.low for each in WEEKS_PAGE.values()], rel=1e-4)
+    alarms = {each.look for each in TREND_PAGE.alarms if each.metric == "roc_auc"}
+    assert {DATA["looks"][at] for at in auc["alarms"]} == alarms != set()
+    low, high = auc["reach"]
+    assert low < min(auc["low"])
+    assert max(auc["high"]) < high
+
+
+def test_words_come_first_and_are_those_of_the_library():
+    verdict = TREND_PAGE.verdict
+    assert f"{verdict[0].upper()}{verdict[1:]}." in TEXT
+    assert TREND_PAGE.promise in TEXT
+    for alarm in TREND_PAGE.alarms:
+        assert str(alarm) in TEXT
+    assert TEXT.index(verdict[1:]) < TEXT.index("Over all thresholds</h2>")
+
+
+def test_only_its_own_style_and_script_run():
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', TEXT)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", TEXT, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not re.search(r'(src|href)="(?!#)', TEXT)
+
+
+def test_names_are_text():
+    trend = fg.Trend.of({HOSTILE: WEEKS_PAGE["w1"], "b": WEEKS_PAGE["w2"]}, skipped={HOSTILE: "no"})
+    text, data = page_of(trend, name=HOSTILE)
+    assert "<img" not in text
+    assert data["looks"][0] == HOSTILE
+
+
+def test_days_stand_where_they_are_and_long_times_without_a_look_are_gaps():
+    days = ["2026-01-05", "2026-01-12", "2026-01-19", "2026-03-30", "2026-04-06"]
+    looks = dict(zip(days, list(WEEKS_PAGE.values())[:5], strict=True))
+    _, data = page_of(fg.Trend.of(looks, when={day: day for day in days}))
+    assert data["places"] == [0, 7, 14, 84, 91]
+    assert data["gaps"] == [3]
+    assert data["axis"] == "Day"
+    assert data["ticks"]["wide"][0] == [0, "2026-01-05"]
+    assert data["ticks"]["narrow"][-1] == [91, "2026-04-06"]
+
+
+def test_times_of_files_stand_within_their_days():
+    when = {"a": "2026-01-05T06:00:00+00:00", "b": "2026-01-05T18:00:00+00:00"}
+    _, data = page_of(fg.Trend.of(dict(zip("ab", WEEKS_PAGE.values(), strict=False)), when=when))
+    assert data["places"] == [0, 0.5]
+
+
+def test_looks_without_days_stand_one_after_the_other():
+    assert DATA["places"] == [0, 1, 2, 3, 4, 5]
+    assert DATA["ticks"]["wide"] == [[n, f"w{n + 1}"] for n in range(6)]
+    long = fg.Trend.of({"a name that is rather long": WEEKS_PAGE["w1"]})
+    assert page_of(long)[1]["ticks"]["wide"] == [[0, "a name tha\u2026"]]
+
+
+def test_one_look_has_a_page():
+    text, data = page_of(fg.Trend.of({"a": WEEKS_PAGE["w1"]}))
+    assert "nothing to compare it with yet" in text
+    assert figures(data)["roc_auc"]["rows"][0][2:] == ["", "", "", ""]
+
+
+def test_a_look_that_is_not_defined_is_a_gap():
+    one_class = week_page(7, share=0.0)
+    _, data = page_of(fg.Trend.of({"a": WEEKS_PAGE["w1"], "b": one_class, "c": WEEKS_PAGE["w2"]}))
+    auc = figures(data)["roc_auc"]
+    assert auc["value"][1] is None
+    assert auc["rows"][1][0] == "undefined"
+
+
+def test_the_budget_is_drawn_where_it_adds_up():
+    noisy = {str(n): week_page(n, privacy=fg.DistributedDP(1.0)) for n in range(2)}
+    hidden = week_page(9, rows=30, privacy=fg.DistributedDP(0.1))
+    text, data = page_of(fg.Trend.of({**noisy, "hidden": hidden}))
+    budget = figures(data)["budget"]
+    assert budget["value"] == pytest.approx([1.0, 2.0, 2.1])
+    assert [row[2] for row in budget["rows"]] == ["1.0000", "2", "2.1000"]
+    assert "Looks in no test" in text
+    assert "budget" not in figures(DATA)
+
+
+def test_command_and_method_write_it_and_overwrite_nothing_else(tmp_path):
+    for name, result in WEEKS_PAGE.items():
+        result.to_json(tmp_path / f"{name}.json")
+    path = tmp_path / "trend.html"
+    for _ in range(2):  # its own file is written again
+        done = run("trend", tmp_path, "--at", "0.5", "-o", path, "--quiet")
+        assert done.exit_code == 0, done.output
+    by_method = tmp_path / "other.html"
+    fg.read_trend(tmp_path, at=[0.5]).to_html(by_method, name="trend")
+    assert (
+        page_of(TREND_PAGE)[1]["figures"]
+        == json.loads(re.search(r'id="data">(.*?)</script>', by_method.read_text(), re.DOTALL)[1])[
+            "figures"
+        ]
+    )
+    WEEKS_PAGE["w1"].to_html(tmp_path / "report.html")
+    done = run("trend", tmp_path, "-o", tmp_path / "report.html")
+    assert done.exit_code == 2
+    assert "is no trend of fedgauge" in done.stderr
+    assert run("report", tmp_path / "w1.json", "-o", path).exit_code == 2
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for n in range(1, 5):
+        y = rng.random(3000) < 0.3
+        s = 1 / (1 + np.exp(1 - (1.6 if n < 4 else 0.9) * y - rng.normal(size=3000)))
+        fg.evaluate({"a": (y, s)}).to_json(tmp_path / f"week-{n}.json")
+    return tmp_path
+
+
+def run_trends(*args):
+    return CliRunner().invoke(app, list(map(str, args)), env={"COLUMNS": "120"})
+
+
+def test_diff_prints_differences_and_what_they_rest_on(folder):
+    done = run_trends("diff", folder / "week-4.json", folder / "week-1.json", "--at", 0.5)
+    assert done.exit_code == 0, done.output
+    assert "week-4 less week-1" in done.output
+    assert "recall at 0.5" in done.output
+    assert "taken to be of rows of its own" in done.output
+    wide = run_trends("diff", folder / "week-4.json", folder / "week-1.json", "--overlapping")
+    assert "as wide as can be" in wide.output
+
+
+def test_diff_of_a_result_with_itself_is_refused(folder):
+    done = run_trends("diff", folder / "week-1.json", folder / "week-1.json")
+    assert done.exit_code == 2
+    assert "same result" in done.stderr
+
+
+def test_trend_prints_looks_alarms_and_their_rate(folder):
+    done = run_trends("trend", folder)
+    assert done.exit_code == 0, done.output
+    assert "ALARM week-4: ROC AUC" in done.output
+    assert "at most 0.05 of series" in done.output
+
+
+def test_trend_saves_its_numbers_and_overwrites_nothing_else(folder):
+    for name in ("t.json", "t.csv"):
+        for _ in range(2):  # its own file is written again
+            assert run_trends("trend", folder, "-o", folder / name, "--quiet").exit_code == 0
+        assert (folder / name).stat().st_size > 1000
+    done = run_trends("trend", folder, "-o", folder / "week-1.json")
+    assert done.exit_code == 2
+    assert "is no trend of fedgauge" in done.stderr
+    assert run_trends("trend", folder, "-o", folder / "t.png").exit_code == 2
+
+
+def test_quiet_still_tells_alarms(folder):
+    done = run_trends("trend", folder, "--quiet")
+    assert done.stdout == ""
+    assert "alarm: week-4" in done.stderr
+
+
+def test_diff_of_a_result_that_is_not_what_was_signed_fails_after_its_numbers(folder):
+    edited = json.loads((folder / "week-1.json").read_text()) | {"proof": 3}
+    (folder / "edited.json").write_text(json.dumps(edited))
+    done = run_trends("diff", folder / "edited.json", folder / "week-2.json")
+    assert done.exit_code == 1
+    assert "edited.json is not what was signed" in done.stderr
+    assert run_trends("diff", folder / "edited.json", folder / "week-2.json", "-q").exit_code == 1
+
+
+@pytest.mark.parametrize("command", ["report", "show", "diff", "trend"])
+def test_files_that_are_nested_too_deeply_are_named(folder, command):
+    deep = folder / "week-5.json"
+    deep.write_text('{"format":"fedgauge-evaluation/1","x":' + "[" * 100_000 + "]" * 100_000 + "}")
+    named = {"report": [deep, "-o", folder / "r.html"], "show": [deep], "trend": [folder]}
+    done = run_trends(command, *named.get(command, [deep, folder / "week-1.json"]))
+    assert done.exit_code == 1
+    assert "week-5.json: this is not a fedgauge result: it is nested too deeply" in " ".join(
+        done.stderr.split()
+    )
+
+
+def test_trend_tells_how_many_looks_are_signed(folder):
+    told = " ".join(run_trends("trend", folder, "-o", folder / "t.html").output.split())
+    words = "0 of 4 looks signed; nothing shows whether others were edited"
+    assert f"signatures: {words}" in told
+    assert words in (folder / "t.html").read_text()
+
+
+def test_a_file_name_is_no_formula_in_a_saved_trend(folder):
+    (folder / "week-1.json").rename(folder / "=HYPERLINK(1).json")
+    assert run_trends("trend", folder, "-o", folder / "t.csv").exit_code == 0
+    looks = {line.split(",")[0] for line in (folder / "t.csv").read_text().splitlines()[1:]}
+    assert looks == {"'=HYPERLINK(1)", "week-2", "week-3", "week-4"}
+
+
+def test_thresholds_in_another_unit_than_scores_are_refused(folder):
+    diff = run_trends("diff", folder / "week-1.json", folder / "week-2.json", "--at", 50)
+    for done in (diff, run_trends("trend", folder, "--at", 50)):
+        assert done.exit_code == 2
+        assert "--at 50 lies outside the axis" in done.stderr
+
+
+RATE = 0.06
+
+
+def test_looks_spend_the_rate_and_never_more():
+    chances = [2 * norm.sf(jump_limit(RATE, look)) for look in range(2, 1001)]
+    assert sum(chances) == pytest.approx(RATE * (1 - 1 / 1000))
+
+
+def test_each_of_three_tests_has_a_third_of_the_rate():
+    """Zeros, then one comparison at the limit of a jump; as many at the root of three of it."""
+    looks = 12
+    z = np.zeros(looks)
+    z[0], z[-1] = np.nan, jump_limit(RATE / 3, looks)
+    assert judge(z, RATE).jump[-1] == pytest.approx(1.0)
+    z[-WINDOW:] = jump_limit(RATE / 3, looks) / math.sqrt(WINDOW)
+    told = judge(z, RATE)
+    assert told.shift[-1] == pytest.approx(1.0)
+    assert told.jump[-1] < 1.0
+
+
+def test_a_drift_is_a_sum_beyond_the_boundary_of_robbins():
+    """Of n steps, with a mixture of one more: sqrt((n + 1) (log(n + 1) - 2 log rate))."""
+    steps = 30
+    boundary = math.sqrt((steps + 1) * (math.log(steps + 1) - 2 * math.log(RATE / 3)))
+    z = np.full(steps + 1, boundary / steps)
+    z[0] = np.nan
+    assert judge(z, RATE).drift[-1] == pytest.approx(1.0)
+
+
+def test_a_comparison_that_is_missing_is_no_alarm_and_no_step():
+    z = np.array([np.nan, 1.0, np.nan, 1.0])
+    told = judge(z, RATE)
+    assert [each[2] for each in told] == [0, 0, 0]
+    assert told.drift[3] == pytest.approx(judge(np.array([np.nan, 1.0, 1.0]), RATE).drift[2])
+
+
+def looks_of(number=4, bins=20):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(60.0, (number, 2, bins)).astype(float)
+    return Looks(fg.Axis.uniform(bins), counts, None)
+
+
+def test_the_rate_is_shared_among_all_that_is_watched_and_all_that_may_move():
+    looks = looks_of()
+    found = follow(looks.first, 4, watch(looks.axis, [0.5]), RATE)
+    assert len(found) == 8
+    for watched, seen in found.items():
+        may_move = seen.moved.z.shape[1]
+        assert may_move == (9 if watched.name == "score_distribution" else 1)
+        told = judge(seen.moved.z, RATE / 8 / may_move)
+        for test, shares in seen.judged._asdict().items():
+            assert shares == pytest.approx(getattr(told, test))
+
+
+def test_looks_before_are_weighed_by_their_precision():
+    """Ten times as many rows, ten times the weight."""
+    few = np.array([[30.0, 20.0], [20.0, 30.0]])
+    many = 10 * np.array([[26.0, 24.0], [24.0, 26.0]])
+    counts = np.stack([few, many, few])
+    terms = area(counts.sum(axis=0))
+    rows = counts.sum(axis=-1)
+    values = sum(
+        (term.above * counts).sum(axis=(-2, -1)) / rows[:, row]
+        for term, row in zip(terms, (1, 0), strict=True)
+    )
+    expected = values[2] - (values[0] + 10 * values[1]) / 11
+    assert moved(counts, terms).by == pytest.approx(expected)
+    assert moved(counts, terms).deviation == pytest.approx(
+        np.sqrt(
+            sum(
+                (term.above**2 * counts.sum(axis=0)).sum() / rows[:, row].sum()
+                for term, row in zip(terms, (1, 0), strict=True)
+            )
+            * (1 / 50 + 1 / 550)
+        )
+    )
+
+
+def test_a_rise_by_few_rows_is_less_of_an_alarm_than_a_fall():
+    """Far values of skewed counts are on one side."""
+    counts = np.full((6, 2, 2), 1000.0)
+    counts[:, :, 1] = 12.0  # of 1,012 flagged, in each class
+    terms = watch(fg.Axis.uniform(2), [0.5])[-3].of(counts.sum(axis=0), fg.Axis.uniform(2), [])[0]
+    shares = []
+    for by in (-9.0, 9.0):
+        changed = counts.copy()
+        changed[-1, 1] += [-by, by]
+        found = moved(changed, terms)
+        shares.append(abs(float(found.z * found.deviation / found.by)))
+    assert shares[1] < 0.97 * min(shares[0], 1.0)
+
+
+def noise_by_look(variances, loud):
+    def covariance(left, right):
+        return np.array(variances) * (left * right).sum()
+
+    return Noise(covariance, lambda *_: np.full((), loud))
+
+
+def test_the_noise_of_a_look_is_its_own():
+    """Of a later one, however noisy, nothing is known yet."""
+    counts = looks_of(3).counts
+    terms = area(counts.sum(axis=0))
+    every = [4, 1, 9], [4, 1, 9, 1e6], [9, 1, 4]
+    alone, before, other = (moved(counts, terms, noise_by_look(each, 1.0)) for each in every)
+    assert before.deviation == pytest.approx(alone.deviation)
+    assert other.deviation < alone.deviation
+
+
+def test_no_number_is_louder_than_the_noise_of_its_look_allows():
+    """None of the last, and an earlier look may be one number: a part of its share of the noise."""
+    counts = np.stack([looks_of(1).counts[0]] * 3)
+    terms = area(counts.sum(axis=0))
+    one, none = (moved(counts, terms, noise_by_look([4, 4, 4], loud)) for loud in (1.0, 0.0))
+    assert one.loud == pytest.approx(1 / 1.5)  # of variances 1, 1/4 and 1/4
+    assert none.loud == pytest.approx(0.25 / 1.5)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import csv
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import typer
 from click.core import ParameterSource
 
 import fedgauge as fg
+from fedgauge.errors import InputError
 
 if TYPE_CHECKING:
-    from fedgauge.binning.axis import Outside
-    from fedgauge.data.named_columns import GroupColumns, LabelColumns, ScoreColumns
+    from fedgauge.data.files import GroupColumns, LabelColumns, ScoreColumns
+    from fedgauge.histograms.axis import Outside
     from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 
 _MOST_STEPS = 1000  # whole numbers in a range that are worth a bin each
@@ -307,7 +309,7 @@ def make_clients(
     label: LabelColumns,
     score: ScoreColumns,
     subject: str | None,
-    dialect: Dialect,
+    dialect: DialectOptions,
     group: GroupColumns = None,
 ) -> Any:
     """The clients that the files hold."""
@@ -380,17 +382,17 @@ def hold_whole_numbers(clients: Any) -> bool:
     )
 
 
-class Dialect(TypedDict):
+class DialectOptions(TypedDict):
     """How text files are written, as the library is told."""
 
     separator: str | None
     decimal: str
 
 
-def make_dialect(separator: str | None, decimal: str | None) -> Dialect:
+def make_dialect(separator: str | None, decimal: str | None) -> DialectOptions:
     """What the options say about text files; shells leave a tab as it is written."""
     tab = separator in ("\\t", "tab")
-    return Dialect(separator="\t" if tab else separator, decimal=decimal or ".")
+    return DialectOptions(separator="\t" if tab else separator, decimal=decimal or ".")
 
 
 class AxisOptions(NamedTuple):
@@ -497,7 +499,7 @@ def planned_axis(asked: AxisOptions, *, noisy: bool) -> fg.Axis | Callable[[int]
 
 def read_values(text: str) -> list[float]:
     """Numbers written like 0..10, which are all whole ones in between, or like 0,0.5,1."""
-    from fedgauge.binning.axis import MOST_POINTS
+    from fedgauge.histograms.axis import MOST_POINTS
 
     values: list[float] = []
     for part in text.split(","):
@@ -544,3 +546,112 @@ def make_estimator(
     if quantiles is not None:
         raise fg.PlanError("--quantiles needs --estimator quantile.")
     return fg.Range() if kind is EstimatorKind.RANGE else fg.Aligned(shrink=not no_shrink)
+
+
+T = TypeVar("T")
+_MODELS = "--model-score"
+_BLANKS = " Leave out blanks after commas, or put all of it in quotes."
+
+
+def read_pairs(option: str, text: str) -> dict[str, str]:
+    """Names and the column of each, all in one option, in the order in which they are named.
+
+    A pair that holds a comma stands in quotes; the first ``=`` ends a name.
+
+    Examples
+    --------
+    >>> read_pairs("--class-scores", "cat=p1, dog=p2")
+    {'cat': 'p1', 'dog': 'p2'}
+    >>> read_pairs("--class-scores", '"cat, black=p1",dog=p2')
+    {'cat, black': 'p1', 'dog': 'p2'}
+    """
+    read: dict[str, str] = {}
+    for part in _parts(text):
+        name, _, column = (each.strip() for each in part.partition("="))
+        if not (name and column):
+            raise InputError(
+                f"{option} takes pairs of a name and a column, such as cat=p1,dog=p2; got {text!r}."
+            )
+        _add(option, read, name, column)
+    return read
+
+
+def read_lists(
+    option: str, texts: Sequence[str], such_as: str | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Names and the values, or columns, of each: one name each time the option is given.
+
+    Examples
+    --------
+    >>> read_lists("--group", ["sex=women,men", "ward=1"])
+    {'sex': ('women', 'men'), 'ward': ('1',)}
+    """
+    read: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, rest = (each.strip() for each in text.partition("="))
+        values = tuple(_parts(rest))
+        if not (name and all(values)):
+            such_as = such_as or ("new=p1" if option == _MODELS else "sex=women,men")
+            blanks = _BLANKS if text.rstrip().endswith(",") else ""
+            raise InputError(
+                f"{option} takes a name and what belongs to it, such as {such_as}; got {text!r}."
+                f"{blanks}"
+            )
+        _add(option, read, name, values)
+    return read
+
+
+def read_names(option: str, text: str) -> tuple[str, ...]:
+    """Several names.
+
+    Examples
+    --------
+    >>> read_names("--models", "new, old")
+    ('new', 'old')
+    """
+    names = tuple(_parts(text))
+    if not (names and all(names)):
+        raise InputError(f"{option} takes names, such as new,old; got {text!r}.")
+    return names
+
+
+def read_columns(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Names and the one column of each: one name each time the option is given.
+
+    Examples
+    --------
+    >>> read_columns("--group", ["sex=gender", "ward=w"])
+    {'sex': 'gender', 'ward': 'w'}
+    """
+    read: dict[str, str] = {}
+    for name, columns in read_lists(option, texts, "sex=COLUMN").items():
+        if len(columns) > 1:
+            raise InputError(
+                f"{option} {name}= takes one column, got {len(columns)}. The plan says which "
+                "values it is told apart by."
+            )
+        read[name] = columns[0]
+    return read
+
+
+def joined(texts: Sequence[str] | None) -> str | None:
+    """What an option says that was given several times, as if it were once; None if never.
+
+    Examples
+    --------
+    >>> joined(["cat=p1", "dog=p2"])
+    'cat=p1,dog=p2'
+    """
+    return ",".join(texts) if texts else None
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between commas; one in quotes is none."""
+    rows = list(csv.reader([text], skipinitialspace=True))
+    return [part.strip() for row in rows for part in row] or [""]
+
+
+def _add(option: str, read: dict[str, T], name: str, value: T) -> None:
+    if name in read:
+        raise InputError(f"{option} names {name!r} twice. Name it once.")
+    read[name] = value

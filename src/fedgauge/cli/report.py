@@ -10,9 +10,8 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.options import AtLevel, Quiet
-from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.results import Keys, known_keys
-from fedgauge.cli.terminal import fail, readable_errors, screen, with_progress
+from fedgauge.cli.show import Keys, known_keys
+from fedgauge.cli.terminal import fail, readable_errors, refuse_to_replace, screen, with_progress
 from fedgauge.vertical.auc import is_auc
 
 
@@ -42,7 +41,7 @@ def report(
 
       fedgauge report week-1.json week-2.json -o both.html
     """
-    from fedgauge.plots.page import save_report
+    from fedgauge.report import save_report
 
     with readable_errors():
         _refuse(out)

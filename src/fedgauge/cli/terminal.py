@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
@@ -17,10 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgauge as fg
+from fedgauge.cli.options import STDOUT
 from fedgauge.escaping import printable
 
 if TYPE_CHECKING:
-    from fedgauge.data.oddities import Counted
+    from fedgauge.data.row_checks import RowSummary
     from fedgauge.site import Cost
 
 _WIDEST = 1000  # characters, more than a row of names and digests has
@@ -175,7 +177,7 @@ def readable_errors(*, by_plan: bool = False) -> Iterator[None]:
 
 def as_planned(told: str) -> str:
     """What the library says of rows, with remedies for who counts by somebody else's plan."""
-    from fedgauge.data.oddities import RELABEL
+    from fedgauge.data.row_checks import RELABEL
 
     for name, remedy in _AS_PLANNED.items():
         told = told.replace(name, remedy.format(relabel=RELABEL[:-1]))
@@ -213,7 +215,7 @@ def note(message: str) -> None:
     stderr.print(f"fedgauge: note: {message}", markup=False)
 
 
-def say_counted(counted: Counted) -> None:
+def say_counted(counted: RowSummary) -> None:
     """Show a site's operator what its rows came to."""
     screen.print(f"Counted {counted.in_words}", markup=False)
 
@@ -257,7 +259,7 @@ def plain_table() -> Table:
 
 def span(ends: tuple[float | None, float | None]) -> str:
     """From low to high; nothing where there are no ends."""
-    from fedgauge.measures.intervals import show
+    from fedgauge.metrics.estimate import show
 
     low, high = ends
     if low is None or high is None or (low, high) == (-math.inf, math.inf):
@@ -267,7 +269,7 @@ def span(ends: tuple[float | None, float | None]) -> str:
 
 def with_interval(estimate: fg.Estimate | None, *, below: bool = False) -> str:
     """A number with its interval, next to it or below; a star marks one that is rough."""
-    from fedgauge.measures.intervals import show
+    from fedgauge.metrics.estimate import show
 
     if estimate is None:
         return "undefined"
@@ -286,3 +288,106 @@ def print_whole(table: Table) -> None:
 def epsilon_of(cost: Cost) -> str:
     """A price in one word."""
     return "exact" if cost.is_exact_sum else f"{cost.epsilon:g}"
+
+
+def refuse_to_replace(
+    *,
+    json: Path | None = None,
+    plots: Path | None = None,
+    plan: Path | None = None,
+    second: Path | None = None,
+    calibrator: Path | None = None,
+    roster: Path | None = None,
+    trend: Path | None = None,
+    rows: Path | None = None,
+    html: Path | None = None,
+    report: Path | None = None,
+) -> None:
+    """Refuse, before any work, to write over files that are not of the kind to be written.
+
+    Rows are never written over: none can be told from somebody's data.
+    """
+    if json not in (None, STDOUT):
+        _check(json, "result", _is_result, "--json")
+    if plots is not None:
+        from fedgauge.plots.figures import NAMES, OF_SLICES, is_plot
+
+        for name in (*NAMES, *OF_SLICES):
+            _check(plots / name, "plot", is_plot, "--plots")
+    for page, option in ((html, "--html"), (report, "--out")):
+        if page is not None:
+            from fedgauge.report import is_report
+
+            _check(page, "report", is_report, option)
+    if plan is not None:
+        _check(plan, "plan", _is_plan, "--out")
+    if second is not None:
+        _check(second, "plan of a second round", _is_second, "--out")
+    if calibrator is not None:
+        _check(calibrator, "map", _is_map, "--out")
+    if roster is not None:
+        _check(roster, "roster", _is_roster, "--output")
+    if trend is not None:
+        _check(trend, "trend", _is_trend, "--out")
+    if rows is not None and rows.exists():
+        raise fg.InputError(
+            f"{rows} exists, and rows are not overwritten. Name another place with --out, or move "
+            "that file away."
+        )
+
+
+def _check(path: Path, kind: str, is_one: Callable[[Path], bool], option: str) -> None:
+    try:
+        # What is no file is refused where it is written; an empty file holds nothing to lose.
+        replaces = path.is_file() and path.stat().st_size > 0 and not is_one(path)
+    except OSError as error:
+        raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
+    if replaces:
+        raise fg.InputError(
+            f"{path} exists and is no {kind} of fedgauge, so it is not overwritten. Name another "
+            f"place with {option}, or move that file away."
+        )
+
+
+def _is_result(path: Path) -> bool:
+    return _reads(lambda: fg.Evaluation.from_json(path)) or _reads(
+        lambda: fg.LabelAuc.from_json(path)
+    )
+
+
+def _is_plan(path: Path) -> bool:
+    return _reads(lambda: fg.EvaluationPlan.load(path))
+
+
+def _is_second(path: Path) -> bool:
+    from fedgauge.local.rounds import SecondPlan
+
+    return _reads(lambda: SecondPlan.load(path))
+
+
+def _is_map(path: Path) -> bool:
+    return _reads(lambda: fg.Calibrator.from_json(path))
+
+
+def _is_roster(path: Path) -> bool:
+    from fedgauge.vertical.files import Roster, read_file
+
+    return _reads(lambda: Roster.from_bytes(read_file(path)))
+
+
+def _is_trend(path: Path) -> bool:
+    if path.suffix == ".html":
+        from fedgauge.monitoring.page import is_trend_page
+
+        return is_trend_page(path)
+    from fedgauge.monitoring.trend_file import is_trend
+
+    return is_trend(path)
+
+
+def _reads(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except fg.FedgaugeError:
+        return False
+    return True

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.cli import answers
+from fedgauge.cli import vertical_parties
 from fedgauge.cli.options import (
     STDOUT,
     At,
@@ -42,24 +43,25 @@ from fedgauge.cli.options import (
     refuse_exact,
     refuse_given,
 )
-from fedgauge.cli.outputs import refuse_to_replace
-from fedgauge.cli.rosters import assign, roster
+from fedgauge.cli.plan import answer, read_want
 from fedgauge.cli.terminal import (
     note,
+    plain_table,
     print_result,
     readable_errors,
+    refuse_to_replace,
     screen,
     stderr,
     warn,
     with_progress,
 )
+from fedgauge.cli.vertical_parties import assign, roster
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from fedgauge.cli.options import Dialect
-    from fedgauge.cli.thresholds import Rates
-    from fedgauge.vertical.joining import Joined
+    from fedgauge.cli.options import DialectOptions
+    from fedgauge.cli.plan import Want
+    from fedgauge.cli.show import Rates
+    from fedgauge.vertical.joining import JoinedExamples
 
 app = typer.Typer(
     help="Scores at one party, labels at others, with privacy for labels.\n\n"
@@ -187,7 +189,7 @@ def evaluate(
 
       fedgauge vertical evaluate clinic-*.csv --client-scored --score p --label y
     """
-    from fedgauge.engines.vertical import check_wanted, evaluate_joined
+    from fedgauge.vertical.evaluate import check_wanted, evaluate_joined
 
     of_labels = files if client_scored else files[1:]
     with readable_errors(), naming_labels(of_labels, label, separator):
@@ -250,7 +252,9 @@ class _Columns(NamedTuple):
     party: str | None
 
 
-def _join(files: list[Path], columns: _Columns, dialect: Dialect, client_scored: bool) -> Joined:
+def _join(
+    files: list[Path], columns: _Columns, dialect: DialectOptions, client_scored: bool
+) -> JoinedExamples:
     """Scores and labels of the files."""
     from fedgauge.vertical.joining import join, scored_by_parties
 
@@ -283,7 +287,7 @@ def _join(files: list[Path], columns: _Columns, dialect: Dialect, client_scored:
     return join(scores, labels)
 
 
-def _scores(path: Path, columns: _Columns, dialect: Dialect) -> fg.IdTable:
+def _scores(path: Path, columns: _Columns, dialect: DialectOptions) -> fg.IdTable:
     """The file of scores; where it is one of labels, that is said."""
     ids: dict[str, Any] = {"id": columns.id, **dialect}
     try:
@@ -309,7 +313,7 @@ def _told(
     rates: Rates,
 ) -> tuple[str, list[Table | str]]:
     """A result in words and tables; saves what is to be saved."""
-    from fedgauge.cli.results import read_out, save_json
+    from fedgauge.cli.show import read_out, save_json
 
     if isinstance(result, fg.Evaluation):
         return read_out(result, json, plots, score, rates)
@@ -318,7 +322,7 @@ def _told(
     return str(result), []
 
 
-def _notes(joined: Joined, result: fg.Evaluation | fg.LabelAuc) -> Iterator[str]:
+def _notes(joined: JoinedExamples, result: fg.Evaluation | fg.LabelAuc) -> Iterator[str]:
     """What to know of the scores, and need be no fault."""
     if joined.unlabelled:
         many = len(joined.scores) + joined.unlabelled
@@ -359,8 +363,6 @@ def plan(
 
       fedgauge vertical plan --parties 4 --examples 20000 --want roc_auc=0.01
     """
-    from fedgauge.cli.outlook import best_in_words, mechanism_table, need_in_words, summary_table
-
     with readable_errors():
         privacy = fg.DistributedDP(
             1.0 if epsilon is None else epsilon,
@@ -397,4 +399,70 @@ def plan(
 
 app.command()(roster)
 app.command()(assign)
-answers.register(app)
+vertical_parties.register(app)
+
+
+def summary_table(outlook: fg.LabelOutlook) -> Table:
+    """What was planned for, and what to expect of the histogram."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    expected, tree = outlook.expected, outlook.tree
+    bins = f"{tree[0]} in one level" if len(tree) == 1 else f"tree {' x '.join(map(str, tree))}"
+    table.add_row(
+        "Planned for",
+        f"about {outlook.examples:,} examples, {outlook.positive_rate:.3g} of them positive, at "
+        f"{outlook.parties:,} label {'party' if outlook.parties == 1 else 'parties'}",
+    )
+    table.add_row("Bins", bins)
+    table.add_row("ROC Area Error", f"{expected.roc_area_error:.1e} expected")
+    table.add_row("PR Area Error", f"{expected.pr_area_error:.1e} expected")
+    table.add_row("AUC by chance", f"{outlook.sampling:.1e}, from which examples there are")
+    return table
+
+
+def mechanism_table(outlook: fg.LabelOutlook) -> Table:
+    """What each mechanism adds to the error of the AUC."""
+    table = plain_table()
+    for title in ("mechanism", "gives"):
+        table.add_column(title)
+    for title in ("scores alike", "scores apart", "whole error"):
+        table.add_column(title, justify="right")
+    rows = [
+        (name, "everything" if name == "histogram" else "AUC alone", alike, outlook.apart[name])
+        for name, alike in outlook.alike.items()
+    ]
+    flips = outlook.flipped
+    rows.append(("flipped labels", "everything, repeatedly", flips, flips))
+    for name, gives, alike, apart in rows:
+        over = outlook.over_sampling(alike)
+        table.add_row(name, gives, f"{alike:.1e}", f"{apart:.1e}", f"x {over:.3f}")
+    table.caption = (
+        "What noise and bins add to the error of the AUC, where the parties' scores are alike and\n"
+        "where each has a range of its own; the whole error, alike, over that of chance."
+    )
+    return table
+
+
+def best_in_words(outlook: fg.LabelOutlook) -> str:
+    """Which mechanism to take."""
+    alike, apart = (next(iter(each)) for each in (outlook.alike, outlook.apart))
+    alone = alike if alike == apart else f"{alike} where scores are alike, {apart} where apart"
+    return f"Best for everything: histogram. Best for the AUC alone: {alone}."
+
+
+def need_in_words(outlook: fg.LabelOutlook, text: str, *, alone: bool) -> str:
+    """Whether there is enough for what is wanted, and what would be."""
+    want = _read(text)
+    mechanism = next(iter(outlook.alike)) if alone and want.metric == "roc_auc" else "histogram"
+    needed = outlook.needs(want.within, metric=want.metric, mechanism=mechanism)
+    return answer(want, needed, noisy=True)
+
+
+def _read(text: str) -> Want:
+    written = f"--want is written like roc_auc=0.01 or roc=0.001, got {text!r}."
+    try:
+        want = read_want(text)
+    except fg.PlanError:
+        raise fg.PlanError(written) from None
+    if want.at is not None or want.metric not in ("roc_auc", "roc_area_error"):
+        raise fg.PlanError(written)
+    return want

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedgauge.arrays import Floats
 from fedgauge.errors import InputError
-from fedgauge.typing import Floats
 
 Column: TypeAlias = NDArray[Any] | pa.DictionaryArray
 Rows = slice | NDArray[np.bool_] | NDArray[np.intp]

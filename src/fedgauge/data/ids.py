@@ -13,9 +13,16 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import Column, distinct, from_arrow, pick, read_column, stack
 from fedgauge.data.examples import numbers_of
-from fedgauge.data.files import paths_of
-from fedgauge.data.frames import frame_of, names_of
-from fedgauge.data.openers import WORDS, Dialect, check_columns, check_distinct, checked_opener
+from fedgauge.data.files import (
+    WORDS,
+    Dialect,
+    check_columns,
+    check_distinct,
+    checked_opener,
+    frame_of,
+    names_of,
+    paths_of,
+)
 from fedgauge.errors import InputError, located
 
 _TEXT: Final = pa.large_string()  # of which an array may hold more than 2 GiB

@@ -11,11 +11,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fedgauge.arrays import Floats
 from fedgauge.data.columns import floats_of, read_column
-from fedgauge.data.openers import FileForm, check_file, ending_of, not_numbers, odd_line
+from fedgauge.data.files import FileForm, check_file, ending_of, not_numbers, odd_line
 from fedgauge.errors import InputError, located
-from fedgauge.storage.whole import open_regular, written_whole
-from fedgauge.typing import Floats
+from fedgauge.storage import open_regular, written_whole
 
 Transform = Callable[[Floats], Floats]
 _BATCH_ROWS: Final = 65_536

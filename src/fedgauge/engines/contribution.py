@@ -6,26 +6,23 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.binning.calibrator import mapped
-from fedgauge.binning.histogram import Draw, ScoreHistogram
-from fedgauge.binning.table import Kept
-from fedgauge.binning.tables import TableSum
 from fedgauge.data.examples import Data, Examples, read_batches
-from fedgauge.data.lenient import LenientRows
-from fedgauge.data.oddities import Counted, Oddities, in_short
+from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary, in_short
 from fedgauge.errors import PlanError, ResultWithheld
-from fedgauge.estimation.cells import edges_beside, merge_at
-from fedgauge.estimation.impossible import check_exact
-from fedgauge.estimation.released import Released
+from fedgauge.estimation.counts import Released
 from fedgauge.estimation.repair import consistent
-from fedgauge.estimation.small_groups import hide_small
+from fedgauge.estimation.sanity import check_exact
+from fedgauge.estimation.suppression import edges_beside, hide_small, merge_at
+from fedgauge.histograms.calibrator import mapped
+from fedgauge.histograms.histogram import Draw, ScoreHistogram
+from fedgauge.histograms.tables import MergedEdges, TableSum
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.searching import Found
-from fedgauge.plan.summary import summarise
+from fedgauge.plan.explain import summarise
 from fedgauge.plan.task import SearchTask
+from fedgauge.plan.two_rounds import Found
 from fedgauge.privacy.keystream import KeptKeystream, WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
-from fedgauge.secagg.words import check_size
+from fedgauge.secagg.masking import check_size
 
 Numbers = NDArray[np.int64]
 
@@ -56,7 +53,7 @@ def count_batches(
 
 def count_exactly(
     plan: EvaluationPlan, batches: Iterable[Examples]
-) -> tuple[ScoreHistogram, Counted]:
+) -> tuple[ScoreHistogram, RowSummary]:
     """One client's histogram for an exact sum, and what its operator is told of the rows.
 
     Rows that cannot be counted, or are more than the plan has room for, are refused.
@@ -212,7 +209,7 @@ def _beside_first(plan: EvaluationPlan, found: Found, released: Released) -> Rel
     rows = released.counts.sum(axis=0) // len(plan.task.layout.groupings)
     first = np.array(found.counts, dtype=np.int64)
     kept = edges_beside(released.axis.edges, rows, found.edges, first, plan.min_cell)
-    return merge_at(released, Kept(kept, kept), plan.min_cell, plan.sum_steps)
+    return merge_at(released, MergedEdges(kept, kept), plan.min_cell, plan.sum_steps)
 
 
 def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") -> EvaluationPlan:

@@ -3,29 +3,22 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from fedgauge.engines.exchange import (
-    INVITATION,
-    VERBS,
-    Exchange,
-    Progress,
-    listed,
-    place_of,
-)
+from fedgauge import storage
+from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, listed, place_of
 from fedgauge.engines.network import conclude, follow
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
-from fedgauge.plan.searching import require_whole
 from fedgauge.plan.task import LabelTask
+from fedgauge.plan.two_rounds import require_whole
 from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
-from fedgauge.storage import durable
-from fedgauge.storage.whole import MOST_STATE, read_bounded
-from fedgauge.vertical.assigned import Totals
+from fedgauge.storage import MOST_STATE, read_bounded
+from fedgauge.vertical.files import Totals
 
 
 def totals_for(site: Site, plan: EvaluationPlan) -> Totals | None:
@@ -80,7 +73,7 @@ class Coordinator:
         """
         self._restore(evaluation)
         self._load()  # says who may advance, before anything is locked
-        with durable.locked(self._sessions / "coordinator.lock"):
+        with storage.locked(self._sessions / "coordinator.lock"):
             return self._advance(without_missing=without_missing)
 
     def _restore(self, evaluation: str | None) -> None:
@@ -214,7 +207,7 @@ class Coordinator:
         path = self._path(server.invitation)
         try:
             self._sessions.mkdir(mode=0o700, exist_ok=True)
-            durable.replace(path, server.to_bytes())
+            storage.replace(path, server.to_bytes())
         except OSError as error:
             raise SiteError(f"cannot store the state of an exchange: {error.strerror}.") from None
 

@@ -15,22 +15,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from fedgauge.engines.duties import judge_origin
-from fedgauge.engines.participant import STEPS
-from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, RecordError
+import msgspec
+
+from fedgauge import storage
+from fedgauge.data.examples import Data
+from fedgauge.data.row_checks import RowSummary
+from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
+from fedgauge.engines.site_rows import Rows, read_note
+from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, RecordError
 from fedgauge.escaping import in_one_line
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
-from fedgauge.results import proof
+from fedgauge.results import signature
 from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
-from fedgauge.storage import durable
-from fedgauge.storage.whole import kind_of, read_regular, write_whole
+from fedgauge.storage import kind_of, read_regular, write_whole
 
 VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
@@ -258,7 +262,7 @@ class Exchange:
     def write_result(self, data: bytes) -> None:
         """Put the result into the folder, for good."""
         try:
-            durable.replace(self.result_path, data, mode=0o644)
+            storage.replace(self.result_path, data, mode=0o644)
         except OSError as error:
             raise _in_the_way(self.result_path) or ExchangeError(
                 f"cannot write the result: {error.strerror}."
@@ -431,11 +435,11 @@ def _evidence(path: Path) -> File:
 
 
 def _require_result_of(invitation: Invitation, saved: bytes) -> None:
-    if not proof.is_signed(saved, invitation):
+    if not signature.is_signed(saved, invitation):
         raise ExchangeError("it is not what the coordinator signed as the result of this one.")
-    signature = proof.examine(saved, Record.from_json(saved))
-    if signature.state != "unknown key":
-        raise ExchangeError(f"it is no result that counts: {signature.in_words}.")
+    found = signature.examine(saved, Record.from_json(saved))
+    if found.state != "unknown key":
+        raise ExchangeError(f"it is no result that counts: {found.in_words}.")
 
 
 def _understood(path: Path, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES) -> M:
@@ -457,7 +461,7 @@ def _write(path: Path, data: bytes) -> None:
     # what they put in its place keep it from being written.
     with suppress(ExchangeError):
         if read_regular(path, len(data), ExchangeError) == data:
-            durable.remove_dead(path)
+            storage.remove_dead(path)
             return
     try:
         write_whole(path, data, follow=False)
@@ -491,3 +495,148 @@ def _shown(path: Path) -> str:
 def listed(aside: dict[str, str]) -> str:
     """Files set aside, with reasons."""
     return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in aside.items())
+
+
+def join(
+    exchange: Exchange,
+    site: Site,
+    rows: Rows | None = None,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    show: Callable[[RowSummary], None] = lambda _: None,
+) -> Path:
+    """Answer an invitation, and remember which rows it is about; the file that was written.
+
+    Joining again may name other rows as long as none were counted; those of an exact sum stay, and
+    so do those of a second round, which are named at the first and need not be named again. Before
+    an exact sum rows are read: `show` and `tell` as for :func:`submit`.
+    """
+    invitation = exchange.invitation()
+    exchange.require_open(invitation)
+    rows = _rows_to_join(site, invitation, rows)
+    told = _teller(invitation, rows, tell, show)
+    participant = Participant(
+        site,
+        lambda: rows.data(invitation.plan, site),
+        check=lambda plan: rows.check(plan, site),
+        show=told,
+    )
+    reply = participant.answer(invitation.data)
+    named = _named_rows(participant, invitation)
+    if named != rows:
+        counted = participant.session(invitation.session).stage >= Stage.MASK
+        if named is not None and (counted or not invitation.plan.is_noisy):
+            raise ExchangeError(_other_rows(named, invitation.plan, counted=counted))
+        rows.check(invitation.plan, site)  # who joined before was not checked with these
+        participant.remember(invitation.session, msgspec.json.encode(rows))
+    return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
+
+
+def _rows_to_join(site: Site, invitation: Invitation, rows: Rows | None) -> Rows:
+    """The rows that were named; of a second round, those that were named at the first."""
+    if invitation.follows is None:
+        if rows is None:
+            raise InputError(
+                "joining takes the file of this site's rows. Name it, and its columns."
+            )
+        return rows
+    participant = Participant(site)
+    note = participant.recall(invitation.session) or participant.recall(invitation.follows)
+    if note is None:
+        raise ExchangeError(NOT_JOINED)
+    named = read_note(note)
+    if rows not in (None, named):
+        raise ExchangeError(_other_rows(named, invitation.plan, counted=True))
+    return named
+
+
+class Submitted(NamedTuple):
+    """The file that was written, and whether it holds what was counted on an earlier occasion."""
+
+    path: Path
+    stood: bool
+
+
+def submit(
+    exchange: Exchange,
+    site: Site,
+    rows: Rows | None = None,
+    *,
+    tell: Callable[[str], None],
+    show: Callable[[RowSummary], None] = lambda _: None,
+) -> Submitted:
+    """Answer the third round with the rows named at the first.
+
+    `rows` may say again which they are; others are refused. What was counted once stands: asked
+    again, a site sends the same bytes, whatever its file holds by then.
+
+    Parameters
+    ----------
+    exchange, site, rows
+        Where, who, and which rows.
+    tell
+        Told, in sentences, what is wrong with the rows; for the site's operator alone.
+    show
+        Shown what the rows came to, once they were counted; for the site's operator alone.
+    """
+    invitation = exchange.invitation()
+    exchange.require_open(invitation)
+    request = exchange.request_to_me(invitation, Stage.MASK)
+    participant = Participant(site)
+    named = _named_rows(participant, invitation)
+    if named is None:
+        raise ExchangeError(NOT_JOINED)
+    stands = participant.session(invitation.session).stage >= Stage.MASK
+    if rows not in (None, named):
+        raise ExchangeError(_other_rows(named, invitation.plan, counted=stands))
+    if not stands:
+        named.check(invitation.plan, site)  # once more: a file may have been moved away
+    told = _teller(invitation, named, tell, show)
+    participant = Participant(site, lambda: named.data(invitation.plan, site), tell=tell, show=told)
+    reply = participant.answer(request)
+    return Submitted(exchange.write_reply(invitation, Stage.MASK, reply), stands)
+
+
+def _teller(
+    invitation: Invitation,
+    rows: Rows,
+    tell: Callable[[str], None],
+    show: Callable[[RowSummary], None],
+) -> Callable[[RowSummary], None]:
+    """Shows what the rows of a file came to, and warns of what is wrong with them."""
+
+    def told(counted: RowSummary) -> None:
+        show(counted)
+        for sentence in rows.warnings(counted, invitation.plan):
+            tell(sentence)
+
+    return told
+
+
+def _named_rows(participant: Participant, invitation: Invitation) -> Rows | None:
+    note = participant.recall(invitation.session)
+    return None if note is None else read_note(note)
+
+
+def _other_rows(named: Rows, plan: EvaluationPlan, *, counted: bool) -> str:
+    done = "has submitted that: the first input stands" if counted else "submits that"
+    if plan.is_noisy and not counted:
+        remedy = "join again with them (`fedgauge exchange join`), then submit"
+    else:
+        remedy = "abandon this evaluation (`fedgauge exchange abandon`) and join a new one"
+    return (
+        f"this site joined with {named.path} ({named.columns}), and {done}. To evaluate other "
+        f"rows, {remedy}."
+    )
+
+
+def take_part(
+    exchange: Exchange, site: Site, stage: Stage, data: Callable[[], Data] | None = None
+) -> Path:
+    """Answer the request of one round; the file that was written."""
+    invitation = exchange.invitation()
+    if stage < Stage.OPEN:  # a site that reveals late deletes its keys all the same
+        exchange.require_open(invitation)
+    request = exchange.request_to_me(invitation, stage)
+    reply = Participant(site, data).answer(request)
+    return exchange.write_reply(invitation, stage, reply)

@@ -18,21 +18,19 @@ from typing import Any, Final
 import msgspec
 
 from fedgauge.data.examples import Data
-from fedgauge.engines.duties import Delivery
 from fedgauge.engines.network import drive
-from fedgauge.engines.participant import Participant
-from fedgauge.engines.simulated import SimulatedParticipant
+from fedgauge.engines.participant import Delivery, Participant, SimulatedParticipant
 from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteError
 from fedgauge.escaping import escape_record
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.searching import require_whole
+from fedgauge.plan.two_rounds import require_whole
 from fedgauge.protocol import Envelope
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Replies, Stage, SummationServer
 from fedgauge.site import Site
-from fedgauge.storage.whole import write_whole
+from fedgauge.storage import write_whole
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, RecordDict

@@ -8,7 +8,7 @@ from fedgauge.estimation.distribution import Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Replies, Sum, SummationServer
-from fedgauge.vertical.assigned import Totals
+from fedgauge.vertical.files import Totals
 
 
 class Carrier(Protocol):

@@ -4,44 +4,268 @@ It judges the plan before any data is read, keeps the privacy budget, counts its
 remembers every session so that a crash loses nothing and repeats nothing.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import logging
+import os
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge import storage
 from fedgauge.data.examples import Data, read_batches
+from fedgauge.data.files import ScoreFile
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
-from fedgauge.data.oddities import Counted
-from fedgauge.engines.duties import (
-    Delivery,
-    SiteDuties,
-    Stopped,
-    check_ledger,
-    judge_invitation,
-    naming,
-    say,
+from fedgauge.data.row_checks import PlacedRows, RowSummary
+from fedgauge.engines.contribution import (
+    contribution,
+    count_exactly,
+    count_leniently,
+    count_rows,
+    same_contribution,
 )
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
+    InputError,
     LedgerError,
     PlanRefused,
     ProtocolError,
     SiteError,
+    located,
 )
-from fedgauge.keys import key_to_text
-from fedgauge.plan import EvaluationPlan, expiry
-from fedgauge.plan.summary import summarise
+from fedgauge.histograms.histogram import ScoreHistogram
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan import EvaluationPlan, plan
+from fedgauge.plan.explain import summarise
+from fedgauge.plan.limits import peek
 from fedgauge.plan.task import LabelTask
+from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
+from fedgauge.secagg.masking import KEY_BYTES
 from fedgauge.site import Site
-from fedgauge.site.approvals import keep_approval, require_approval
-from fedgauge.site.books import Spend
-from fedgauge.site.entries import FIRST, Asked, Departure, Roster, Step
-from fedgauge.storage import durable
-from fedgauge.storage.whole import MOST_STATE, read_bounded
+from fedgauge.site.ledger import Spend
+from fedgauge.site.ledger_entries import FIRST, Asked, Departure, Step, SumRoster
+from fedgauge.site.site import keep_approval, require_approval
+from fedgauge.storage import MOST_STATE, read_bounded
+
+_LOG: Final = logging.getLogger("fedgauge")
+T = TypeVar("T")
+
+
+class Delivery(NamedTuple):
+    """What comes along with a request where a model travels, by digests.
+
+    `model` is all that this message brings to score with, the same for all members: bins, which
+    differ, are bound by the plan. `setting` is the config of the run.
+    """
+
+    model: bytes
+    setting: bytes
+
+
+def judge_origin(site: Site, invitation: Invitation) -> None:
+    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones."""
+    mine = site.key.public
+    if invitation.coordinator == mine and mine not in invitation.members:
+        raise PlanRefused(
+            f"site {site.name!r} started this evaluation and does not take part in it. Name the "
+            "site file of one that was invited, with --site."
+        )
+    judge_coordinator(site, invitation.coordinator)
+    sizes = peek(invitation.plan_bytes)
+    site.judge_sizes(sizes.bins, sizes.counts)
+
+
+def judge_coordinator(site: Site, coordinator: bytes) -> None:
+    """Refuse whoever may not ask this site for anything."""
+    if coordinator not in site.coordinators:
+        raise PlanRefused(
+            "the coordinator is not approved here. If it should be, add its key with "
+            "`fedgauge site trust --coordinator`."
+        )
+
+
+def judge_invitation(
+    site: Site, invitation: Invitation, *, of_model: bool = False
+) -> EvaluationPlan:
+    """The plan of an invitation, unless the site file refuses it; reads no data.
+
+    `of_model` says whether the way it came brings models.
+    """
+    judge_origin(site, invitation)  # before anything is built
+    if of_model != bool(invitation.model):  # one that nobody will bring, or that nobody signed
+        raise PlanRefused(
+            "the invitation and the way it came do not fit: a model that is sent needs its "
+            "digest in the invitation, and scores that a site has need none. Use the same "
+            "version of fedgauge, and the same engine, everywhere."
+        )
+    plan = invitation.plan
+    site.judge(
+        plan,
+        members=invitation.members,
+        coordinator=invitation.coordinator,
+        of_model=of_model,
+    )
+    return plan
+
+
+def check_ledger(site: Site, invitation: Invitation, data: Fingerprint | None = None) -> None:
+    """Refuse what the ledger would, and write nothing; `data` are the rows of an exact sum."""
+    site.reserve(
+        invitation.session,
+        invitation.plan,
+        roster=SumRoster(frozenset(invitation.members), invitation.needed),
+        certain=invitation.graph.is_complete,
+        data=data,
+        asked=Asked(invitation.coordinator, invitation.model),
+        check_only=True,
+    )
+
+
+def say(tell: Callable[[T], None], told: T) -> None:
+    """Tell the operator; where nobody can be told, that must not show in what is sent."""
+    try:
+        tell(told)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a closed pipe makes a console exit
+        _LOG.error("could not tell the operator something: %s", type(error).__name__)
+
+
+def naming(data: Data) -> AbstractContextManager[None]:
+    """Name the file in what is said of its rows, where they are in one."""
+    named = isinstance(data, ScoreFile | PlacedRows)
+    return located(str(data)) if named else nullcontext()
+
+
+class Stopped(Exception):
+    """Rows that an exact sum cannot count: the session ends here."""
+
+    def __init__(self, reason: FedgaugeError) -> None:
+        self.reason = reason
+
+
+class SiteDuties:
+    """What the protocol asks of a site: its numbers once, and its word on the survivors."""
+
+    def __init__(
+        self,
+        site: Site,
+        data: Callable[[], Data] | None,
+        delivery: Delivery | None,
+        tell: Callable[[str], None],
+        show: Callable[[RowSummary], None] | None = None,
+    ) -> None:
+        self._site = site
+        self._data = data
+        self._delivery = delivery
+        self._tell = tell
+        self._show = show
+        self.invitation: Invitation | None = None
+        self.setting = b""
+        self.noise_key = b""
+
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
+        """Counts and noise, the same for the same counts.
+
+        The budget is spent before rows are read or a model is called: what they turn out to be
+        no longer changes what it costs.
+        """
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
+        if self._data is None:
+            raise ExchangeError("it is time to submit, and no data was named.")
+        self._check_delivered(invitation)
+        self._judge_again()
+        ledger.check_account(invitation.session, self._site.account(plan))
+        ledger.check_sites(invitation.session, sharers, rules=self._site.rules(plan))
+        ledger.commit(invitation.session)
+        histogram = self._counted(plan) if plan.is_noisy else self._counted_exactly(plan)
+        return same_contribution(plan, histogram, self.noise_key)
+
+    def _check_delivered(self, invitation: Invitation) -> None:
+        """Refuse to score with anything that other members did not agree to."""
+        if self._delivery is None:
+            return
+        if self._delivery.model != invitation.model:
+            raise ProtocolError(
+                "what came to score with is not what the invitation names, so other members may "
+                "have got something else. Nothing was scored."
+            )
+        # A session outlives a run: the request may come in another one than the invitation did.
+        if self._delivery.setting != self.setting:
+            raise ProtocolError(
+                "the request to score came in another run, or with another config, than the one "
+                "this node joined in, so other members may count otherwise. Nothing was scored."
+            )
+
+    def _judge_again(self) -> None:
+        """The site file may have changed since this site joined, or its approval be withdrawn."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        invitation, site = self.invitation, self._site
+        site.judge(
+            invitation.plan,
+            members=invitation.members,
+            coordinator=invitation.coordinator,
+            of_model=self._delivery is not None,
+        )
+        # Also where no approver is left: the last one may have been struck off.
+        if site.approvers or site.ledger.asked(invitation.session).approver is not None:
+            require_approval(site, invitation.session, invitation.plan)
+
+    def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
+        """The rows under noise, whatever they are."""
+        assert self._data is not None  # noqa: S101  (checked before)
+        histogram, oddities = count_leniently(plan, self._data)
+        self._tell_of(summarise(plan.task, histogram.counts, oddities))
+        return histogram
+
+    def _tell_of(self, counted: RowSummary) -> None:
+        """Tell the operator what the rows came to: all of it, or what was odd."""
+        if self._show is not None:
+            say(self._show, counted)
+            return
+        for sentence in counted.oddities.in_words:
+            say(self._tell, sentence)
+
+    def _counted_exactly(self, plan: EvaluationPlan) -> ScoreHistogram:
+        """The rows of an exact sum, if all can be counted and none changed."""
+        assert self._data is not None and self.invitation is not None  # noqa: S101, PT018
+        taken = Fingerprinter(self._site.fingerprint_key, with_scores=self._delivery is None)
+        try:
+            data = self._data()
+            with naming(data):
+                histogram, counted = count_exactly(plan, taken.watch(read_batches(data)))
+            self._site.ledger.record_data(
+                self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
+            )
+        except FedgaugeError as error:
+            raise Stopped(error) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise Stopped(
+                InputError(f"the rows could not be read or scored: {type(error).__name__}.")
+            ) from error
+        self._tell_of(counted)
+        return histogram
+
+    def agree(self, survivors: Sequence[bytes]) -> None:
+        """The differencing guard, recorded before this site's word is given."""
+        assert self.invitation is not None  # noqa: S101  (set when the session is read)
+        self._judge_again()
+        self._site.ledger.record_survivors(
+            self.invitation.session,
+            survivors,
+            rules=self._site.rules(self.invitation.plan),
+            certain=self.invitation.graph.is_complete,
+        )
+
 
 STEPS: Final[dict[Stage, Step]] = {
     Stage.ADVERTISE: "join",
@@ -133,7 +357,7 @@ class Participant:
         check: Callable[[EvaluationPlan], None] = require_scores,
         delivery: Delivery | None = None,
         tell: Callable[[str], None] = lambda _: None,
-        show: Callable[[Counted], None] | None = None,
+        show: Callable[[RowSummary], None] | None = None,
     ) -> None:
         self._site = site
         self._data = data
@@ -241,7 +465,7 @@ class Participant:
         if spend.status == "released":  # and then the process was killed
             return True
         # Also joined by a clock that was so far ahead: set right, it would reach the end in years.
-        if abs(expiry.now() - spend.since) > timedelta(days=self._site.policy.session_days):
+        if abs(plan.now() - spend.since) > timedelta(days=self._site.policy.session_days):
             return True
         client = self._stored(session) if spend.is_open else None
         return client is not None and client.invitation.plan.has_expired
@@ -256,7 +480,7 @@ class Participant:
     def remember(self, session: bytes, note: bytes) -> None:
         """Keep a note beside the state of a session that this site joined."""
         try:
-            durable.replace(self._path(session, "note"), note)
+            storage.replace(self._path(session, "note"), note)
         except OSError as error:
             raise SiteError(f"cannot store a note on a session: {error.strerror}.") from None
 
@@ -272,10 +496,10 @@ class Participant:
     def forget(self, session: bytes) -> None:
         """Delete what is remembered of a session."""
         for path in (self._path(session, kind) for kind in ("client", "note", "approval")):
-            durable.remove_leftovers(path)
+            storage.remove_leftovers(path)
             with suppress(FileNotFoundError):
                 path.unlink()
-                durable.sync_folder(path.parent)
+                storage.sync_folder(path.parent)
 
     def _join(self, request: bytes) -> bytes:
         invitation = Invitation(request)
@@ -324,7 +548,7 @@ class Participant:
             self._site.reserve(
                 invitation.session,
                 plan,
-                roster=Roster(frozenset(invitation.members), invitation.needed),
+                roster=SumRoster(frozenset(invitation.members), invitation.needed),
                 certain=invitation.graph.is_complete,
                 data=data,
                 asked=Asked(invitation.coordinator, invitation.model, approver),
@@ -363,7 +587,7 @@ class Participant:
         evaluation = invitation.follows or invitation.session
         return require_approval(self._site, evaluation, invitation.plan)
 
-    def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, Counted | None]:
+    def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.
 
         Whether they changed is judged. What they would count as is only shown: a refusal here
@@ -378,7 +602,7 @@ class Participant:
     def _store(self, client: SummationClient) -> None:
         path = self._path(client.invitation.session)
         try:
-            durable.replace(path, client.to_bytes())
+            storage.replace(path, client.to_bytes())
         except OSError as error:
             raise SiteError(f"cannot store the state of a session: {error.strerror}.") from None
 
@@ -389,7 +613,7 @@ class Participant:
         with ExitStack() as stack:
             try:
                 sessions.mkdir(mode=0o700, exist_ok=True)
-                stack.enter_context(durable.locked(sessions / "lock"))
+                stack.enter_context(storage.locked(sessions / "lock"))
             except OSError as error:
                 raise SiteError(f"cannot use {sessions}: {error.strerror}.") from None
             yield  # outside: what fails meanwhile, such as reading data, is not the folder's fault
@@ -398,7 +622,9 @@ class Participant:
         return self._site.folder / "sessions" / f"{session.hex()[:32]}.{kind}"
 
 
-def fingerprint_rows(site: Site, plan: EvaluationPlan, data: Data) -> tuple[Fingerprint, Counted]:
+def fingerprint_rows(
+    site: Site, plan: EvaluationPlan, data: Data
+) -> tuple[Fingerprint, RowSummary]:
     """The fingerprint of rows, and what they would count as under a plan."""
     taken, histogram = Fingerprinter(site.fingerprint_key), plan.histogram()
     with naming(data):
@@ -427,3 +653,89 @@ def _require_unsent(site: Site, session: bytes) -> None:
             "this site's numbers already left in that evaluation, or its budget was given "
             "back. A new attempt needs a new invitation."
         )
+
+
+_KEY: Final = "key"
+
+
+class SimulatedParticipant:
+    """A node of a simulation: it makes up a key, trusts everybody and keeps no ledger.
+
+    Parameters
+    ----------
+    memory
+        Where keys and states stay between messages.
+    data
+        A function that finds the node's data; not needed before they are counted.
+    check
+        Asked before joining: refuses plans that are not for such data.
+    """
+
+    def __init__(
+        self,
+        memory: MutableMapping[str, Any],
+        data: Callable[[], Data] | None = None,
+        *,
+        check: Callable[[EvaluationPlan], None] = require_scores,
+    ) -> None:
+        self._memory = memory
+        self._data = data
+        self._check = check
+        if _KEY not in memory:
+            memory[_KEY] = os.urandom(KEY_BYTES)
+        self.key = SigningKey.from_bytes(memory[_KEY])
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request; to an empty one, the key that the node made up."""
+        if not request:
+            return self.key.public
+        session = Envelope.from_bytes(request).session
+        known = session.hex() in self._memory
+        client = self.session(session) if known else self._joined(request)
+        reply = client.receive(request)
+        self._memory[session.hex()] = client.to_bytes()
+        return reply
+
+    def session(self, session: bytes) -> SummationClient:
+        """The state of a session that this node joined."""
+        if session.hex() not in self._memory:
+            raise ExchangeError(NOT_JOINED)
+        duties = _SimulatedDuties(self._data)
+        client = SummationClient.from_bytes(self._memory[session.hex()], self.key, duties)
+        duties.invitation = client.invitation
+        return client
+
+    def _joined(self, request: bytes) -> SummationClient:
+        invitation = Invitation(request)
+        self._check(invitation.plan)
+        if invitation.follows is not None:
+            self._require_first(invitation, invitation.follows)
+        return SummationClient.join(invitation, self.key, _SimulatedDuties(self._data))
+
+    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+        """Stay out where a site would: it did not join the first, or was not in that exact sum."""
+        joined = self.session(first)
+        if not invitation.plan.is_noisy and joined.stage < Stage.AGREE:
+            raise PlanRefused(
+                "this node did not see the first of two exact sums to its end, and the difference "
+                "of the two would show its counts."
+            )
+
+
+class _SimulatedDuties:
+    """Counts and noise of a simulated node."""
+
+    def __init__(self, data: Callable[[], Data] | None) -> None:
+        self._data = data
+        self.invitation: Invitation | None = None
+
+    def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
+        """Counts and fresh noise."""
+        del sharers
+        # Set when the session is read; who is asked to count has named data.
+        assert self.invitation is not None and self._data is not None  # noqa: S101, PT018
+        plan = self.invitation.plan
+        return contribution(plan, count_rows(plan, self._data()), Keystream())
+
+    def agree(self, survivors: Sequence[bytes]) -> None:
+        """There is nobody to refuse anything."""

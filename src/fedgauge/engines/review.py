@@ -5,21 +5,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fedgauge.engines.duties import check_ledger, judge_invitation, judge_origin
-from fedgauge.engines.exchange import load_invitation
-from fedgauge.engines.participant import Participant
+from fedgauge.data.examples import read_batches
+from fedgauge.data.row_checks import RowSummary
+from fedgauge.engines.contribution import count_exactly, count_leniently
+from fedgauge.engines.exchange import Exchange, load_invitation
+from fedgauge.engines.participant import (
+    Participant,
+    check_ledger,
+    fingerprint_rows,
+    judge_invitation,
+    judge_origin,
+    naming,
+)
+from fedgauge.engines.site_rows import Rows
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.explain import explain
-from fedgauge.plan.task import LabelTask
+from fedgauge.plan.explain import explain, summarise
+from fedgauge.plan.task import LabelTask, SearchTask
+from fedgauge.plan.two_rounds import Found
 from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
-from fedgauge.site.anchor import judge_promise
-from fedgauge.site.approvals import approval_path, require_approval
-from fedgauge.site.approvals import approve as sign
-from fedgauge.site.books import Status
-from fedgauge.site.entries import Kind
+from fedgauge.site.ledger import Status
+from fedgauge.site.ledger_entries import Kind
+from fedgauge.site.site import approval_path, judge_promise, require_approval
+from fedgauge.site.site import approve as sign
 
 NAMED_BY: Final = 32  # digits: with fewer, who makes invitations finds two that begin alike
 _ENTRIES: Final[dict[Status, Kind]] = {
@@ -29,7 +39,7 @@ _ENTRIES: Final[dict[Status, Kind]] = {
 }
 
 
-class Budget(NamedTuple):
+class BudgetState(NamedTuple):
     """How a dataset stands, how many exact sums it has had, and what an evaluation costs.
 
     `sums` is how many exact sums the evaluation would be.
@@ -43,7 +53,7 @@ class Budget(NamedTuple):
     sums: int = 1
 
 
-class Joined(NamedTuple):
+class JoinedSession(NamedTuple):
     """What became of an evaluation that a site joined, when, and whether it is over there.
 
     `between` says that it was in the first of two rounds, and has not joined the second.
@@ -67,9 +77,9 @@ class Review(NamedTuple):
     coordinator: str
     sites: tuple[str, ...]
     plan: EvaluationPlan | None
-    joined: Joined | None
+    joined: JoinedSession | None
     refusal: str | None
-    budget: Budget | None
+    budget: BudgetState | None
     approver: str | None
     unapproved: str | None
 
@@ -150,7 +160,7 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
     return sign(site, invitation.session, plan, key)
 
 
-def _joined(site: Site, invitation: Invitation) -> Joined | None:
+def _joined(site: Site, invitation: Invitation) -> JoinedSession | None:
     joined = _became(site, invitation.session)
     if joined is not None or invitation.follows is None:
         return joined
@@ -158,18 +168,18 @@ def _joined(site: Site, invitation: Invitation) -> Joined | None:
     return None if first is None else first._replace(between=True)
 
 
-def _became(site: Site, session: bytes) -> Joined | None:
+def _became(site: Site, session: bytes) -> JoinedSession | None:
     spend = site.ledger.sessions().get(session)
     if spend is None:
         return None
     became = (session, _ENTRIES[spend.status])
     (time,) = (e.time for e in site.ledger.entries() if (e.session, e.kind) == became)
     pending = {each.session for each in Participant(site).pending()}
-    return Joined(spend.status, time, spend.cost, over=session not in pending)
+    return JoinedSession(spend.status, time, spend.cost, over=session not in pending)
 
 
 def _judged(
-    site: Site, invitation: Invitation, joined: Joined | None
+    site: Site, invitation: Invitation, joined: JoinedSession | None
 ) -> tuple[str | None, EvaluationPlan | None]:
     """Why a site would refuse, and the plan where it is worth reading."""
     try:
@@ -191,13 +201,92 @@ def _plan_within_reach(site: Site, invitation: Invitation) -> EvaluationPlan | N
     return invitation.plan
 
 
-def _budget(site: Site, plan: EvaluationPlan) -> Budget:
+def _budget(site: Site, plan: EvaluationPlan) -> BudgetState:
     total = site.ledger.total(site.dataset, default_limit=site.policy.default_limit)
     assert total.limit is not None  # noqa: S101  (of a whole dataset there is one)
     exact_sums = site.ledger.count_exact(site.dataset)
     sums = 2 if plan.has_two_rounds else 1
-    return Budget(total.limit, total.spent, total.reserved, exact_sums, site.cost(plan), sums)
+    return BudgetState(total.limit, total.spent, total.reserved, exact_sums, site.cost(plan), sums)
 
 
 def _name(names: Mapping[bytes, str], key: bytes) -> str:
     return names.get(key, key_to_text(key))
+
+
+class Rehearsal(NamedTuple):
+    """An invitation and a file, as they stand to a site.
+
+    `review` says what the site file and the ledger make of the invitation. `counted` is what the
+    rows would count as; None where the plan is not worth reading. `refusal` says why an exact sum
+    would not be joined with these rows, or would stop at them.
+    """
+
+    review: Review
+    counted: RowSummary | None
+    warnings: tuple[str, ...]
+    refusal: str | None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether this site could join with these rows, and count them."""
+        return self.review.refusal is None and self.refusal is None
+
+
+def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
+    """What would become of these rows, and of the plan, were this site to join with them.
+
+    Rows are read here and nothing of them leaves: neither a reply nor an entry in the ledger is
+    made. Whoever decides by it whether to join tells by that what no engine would.
+    """
+    invitation = exchange.invitation()
+    exchange.require_open(invitation)
+    if invitation.follows is not None:
+        raise ExchangeError(
+            "there is nothing left to check: the rows of the second round are those of the first."
+        )
+    _require_unspent(site, invitation.session)
+    seen = review(site, invitation)
+    if seen.plan is None:
+        return Rehearsal(seen, None, (), None)
+    plan = seen.plan
+    rows.check(plan, site)
+    told = _with_classes(plan)
+    histogram, oddities = count_leniently(told, lambda: rows.data(plan, site))
+    counted = summarise(told.task, histogram.counts, oddities)
+    refusal = None if plan.is_noisy else _refusal(site, invitation, plan, rows)
+    return Rehearsal(seen, counted, tuple(rows.warnings(counted, told)), refusal)
+
+
+def _with_classes(plan: EvaluationPlan) -> EvaluationPlan:
+    """The plan, or of two rounds that of the second, on any bins: the first tells no class.
+
+    A wrong label or group would else show once both rounds are paid for.
+    """
+    if not isinstance(plan.task, SearchTask):
+        return plan
+    two = plan.task.two
+    return plan.located(Found(two, (1,) * two.coarse.bins, clients=1))
+
+
+def _require_unspent(site: Site, session: bytes) -> None:
+    """Refuse to look at rows that change nothing any more."""
+    status = site.ledger.status(session)
+    if status in ("committed", "released"):
+        became = "has submitted, and its first input stands" if status == "committed" else "gave up"
+        raise ExchangeError(
+            f"there is nothing left to check: in this evaluation site {site.name!r} {became}. "
+            "Another attempt needs a new invitation."
+        )
+
+
+def _refusal(site: Site, invitation: Invitation, plan: EvaluationPlan, rows: Rows) -> str | None:
+    """Why an exact sum would refuse these rows: they changed, or cannot all be counted."""
+    try:
+        data = rows.data(plan, site)
+        fingerprint, _ = fingerprint_rows(site, plan, data)
+        check_ledger(site, invitation, fingerprint)
+        with naming(data):
+            count_exactly(plan, read_batches(data))
+    except FedgaugeError as error:
+        return str(error)
+    return None

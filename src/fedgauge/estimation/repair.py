@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgauge.arrays import Floats, Indices
 from fedgauge.errors import PlanError
-from fedgauge.typing import Floats, Indices
 
 Loss = Literal["l1", "l2"]
 

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from fedgauge.binning.axis import Axis
-from fedgauge.typing import Floats
+from fedgauge.arrays import Floats
+from fedgauge.histograms.axis import Axis
 
 MOST_BINS: Final = 256  # time grows with the cube of them
 _BENDS: Final = (0.1, 0.5, 2.5)  # how much the slope of the log ratio changes along log-odds

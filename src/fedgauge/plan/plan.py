@@ -2,54 +2,248 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge import notebook
-from fedgauge.binning.axis import Axis
-from fedgauge.binning.calibrator import Calibrator
-from fedgauge.binning.histogram import Draw, ScoreHistogram, check_tree
-from fedgauge.binning.search import TwoRound
-from fedgauge.binning.tables import AnyTable, TableSum, margins
+from fedgauge import _html
+from fedgauge.arrays import Floats
 from fedgauge.errors import AxisError, PlanError, PlanRefused, RecordError
-from fedgauge.plan import expiry, mapping, searching
-from fedgauge.plan.flipped import FlipRound
-from fedgauge.plan.form import decode_axis, encode_axis, is_toml, without_none
-from fedgauge.plan.paired import PairName, PairRound
-from fedgauge.plan.prediction import Prediction
-from fedgauge.plan.reported import ReportRound
-from fedgauge.plan.rounds import NO_COHORT, NO_SUM_ALONE, Round, Terms, why_no_sum
-from fedgauge.plan.rules import NO_SMALL_CELLS, check_rules, check_unit, require_clipping
-from fedgauge.plan.searching import Found
-from fedgauge.plan.sizes import (
+from fedgauge.histograms.axis import Axis, AxisSpec
+from fedgauge.histograms.calibrator import Calibrator, Steps
+from fedgauge.histograms.histogram import Draw, ScoreHistogram, check_tree
+from fedgauge.histograms.tables import AnyTable, TableSum, margins
+from fedgauge.histograms.two_round import TwoRound
+from fedgauge.plan import two_rounds
+from fedgauge.plan.label_rounds import FlipRound, PairName, PairRound
+from fedgauge.plan.limits import (
     MOST_BYTES,
+    NO_SMALL_CELLS,
     check_bytes,
     check_counts,
     check_levels,
+    check_rules,
+    check_unit,
     peek,
     peek_plain,
     plan_errors,
+    require_clipping,
 )
-from fedgauge.plan.summed import LARGEST, HistogramRound, are_alone
+from fedgauge.plan.rounds import (
+    LARGEST,
+    NO_COHORT,
+    NO_SUM_ALONE,
+    HistogramRound,
+    ReportRound,
+    Round,
+    RoundTerms,
+    are_alone,
+    why_no_sum,
+)
 from fedgauge.plan.task import AnyTask, BinaryTask, LabelTask, ScoredTask, SearchTask
-from fedgauge.privacy import (
-    AnyPrivacyModel,
-    Claim,
-    Cohort,
-    PrivacyStatement,
-    SecureAggregation,
-)
+from fedgauge.plan.two_rounds import Found
+from fedgauge.privacy import AnyPrivacyModel, Claim, Cohort, PrivacyStatement, SecureAggregation
+from fedgauge.privacy.noise import ShareLaw
 from fedgauge.privacy.oracles import Oracle
-from fedgauge.privacy.shares import ShareLaw
-from fedgauge.storage.whole import read_bounded, write_whole
-from fedgauge.typing import Floats
+from fedgauge.storage import read_bounded, write_whole
+
+# TOML's own moments come with +00:00. Some versions of Python read 24:00:00 as the next day.
+_FORM: Final = re.compile(r"(\d{4}-\d\d-\d\d)(T(?!24)\d\d:\d\d:\d\d)?(?(2)(Z|\+00:00))")
+_LAST_SECOND: Final = "T23:59:59"
+
+
+def now() -> datetime:
+    """The time by this machine's clock."""
+    return datetime.now(UTC)
+
+
+def written(moment: Any) -> str:
+    """A moment in the one form that plans are stored with; a day stands for its last second.
+
+    Examples
+    --------
+    >>> written("2026-12-31"), written("2026-12-31T18:00:00Z")
+    ('2026-12-31T23:59:59Z', '2026-12-31T18:00:00Z')
+    """
+    if not isinstance(moment, str) or not (form := _FORM.fullmatch(moment)):
+        raise PlanError(_malformed(moment))
+    stored = f"{form[1]}{form[2] or _LAST_SECOND}Z"
+    try:
+        datetime.fromisoformat(stored)
+    except ValueError:  # no such day or hour
+        raise PlanError(_malformed(moment)) from None
+    return stored
+
+
+def is_past(moment: str) -> bool:
+    """Whether the clock is beyond a moment as it is stored; its own second is not."""
+    return now().replace(microsecond=0) > datetime.fromisoformat(moment)
+
+
+def _malformed(moment: Any) -> str:
+    got = repr(moment)[:40] if isinstance(moment, str) else type(moment).__name__
+    return (
+        "not_after must be a day or a moment in UTC, such as 2026-12-31 or "
+        f"2026-12-31T18:00:00Z, got {got}."
+    )
+
+
+def encode_axis(value: Any) -> Any:
+    """Plain data for an axis: msgspec's hook for types it does not know."""
+    if isinstance(value, Axis):
+        return value.spec
+    raise NotImplementedError(type(value).__name__)
+
+
+def decode_axis(kind: type, value: Any) -> Any:
+    """The inverse of :func:`encode_axis`."""
+    if kind is Axis:
+        return Axis.from_spec(msgspec.convert(value, AxisSpec))
+    raise NotImplementedError(kind.__name__)
+
+
+def without_none(value: Any) -> Any:
+    """Plain data without what TOML has no null for: a missing field reads back as None."""
+    if isinstance(value, dict):
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def is_toml(path: Path) -> bool:
+    """Whether a plan's file is TOML, and not JSON."""
+    if path.suffix not in (".json", ".toml"):
+        raise PlanError(f"a plan file ends in .json or .toml, got {path.name!r}.")
+    return path.suffix == ".toml"
+
+
+_NAMED_BY: Final = 32  # digits: with fewer, who makes maps finds two that begin alike
+_MAPPED: Final = (
+    "Each site takes its scores through a map that is written in the plan, and counts what comes "
+    "out: {}. It puts no higher score below a lower one, so it only moves where the ranges of "
+    "scores begin and end. No map is fitted at a site."
+)
+
+
+def check(calibrator: Calibrator, axis: Axis) -> None:
+    """Refuse a map that plans cannot have, or not on such an axis."""
+    if not calibrator.is_monotone:
+        raise PlanError(
+            "the map falls in places, so higher scores come out lower, and a plan takes none that "
+            "does. Map the scores themselves (fedgauge apply, Calibrator.transform), or fit "
+            "another: result.calibrator('auto')."
+        )
+    if axis.low < 0 or axis.high > 1:
+        raise PlanError(
+            f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
+            "an axis from 0 to 1: divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
+        )
+    if axis.kind == "values" and not isinstance(calibrator.form, Steps):
+        raise PlanError(
+            "on an axis of known values every score must be one of them to the last digit, and "
+            "this map is smooth. Use bins, such as Axis.uniform(64)."
+        )
+
+
+def name(calibrator: Calibrator) -> str:
+    """What an officer compares: what fitted the map, its form, how its digest begins."""
+    return f"{calibrator.in_words()}, map {calibrator.digest[:_NAMED_BY]}"
+
+
+def in_words(calibrator: Calibrator) -> tuple[str, str]:
+    """A title and a paragraph for whoever must approve of the plan."""
+    return "What scores go through first", _MAPPED.format(name(calibrator))
+
+
+def pulled_back(calibrator: Calibrator, axis: Axis) -> Axis:
+    """The axis of scores before the map that counts them as the axis behind it does.
+
+    A map that never falls, and an axis, count like another axis: its edges are the same ones,
+    pulled back through the map.
+    """
+    inner = np.unique(calibrator.pull_back(axis.edges[1:-1]))
+    # Where the end bins end changes no count: they hold all scores beyond.
+    return Axis.from_edges([-1.0, *inner.tolist(), 2.0], outside="clip")
+
+
+_NONE: Final = 1e-15  # error that stands for none
+
+
+class PredictedErrors(NamedTuple):
+    """Errors that a planner expects of one class by its score, for the pooled data."""
+
+    roc_area_error: float
+    pr_area_error: float
+    roc_auc_error: float
+
+
+class Prediction(PredictedErrors):
+    """Those errors over all rows, and what else a planner says: not part of a plan's bytes.
+
+    Attributes
+    ----------
+    span
+        The least and the largest errors of plausible scores: what scores are like nobody knows
+        beforehand.
+    withheld
+        The share of results that will say nothing because noise hides a class. In the errors each
+        of them counts as 0.5.
+    groups
+        What to expect of one group, by what rows are grouped by, as if all groups were as large.
+    advice
+        What would have less noise; None where nothing is known to.
+    instead
+        What two rounds would give in the place of one, or one in the place of two; None where
+        nobody asked.
+    """
+
+    span: tuple[PredictedErrors, PredictedErrors]
+    withheld: float = 0.0
+    groups: tuple[tuple[str, "Prediction"], ...] = ()
+    advice: str | None = None
+    instead: "Instead | None" = None
+
+    @classmethod
+    def of(cls, errors: PredictedErrors, span: tuple[PredictedErrors, PredictedErrors]) -> Self:
+        """Errors, and their span."""
+        made = cls(*errors)
+        made.span = span
+        return made
+
+    @classmethod
+    def of_worlds(cls, played: NDArray[np.float64]) -> Self:
+        """The geometric mean over worlds, and the least and the largest of them.
+
+        A plain mean would be that of the world in which a plan does worst. Each row has the errors
+        of one, and at last the share that is withheld.
+        """
+        errors, withheld = played[:, :-1], played[:, -1]
+        usual = np.exp(np.log(np.maximum(errors, _NONE)).mean(axis=0))
+        low, high = errors.min(axis=0), errors.max(axis=0)
+        each = (np.where(high > 0, usual, 0.0), low, high)
+        mean, least, largest = (PredictedErrors(*one.tolist()) for one in each)
+        return cls.of(mean, (least, largest)).but(withheld=float(withheld.mean()))
+
+    def but(self, **told: Any) -> Self:
+        """The same errors, with something else said besides them."""
+        made = type(self)(*self)
+        vars(made).update(vars(self) | told)
+        return made
+
+
+class Instead(NamedTuple):
+    """What as many rounds would give as a plan does not have, with so many bins."""
+
+    rounds: int
+    bins: int
+    errors: Prediction
+
 
 _FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."
 _SMALL_CELLS: Final = (
@@ -121,7 +315,7 @@ class EvaluationPlan(
 
     def __post_init__(self) -> None:
         if self.not_after is not None:
-            msgspec.structs.force_setattr(self, "not_after", expiry.written(self.not_after))
+            msgspec.structs.force_setattr(self, "not_after", written(self.not_after))
         check_levels(self.tree)
         check_counts(self.task.per_row, self.task.rows * self.axis.bins)
         try:
@@ -150,11 +344,11 @@ class EvaluationPlan(
             require_clipping(self.axis)
             check_unit(self)
         if self.has_two_rounds:
-            searching.check(self)
+            two_rounds.check(self)
         self.final.check(self.terms)
         check_rules(self)
         if self.calibrator is not None:
-            mapping.check(self.calibrator, self.axis)
+            check(self.calibrator, self.axis)
             bare = self.calibrator.without_facts()  # what it was fitted on changes no count
             msgspec.structs.force_setattr(self, "calibrator", bare)
 
@@ -315,7 +509,7 @@ class EvaluationPlan(
             return cls._searching(axis, privacy, cohort, task, tree, largest, min_cell)
         tree = tree or (axis.bins,)
         tables = task.tables(axis, noisy=privacy.adds_noise)
-        terms = Terms(privacy, cohort, axis, tree, task.rows_sent, task.per_row, task.layout)
+        terms = RoundTerms(privacy, cohort, axis, tree, task.rows_sent, task.per_row, task.layout)
         sent = HistogramRound.calibrated(
             privacy,
             cohort,
@@ -349,7 +543,7 @@ class EvaluationPlan(
         if tree is not None and tree != (two.bins,):
             raise PlanError("two rounds have no tree: bins of equal depth need none.")
         search = SearchTask(task, two)
-        rounds = searching.rounds_for(search, privacy, cohort, largest)
+        rounds = two_rounds.rounds_for(search, privacy, cohort, largest)
         return cls(search, two.coarse, (two.coarse.bins,), privacy, cohort, rounds, min_cell)
 
     @property
@@ -372,21 +566,21 @@ class EvaluationPlan(
     @cached_property
     def whole(self) -> "EvaluationPlan":
         """What sites approve of and pay for: the plan, before any bins were found."""
-        return self if self.found is None else searching.before(self)
+        return self if self.found is None else two_rounds.before(self)
 
     def located(self, found: Found) -> "EvaluationPlan":
         """The plan of the second round, of what the first found."""
-        return searching.located(self, found)
+        return two_rounds.located(self, found)
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> RoundTerms:
         """What the round works within that is run under this plan."""
-        return searching.terms_within(self, self.task, self.axis, self.tree)
+        return two_rounds.terms_within(self, self.task, self.axis, self.tree)
 
     @property
-    def terms_by_round(self) -> tuple[Terms, ...]:
+    def terms_by_round(self) -> tuple[RoundTerms, ...]:
         """What each round works within."""
-        return searching.terms_of(self) if self.has_two_rounds else (self.terms,)
+        return two_rounds.terms_of(self) if self.has_two_rounds else (self.terms,)
 
     @property
     def final(self) -> Round:
@@ -452,14 +646,14 @@ class EvaluationPlan(
     def check_promise(self) -> None:
         """Refuse a plan whose noise costs more than it promises."""
         if self.has_two_rounds:
-            searching.check_promise(self)
+            two_rounds.check_promise(self)
         else:
             self.final.check_promise(self.terms)
 
     @property
     def has_expired(self) -> bool:
         """Whether it may no longer be used, by the clock of this machine."""
-        return self.not_after is not None and expiry.is_past(self.not_after)
+        return self.not_after is not None and is_past(self.not_after)
 
     def check_time(self) -> None:
         """Refuse a plan that has expired."""
@@ -478,7 +672,7 @@ class EvaluationPlan(
         )
         if not (self.has_two_rounds and self.is_noisy):
             return stated
-        return msgspec.structs.replace(stated, shares=searching.shares_of(self))
+        return msgspec.structs.replace(stated, shares=two_rounds.shares_of(self))
 
     def noise_laws(self, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""
@@ -539,10 +733,10 @@ class EvaluationPlan(
     def in_words(self) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of the plan."""
         words = list(
-            searching.in_words(self) if self.has_two_rounds else self.final.in_words(self.terms)
+            two_rounds.in_words(self) if self.has_two_rounds else self.final.in_words(self.terms)
         )
         if self.calibrator is not None:
-            words.append(mapping.in_words(self.calibrator))
+            words.append(in_words(self.calibrator))
         if self.min_cell:
             told = _SMALL_CELLS + (_SMALL_GROUPS if self.task.layout.groups else "") + _BEFORE
             words.append(("What is shown of small groups", told.format(self.min_cell)))
@@ -578,7 +772,7 @@ class EvaluationPlan(
 
         Examples
         --------
-        >>> from fedgauge.binning.calibrator import Beta
+        >>> from fedgauge.histograms.calibrator import Beta
         >>> plan = EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(min_survivors=5))
         >>> mapped = plan.with_calibrator(Calibrator("platt", Beta(0.8, 0.8, -0.2)))
         >>> mapped.digest == plan.digest, mapped.with_calibrator(None) == plan
@@ -598,11 +792,7 @@ class EvaluationPlan(
     @cached_property
     def score_axis(self) -> Axis:
         """The bins of scores as they come, before any map: what a sum tells apart."""
-        return (
-            self.axis
-            if self.calibrator is None
-            else mapping.pulled_back(self.calibrator, self.axis)
-        )
+        return self.axis if self.calibrator is None else pulled_back(self.calibrator, self.axis)
 
     def __reduce__(self) -> tuple[Any, ...]:
         plan = type(self), msgspec.structs.astuple(self)
@@ -614,7 +804,7 @@ class EvaluationPlan(
         return self  # frozen; Struct's own would lose the prediction
 
     def _repr_html_(self) -> str:
-        return notebook.table(_summary(self), caption=f"Plan {self.digest[:8]}")
+        return _html.table(_summary(self), caption=f"Plan {self.digest[:8]}")
 
     @property
     def channels(self) -> int:
@@ -724,7 +914,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
     positive = "bool or 0/1" if plan.task.positive is None else repr(plan.task.positive)
     rows = [
         ("positive label", positive),
-        *(searching.facts(plan) if plan.has_two_rounds else _bins(plan)),
+        *(two_rounds.facts(plan) if plan.has_two_rounds else _bins(plan)),
         ("privacy", plan.privacy.title),
     ]
     rows += [(name, words) for name, words in plan.task.told]
@@ -732,7 +922,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         least, colluding = plan.cohort.min_survivors, plan.cohort.max_colluding
         rows.append(("cohort", f"at least {least:,} clients, {colluding:,} of whom may collude"))
     if plan.calibrator is not None:
-        rows.append(("calibrator", mapping.name(plan.calibrator)))
+        rows.append(("calibrator", name(plan.calibrator)))
     if plan.min_cell:
         rows.append(("min_cell", f"{plan.min_cell:,}"))
     if plan.not_after is not None:

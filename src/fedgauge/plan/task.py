@@ -1,23 +1,415 @@
 """What a classifier tells apart, and so which channels are counted: slices times classes."""
 
 import itertools
+import math
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
-from fedgauge.binning.axis import Axis
-from fedgauge.binning.channels import Layout
-from fedgauge.binning.class_tables import Predicted, Ranked, TopScore
-from fedgauge.binning.search import TwoRound
-from fedgauge.binning.tables import AnyTable, JointScores, LossDifferences
-from fedgauge.data.labels import Label
-from fedgauge.errors import PlanError
-from fedgauge.plan.names import check_labels, check_names, check_pairs, check_positive, listed
-from fedgauge.plan.slices import Channel, Contrast, Slice, Sliced, Task
+from fedgauge.data.examples import Label, meaning
+from fedgauge.errors import InputError, PlanError
+from fedgauge.histograms.axis import Axis
+from fedgauge.histograms.channels import Block, Layout
+from fedgauge.histograms.tables import (
+    AnyTable,
+    JointScores,
+    LossDifferences,
+    Predicted,
+    Ranked,
+    TopScore,
+)
+from fedgauge.histograms.two_round import TwoRound
+
+MOST_NAMES: Final = 1000  # of classes, groups or models: more are ids
+_LONGEST: Final = 200  # characters of a name
+_MOST_TOLD: Final = 20  # names in a sentence
+_MOST_QUOTED: Final = 200  # characters of a label
+_NO_PAIRS: Final = 'pairs must be a list of two of the models each, such as [("new", "old")].'
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names in a sentence."""
+    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+    return ", ".join(map(str, names[:_MOST_TOLD])) + more
+
+
+def quoted(label: object) -> str:
+    """A label in a sentence: a plan may hold any text, and megabytes of it."""
+    if isinstance(label, bool):
+        return str(label).lower()
+    text = repr(label)
+    if len(text) <= _MOST_QUOTED:
+        return text
+    return f"{text[:_MOST_QUOTED]}... and {len(text) - _MOST_QUOTED:,} characters more"
+
+
+def check_positive(label: Any) -> Label | None:
+    """The label of a class; None where none is named."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    if not isinstance(label, bool | int | float | str | None):
+        raise PlanError(f"positive must be one label, got {type(label).__name__}.")
+    if isinstance(label, float) and not math.isfinite(label):
+        raise PlanError("positive must be a finite number, a truth value or text.")
+    return label
+
+
+def check_pairs(pairs: Any, models: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of the task's models, none of them twice."""
+    if isinstance(pairs, str) or not isinstance(pairs, Sequence):
+        raise PlanError(_NO_PAIRS)
+    read = []
+    for pair in pairs:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise PlanError(_NO_PAIRS)
+        first, second = pair
+        if first == second or first not in models or second not in models:
+            raise PlanError(_NO_PAIRS)
+        read.append((first, second))
+    if len({frozenset(pair) for pair in read}) < len(read):
+        raise PlanError("a pair of models is named twice. Name each once.")
+    return tuple(read)
+
+
+def check_labels(labels: Any) -> tuple[Label, ...]:
+    """Labels of classes, no two of which mean the same."""
+    if isinstance(labels, str) or not isinstance(labels, Sequence | np.ndarray):
+        raise PlanError('labels must be a list of classes, such as ["cat", "dog", "owl"].')
+    read = tuple(check_positive(label) for label in labels)
+    if any(label is None for label in read) or not 2 <= len(read) <= MOST_NAMES:
+        raise PlanError(f"a task of several classes has 2 to {MOST_NAMES:,} labels.")
+    for label in read:
+        if isinstance(label, str):  # it stands in what officers read, as it is
+            check_name("labels", label)
+    meanings = [meaning(label) for label in read]
+    if any(each != each for each in meanings):
+        raise PlanError("a class is called like a missing value (NaN). Call it otherwise.")
+    if len({*meanings}) < len(read):
+        raise PlanError("two of the labels mean the same class. Name each once.")
+    require_apart("labels", [label for label in read if isinstance(label, str)])
+    return read  # type: ignore[return-value]
+
+
+def require_apart(what: str, names: Sequence[Any]) -> None:
+    """Refuse names that officers could not tell apart: one text in two forms of Unicode.
+
+    Rows are compared with names as they are, so each would be a group, class or model of its own.
+    """
+    if len({shown(str(name)) for name in names}) < len(names):
+        raise PlanError(
+            f"{what} has two names that look the same, as é in one character and in two. Name each "
+            "once, in the form that the data have."
+        )
+
+
+def shown(name: str) -> str:
+    """What a name looks like: the same for all forms of Unicode that it can have."""
+    return unicodedata.normalize("NFKC", name)
+
+
+def check_names(what: str, names: Any) -> tuple[str, ...]:
+    """Several names, none of them twice."""
+    if isinstance(names, np.ndarray):
+        names = names.tolist()
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise PlanError(f"{what} must be a list of names.")
+    read = tuple(check_name(what, name) for name in names)
+    if not read or len(read) > MOST_NAMES:
+        raise PlanError(f"{what} must be 1 to {MOST_NAMES:,} names.")
+    if len(set(read)) < len(read):
+        raise PlanError(f"{what} has a name twice. Name each once.")
+    require_apart(what, read)
+    return read
+
+
+def check_name(what: str, name: Any) -> str:
+    """A name that can be printed and told from others."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise PlanError(f'{what} needs names that are text, and printable: write "1" for 1.')
+    if len(name) > _LONGEST or name != name.strip():
+        raise PlanError(
+            f"{what} needs names of at most {_LONGEST} characters, without blanks around them."
+        )
+    return name
+
+
+OTHER: Final = "other"
+REST: Final = "rest"  # all rows outside a group
+TWO_CLASSES: Final = "how many positive and how many negative examples have a score"
+
+
+class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One part of the result with curves of its own; None means all.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
+    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
+    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
+    >>> [str(each.slice) for each in result.slices]
+    ['all', 'group F', 'group M', 'group other']
+    """
+
+    model: str | None = None
+    group: str | None = None
+    label: str | None = None
+
+    def __str__(self) -> str:
+        named = (f"{name} {getattr(self, name)}" for name in self.__struct_fields__)
+        told = [
+            each
+            for each, name in zip(named, self.__struct_fields__, strict=True)
+            if getattr(self, name) is not None
+        ]
+        return ", ".join(told) or "all"
+
+
+class Channel(NamedTuple):
+    """One row of a histogram: examples of one class in one group, by one of their scores."""
+
+    slice: Slice
+    name: str
+
+
+class Group(NamedTuple):
+    """Rows that have something in common: the values of one way of grouping them.
+
+    `cell` is its number there. It is `listed` if the plan names all its values: rows of any other
+    value are in the same way of grouping, but not in a group that means something.
+    """
+
+    name: str
+    grouping: tuple[str, ...]
+    cell: int
+    listed: bool
+
+
+class Contrast(NamedTuple):
+    """The channels that add up to the negatives, and to the positives, that a slice tells apart."""
+
+    negatives: tuple[int, ...]
+    positives: tuple[int, ...]
+
+
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", dict=True):
+    """What every task can be asked."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which channels rows are counted in."""
+        raise NotImplementedError
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """The parts of the result."""
+        raise NotImplementedError
+
+    def contrast(self, slice_: Slice) -> Contrast:
+        """The rows of counts that curves of a slice are made of."""
+        raise NotImplementedError
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The counts that are sent, in order."""
+        raise NotImplementedError
+
+    @property
+    def counted(self) -> str:
+        """What is counted in each range of scores, in words."""
+        return TWO_CLASSES
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names."""
+        return ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows of counts a client has, sent or not, and a result."""
+        return self.layout.channels
+
+    @property
+    def sent(self) -> slice:
+        """Which rows of a client's histogram are sent."""
+        return slice(0, self.rows)
+
+    @property
+    def rows_sent(self) -> int:
+        """How many these are."""
+        return len(range(self.rows)[self.sent])
+
+    @property
+    def per_row(self) -> int:
+        """How many counts, at each level, one row adds to."""
+        return self.layout.per_row
+
+    def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
+        """What its plans count besides the histogram, by axis and whether there is noise."""
+        del axis, noisy
+        return ()
+
+
+class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
+    """A task whose rows may be of groups, and have scores of several models.
+
+    Names are the plan's: a row of a group that is not named counts in a group of its own.
+    """
+
+    groups: Mapping[str, Sequence[str]] = {}
+    models: Sequence[str] = ()
+    crossed: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.groups, Mapping):
+            raise PlanError(
+                'groups must map groupings to their values, such as {"sex": ["women", "men"]}.'
+            )
+        groups = {
+            check_name("a grouping", name): check_names(f"groups of {name!r}", values)
+            for name, values in self.groups.items()
+        }
+        require_apart("groups", [*groups])
+        told = {shown(value) for values in groups.values() for value in values}
+        if OTHER in told:
+            raise PlanError(f"{OTHER!r} is what rows of no listed group are in. Leave it out.")
+        if REST in told:
+            raise PlanError(f"{REST!r} is what all rows outside a group are called. Rename it.")
+        if self.crossed and len(groups) < 2:
+            raise PlanError("only two or more groupings can be crossed. Leave crossed out.")
+        msgspec.structs.force_setattr(self, "groups", groups)
+        none = isinstance(self.models, Sequence) and not self.models
+        models = () if none else check_names("models", self.models)
+        msgspec.structs.force_setattr(self, "models", models)
+        cells = math.prod(len(values) + 1 for values in groups.values()) if self.crossed else 1
+        if max(cells, len(models)) > MOST_NAMES:
+            raise PlanError(f"a task has at most {MOST_NAMES:,} groups or models.")
+        ways = (tuple(groups),) if self.crossed else tuple((name,) for name in groups)
+        called = [shown(each) for way in ways for each, _ in _called(groups, way)]
+        if len({*called}) < len(called):  # one of them would stand for both
+            raise PlanError(
+                "two groups are called the same, grouping and value together. Rename a grouping."
+            )
+
+    def __hash__(self) -> int:
+        return hash(msgspec.json.encode(self))  # groups are in a mapping, which has no hash
+
+    @property
+    def labels_told(self) -> tuple[str | None, ...]:
+        """Names of the classes, or labels, that have curves of their own; None for the only one."""
+        return (None,)
+
+    @cached_property
+    def slices(self) -> tuple[Slice, ...]:
+        """The parts of the result: of all rows first, then of each group."""
+        pairs = list(itertools.product(self.models or (None,), self.labels_told))
+        return tuple(
+            Slice(model, group, label)
+            for group in (None, *self.groups_told)
+            for model, label in pairs
+        )
+
+    @cached_property
+    def groups_told(self) -> dict[str, Group]:
+        """The groups that have curves of their own, by what they are called."""
+        return {
+            called: Group(called, grouping, cell, OTHER not in values)
+            for grouping in (self.layout.groupings if self.groups else ())
+            for cell, (called, values) in enumerate(_called(self.groups, grouping))
+        }
+
+    def _blocks(self, slice_: Slice) -> tuple[Block, ...]:
+        """The blocks that a slice's counts are in, of one way of grouping."""
+        if slice_ not in self.slices:
+            raise InputError(f"there is no slice of {slice_} in the plan.")
+        grouping = self.layout.groupings[0]
+        if slice_.group is not None:
+            grouping = self.groups_told[slice_.group].grouping
+        return tuple(
+            block
+            for block in self.layout.blocks
+            if block.model == slice_.model and block.grouping == grouping
+        )
+
+    def _cells(self, slice_: Slice, block: Block) -> tuple[int, ...]:
+        """The groups of a block that a slice is made of: one, or all."""
+        if slice_.group is None:
+            return tuple(range(self.layout.cells(block.grouping)))
+        return (self.groups_told[slice_.group].cell,)
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """The counts that are sent, in order."""
+        layout = self.layout
+        if layout.is_plain:
+            return tuple(Channel(Slice(), name) for name in Contrast._fields)
+        names = {(each.grouping, each.cell): each.name for each in self.groups_told.values()}
+        return tuple(
+            Channel(
+                Slice(block.model, names.get((block.grouping, cell)), self._label_of(block)),
+                self._class_name(number),
+            )
+            for block in layout.blocks
+            for cell in range(layout.cells(block.grouping))
+            for number in range(layout.by_block)
+        )
+
+    @property
+    def counted(self) -> str:
+        """What is counted in each range of scores, in words."""
+        score = f"a score of each model ({listed(self.models)})" if self.models else "a score"
+        return f"{self._examples}{self._by_group} have {score}"
+
+    @property
+    def _examples(self) -> str:
+        return "how many positive and how many negative examples"
+
+    @property
+    def _by_group(self) -> str:
+        if not self.groups:
+            return ""
+        every = [f"{name} ({listed([*self.groups[name], OTHER])})" for name in self.groups]
+        if self.crossed:
+            return f" of each combination of {' and '.join(every)}"
+        return f" of each group by {', and of each by '.join(every)}{',' * (len(every) > 1)}"
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """What else a plan tells apart: titles and names, and what a row then counts for."""
+        rows = []
+        if self.groups:
+            every = [f"{name}: {listed([*self.groups[name], OTHER])}" for name in self.groups]
+            how = ""
+            if len(every) > 1:
+                how = "; crossed: a row counts once" if self.crossed else "; a row counts in each"
+            rows.append(("groups", "; ".join(every) + how))
+        return (*rows, ("models", listed(self.models))) if self.models else tuple(rows)
+
+    def _label_of(self, block: Block) -> str | None:
+        return self.labels_told[block.column]
+
+    def _class_name(self, number: int) -> str:
+        return Contrast._fields[number]
+
+    def _grouping(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return tuple((name, tuple(values)) for name, values in self.groups.items())
+
+
+def _called(
+    groups: Mapping[str, Sequence[str]], grouping: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What the groups of one way of grouping are called, and the values of each, in order."""
+    for values in itertools.product(*((*groups[name], OTHER) for name in grouping)):
+        pairs = zip(grouping, values, strict=True)
+        several = ", ".join(f"{name} {value}" for name, value in pairs)
+        yield (values[0] if len(groups) == 1 else several), values
+
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 CLASS_TABLES: Final[Mapping[str, type[Predicted | Ranked | TopScore]]] = {

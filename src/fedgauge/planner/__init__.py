@@ -13,18 +13,19 @@ Examples
 (64, 1.0)
 """
 
-from fedgauge.planner.enough import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
-from fedgauge.planner.scales import Scores, check_scores
+from fedgauge.planner.needs import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
 from fedgauge.planner.search import (
     DEFAULT_EXAMPLES,
     DEFAULT_POSITIVE_RATE,
     EXACT_BINS,
     MIN_CELL,
+    Scores,
     check_hints,
+    check_scores,
     predict,
     propose,
 )
-from fedgauge.planner.worlds import SHAPES, Shape, reference_axis
+from fedgauge.planner.simulated import SHAPES, Shape, reference_axis
 
 __all__ = [
     "CALIBRATION_ERROR",

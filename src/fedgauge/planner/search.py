@@ -1,26 +1,253 @@
 """Play designs through in plausible worlds, and take the one with the least error."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from numbers import Real
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
+import msgspec
 import numpy as np
 
-from fedgauge.binning.axis import Axis
-from fedgauge.binning.tables import NOISY_RANGES
-from fedgauge.data.labels import Label
+from fedgauge.arrays import Floats
+from fedgauge.data.examples import Label
 from fedgauge.errors import PlanError
-from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.prediction import Instead, Prediction
-from fedgauge.plan.rules import NO_SMALL_CELLS
+from fedgauge.estimation.suppression import kept_edges
+from fedgauge.histograms.axis import Axis
+from fedgauge.histograms.tables import NOISY_RANGES
+from fedgauge.histograms.two_round import TwoRound
+from fedgauge.plan import EvaluationPlan, Slice
+from fedgauge.plan.limits import NO_SMALL_CELLS
+from fedgauge.plan.plan import Instead, Prediction
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
-from fedgauge.planner import scales
-from fedgauge.planner.noise import less_noise, usual_delta
-from fedgauge.planner.played import play
-from fedgauge.planner.scales import Scores
-from fedgauge.planner.worlds import reference_axis
-from fedgauge.privacy import AnyPrivacyModel, Cohort
+from fedgauge.plan.two_rounds import Found
+from fedgauge.planner.simulated import (
+    SHAPES,
+    Scale,
+    World,
+    drawn_worlds,
+    errors_of,
+    mechanism,
+    play,
+    reference_axis,
+    worlds,
+)
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
+
+# Counts that a row adds to, below which Polya noise is less: from 9 on it is not, at epsilon 1 and
+# delta 1e-6, and accounting for Skellam's takes a while.
+_FEWEST_SEEN: Final = 5
+_DELTA: Final = 1e-6
+_BINS: Final = 8  # of the plans compared: their noise does not depend on it
+
+
+def usual_delta(examples: int) -> float:
+    """Well below the share of one example."""
+    return min(_DELTA, 0.1 / examples)
+
+
+def less_noise(privacy: AnyPrivacyModel, task: AnyTask, delta: float) -> DistributedDP | None:
+    """The same promise but for a `delta`, by Skellam noise, where it is less than Polya's.
+
+    Polya noise grows with the number of counts that a row adds to, Skellam noise with its root.
+    None where Polya noise is less, or is not asked for.
+
+    Examples
+    --------
+    >>> from fedgauge.plan import MulticlassTask
+    >>> privacy = DistributedDP(1.0)
+    >>> less_noise(privacy, MulticlassTask(labels=range(3)), 1e-6) is None
+    True
+    >>> less_noise(privacy, MulticlassTask(labels=range(12)), 1e-6).noise
+    'skellam'
+    """
+    if not isinstance(privacy, DistributedDP) or privacy.noise != "polya":
+        return None
+    if task.per_row < _FEWEST_SEEN:
+        return None
+    axis, cohort = Axis.uniform(_BINS, outside="clip"), Cohort(min_survivors=3)
+    other = msgspec.structs.replace(privacy, noise="skellam", delta=delta)
+    polya, skellam = (
+        EvaluationPlan.under(model, axis, cohort=cohort, task=task).noise_variances(3)[0]
+        for model in (privacy, other)
+    )
+    return other if skellam < polya else None
+
+
+Scores = Literal["probabilities", "margins", "unknown"]
+
+_COARSE: Final = 512
+_MARGIN: Final = 1.0  # margins hardly differ by less than a hundredth of this
+_NARROWEST: Final = 1 / 128  # of an exact sum: what sites allow unless told otherwise
+_FOUND: Final = (12, 16, 24, 32, 48, 64, 96)  # bins of equal depth to choose from
+_FIXED: Final = (32, 64, 128)  # bins of one round
+_FEW_DRAWS: Final = 2
+_DRAWS: Final = 4
+_PROMISING_SCALES: Final = 2
+
+
+def check_scores(scores: object) -> None:
+    """Refuse what says nothing about scores."""
+    if scores is not None and scores not in get_args(Scores):
+        raise PlanError(f"scores must be one of {', '.join(get_args(Scores))}, got {scores!r}.")
+
+
+def _scales(scores: Scores) -> Sequence[Scale]:
+    """What log-odds may look like as scores, one way for each shape."""
+    from scipy.special import expit
+
+    if scores == "margins":
+        return [lambda x: x] * len(SHAPES)
+    return [
+        lambda x: x,
+        lambda x: 600 + 40 * x,  # points
+        lambda x: 1e-4 * x,
+        lambda x: np.exp(x / 2),
+        expit,
+        lambda x: 1e3 * x,
+    ]
+
+
+@lru_cache(maxsize=16)
+def scaled_worlds(scores: Scores, examples: int, positive_rate: float) -> tuple[World, ...]:
+    """Those of probabilities, or one for each shape; much finer than bins are."""
+    if scores == "probabilities":
+        return worlds(examples, positive_rate)
+    return drawn_worlds(SHAPES, _scales(scores), examples, positive_rate)
+
+
+def designs(
+    scores: Scores,
+    privacy: AnyPrivacyModel,
+    cohort: Cohort | None,
+    task: AnyTask,
+    bins: int,
+    min_cell: int,
+) -> tuple[list[EvaluationPlan], list[EvaluationPlan]]:
+    """Plans of two rounds and of one to choose from; of an exact sum, of so many bins."""
+
+    def under(axis: Axis | TwoRound) -> EvaluationPlan:
+        return EvaluationPlan.under(privacy, axis, cohort=cohort, task=task, min_cell=min_cell)
+
+    exact = not privacy.adds_noise
+    narrowest = _NARROWEST if exact and scores != "probabilities" else 0.0
+    if narrowest:  # bins for smaller scores than margins would be too narrow for sites
+        scores = "margins"
+    coarse = _axis(scores, _COARSE)
+    found = [
+        TwoRound(b, coarse=coarse, narrowest=narrowest) for b in ((bins,) if exact else _FOUND)
+    ]
+    fixed = [_axis(scores, b) for b in ((bins,) if exact else _FIXED)]
+    return [under(two) for two in found], [under(axis) for axis in fixed]
+
+
+def _axis(scores: Scores, bins: int) -> Axis:
+    if scores == "probabilities":
+        return Axis.logit(bins, outside="clip")
+    return Axis.asinh(bins, scale=_MARGIN) if scores == "margins" else Axis.asinh(bins)
+
+
+def best(
+    plans: Sequence[EvaluationPlan], scores: Scores, examples: int, positive_rate: float
+) -> EvaluationPlan:
+    """The plan with the least error; every world counts the same, whatever the size of its own."""
+
+    def error(plan: EvaluationPlan, draws: int, *, shrink: bool) -> float:
+        hints = (scores, examples, positive_rate)
+        played = _play(plan, *hints, draws, groups=1, slice_=None, shrink=shrink)
+        return float(np.log(played[:, :2]).mean())
+
+    if len(plans) == 1:
+        return plans[0]
+    few = sorted(plans, key=lambda plan: error(plan, _FEW_DRAWS, shrink=False))[:_PROMISING_SCALES]
+    return min(few, key=lambda plan: error(plan, _DRAWS, shrink=True))
+
+
+def expected(
+    plan: EvaluationPlan,
+    scores: Scores,
+    examples: int,
+    positive_rate: float,
+    groups: int = 1,
+    slice_: Slice | None = None,
+) -> Prediction:
+    """Errors to expect of a plan, of all rows or of one of so many groups."""
+    hints = (scores, examples, positive_rate)
+    played = _play(plan, *hints, _DRAWS, groups=groups, slice_=slice_, shrink=True)
+    return Prediction.of_worlds(played)
+
+
+@lru_cache(maxsize=256)
+def _play(
+    plan: EvaluationPlan,
+    scores: Scores,
+    examples: int,
+    positive_rate: float,
+    draws: int,
+    *,
+    groups: int,
+    slice_: Slice | None,
+    shrink: bool,
+) -> Floats:
+    """Mean errors of a plan in each world, both rounds played through where there are two."""
+    draws = draws if plan.is_noisy else 1
+    errors = []
+    for world in scaled_worlds(scores, max(examples // groups, 2), positive_rate):
+        rng = copy.deepcopy(world.rng)  # a world is shared
+        runs = [_run(plan, world, groups, slice_, rng, shrink=shrink) for _ in range(draws)]
+        errors.append(np.mean(runs, axis=0))
+    return np.array(errors)
+
+
+def _run(
+    plan: EvaluationPlan,
+    world: World,
+    groups: int,
+    slice_: Slice | None,
+    rng: np.random.Generator,
+    *,
+    shrink: bool,
+) -> Floats:
+    if isinstance(plan.task, SearchTask):
+        plan = _located(plan, plan.task.two, world, groups, rng)
+    counts = _reported(plan, world.on(plan.axis), rng)
+    variances = plan.noise_variances(_contributions(plan, counts))
+    contrast = plan.task.contrast(slice_ or plan.task.slices[0])
+    again = mechanism(plan, counts, variances, contrast, shrink=shrink)
+    return again.expected(errors_of(plan, again.draw(rng, 1.0), world.truth))
+
+
+def _located(
+    plan: EvaluationPlan,
+    two: TwoRound,
+    world: World,
+    groups: int,
+    rng: np.random.Generator,
+) -> EvaluationPlan:
+    """The plan of the second round; the first counts all groups, each by every score."""
+    rows = _reported(plan, world.on(two.coarse), rng).sum(axis=0) * groups
+    counts, starts = rows * plan.channels, ()
+    if plan.is_noisy:
+        (variance,) = plan.noise_variances(_contributions(plan, rows))
+        counts = counts + rng.normal(scale=np.sqrt(variance * plan.channels), size=two.coarse.bins)
+    elif plan.min_cell:
+        starts = tuple(kept_edges(counts[None].astype(np.int64), plan.min_cell)[:-1].tolist())
+        counts = np.add.reduceat(counts, starts)
+    whole = tuple(np.rint(counts).astype(np.int64).tolist())
+    return plan.located(Found(two, whole, 1, starts))
+
+
+def _reported(plan: EvaluationPlan, counts: Floats, rng: np.random.Generator) -> Floats:
+    """Of local reports those of the round that is run."""
+    if not plan.privacy.sends_reports:
+        return counts
+    return rng.binomial(counts.astype(np.int64), plan.chance_to_report).astype(np.float64)
+
+
+def _contributions(plan: EvaluationPlan, counts: Floats) -> int:
+    return max(int(counts.sum()), 1) if plan.cohort is None else plan.cohort.min_survivors
+
 
 DEFAULT_EXAMPLES: Final = 10_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
@@ -40,8 +267,6 @@ _FINER_TREES: Final = ((16, 16), (32, 16))  # where the finest of those is best
 _FAR: Final = (0.1, 0.03)
 _UNIFORM_TREES: Final = ((16,), (32,), (64,), (128,), (16, 16))  # where only the axis is known
 _UNIFORM_TOO: Final = ((64,), (8, 8), (16, 8))
-_FEW_DRAWS: Final = 2
-_DRAWS: Final = 4
 # Error that nobody minds, in standard deviations of a share among the rarer class.
 _NEGLIGIBLE: Final = 0.02
 _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
@@ -136,7 +361,7 @@ def propose(
             f"min_survivors must be at most clients: {cohort.min_survivors:,} of {clients:,} never "
             "take part."
         )
-    scales.check_scores(scores)
+    check_scores(scores)
     if min_cell and privacy.adds_noise:
         raise PlanError(NO_SMALL_CELLS)
     least = (0 if privacy.adds_noise else MIN_CELL) if min_cell is None else min_cell
@@ -180,16 +405,14 @@ class _Known(NamedTuple):
 
     def designs(self, scores: Scores) -> tuple[list[EvaluationPlan], list[EvaluationPlan]]:
         """Plans of two rounds, and of one, to choose from."""
-        return scales.designs(
-            scores, self.privacy, self.cohort, self.task, self.bins, self.min_cell
-        )
+        return designs(scores, self.privacy, self.cohort, self.task, self.bins, self.min_cell)
 
     def best(
         self, plans: Sequence[EvaluationPlan], scores: Scores
     ) -> tuple[EvaluationPlan, Prediction]:
         """Of these the one with the least error, and its errors."""
-        plan = scales.best(plans, scores, self.examples, self.positive_rate)
-        return plan, scales.expected(plan, scores, self.examples, self.positive_rate)
+        plan = best(plans, scores, self.examples, self.positive_rate)
+        return plan, expected(plan, scores, self.examples, self.positive_rate)
 
 
 def _least_error(
@@ -242,7 +465,7 @@ def _of_scale(scores: Scores, known: _Known) -> EvaluationPlan:
     groups = []
     for name, cells in _cells(known.task).items():
         of_group = next(each for each in known.task.slices if each.group is not None)
-        told = scales.expected(plan, scores, known.examples, known.positive_rate, cells, of_group)
+        told = expected(plan, scores, known.examples, known.positive_rate, cells, of_group)
         groups.append((name, told))
     instead = _instead(other, others)
     return plan.with_prediction(errors.but(groups=tuple(groups), instead=instead))

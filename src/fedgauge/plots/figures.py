@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from fedgauge.errors import InputError, RecordError, UndefinedMetric
-from fedgauge.measures.kinds import PR, ROC
+from fedgauge.metrics.bands import PR, ROC
 from fedgauge.plan import Slice
-from fedgauge.plan.slices import Sliced
-from fedgauge.plan.task import MulticlassTask
-from fedgauge.plots.axes import draw_legend, is_dark
-from fedgauge.plots.calibration import ReliabilityDisplay
-from fedgauge.plots.decision import DecisionCurveDisplay
-from fedgauge.plots.displays import PrecisionRecallDisplay, RocCurveDisplay
-from fedgauge.plots.drawn import Drawn
-from fedgauge.plots.forest import ComparisonDisplay, GapDisplay
-from fedgauge.plots.matrix import ConfusionMatrixDisplay
+from fedgauge.plan.task import MulticlassTask, Sliced
+from fedgauge.plots.base import Drawn, draw_legend, is_dark
+from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
+from fedgauge.plots.comparison import ComparisonDisplay, ConfusionMatrixDisplay, GapDisplay
+from fedgauge.plots.curves import PrecisionRecallDisplay, RocCurveDisplay
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.results.proof import Signature
-from fedgauge.results.verdict import mapping, promise, who
-from fedgauge.storage.whole import open_regular, written_whole
+from fedgauge.results.signature import Signature
+from fedgauge.results.summary import mapping, promise, who
+from fedgauge.storage import open_regular, written_whole
 
-if TYPE_CHECKING:  # matplotlib takes half a second to load: only commands that draw wait for it
+if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

@@ -8,10 +8,8 @@ from typing import ClassVar, Final, Literal, assert_never, get_args
 import msgspec
 
 from fedgauge.errors import PlanError
-from fedgauge.privacy import accounting, apart
-from fedgauge.privacy.belief import beliefs, chance, delta_of
+from fedgauge.privacy import accounting, models
 from fedgauge.privacy.cohort import Cohort
-from fedgauge.privacy.laws import TOO_WIDE
 from fedgauge.privacy.models import (
     ALWAYS_UNPROTECTED,
     ANY_SITE,
@@ -28,12 +26,15 @@ from fedgauge.privacy.models import (
     PrivacyStatement,
     Sensitivity,
     UnitCap,
+    beliefs,
+    chance,
     check_epsilon,
+    delta_of,
     fold,
     is_number,
     together,
 )
-from fedgauge.privacy.shares import Noise, ShareLaw, at_most, honest_parties, table_values
+from fedgauge.privacy.noise import TOO_WIDE, Noise, ShareLaw, at_most, honest_parties, table_values
 
 Unit = Literal["example", "subject", "client", "label"]
 Neighbours = Literal["add-remove", "replace-one", "flip"]
@@ -382,7 +383,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         if self.delta:
             text += f", but for a chance of {chance(self.delta)} (delta)"
         if self.protects_labels:
-            text += f". {apart.ANY_RANGES}"
+            text += f". {models.ANY_RANGES}"
         return (
             f"{text}. The promise is for this one evaluation; each further one adds its own "
             "epsilon."
@@ -400,7 +401,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         least, colluding = cohort.min_survivors, cohort.max_colluding
         allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
         if least == 1 and self.protects_labels:
-            return apart.learned_alone(allowed)
+            return models.learned_alone(allowed)
         colluders = (
             "The same. They can take their own counts and random numbers off the sum; those of "
             f"the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With more "
@@ -413,11 +414,11 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         )
         if self.protects_labels:
             return [
-                (apart.SCORER, apart.scorer_learns(least, allowed)),
+                (models.SCORER, models.scorer_learns(least, allowed)),
                 (together(colluding), colluders if colluding else NO_COLLUDERS),
-                (apart.ANOTHER, apart.party_learns(site)),
-                (READER, apart.reader_learns(allowed)),
-                (ONLOOKER, apart.onlooker_learns(SEEN_OF_A_SUM)),
+                (models.ANOTHER, models.party_learns(site)),
+                (READER, models.reader_learns(allowed)),
+                (ONLOOKER, models.onlooker_learns(SEEN_OF_A_SUM)),
             ]
         return [
             (

@@ -13,8 +13,8 @@ import msgspec
 
 from fedgauge.errors import PlanError, PrivacyWarning
 from fedgauge.privacy.cohort import Cohort
+from fedgauge.privacy.noise import ShareLaw
 from fedgauge.privacy.oracles import Oracle
-from fedgauge.privacy.shares import ShareLaw
 
 Claim = Literal["enforced", "simulated"]
 
@@ -419,3 +419,165 @@ def fold(epsilon: float) -> str:
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a number, which a truth value is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_PRIORS: Final = (0.1, 0.5)
+_COUNTABLE: Final = 1e-15  # below, nobody reads the digits, and a float does not hold them
+
+
+def strongest_belief(prior: float, epsilon: float) -> float:
+    """The most that a belief can become by a result: its odds grow at most e^epsilon-fold.
+
+    Examples
+    --------
+    >>> round(strongest_belief(0.5, 1.0), 4)
+    0.7311
+    >>> strongest_belief(0.1, 1000.0)
+    1.0
+    """
+    return prior / (prior + (1 - prior) * math.exp(-epsilon))
+
+
+def percent(share: float) -> str:
+    """A share in percent, rounded up to a tenth: it stands after "at most".
+
+    Examples
+    --------
+    >>> percent(strongest_belief(0.1, 1.0)), percent(0.5)
+    ('23.2%', '50%')
+    """
+    tenths = math.ceil(share * 1000 - 1e-9)
+    return f"{tenths / 10:g}%"
+
+
+def beliefs(epsilon: float) -> str:
+    """From which belief to which at most, in words.
+
+    Examples
+    --------
+    >>> beliefs(1.0)
+    '10% becomes at most 23.2%, and 50% at most 73.2%'
+    """
+    first, second = (f"at most {percent(strongest_belief(prior, epsilon))}" for prior in _PRIORS)
+    return f"{_PRIORS[0]:.0%} becomes {first}, and {_PRIORS[1]:.0%} {second}"
+
+
+def chance(delta: float) -> str:
+    """A small probability as a chance, to two digits.
+
+    Examples
+    --------
+    >>> chance(1e-6)
+    '1 in 1,000,000'
+    >>> chance(2.0**-40)
+    '1 in 1,100,000,000,000'
+    >>> chance(8e-35)
+    '1 in 10^34'
+    """
+    if delta < _COUNTABLE:
+        return f"1 in 10^{math.floor(-math.log10(delta))}"  # no less than it is
+    return f"1 in {int(float(f'{1 / delta:.1e}')):,}"
+
+
+def delta_of(steps: int, epsilon: float, delta: float) -> float:
+    """The delta of so many steps from neighbour to neighbour, each of (epsilon, delta).
+
+    Examples
+    --------
+    >>> delta_of(1, 1.0, 1e-6), delta_of(3, 1000.0, 1e-6)
+    (1e-06, 1.0)
+    """
+    # docs/privacy.md, "Composition": delta (1 + e^epsilon + ... + e^((steps-1) epsilon))
+    growth = sum(math.exp(min(step * epsilon, 700.0)) for step in range(steps))
+    return min(delta * growth, 1.0)
+
+
+ANY_RANGES: Final = "That holds whatever ranges whoever scored the rows put them into"
+ROSTER: Final = (
+    "Earlier, a list of the site's examples left, without labels: their ids or, where the site "
+    "scored them itself, their scores, sorted."
+)
+KNOWN: Final = (
+    "Whoever scored the examples knows how many of them each site has in each range, and what is "
+    "not positive there is negative"
+)
+SHOWN: Final = (
+    "the scores that each range reaches from and to, and how many examples all sites together have "
+    "in it, exactly"
+)
+ALL_NOISE: Final = (
+    "Before sending, the site adds random whole numbers to {}, drawn from its operating system's "
+    "secure generator: all of the noise itself, whatever others do."
+)
+SCORER: Final = "The coordinator, who scored the examples"
+ANOTHER: Final = "Another site with labels"
+
+
+def leaves(numbers: int, ranges: int, *, larger: bool) -> str:
+    """What a label party sends."""
+    text = (
+        f"{numbers:,} whole numbers, once: how many of the site's examples in each of {ranges:,} "
+        "ranges of the score are positive"
+    )
+    if larger:
+        text += ", and in larger ranges made of these"
+    return (
+        f"{text}. Which range an example is in, the site was told by whoever scored it. No row, "
+        f"score, label, name or identifier leaves with these numbers. {ROSTER}"
+    )
+
+
+def scorer_learns(least: int, allowed: str) -> str:
+    """What the party learns that scored, and put examples into ranges as it liked."""
+    return (
+        "Which examples each site has labels for, from the lists. Then the sum over at least "
+        f"{least} sites, blurred by their random numbers. {allowed}, as shown below, whatever "
+        "ranges it chose: an approved but hostile coordinator that puts an example into a range "
+        "of its own learns no more. The promise is for a label, not for a site: ranges that hold "
+        "the examples of one site alone show how many of these are positive, blurred."
+    )
+
+
+def party_learns(told: str) -> str:
+    """What a label party learns of the others, and of scores."""
+    return (
+        "Of the examples on its list, whether they were scored, and the range that each is in, so "
+        "roughly how they rank; not their scores, unless it scored them itself, nor how far ranges "
+        "reach. Nobody checks that it has labels for what it lists. Nothing of the others "
+        f"until there is a result. {told}"
+    )
+
+
+def reader_learns(allowed: str) -> str:
+    """What whoever reads the result learns."""
+    return (
+        f"The same blurred sum; {SHOWN}. {allowed}, whatever else the reader knows. What examples "
+        "score, and how many there are, is not hidden."
+    )
+
+
+def onlooker_learns(told: str) -> str:
+    """What whoever sees all messages learns."""
+    return (
+        f"{told} Who also sees the lists and the files of ranges learns which examples each site "
+        "has, and their ranges; no label."
+    )
+
+
+def learned_alone(allowed: str) -> list[tuple[str, str]]:
+    """Each party, and what it learns where every site adds all of the noise itself."""
+    return [
+        (
+            SCORER,
+            "Which examples each site has labels for, from the lists. Then the blurred numbers of "
+            f"each site. {allowed}, as shown below, whatever ranges or places it chose.",
+        ),
+        (together(0), "The same of all other sites: the noise of each is its own."),
+        (
+            ANOTHER,
+            "Of the examples on its list, whether they were scored, and the range or place that "
+            "each has. Of the others what is in the result.",
+        ),
+        (READER, f"What is made of all blurred numbers. {allowed}, whatever else is known."),
+        (ONLOOKER, onlooker_learns("As much as the coordinator: all noise is in the numbers.")),
+    ]

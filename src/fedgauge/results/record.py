@@ -1,33 +1,39 @@
 """A result as plain data: the only reader and writer of its JSON."""
 
+from __future__ import annotations
+
 import math
+from contextlib import suppress
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fedgauge.binning.axis import Axis
-from fedgauge.binning.calibrator import Calibrator
-from fedgauge.binning.histogram import ScoreHistogram
-from fedgauge.binning.tables import AnyTable, TableSum
-from fedgauge.errors import FedgaugeError, RecordError
-from fedgauge.estimation.cells import is_large, is_merging
+from fedgauge.arrays import Floats
+from fedgauge.errors import FedgaugeError, RecordError, UndefinedMetric
+from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Estimator
-from fedgauge.estimation.impossible import are_names
-from fedgauge.estimation.regrouped import check_probabilities
-from fedgauge.estimation.released import Released
-from fedgauge.estimation.small_groups import joined_cells
-from fedgauge.measures.intervals import LEVEL, Estimate, check_level
+from fedgauge.estimation.remapping import check_probabilities
+from fedgauge.estimation.sanity import are_names
+from fedgauge.estimation.suppression import is_large, is_merging, joined_cells
+from fedgauge.histograms.axis import Axis
+from fedgauge.histograms.calibrator import Calibrator
+from fedgauge.histograms.histogram import ScoreHistogram
+from fedgauge.histograms.tables import AnyTable, TableSum
+from fedgauge.metrics.estimate import LEVEL, Estimate, check_level, metrics_of
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.form import decode_axis, encode_axis
-from fedgauge.plan.sizes import peek_plain
-from fedgauge.plan.slices import Contrast, Sliced
-from fedgauge.plan.task import LabelTask
+from fedgauge.plan.limits import peek_plain
+from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.plan.task import Contrast, LabelTask, Sliced
 from fedgauge.privacy import LocalDP, PrivacyStatement
 from fedgauge.privacy.models import tag_of
-from fedgauge.typing import Floats
+
+if TYPE_CHECKING:
+    from fedgauge.results.evaluation import Evaluation
 
 FORMAT: Final = "fedgauge-evaluation/1"
 Threshold = float | Literal["inf"]
@@ -49,7 +55,7 @@ class MetricRecord(msgspec.Struct, frozen=True):
     caution: str | None = None
 
     @classmethod
-    def of(cls, estimate: Estimate) -> "MetricRecord":
+    def of(cls, estimate: Estimate) -> MetricRecord:
         """The record of an estimate."""
         e = estimate
         return cls(e.value, e.bounds, e.low, e.high, e.level, dict(e.parts), e.caution)
@@ -115,7 +121,7 @@ class Record(msgspec.Struct, frozen=True):
     slices: list[SliceRecord]
     reports: int | None = None  # local reports behind the counts; the noise depends on it
     level: float = LEVEL
-    proof: Any = msgspec.UNSET  # of results between sites; results/proof.py reads it
+    proof: Any = msgspec.UNSET  # of results between sites; results/signature.py reads it
     axis: Axis | msgspec.UnsetType = msgspec.UNSET  # where bins were merged; else the plan's
     # The map that metrics and curves are read through; counts are as released.
     calibrator: Calibrator | msgspec.UnsetType = msgspec.UNSET
@@ -132,10 +138,10 @@ class Record(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self, enc_hook=encode_axis)
 
     @classmethod
-    def from_json(cls, data: bytes) -> "Record":
+    def from_json(cls, data: bytes) -> Record:
         """Read a result; fields of later minor versions are ignored."""
         try:
-            header = msgspec.json.decode(data, type=_Header)
+            header = msgspec.json.decode(data, type=_RecordHeader)
             if header.format.startswith("fedgauge-calibrator/"):
                 raise RecordError(
                     "this is a map from scores to probabilities, not a result. Name the file that "
@@ -370,7 +376,7 @@ def _is_due(stated: Any, due: Any) -> bool:
     return bool(stated == due)
 
 
-class _Header(msgspec.Struct):
+class _RecordHeader(msgspec.Struct):
     format: str
 
 
@@ -398,3 +404,74 @@ def _as_now(record: Any) -> Any:
 def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:
     """Thresholds as JSON can hold them; it has no infinity."""
     return ["inf" if math.isinf(t) else t for t in thresholds.tolist()]
+
+
+def facts_of(result: Evaluation) -> Record:
+    """What was released, as plain data, without what follows from it."""
+    task, released = result.plan.task, result.released
+    parts = [
+        SliceRecord(
+            model=slice_.model,
+            group=slice_.group,
+            label=slice_.label,
+            counts=_of_slice(released.counts, task.contrast(slice_)),
+            variances=None,
+            metrics={},
+            curves=CurvesRecord(),
+            score_sums=(
+                None if released.sums is None else _of_slice(released.sums, task.contrast(slice_))
+            ),
+        )
+        for slice_ in task.slices
+    ]
+    return Record(
+        FORMAT,
+        result.plan,
+        result.privacy,
+        result.estimator,
+        result.clients,
+        parts,
+        reports=result.reports,
+        level=result.level,
+        proof=UNSET if result.proof is None else result.proof,
+        axis=UNSET if released.axis == result.plan.axis else released.axis,
+        calibrator=UNSET if result.mapped_by is None else result.mapped_by,
+        channels=released.counts.tolist() if len(task.slices) > 1 else UNSET,
+        joined=list(released.joined) or UNSET,
+        tables=[TableRecord(t, v.tolist()) for t, v in released.tables] or UNSET,
+        doubted=list(released.doubted) or UNSET,
+    )
+
+
+def _of_slice(counts: NDArray[Any], contrast: Contrast) -> list[list[int | float]]:
+    """What a slice has of each class."""
+    return [counts[list(rows)].sum(axis=0).tolist() for rows in contrast]
+
+
+def record_of(result: Evaluation) -> Record:
+    """The result as plain data."""
+    facts = facts_of(result)
+    pairs = zip(facts.slices, result.slices, strict=True)
+    return replace(facts, slices=[_with_derived(*pair) for pair in pairs])
+
+
+def _with_derived(part: SliceRecord, result: Evaluation) -> SliceRecord:
+    metrics: dict[str, MetricRecord] = {}
+    for row in metrics_of(type(result)):
+        if row.recorded:
+            with suppress(UndefinedMetric):
+                metrics[row.name] = MetricRecord.of(getattr(result, row.name))
+    released = (result if result.mapped_by is None else result.with_calibrator(None)).pooled
+    variances = released.leaf_variances.tolist() if released.noisy else None
+    return replace(part, variances=variances, metrics=metrics, curves=_curves_record(result))
+
+
+def _curves_record(result: Evaluation) -> CurvesRecord:
+    try:
+        roc, pr = result.roc_curve(), result.pr_curve()
+    except UndefinedMetric:
+        return CurvesRecord()
+    return CurvesRecord(
+        roc=RocRecord(roc.fpr.tolist(), roc.tpr.tolist(), thresholds_to_plain(roc.thresholds)),
+        pr=PrRecord(pr.precision.tolist(), pr.recall.tolist(), thresholds_to_plain(pr.thresholds)),
+    )

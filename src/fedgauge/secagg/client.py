@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from fedgauge.errors import CohortTooSmall, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
-from fedgauge.secagg import crypto, shamir, words
-from fedgauge.secagg.boxes import Box, Pair
+from fedgauge.secagg import masking, secret_sharing
 from fedgauge.secagg.graph import picks
 from fedgauge.secagg.messages import (
     SEED_BYTES,
     Advertisement,
+    Advertisements,
     Agreement,
-    Answer,
     Ballot,
+    BoxKey,
     Complaint,
     Inbox,
     Invitation,
@@ -29,7 +29,6 @@ from fedgauge.secagg.messages import (
     Opening,
     Peer,
     Quorum,
-    Roster,
     SealedOpening,
     Shares,
     Stage,
@@ -41,7 +40,8 @@ from fedgauge.secagg.messages import (
     receipt,
     sharing,
 )
-from fedgauge.storage.whole import MALFORMED
+from fedgauge.secagg.secret_sharing import Box, SharePair
+from fedgauge.storage import MALFORMED
 
 
 class Duties(Protocol):
@@ -65,7 +65,7 @@ class _Keys(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _new_key() -> bytes:
-    return os.urandom(crypto.KEY_BYTES)
+    return os.urandom(masking.KEY_BYTES)
 
 
 class _State(msgspec.Struct):
@@ -86,7 +86,7 @@ class _State(msgspec.Struct):
     survivors: bytes = b""
     peers: dict[int, _Keys] = {}
     sent: dict[int, bytes] = {}  # digests of boxes, by holder
-    held: dict[int, Pair] = {}
+    held: dict[int, SharePair] = {}
     unopened: list[int] = []  # who sent a box that does not open
 
 
@@ -130,8 +130,8 @@ class SummationClient:
         )
         client = cls(invitation, key, duties, state)
         advertisement = Advertisement(
-            mask_key=crypto.AgreementKey(state.mask_key).public,
-            box_key=crypto.AgreementKey(state.box_key).public,
+            mask_key=masking.AgreementKey(state.mask_key).public,
+            box_key=masking.AgreementKey(state.box_key).public,
             seed=state.seed,
             setting=setting,
         )
@@ -219,7 +219,7 @@ class SummationClient:
     def _answer(self, stage: Stage, body: bytes, state: _State) -> bytes:
         match stage:
             case Stage.SHARE:
-                return self._share(Roster.from_bytes(body), state).to_bytes()
+                return self._share(Advertisements.from_bytes(body), state).to_bytes()
             case Stage.MASK:
                 return self._mask(Inbox.from_bytes(body), state).to_bytes()
             case Stage.AGREE:
@@ -227,7 +227,7 @@ class SummationClient:
             case _:
                 return self._open(Quorum.from_bytes(body), state).to_bytes()
 
-    def _share(self, roster: Roster, state: _State) -> Shares:
+    def _share(self, roster: Advertisements, state: _State) -> Shares:
         present = self._members(roster.present)
         self._require_me(present)
         self._require_enough(len(present))
@@ -237,11 +237,16 @@ class SummationClient:
         state.present, state.own_mask = roster.present, _new_key()
         points = [member + 1 for member in sorted(mine | {self._me})]
         threshold = self._invitation.graph.threshold
-        masks = shamir.split(shamir.secret_to_int(state.own_mask), points, threshold)
-        keys = shamir.split(shamir.secret_to_int(state.mask_key), points, threshold)
+        masks = secret_sharing.split(
+            secret_sharing.secret_to_int(state.own_mask), points, threshold
+        )
+        keys = secret_sharing.split(secret_sharing.secret_to_int(state.mask_key), points, threshold)
         session, me = self._invitation.session, self._me
         dealt = {
-            point - 1: Pair(shamir.share_to_bytes(masks[point]), shamir.share_to_bytes(keys[point]))
+            point - 1: SharePair(
+                secret_sharing.share_to_bytes(masks[point]),
+                secret_sharing.share_to_bytes(keys[point]),
+            )
             for point in points
         }
         boxes = []
@@ -252,7 +257,7 @@ class SummationClient:
             boxes.append(box)
         state.held[me] = dealt[me]
         return Shares(
-            commitment=crypto.commitment(state.own_mask, session),
+            commitment=masking.commitment(state.own_mask, session),
             own=dealt[me].checks(session, me, me),
             boxes=boxes,
         )
@@ -289,7 +294,7 @@ class SummationClient:
         """Keep the shares in boxes; complaints of those that do not open, digests of all."""
         # To stop at a box that does not open would let who dealt it choose who is in the sum.
         session, me = self._invitation.session, self._me
-        mine = crypto.AgreementKey(state.box_key)
+        mine = masking.AgreementKey(state.box_key)
         complaints, digests = [], []
         for box in sorted(boxes, key=lambda box: box.member):
             digests.append(box.digest(box.member, me))
@@ -301,12 +306,12 @@ class SummationClient:
                 complaints.append(Complaint(box.member, digests[-1], signature))
         return complaints, digests
 
-    def _masked(self, neighbours: Iterable[int], state: _State) -> words.Words:
+    def _masked(self, neighbours: Iterable[int], state: _State) -> masking.Words:
         plan, session = self._invitation.plan, self._invitation.session
         most, bits = plan.most_per_count, self._invitation.bits
-        key = crypto.derive(state.own_mask, session=session, purpose=b"own mask")
-        total = crypto.mask(key, plan.numbers, bits).copy()
-        mask_key = crypto.AgreementKey(state.mask_key)
+        key = masking.derive(state.own_mask, session=session, purpose=b"own mask")
+        total = masking.mask(key, plan.numbers, bits).copy()
+        mask_key = masking.AgreementKey(state.mask_key)
         for member in neighbours:
             apply_pair_mask(
                 total, mask_key, state.peers[member].mask, self._me, member, session, bits
@@ -319,7 +324,7 @@ class SummationClient:
             raise ProtocolError(
                 f"the contribution has {values.size:,} numbers, the plan asks for {plan.numbers:,}."
             )
-        return total + words.encode(values, most, bits)
+        return total + masking.encode(values, most, bits)
 
     def _agree(self, request: Survivors, state: _State) -> Ballot:
         survivors = self._members(request.survivors)
@@ -334,7 +339,7 @@ class SummationClient:
         state.survivors = request.survivors
         return Ballot(vote=self._signed(Stage.AGREE, self._agreement(state)), answers=answers)
 
-    def _answers(self, complaints: Sequence[Complaint], state: _State) -> list[Answer]:
+    def _answers(self, complaints: Sequence[Complaint], state: _State) -> list[BoxKey]:
         """Keys of the boxes that holders complain of."""
         # Only of boxes as they were sent: an honest holder opens those, so who complains of one
         # lies, and learns nothing that it did not know.
@@ -353,7 +358,7 @@ class SummationClient:
                     "a holder was given another box than this site sent: who carried it, or the "
                     "coordinator, altered it."
                 )
-        return [Answer(m, self._key_of_box(m, state).private, state.peers[m].box) for m in holders]
+        return [BoxKey(m, self._key_of_box(m, state).private, state.peers[m].box) for m in holders]
 
     def _open(self, quorum: Quorum, state: _State) -> SealedOpening:
         survivors, sharers = self._members(state.survivors), self._members(state.sharers)
@@ -364,7 +369,7 @@ class SummationClient:
         keys = [Opened(member, pair.key) for member, pair in held if member in dropped]
         told = opening(self._invitation.session, Opening.digests(masks, keys))
         opened = Opening(masks=masks, keys=keys, signature=self._signed(Stage.OPEN, told))
-        box_key = crypto.AgreementKey(state.box_key)
+        box_key = masking.AgreementKey(state.box_key)
         sealed = SealedOpening.of(opened, self._invitation, self._me, box_key)
         # Nothing below is needed again: what was not told now can never be told.
         state.mask_key = state.box_key = state.own_mask = b""
@@ -423,10 +428,10 @@ class SummationClient:
                 )
             state.peers[peer.member] = _Keys(keys.mask_key, keys.box_key)
 
-    def _key_of_box(self, holder: int, state: _State) -> crypto.AgreementKey:
-        purpose = b"key of box " + crypto.pair(self._me, holder)
+    def _key_of_box(self, holder: int, state: _State) -> masking.AgreementKey:
+        purpose = b"key of box " + masking.pair(self._me, holder)
         session = self._invitation.session
-        return crypto.AgreementKey(crypto.derive(state.box_key, session=session, purpose=purpose))
+        return masking.AgreementKey(masking.derive(state.box_key, session=session, purpose=purpose))
 
     def _picked(self, state: _State) -> frozenset[int]:
         return frozenset(picks(state.seed, self._me, self._invitation.graph).tolist())
@@ -471,8 +476,8 @@ class SummationClient:
 
 
 def apply_pair_mask(
-    total: words.Words,
-    mine: crypto.AgreementKey,
+    total: masking.Words,
+    mine: masking.AgreementKey,
     peer: bytes,
     me: int,
     other: int,
@@ -481,9 +486,9 @@ def apply_pair_mask(
 ) -> None:
     """Add the mask that two members share, with opposite signs at the two, in place."""
     first, second = sorted((me, other))
-    purpose = b"mask " + crypto.pair(first, second)
-    key = crypto.derive(mine.agree(peer), session=session, purpose=purpose)
-    mask = crypto.mask(key, len(total), bits)
+    purpose = b"mask " + masking.pair(first, second)
+    key = masking.derive(mine.agree(peer), session=session, purpose=purpose)
+    mask = masking.mask(key, len(total), bits)
     if me == first:
         np.add(total, mask, out=total)
     else:

@@ -14,8 +14,7 @@ import msgspec
 
 from fedgauge.errors import ProtocolError
 from fedgauge.protocol import COORDINATOR, EVERYONE, Message
-from fedgauge.secagg import crypto, shamir
-from fedgauge.secagg.boxes import Box, Kind, is_share
+from fedgauge.secagg import masking, secret_sharing
 from fedgauge.secagg.messages import (
     Advertisement,
     Ballot,
@@ -27,6 +26,7 @@ from fedgauge.secagg.messages import (
     opening,
     receipt,
 )
+from fedgauge.secagg.secret_sharing import Box, Kind, is_share
 
 _NOTHING: Final = "what is said to be evidence shows nothing."
 
@@ -155,7 +155,9 @@ class WrongDealing(msgspec.Struct, frozen=True, array_like=True, tag="dealing"):
             own = holder == dealer
             checks = shares.own if own else _box_for(holder, shares).checks
             _require(is_share(share, self.kind, checks, session, dealer, holder))
-        points = {part.member + 1: shamir.share_from_bytes(part.share) for part in self.opened}
+        points = {
+            part.member + 1: secret_sharing.share_from_bytes(part.share) for part in self.opened
+        }
         keys = Advertisement.from_bytes(self.keys.body)
         _require(
             secret_behind(points, self.kind, shares.commitment, keys.mask_key, session) is None
@@ -189,12 +191,12 @@ def secret_behind(
 ) -> bytes | None:
     """The secret that shares give, by point; None where it is not the one that was announced."""
     try:
-        secret = shamir.secret_from_int(shamir.join(shares))
+        secret = secret_sharing.secret_from_int(secret_sharing.join(shares))
     except ProtocolError:
         return None
     if kind is Kind.MASK:
-        return secret if crypto.commitment(secret, session) == commitment else None
-    return secret if crypto.AgreementKey(secret).public == mask_key else None
+        return secret if masking.commitment(secret, session) == commitment else None
+    return secret if masking.AgreementKey(secret).public == mask_key else None
 
 
 def _shares(invitation: Invitation, dealer: int, said: Signed) -> Shares:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from fedgauge.errors import PlanError
 from fedgauge.privacy import Cohort
 from fedgauge.privacy.models import PROTOCOL_FAILURE
-from fedgauge.secagg.crypto import aes_ctr, derive
+from fedgauge.secagg.masking import aes_ctr, derive
 
 MOST_COMPLETE: Final = 200
 MOST_MEMBERS: Final = 20_000

@@ -25,7 +25,7 @@ import numpy as np
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.sizes import first_session
+from fedgauge.plan.limits import first_session
 from fedgauge.protocol import (
     COORDINATOR,
     EVERYONE,
@@ -35,16 +35,9 @@ from fedgauge.protocol import (
     is_signed,
     session_id,
 )
-from fedgauge.secagg.boxes import DIGEST_BYTES, Box, Kind
-from fedgauge.secagg.crypto import KEY_BYTES, AgreementKey, derive, seal, unseal
-from fedgauge.secagg.graph import (
-    MOST_MEMBERS,
-    Graph,
-    check_members,
-    is_safe,
-    survivors_needed,
-)
-from fedgauge.secagg.words import word_bits
+from fedgauge.secagg.graph import MOST_MEMBERS, Graph, check_members, is_safe, survivors_needed
+from fedgauge.secagg.masking import KEY_BYTES, AgreementKey, derive, seal, unseal, word_bits
+from fedgauge.secagg.secret_sharing import DIGEST_BYTES, Box, Kind
 
 RUN_BYTES: Final = 32
 SEED_BYTES: Final = 16
@@ -245,7 +238,7 @@ class Peer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     signature: bytes
 
 
-class Roster(Message, frozen=True):
+class Advertisements(Message, frozen=True):
     """Who is there; advertisements of the member's picks."""
 
     present: bytes
@@ -309,7 +302,7 @@ class Agreement(Message, frozen=True):
     told: bytes
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class BoxKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The key of one box, by which everybody can see what it holds.
 
     `box_key` is what the holder advertised and the box was sealed for, as the dealer was told.
@@ -324,7 +317,7 @@ class Ballot(Message, frozen=True):
     """A member's signature under :func:`agreement`, and its answers to complaints."""
 
     vote: bytes
-    answers: list[Answer]
+    answers: list[BoxKey]
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -1,8 +1,7 @@
 """A client's own trust anchor: its key, whom it trusts, its limits and its privacy ledger."""
 
-from fedgauge.site.anchor import Site
-from fedgauge.site.entries import Account, Balance, Cost, Entry
 from fedgauge.site.ledger import Ledger
+from fedgauge.site.ledger_entries import Account, Balance, Cost, Entry
 from fedgauge.site.policy import Policy
 from fedgauge.site.setup import (
     add_approver,
@@ -14,6 +13,7 @@ from fedgauge.site.setup import (
     new_ledger,
     replace_trust,
 )
+from fedgauge.site.site import Site
 
 __all__ = [
     "Account",

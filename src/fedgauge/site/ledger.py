@@ -1,16 +1,26 @@
 """The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from fedgauge.data.fingerprint import Fingerprint
-from fedgauge.errors import LedgerError, PlanRefused
-from fedgauge.site.books import Books, Spend, Status, check_budget, check_mix, total_of
-from fedgauge.site.chain import Chain, Pages
-from fedgauge.site.entries import (
+from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
+from fedgauge.site.exact_sums import (
+    ExactRules,
+    ExactSum,
+    Sites,
+    check_data,
+    check_join,
+    check_vote,
+    count_sums,
+)
+from fedgauge.site.ledger_entries import (
+    FIRST,
     NOBODY,
     Account,
     Asked,
@@ -20,20 +30,318 @@ from fedgauge.site.entries import (
     Entry,
     Kind,
     Step,
+    SumRoster,
     Turn,
     decode,
     encode,
 )
-from fedgauge.site.exact import (
-    ExactRules,
-    ExactSum,
-    check_data,
-    check_join,
-    check_vote,
-    count_sums,
+from fedgauge.site.ledger_file import Chain, Pages
+from fedgauge.storage import WAIT_SECONDS
+
+Status = Literal["reserved", "committed", "released"]
+
+_ORDER: Final[dict[Status, int]] = {"released": 0, "reserved": 1, "committed": 2}
+_ONE_STEP: Final = ("flip", "replace-one")  # neighbours between whom a label can flip
+
+
+class Spend(NamedTuple):
+    """One session's cost, when it was reserved, and what became of it."""
+
+    account: Account
+    cost: Cost
+    since: datetime
+    status: Status = "reserved"
+    sent: bool = False
+    roster: SumRoster | None = None
+    certain: bool = True
+    plan: str | None = None
+    data: Fingerprint | None = None
+    survivors: frozenset[bytes] | None = None
+    asked: Asked = NOBODY
+    departures: tuple[Departure, ...] = ()
+    flips: str | None = None
+    turn: Turn | None = None
+
+    def departure(self, step: Step) -> Departure | None:
+        """What left at a step; None where nothing did, or an earlier version did not say."""
+        return next((each for each in self.departures if each.step == step), None)
+
+    @property
+    def exact(self) -> ExactSum | None:
+        """What is known of the sum, where it has no noise."""
+        if not self.cost.is_exact_sum:
+            return None
+        return ExactSum(
+            self.roster, self.plan, self.certain, self.survivors, self.data, turn=self.turn
+        )
+
+    @property
+    def first(self) -> bytes | None:
+        """The session of the first of two rounds, where this is the second."""
+        return None if self.turn is None else self.turn.first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither committed nor released."""
+        return self.status == "reserved"
+
+
+class Books(NamedTuple):
+    """What the entries of a ledger come to."""
+
+    spends: dict[bytes, Spend]
+    limits: dict[Account, Cost]
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Self:
+        """Go through all entries in order."""
+        books = cls({}, {})
+        for entry in entries:
+            books._add(entry)
+        return books
+
+    def _add(self, entry: Entry) -> None:
+        spend = self.spends.get(entry.session or b"")
+        match entry:
+            case Entry(kind="limit", account=Account() as account, cost=Cost() as cost):
+                self.limits[account] = cost
+            case Entry(kind="reserve", account=Account() as account, cost=Cost() as cost) if (
+                entry.session and not spend
+            ):
+                self.spends[entry.session] = Spend(
+                    account,
+                    cost,
+                    entry.time,
+                    roster=entry.roster,
+                    certain=entry.certain,
+                    plan=entry.plan,
+                    data=entry.data,
+                    asked=entry.asked,
+                    flips=entry.flips,
+                    turn=entry.turn,
+                )
+            case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
+                self.spends[session] = spend._replace(status="committed")
+            case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
+                self.spends[session] = spend._replace(status="released")
+            case Entry(kind="sent", session=bytes() as session) if spend and not spend.is_open:
+                left = () if entry.left is None else (entry.left,)
+                self.spends[session] = spend._replace(
+                    sent=True, departures=(*spend.departures, *left)
+                )
+            case Entry(kind="reply", session=bytes() as session, left=Departure() as left) if spend:
+                self.spends[session] = spend._replace(departures=(*spend.departures, left))
+            case Entry(kind="data", session=bytes() as session) if spend:
+                self.spends[session] = spend._replace(data=entry.data)
+            case Entry(kind="survivors", session=bytes() as session) if spend:
+                self.spends[session] = spend._replace(
+                    survivors=entry.survivors, certain=entry.certain
+                )
+            case _:
+                raise LedgerError(f"entry {entry.number} of the ledger does not fit the others.")
+
+    def accounts(self) -> set[Account]:
+        """All accounts that something was spent on, or that have a limit."""
+        return {spend.account for spend in self.spends.values()} | set(self.limits)
+
+    def held(self, account: Account, *statuses: Status) -> list[Cost]:
+        """What an account is charged for sessions in some states."""
+        return [
+            charge(account, spend.account, spend.cost)
+            for spend in self._charged()
+            if account.covers(spend.account) and spend.status in statuses
+        ]
+
+    def _charged(self) -> Iterable[Spend]:
+        """All sessions, of those that are paid for together the one that went furthest.
+
+        These are the two rounds of a plan, and all that tell the same flips.
+        """
+        once: dict[object, Spend] = {}
+        for session, spend in self.spends.items():
+            evaluation = spend.first or session
+            what = evaluation if spend.flips is None else (spend.account, spend.flips)
+            if what not in once or _ORDER[spend.status] > _ORDER[once[what].status]:
+                once[what] = spend
+        return once.values()
+
+    def second_of(self, session: bytes) -> bytes | None:
+        """The session that is the second round of a first one; None where there is none."""
+        return next((each for each, spend in self.spends.items() if spend.first == session), None)
+
+    def cost_of_flips(self, account: Account, flips: str) -> Cost | None:
+        """What labels as flipped are charged by now; None where no session holds them."""
+        live = (
+            spend.cost
+            for spend in self.spends.values()
+            if (spend.account, spend.flips) == (account, flips) and spend.status != "released"
+        )
+        return next(live, None)
+
+    def noisy(self, account: Account, *statuses: Status) -> list[Cost]:
+        """The same without exact sums, which meet no limit."""
+        return [cost for cost in self.held(account, *statuses) if not cost.is_exact_sum]
+
+    def exact_sums(self, dataset: str, *, besides: bytes = b"") -> list[ExactSum]:
+        """Exact sums on a dataset, those under way included, besides that of one session."""
+        return [
+            spend.exact
+            for session, spend in self.spends.items()
+            if spend.exact and spend.account.dataset == dataset
+            if spend.status != "released" and session != besides
+        ]
+
+    def exact_data_elsewhere(self, dataset: str) -> list[Fingerprint]:
+        """What the rows were of exact sums on other datasets."""
+        return [
+            spend.data
+            for spend in self.spends.values()
+            if spend.exact and spend.data and spend.account.dataset != dataset
+            if spend.status != "released"
+        ]
+
+    def kinds_of_release(self, dataset: str) -> set[bool]:
+        """Whether exact sums, and whether noisy ones, left a dataset or are under way."""
+        return {
+            spend.cost.is_exact_sum
+            for spend in self.spends.values()
+            if spend.account.dataset == dataset and spend.status != "released"
+        }
+
+
+def charge(scope: Account, account: Account, cost: Cost) -> Cost:
+    """What a plan on an account costs an account that covers it.
+
+    Examples
+    --------
+    >>> rows = Account("stroke-2026", "example", "add-remove")
+    >>> charge(Account.labels("stroke-2026"), rows, Cost(1.0, 0.0)).epsilon
+    2.0
+    """
+    if not scope.is_label or cost.is_exact_sum or account.neighbours in _ONE_STEP:
+        return cost
+    return cost.twice()
+
+
+def check_mix(books: Books, account: Account, cost: Cost) -> None:
+    """Refuse an exact sum where noise promised something, or noise where a sum gave it away."""
+    kinds = books.kinds_of_release(account.dataset)
+    if cost.is_exact_sum and False in kinds:
+        raise BudgetExceeded(
+            f"an evaluation with noise was begun on dataset {account.dataset}, and an exact sum "
+            "would void that promise. Use noise here too, or set `mix_exact = true` in the site "
+            "file."
+        )
+    if not cost.is_exact_sum and True in kinds:
+        raise BudgetExceeded(
+            f"an exact sum was begun on dataset {account.dataset}, which voids any promise of "
+            "differential privacy on it. Use another dataset, or set `mix_exact = true` in the "
+            "site file."
+        )
+
+
+def check_budget(books: Books, account: Account, cost: Cost, default_limit: Cost) -> None:
+    """Refuse a cost beyond the limit of its dataset, or of its account where that has one."""
+    whole = Account.whole(account.dataset)
+    for scope, limit in {whole: default_limit, **books.limits}.items():
+        if not scope.covers(account):
+            continue
+        held, asked = books.noisy(scope, "committed", "reserved"), charge(scope, account, cost)
+        epsilon = sum((c.exact_epsilon for c in held), asked.exact_epsilon)
+        delta = sum((c.exact_delta for c in held), asked.exact_delta)
+        if epsilon > limit.exact_epsilon or delta > limit.exact_delta:
+            told = f"{asked}" if asked == cost else f"{asked}, for a label that is the other one"
+            raise BudgetExceeded(
+                f"the privacy budget of {scope} does not allow this: limit {limit}; spent or "
+                f"reserved {total_of(held)}; asked {told}. Raise the limit with "
+                "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
+            )
+
+
+def total_of(costs: Sequence[Cost]) -> Cost:
+    """What costs add up to, as the decimals they print as."""
+    if any(cost.is_exact_sum for cost in costs):
+        return Cost(float("inf"), 0.0)
+    return Cost(
+        float(sum((cost.exact_epsilon for cost in costs), Fraction())),
+        float(min(sum((cost.exact_delta for cost in costs), Fraction()), Fraction(1))),
+    )
+
+
+_NOT_THERE: Final = (
+    "the plan is for the second of two rounds, and this site did not join the first, or has given "
+    "it up. Ask for an invitation to both."
 )
-from fedgauge.site.second import check_same_sites, check_second
-from fedgauge.storage.durable import WAIT_SECONDS
+
+
+def check_second(
+    books: Books,
+    account: Account,
+    cost: Cost,
+    asked: Asked,
+    exact: ExactSum | None,
+    turn: Turn,
+) -> None:
+    """Refuse a second round of anything but an evaluation that this site joined from the start.
+
+    `exact` says who is invited to which plan, as it was before bins were found.
+    """
+    first = books.spends.get(turn.first or b"")
+    if first is None or first.turn != FIRST or first.status == "released" or exact is None:
+        raise PlanRefused(_NOT_THERE)
+    for what, same in (
+        ("plan", (exact.plan, asked.dated) == (first.plan, first.asked.dated)),
+        ("coordinator", asked.coordinator == first.asked.coordinator),
+        ("model", asked.model == first.asked.model),
+        ("roster", _invited(exact) == _invited(first)),
+        ("dataset, or cost", (account, cost) == (first.account, first.cost)),
+    ):
+        if not same:
+            raise PlanRefused(
+                f"the second of two rounds has another {what} than the first, which this site "
+                "joined. Ask for a new evaluation."
+            )
+    if books.second_of(turn.first or b"") is not None:
+        raise PlanRefused(
+            "this site joined another second round of that evaluation, and each has one: sums over "
+            "other bins can be subtracted from each other. Ask for a new evaluation."
+        )
+    if first.survivors is not None and len(first.survivors) != turn.clients:
+        raise PlanRefused(
+            "the bins are not those of the first round that this site was in: it was over another "
+            "number of sites. Ask for a new evaluation."
+        )
+    if cost.is_exact_sum:
+        _check_exact(books, account, first, turn)
+
+
+def _invited(sum_: ExactSum | Spend) -> Sites | None:
+    return None if sum_.roster is None else sum_.roster.sites
+
+
+def _check_exact(books: Books, account: Account, first: Spend, turn: Turn) -> None:
+    """Refuse a second exact sum that, less others, shows a site's counts or narrower bins."""
+    if first.survivors is None:
+        raise PlanRefused(
+            "this site did not see the first of two exact sums to its end, and the difference of "
+            "the two would show its counts. Ask for a new evaluation."
+        )
+    others = (each.turn for each in books.exact_sums(account.dataset))
+    if any(other is not None and other.bins not in ("", turn.bins) for other in others):
+        raise PlanRefused(
+            "an earlier exact sum on this dataset found other bins under the same plan, and sums "
+            "over other bins can be subtracted from each other. Run with noise (mix_exact)."
+        )
+
+
+def check_same_sites(books: Books, second: Spend, sites: Sites) -> None:
+    """Refuse a second exact sum over other sites than the first was over."""
+    if second.first is not None and books.spends[second.first].survivors != sites:
+        raise PlanRefused(
+            "the second of two exact sums would be over other sites than the first, and their "
+            "difference would show those. Start again when all of them are there, or with noise."
+        )
+
 
 _ID_BYTES: Final = 32
 _LEAST_DIGITS: Final = 8  # of an id, as entries are shown with
@@ -149,7 +457,7 @@ class Ledger:
             have nothing else to tell.
         turn
             Of a plan of two rounds: which of them it is. The second costs nothing more, and has to
-            be of the evaluation that the first was of (:mod:`fedgauge.site.second`).
+            be of the evaluation that the first was of (:mod:`fedgauge.site.ledger`).
         check_only
             Refuse what would be refused, and write nothing.
         """
@@ -325,8 +633,8 @@ class Ledger:
         """Record whose sum a session is about to reveal, or refuse it.
 
         Exact sums over several sets of sites can be added and subtracted, so they are judged
-        together with earlier ones on the dataset (:mod:`fedgauge.site.exact`). Recording the same
-        set again changes nothing. Noisy sums are recorded without that.
+        together with earlier ones on the dataset (:mod:`fedgauge.site.exact_sums`). Recording the
+        same set again changes nothing. Noisy sums are recorded without that.
 
         Parameters
         ----------

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from fedgauge.escaping import csv_text
 from fedgauge.keys import key_to_text
-from fedgauge.site.anchor import Site
-from fedgauge.site.entries import Account, Cost, Entry
+from fedgauge.site.ledger_entries import Account, Cost, Entry
+from fedgauge.site.site import Site
 
 COLUMNS: Final = (
     "time",

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from fedgauge import storage
 from fedgauge.errors import LedgerError, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.site.anchor import Site
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
     EXACT,
@@ -22,7 +22,7 @@ from fedgauge.site.policy import (
     read_site_file,
     require_own_folder,
 )
-from fedgauge.storage import durable
+from fedgauge.site.site import Site
 
 _SITE_FILE: Final = "site.toml"
 _KEY: Final = "site.key"
@@ -116,7 +116,7 @@ def create_site(
         # The key comes last: a site file without one is of no use and holds no secret. The ledger
         # comes first: a site that can be used has had one, and without one has lost it.
         Ledger.create(folder / _LEDGER, head=folder / _HEAD)
-        durable.write_new(folder / _SITE_FILE, text.encode())
+        storage.write_new(folder / _SITE_FILE, text.encode())
         SigningKey.generate().save(folder / _KEY)
     except OSError as error:
         raise SiteError(f"cannot make a site in {folder}: {error.strerror}.") from None
@@ -165,7 +165,7 @@ def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
     Site.from_text(text, path)  # nothing is written when it would not be valid
     aside = path.with_name(f"{path.name}.old")
     try:
-        durable.write_new(aside, before.encode())
+        storage.write_new(aside, before.encode())
     except FileExistsError:
         raise SiteError(f"{aside} exists. Move it away, so that it is not lost.") from None
     except OSError as error:
@@ -420,7 +420,7 @@ def _rewritten(path: Path, text: str) -> Site:
     site = Site.from_text(text, path)
     target = path.resolve()  # through a link, to the file it names
     try:
-        durable.replace(target, text.encode(), mode=stat.S_IMODE(target.stat().st_mode))
+        storage.replace(target, text.encode(), mode=stat.S_IMODE(target.stat().st_mode))
     except OSError as error:
         raise SiteError(f"cannot write site file {path}: {error.strerror}.") from None
     return site

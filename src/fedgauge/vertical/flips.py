@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedgauge.data.labels import Label, meaning
+from fedgauge import storage
+from fedgauge.data.examples import Label, meaning
 from fedgauge.errors import InputError, SiteError
 from fedgauge.privacy import LocalDP
-from fedgauge.privacy.flipping import Flags, flip
 from fedgauge.privacy.keystream import Keystream
-from fedgauge.storage import durable
-from fedgauge.storage.ownership import require_own
-from fedgauge.storage.whole import MALFORMED, bounded, open_regular
-from fedgauge.vertical.party_file import MOST_BYTES
+from fedgauge.privacy.local import Flags, flip
+from fedgauge.storage import MALFORMED, bounded, open_regular, require_own
+from fedgauge.vertical.files import MOST_BYTES
 
 FORMAT: Final = "fedgauge-flips/1"
 _AGAIN: Final = (
@@ -101,9 +100,9 @@ class Flips:
         rows = _Rows.of(ids, labels, positive)
         try:
             # Who else asks at the same time gets the same flips.
-            with durable.locked(path.with_name(f".{path.name}.lock")):
+            with storage.locked(path.with_name(f".{path.name}.lock")):
                 if not path.exists():
-                    durable.replace(path, _Kept.of(rows, privacy).to_bytes())
+                    storage.replace(path, _Kept.of(rows, privacy).to_bytes())
                 kept = _read(path)
         except OSError as error:
             raise SiteError(f"cannot keep flips in {path}: {error.strerror}.") from None

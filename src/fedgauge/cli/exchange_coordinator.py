@@ -1,0 +1,413 @@
+"""Commands of the coordinator of a file exchange: start, restart, advance."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+import fedgauge as fg
+from fedgauge.cli.options import Quiet, SiteOption
+from fedgauge.cli.terminal import (
+    print_result,
+    readable_errors,
+    require_consent,
+    screen,
+    warn,
+    with_progress,
+)
+from fedgauge.engines.coordinator import Coordinator, totals_for
+from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
+from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
+from fedgauge.engines.review import approve as approve_as
+from fedgauge.engines.review import review as look_at
+from fedgauge.engines.site_rows import column_options
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan.explain import explain
+from fedgauge.plan.task import LabelTask
+from fedgauge.privacy.models import chance
+from fedgauge.secagg import Invitation, Stage
+from fedgauge.site import Cost, Site
+from fedgauge.site.ledger import total_of
+from fedgauge.vertical.files import Totals
+
+Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, though it was paid for by then.")]
+HERE: Final = Path("site.toml")
+
+
+def say_progress(progress: Progress, run: Path, site: Site) -> None:
+    """Say which round it is, who is awaited, and what they do."""
+    session = progress.invitation.session.hex()[:8]
+    screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}", markup=False)
+    for told in progress.faults:
+        screen.print(told, markup=False)
+    if progress.proved:
+        screen.print(
+            f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW", markup=False
+        )
+    if progress.finished:
+        screen.print("Finished: the result is in result.json", markup=False)
+        return
+    asked = len(progress.answered) + len(progress.missing)
+    where = f"round {progress.stage:d} of {len(Stage)}"
+    if knows(site, progress.invitation):
+        where = place_of(progress.invitation.plan, progress.stage)
+    screen.print(
+        f"{where.capitalize()}, {progress.verb}: {len(progress.answered)} of {asked} answered",
+        markup=False,
+    )
+    for name, reason in progress.set_aside.items():
+        screen.print(f"Set aside {name}: {reason}", markup=False)
+    if progress.missing:
+        mine = site.name in progress.missing
+        screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
+        command = _command(progress.verb, run, progress, site, mine=mine)
+        screen.print(f"  {command}", markup=False)
+        if progress.stage > Stage.MASK:
+            screen.print(
+                "All of them have paid: wait. To start again would charge everybody once more.",
+                markup=False,
+            )
+    else:
+        mine = progress.invitation.coordinator == site.key.public
+        screen.print("Waiting for the coordinator:", markup=False)
+        screen.print(f"  {_command('advance', run, progress, site, mine=mine)}", markup=False)
+
+
+def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
+    """A step as it is typed; `mine` says whether it is this site's."""
+    words = ["fedgauge exchange", verb, shlex.quote(str(run))]
+    if verb == "join" and progress.invitation.follows is None:  # once for both of two rounds
+        words.append(f"FILE {_columns(progress.invitation, site)}")
+    # Of others only they know where their site file is.
+    words.append(f"--site {shlex.quote(str(site.path)) if mine else 'site.toml'}")
+    return " ".join(words)
+
+
+def _columns(invitation: Invitation, site: Site) -> str:
+    """What is named of a file; a stranger's plan is not read for that."""
+    if not knows(site, invitation):
+        return "--label COLUMN --score COLUMN"
+    plan = invitation.plan
+    if isinstance(plan.task, LabelTask):
+        key = "--score" if plan.task.self_scored else "--id"
+        return f"--label COLUMN {key} COLUMN --bins FILE"
+    cap = plan.privacy.unit_cap
+    of_subjects = cap is not None and cap.unit == "subject"
+    return column_options(plan.task) + " --subject COLUMN" * of_subjects
+
+
+def became(joined: JoinedSession) -> str:
+    """What became of an evaluation that this site joined."""
+    when, cost = f"{joined.time:%Y-%m-%d %H:%M} UTC", price(joined.cost)
+    match joined.status:
+        case "reserved":
+            return f"This site joined on {when}. It has counted nothing yet; set aside: {cost}."
+        case "released":
+            return f"This evaluation is over here: abandoned on {when}, nothing spent."
+    if joined.between:
+        return f"This site counted on {when}, cost {cost}. The second round costs nothing more."
+    if joined.over:
+        return f"This evaluation is over here: counted on {when}, cost {cost}."
+    return f"This site counted on {when}, cost {cost}. It has not opened the sum yet."
+
+
+def budget_in_words(budget: BudgetState, joined: JoinedSession | None, site: Site) -> str:
+    """What is spent, what is allowed, and what there would be after."""
+    if budget.cost.is_exact_sum:
+        count = budget.exact_sums
+        told = f"Exact sums on {site.dataset}: {count}. Limit: {site.policy.exact_sums}."
+        after = str(count + budget.sums)
+    else:
+        now = total_of([budget.spent, budget.reserved])
+        told = f"Spent or reserved on {site.dataset}: {price(now)}. Limit: {price(budget.limit)}."
+        after = price(total_of([now, budget.cost]))
+    if joined is None:
+        return f"{told} After this evaluation: {after}."
+    return told if joined.status == "released" else f"{told} This evaluation is in it."
+
+
+def price(cost: Cost) -> str:
+    """A cost as an officer reads it."""
+    if cost.is_exact_sum:
+        return "one exact sum"
+    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
+
+
+def start(
+    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
+    run: Run,
+    take_part_too: Annotated[
+        bool, typer.Option("--take-part", help="The coordinator is one of the sites.")
+    ] = False,
+    invite: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=r"A peer to invite; again for more. \[default: all, or all who were given bins]"
+        ),
+    ] = None,
+    site_file: SiteOption = HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinator: invite the peers in the site file to an evaluation.
+
+    Labels apart from scores: whoever assigned the bins starts it, and invites who was given some.
+
+    Examples:
+
+      fedgauge exchange start plan.toml /shared/run-1 --site consortium/site.toml
+
+      fedgauge exchange start assigned/plan.toml /shared/run-1 --site platform/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        loaded = fg.EvaluationPlan.load(plan)
+        totals = totals_for(site, loaded)
+        if totals is None or invite:
+            members = _invited(site, invite, take_part_too=take_part_too)
+        else:
+            members = _given_bins(site, totals)
+        _start(run, site, loaded, members, quiet)
+
+
+def restart(
+    run: Run,
+    new: Annotated[Path, typer.Argument(help="An empty or new folder for the next attempt.")],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=r"A site to leave out; again for more. \[default: those who broke the rules]"
+        ),
+    ] = None,
+    yes: Yes = False,
+    site_file: SiteOption = HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinator: the same plan once more, without who broke the rules.
+
+    The attempt before is over for the coordinator; sites end it with `exchange abandon`. Sites
+    that have sent their numbers have paid for it, and pay again: it asks first.
+
+    Examples:
+
+      fedgauge exchange restart /shared/run-1 /shared/run-2 --site consortium/site.toml
+
+      fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c --yes
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        before = Exchange(run, site)
+        plan = before.invitation().plan.whole
+        members = Coordinator(before, site).members_without(without or ())
+        paid = _require_restart(before, run, yes=yes)
+        _start(new, site, plan, members, quiet)
+        Coordinator(before, site).abandon()
+    if not quiet:
+        end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
+        screen.print(f"Sites give up the attempt before:\n  {end}", markup=False)
+        if not plan.is_noisy:
+            warn(
+                "The plan is for an exact sum. A site that submitted before keeps to the sites it "
+                "submitted with, and refuses others, unless its file says exact_dropouts = true."
+            )
+
+
+def advance(
+    run: Run,
+    without_missing: Annotated[
+        bool, typer.Option("--without-missing", help="Go on without those who did not answer.")
+    ] = False,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(help="Where the invitation was lost: how the evaluation's id begins."),
+    ] = None,
+    site_file: SiteOption = HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinator: begin the next round, or compute the result after the last.
+
+    Where a plan has two rounds, the second begins with an invitation of its own, in a folder
+    within this one: it is all the same to commands. An invitation or a request that was lost is
+    written again.
+
+    Examples:
+
+      fedgauge exchange advance /shared/run-1 --site consortium/site.toml
+
+      fedgauge exchange advance /shared/run-1 --evaluation 3fa9c2d1 --site consortium/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        coordinator = Coordinator(exchange, site)
+        outcome = with_progress(
+            quiet,
+            lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
+        )
+    for told in exchange.in_the_way:
+        warn(told)
+    if isinstance(outcome, Progress):
+        if not quiet:
+            say_progress(outcome, run, site)
+        return
+    print_result(outcome, quiet=quiet)
+    for told in exchange.progress().faults:
+        warn(told)
+    if quiet:
+        return
+    screen.print(f"Saved {exchange.result_path}", markup=False)
+    result = shlex.quote(str(exchange.result_path))
+    check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
+    screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
+
+
+def _start(
+    run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes], quiet: bool
+) -> None:
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
+    exchange = Exchange(run, site)
+    if any(run.glob("*.fgx")):
+        raise fg.ExchangeError(HOLDS_ONE.format(run))
+    server = Coordinator(exchange, site).start(plan, members)
+    if not quiet:
+        screen.print(
+            f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False
+        )
+        say_progress(exchange.progress(), run, site)
+
+
+def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
+    """Ask before another attempt charges sites again; how many have paid for this one."""
+    progress = before.progress()
+    if progress.paid:
+        waits = "Where sites are only late, waiting costs nothing."
+        over = f"It is finished: its result is {before.result_path}."
+        require_consent(
+            f"{progress.paid} sites have paid for the attempt in {run}, and pay again for another "
+            f"one. {over if progress.finished else waits}",
+            yes=yes,
+        )
+    return progress.paid
+
+
+def _given_bins(site: Site, totals: Totals) -> list[bytes]:
+    """The label parties of an assignment, as long as all are still trusted."""
+    strangers = [key_to_text(party) for party in totals.parties if party not in site.peers]
+    if strangers:
+        raise fg.SiteError(
+            f"{', '.join(strangers)} was given bins and is no peer in {site.path} any more. Trust "
+            "it again, or name whom to invite: --invite NAME."
+        )
+    return list(totals.parties)
+
+
+def _invited(site: Site, names: list[str] | None, *, take_part_too: bool) -> list[bytes]:
+    peers = {
+        name: key for key, name in site.peers.items() if take_part_too or key != site.key.public
+    }
+    unknown = [name for name in names or () if name not in peers]
+    if unknown:
+        raise fg.SiteError(
+            f"{', '.join(unknown)} is not a peer in {site.path}. "
+            "Add it with `fedgauge site trust NAME KEY`."
+        )
+    return [peers[name] for name in names or peers]
+
+
+_COVERED: Final = (
+    "  You approve the plan, the sites, the coordinator and the dataset's name. Which file and "
+    "which model's scores stand behind that name, the operator chooses at `join`. Write both on "
+    "the form."
+)
+
+
+def review(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
+    """Officer: see who asks for what, what the site file says to it, and what it would cost.
+
+    Example:
+
+      fedgauge exchange review /shared/run-1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        invitation = exchange.invitation()
+        seen = look_at(site, invitation)
+        finished = seen.plan is not None and exchange.is_finished(invitation)
+    if not quiet:
+        if finished:
+            screen.print(f"It is finished: its result is {exchange.result_path}\n", markup=False)
+        _say_review(seen, site)
+        if site.approvers and seen.can_be_approved:
+            evaluation = invitation.session.hex()[:NAMED_BY]
+            folder, site_path = (shlex.quote(str(path)) for path in (run, site_file))
+            screen.print(
+                f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {folder} --evaluation "
+                f"{evaluation} --key officer.key --site {site_path}",
+                markup=False,
+            )
+
+
+def approve(
+    run: Run,
+    key: Annotated[Path, typer.Option(help="The approver's key file.")],
+    evaluation: Annotated[
+        str, typer.Option(help=f"How the id begins of what was reviewed: {NAMED_BY} digits.")
+    ],
+    site_file: SiteOption = HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Officer: sign that this site may join, where its file lists approvers.
+
+    What the site would refuse is not signed. Review it first, which prints this command; copy it
+    whole.
+
+    Example:
+
+      fedgauge exchange approve run-1 --evaluation 3fa9c2d16be0a4573fa9c2d16be0a457 --key my.key
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        exchange = Exchange(run, site)
+        invitation = exchange.invitation()
+        exchange.require_open(invitation)
+        path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
+        seen = look_at(site, invitation)
+    if not quiet:
+        plan, session = invitation.plan, invitation.session.hex()[:NAMED_BY]
+        lines = [
+            f"Approved evaluation {session}, kept in {path}. Signed:",
+            f"  plan {plan.digest[:NAMED_BY]}",
+            f"  {_asked_by(seen)}",
+            f"  on {site.dataset}, at a cost of {price(site.cost(plan))}",
+        ]
+        screen.print("\n".join(lines), markup=False)
+
+
+def _asked_by(seen: Review) -> str:
+    return f"Asked for by {seen.coordinator}, of {len(seen.sites)} sites: {', '.join(seen.sites)}"
+
+
+def _say_review(seen: Review, site: Site) -> None:
+    lines = [_asked_by(seen), ""]
+    if seen.plan is not None:
+        lines += [explain(seen.plan), ""]
+    if seen.budget is not None:
+        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}", ""]
+    if seen.joined is not None:
+        lines += ["How far it is", f"  {became(seen.joined)}", ""]
+    if seen.joined is None or not seen.joined.over:
+        allowed = "Allows it." if seen.refusal is None else f"Refuses it: {seen.refusal}"
+        lines += ["The site file", f"  {allowed}", ""]
+    lines.append("Approval")
+    if not site.approvers:
+        lines.append("  None is wanted: the site file lists no approvers.")
+    elif seen.approver is not None:
+        lines.append(f"  Approved by {seen.approver}.")
+    else:
+        lines.append("  None yet." if seen.unapproved is None else f"  None: {seen.unapproved}")
+    screen.print("\n".join(lines), markup=False)

@@ -1,0 +1,282 @@
+"""Commands about a site's ledger: what its data has cost in privacy, and what is open."""
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fedgauge.cli.options import NeighbourKind, Quiet, SiteOption
+from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
+from fedgauge.engines.participant import Participant, Pending
+from fedgauge.errors import LedgerError, SiteError
+from fedgauge.site import Account, Balance, Cost, Entry, Site, new_ledger
+
+_LABELS = (
+    "label, flip: what all plans on the dataset cost one label, were it the other one. Plans under "
+    "which rows come or go (add-remove, zero-out) cost it twice their epsilon."
+)
+
+ledger_app = typer.Typer(
+    help="Show and limit what the evaluations of a site's data cost; end those that are open."
+)
+
+
+class LimitedUnit(StrEnum):
+    """Units that can have a limit, by name."""
+
+    EXAMPLE = "example"
+    SUBJECT = "subject"
+    CLIENT = "client"
+    LABEL = "label"
+
+
+@ledger_app.command("show")
+def show_ledger(
+    entries: Annotated[bool, typer.Option("--entries", help="List every entry.")] = False,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Show what evaluations of a site's data have cost, and what is left.
+
+    Example:
+
+      fedgauge ledger show --site hospital-a/site.toml --entries
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        balances = site.ledger.balances()
+        totals = site.ledger.totals(default_limit=site.policy.default_limit)
+        listed = site.ledger.entries() if entries else []
+        exact = {name: site.ledger.count_exact(name) for name in site.ledger.datasets()}
+    if quiet:
+        return
+    if not balances and not totals:
+        screen.print("Nothing was spent yet.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("dataset", "unit", "neighbours", "spent", "reserved", "limit", "left"):
+        table.add_column(column)
+    whole_first = sorted([*totals, *balances], key=lambda row: row.account.dataset)
+    for row in whole_first:
+        account = row.account
+        table.add_row(
+            account.dataset,
+            account.unit,
+            account.neighbours,
+            *_amounts(row, site.policy.after_exact(exact[account.dataset])),
+        )
+    print_whole(table)
+    if any(row.account.is_label for row in balances):
+        screen.print(_LABELS, markup=False)
+    for entry in listed:
+        screen.print(_entry(entry), markup=False)
+
+
+@ledger_app.command("pending")
+def show_pending(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+    """List evaluations that the site joined and that are not over, and since when.
+
+    Example:
+
+      fedgauge ledger pending --site hospital-a/site.toml
+    """
+    with readable_errors():
+        listed = Participant(Site.from_toml(site_file)).pending()
+    if quiet:
+        return
+    if not listed:
+        screen.print("No evaluation is open.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("evaluation", "since", "dataset", "cost", "state"):
+        table.add_column(column)
+    for each in listed:
+        spend = each.spend
+        table.add_row(
+            each.session.hex()[:8],
+            f"{spend.since:%Y-%m-%d %H:%M} UTC",
+            spend.account.dataset,
+            _cost(spend.cost),
+            _state(each),
+        )
+    print_whole(table)
+    screen.print("`fedgauge ledger release EVALUATION` ends one for good.", markup=False)
+
+
+@ledger_app.command("release")
+def release(
+    evaluation: Annotated[
+        str, typer.Argument(help="The first 8 digits of its id, or more, as pending shows them.")
+    ],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """End an evaluation that is open: delete its keys; what it reserved comes back.
+
+    For one that came over Flower, or whose folder is gone. Once rows were counted, or may have
+    been, its cost stays.
+
+    Example:
+
+      fedgauge ledger release 3f9a02c1 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        participant = Participant(site)
+        session = site.ledger.find(evaluation)
+        if session not in {each.session for each in participant.pending()}:
+            status = site.ledger.status(session)
+            became = "was released" if status == "released" else "is over, and its cost stays"
+            raise LedgerError(
+                f"evaluation {session.hex()[:8]} {became}. No keys of it are left to delete."
+            )
+        participant.abandon(session)
+        spends = site.ledger.sessions()
+        spend, first = spends[session], spends.get(spends[session].first or b"")
+    if quiet:
+        return
+    screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted", markup=False)
+    if spend.status == "released" and (first is None or first.status == "released"):
+        shared = "" if spend.flips is None else ", unless another evaluation tells the same flips"
+        screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}{shared}", markup=False)
+    else:
+        told = f"Spent on {spend.account}, and stays: {_cost(spend.cost)}. Its rows were counted, "
+        screen.print(f"{told}or may have been.", markup=False)
+
+
+@ledger_app.command("new")
+def new(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+    """Make the ledger of a site that never took part in anything.
+
+    `site init` makes one; this is for site files of before it did. Whatever was spent on the
+    site's data before is forgotten: if the site took part, put its ledger back instead.
+
+    Example:
+
+      fedgauge ledger new --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = new_ledger(site_file)
+    if not quiet:
+        screen.print(f"Made {site.ledger_path}, in which nothing is spent", markup=False)
+
+
+@ledger_app.command("set-limit")
+def set_limit(
+    epsilon: Annotated[
+        float, typer.Option(min=0, help="Most epsilon that all evaluations may cost.")
+    ],
+    delta: Annotated[
+        float | None, typer.Option(min=0, max=1, help=r"Most delta. \[default: as it is now]")
+    ] = None,
+    unit: Annotated[
+        LimitedUnit | None,
+        typer.Option(
+            help="Only of plans that protect such a unit; label: what all plans cost one label. "
+            r"\[default: of all plans]"
+        ),
+    ] = None,
+    neighbours: Annotated[
+        NeighbourKind | None,
+        typer.Option(help=r"With --unit: what may differ about it. \[default: each]"),
+    ] = None,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Limit what all evaluations of the site's data may cost together.
+
+    A limit of plans that protect one kind of unit is met besides that of all plans. One of labels
+    is for all plans, too: for what they cost one label, were it the other one.
+
+    Examples:
+
+      fedgauge ledger set-limit --epsilon 3
+
+      fedgauge ledger set-limit --epsilon 1 --unit example
+
+      fedgauge ledger set-limit --epsilon 2 --unit label
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+        accounts = _limited(site.dataset, unit, neighbours)
+        limits = {account: Cost(epsilon, _delta(site, account, delta)) for account in accounts}
+        for account, limit in limits.items():
+            site.ledger.set_limit(account, limit)
+    if not quiet:
+        for account, limit in limits.items():
+            screen.print(f"{account}: at most {limit}", markup=False)
+
+
+def _delta(site: Site, account: Account, wanted: float | None) -> float:
+    """The limit of delta that was asked for, or the one there is."""
+    if wanted is not None:
+        return wanted
+    default = site.policy.default_limit
+    balances = (*site.ledger.balances(), *site.ledger.totals(default_limit=default))
+    limits = [row.limit for row in balances if row.account == account and row.limit is not None]
+    return limits[0].delta if limits else default.delta
+
+
+def _limited(
+    dataset: str, unit: LimitedUnit | None, neighbours: NeighbourKind | None
+) -> list[Account]:
+    """The accounts that a limit is for."""
+    if unit is None:
+        if neighbours is not None:
+            raise SiteError("--neighbours goes with --unit: a dataset's limit is for all plans.")
+        return [Account.whole(dataset)]
+    if unit is LimitedUnit.LABEL:
+        if neighbours is not None:
+            raise SiteError("a label flips: leave --neighbours out with --unit label.")
+        return [Account.labels(dataset)]
+    removed = "zero-out" if unit is LimitedUnit.CLIENT else NeighbourKind.ADD_REMOVE.value
+    kinds = [neighbours] if neighbours is not None else list(NeighbourKind)
+    return [
+        Account(dataset, unit.value, removed if kind is NeighbourKind.ADD_REMOVE else kind.value)
+        for kind in kinds
+    ]
+
+
+def _entry(entry: Entry) -> str:
+    about = [f"{entry.number:>4}  {entry.time:%Y-%m-%d %H:%M} UTC  {entry.kind:<9}"]
+    if entry.session is not None:
+        about.append(f"evaluation {entry.session.hex()[:8]}")
+    if entry.account is not None:
+        about.append(str(entry.account))
+    if entry.cost is not None:
+        about.append(_cost(entry.cost))
+    if entry.flips is not None:
+        about.append(f"once for flips {entry.flips[:8]}")
+    if entry.turn is not None and entry.turn.first is not None:
+        about.append(f"once, with evaluation {entry.turn.first.hex()[:8]}")
+    if entry.left is not None:
+        about.append(f"{entry.left.step}: {entry.left.size:,} bytes")
+    if entry.survivors is not None:
+        about.append(f"{len(entry.survivors)} sites in the sum")
+    return "  ".join(about)
+
+
+def _state(pending: Pending) -> str:
+    told = {
+        "reserved": "nothing counted",
+        "committed": "counted, or may have been",
+        "released": "given back; keys left",
+    }[pending.spend.status]
+    return f"{told}; time is over" if pending.overdue else told
+
+
+def _cost(cost: Cost) -> str:
+    return "exact sum" if cost.is_exact_sum else str(cost)
+
+
+def _amounts(row: Balance, after_exact: str) -> tuple[str, str, str, str]:
+    _, limit, spent, reserved = row
+    if math.isinf(spent.epsilon + reserved.epsilon):
+        return epsilon_of(spent), epsilon_of(reserved), after_exact, "-"
+    if limit is None:
+        return epsilon_of(spent), epsilon_of(reserved), "-", "-"
+    left = max(0.0, limit.epsilon - spent.epsilon - reserved.epsilon)
+    return epsilon_of(spent), epsilon_of(reserved), epsilon_of(limit), f"{left:g}"

@@ -1,0 +1,348 @@
+"""Commands of local DP: make reports, take them in, and compare it with the other models."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+import fedgauge as fg
+from fedgauge.cli import exchange
+from fedgauge.cli.options import (
+    Decimal,
+    HintExamples,
+    HintRate,
+    OracleKind,
+    OracleOption,
+    Quiet,
+    Separator,
+    SiteOption,
+    joined,
+    make_clients,
+    make_dialect,
+    naming_labels,
+)
+from fedgauge.cli.show import require_curves
+from fedgauge.cli.terminal import (
+    print_result,
+    readable_errors,
+    refuse_to_replace,
+    say_counted,
+    screen,
+    warn,
+    with_progress,
+)
+from fedgauge.data.row_checks import RowSummary
+from fedgauge.keys import key_to_text
+from fedgauge.local.compare import LocalComparison
+from fedgauge.local.compare import compare as compare_models
+from fedgauge.local.encode import approved, find_second, result_of, write_reports
+from fedgauge.local.messages import Reason
+from fedgauge.local.rounds import load_plan, read_plan
+from fedgauge.local.server import Receipt
+from fedgauge.privacy import AnyPrivacyModel
+from fedgauge.storage import open_regular
+
+PlanFile = Annotated[
+    Path,
+    typer.Argument(help="The plan, .toml or .json; of a second round as `find-bins` wrote it."),
+]
+Label = Annotated[str, typer.Option(help="Column of the true label.")]
+_COPY_AGAIN = "The file is damaged, or no file of reports: copy it again."
+_MENDED: dict[str, str] = {
+    Reason.LENGTH: "The file is incomplete: copy it again, the whole of it.",
+    Reason.FOREIGN: "Name the plan that the reports were made with.",
+    Reason.VERSION: "Use the same version of fedgauge everywhere.",
+    Reason.ROUND: "Whose turn it is follows from a report's id: let `fedgauge encode` make them.",
+    Reason.CLOSED: "It came after `fedgauge find-bins`, and nothing helps: rows report once.",
+}
+Score = Annotated[str, typer.Option(help="Column of the score; higher is more positive.")]
+
+
+def encode(
+    plan: PlanFile,
+    file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
+    label: exchange.Label,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
+    score: exchange.Score = None,
+    class_scores: exchange.ClassScores = None,
+    model_score: exchange.ModelScores = None,
+    group: exchange.Groups = None,
+    site: Annotated[
+        Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make a local report of each row, to send to the server.
+
+    It says, on this screen only, how many rows there were, how many of them positive, clipped or
+    odd.
+
+    Examples:
+
+      fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
+
+      fedgauge encode plan.toml rows.csv --label y --score p --group sex=gender -o site-a.fgr
+
+      fedgauge encode second.json rows.csv --label y --score p --site site/site.toml -o a-2.fgr
+    """
+    seen: list[RowSummary] = []
+    with readable_errors(by_plan=True):
+        loaded = load_plan(plan)
+        trusted = None if site is None else fg.Site.from_toml(site)
+        run = approved(loaded, trusted)
+        named = exchange.SiteColumns(label, score, joined(class_scores), model_score, group)
+        rows = named.scored(str(file), make_dialect(separator, decimal)).checked(run)
+        with_progress(
+            quiet,
+            lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append),
+        )
+    if not quiet:
+        for counted in seen:
+            say_counted(counted)
+        charged = "" if site is not None else ", charged to no ledger (--site)"
+        turns = " in one of two rounds" if run.has_two_rounds else ""
+        epsilon = f"epsilon {_epsilon(run):g}"
+        screen.print(f"Saved {out}: each row{turns} with {epsilon}{charged}", markup=False)
+
+
+def intake(
+    plan: PlanFile,
+    reports: Annotated[
+        list[Path], typer.Argument(help="Files of reports, or folders of .fgr files.")
+    ],
+    state: Annotated[
+        Path, typer.Option(help="Folder that remembers what was taken in, between runs.")
+    ] = Path("intake"),
+    json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Take in local reports, each once, and say what they show so far.
+
+    A run that was stopped can be repeated: what it had taken in is not counted twice. A file with
+    anything but whole reports of this plan is named, and the command then ends with 1.
+
+    Example:
+
+      fedgauge intake plan.toml inbox/ --state intake --json result.json
+    """
+    with readable_errors(by_plan=True):
+        refuse_to_replace(json=json)
+        run = read_plan(plan)
+        if run.is_search and json is not None:
+            raise fg.InputError(
+                "the first of two rounds has no result. Leave out --json until the second."
+            )
+        with fg.ReportServer(run, state) as server:
+            paths = list(_report_files(reports))
+            receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
+            if not quiet:
+                _print_receipts(server, receipts)
+            if server.conflicts:
+                warn(_conflicting(server.conflicts))
+            taken = zip(paths, receipts, strict=True)
+            broken = [told for path, receipt in taken for told in _broken(path, receipt)]
+            for told in broken:
+                warn(told)
+            if run.is_search:
+                _say_next(server, plan, state, quiet=quiet)
+            else:
+                result = with_progress(quiet, lambda: result_of(server), "Measuring")
+                require_curves(result)
+                if json is not None:
+                    result.to_json(json)
+                print_result(result, quiet=quiet)
+    if broken:
+        raise typer.Exit(1)
+
+
+def find_bins(
+    plan: Annotated[Path, typer.Argument(help="The plan of two rounds, .toml or .json.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File for the plan of the second round.")
+    ],
+    state: Annotated[
+        Path, typer.Option(help="Folder of the intake that took in the first round.")
+    ] = Path("intake"),
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Close the first of two rounds of local reports, and sign the plan of the second.
+
+    Its bins follow from the reports taken in. Those that come later are refused. Whoever reports
+    has the key of this site file as that of a coordinator. Run again, it writes the same plan.
+
+    Example:
+
+      fedgauge find-bins plan.toml --state intake --site server/site.toml -o second.json
+    """
+    with readable_errors(by_plan=True):
+        refuse_to_replace(second=out)
+        loaded = read_plan(plan)
+        if not loaded.is_search:
+            raise fg.InputError(
+                f"{plan} is no plan of two rounds before its bins are found. Name the plan that "
+                "`fedgauge encode` made the first reports with."
+            )
+        site = fg.Site.from_toml(site_file)
+        with fg.ReportServer(loaded, state) as server:
+            second, reports = find_second(server, site.key), server.reports
+        second.save(out)
+        bins = second.signed_by([second.signer]).axis.bins
+    if not quiet:
+        screen.print(
+            f"Saved {out}: {bins:,} bins, found by {reports:,} reports. The first round is "
+            "closed.\nWhoever reports runs `fedgauge encode` with it, and trusts who signed it:\n"
+            f"  fedgauge site trust NAME {key_to_text(second.signer)} --coordinator",
+            markup=False,
+        )
+
+
+def _say_next(server: fg.ReportServer, plan: Path, state: Path, *, quiet: bool) -> None:
+    """What follows the first of two rounds."""
+    if quiet:
+        return
+    if server.is_closed:
+        screen.print(
+            "This round is closed: its bins were found. Take in reports of the second with the "
+            "plan that `fedgauge find-bins` wrote, and writes again.",
+            markup=False,
+        )
+        return
+    screen.print(
+        "This is the first of two rounds: there is no result yet. When enough reports are in, "
+        f"find the bins of the second:\n  fedgauge find-bins {plan} --state {state} -o second.json",
+        markup=False,
+    )
+
+
+def compare(
+    files: Annotated[list[Path], typer.Argument(help="CSV, TSV or Parquet files of all clients.")],
+    label: Label,
+    score: Score,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget under distributed DP.")] = 1.0,
+    local_epsilon: Annotated[
+        float | None,
+        typer.Option(help=r"Privacy budget under local DP. \[default: as --epsilon]"),
+    ] = None,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Column that names the client. Without it each file is one client."),
+    ] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    oracle: OracleOption = OracleKind.OUE,
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    seed: Annotated[int | None, typer.Option(help="Repeatable noise.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show the same data under secure aggregation, distributed DP and local DP.
+
+    For whoever holds all rows and wants to choose: nothing is protected here.
+
+    Example:
+
+      fedgauge compare site-*.csv --label y --score p --epsilon 1 --local-epsilon 5
+    """
+    with readable_errors(), naming_labels(files, label, separator):
+        models: list[AnyPrivacyModel] = [
+            fg.SecureAggregation(),
+            fg.DistributedDP(epsilon),
+            fg.LocalDP(epsilon if local_epsilon is None else local_epsilon, oracle=oracle.value),
+        ]
+        dialect = make_dialect(separator, decimal)
+        clients = make_clients(files, client, label, score, None, dialect)
+        comparison = with_progress(
+            quiet,
+            lambda: compare_models(
+                clients,
+                models,
+                examples=examples,
+                positive_rate=positive_rate,
+                positive=positive,
+                seed=seed,
+            ),
+        )
+    if not quiet:
+        screen.print(_comparison_table(comparison))
+        for model in comparison.models:
+            screen.print(f"{model.privacy.title}: each site must trust {model.trust}", markup=False)
+        screen.print(
+            "One draw of noise each. Distributed DP hides that a row is there, local DP also what "
+            "it is: the same epsilon promises more.",
+            markup=False,
+        )
+
+
+def _report_files(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.exists():
+            raise fg.InputError(f"there is no {path}. Name files of reports, or their folder.")
+        found = sorted(path.glob("*.fgr")) if path.is_dir() else [path]
+        if not found:
+            raise fg.InputError(
+                f"there is no .fgr file in {path}. Name the folder of reports that `fedgauge "
+                "encode` made, or the files."
+            )
+        yield from found
+
+
+def _take(server: fg.ReportServer, path: Path) -> Receipt:
+    try:
+        with open_regular(path) as file:
+            return server.accept_all(server.form.split(file))
+    except OSError as error:
+        raise fg.InputError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _broken(path: Path, receipt: Receipt) -> Iterator[str]:
+    """What is wrong with a file of reports; reports that came before are no fault of it."""
+    for reason, count in receipt.refused.items():
+        if reason != Reason.DUPLICATE:
+            yield (
+                f"{path}: {count:,} message{'s' if count > 1 else ''} refused: {reason}. "
+                f"{_MENDED.get(reason, _COPY_AGAIN)} {receipt.accepted:,} reports of the file were "
+                "taken in."
+            )
+
+
+def _conflicting(reports: int) -> str:
+    """What is said where reports came under an id that another one has."""
+    many = f"{reports:,} report{'s' if reports > 1 else ''}"
+    return (
+        f"{many} came under the id of another one, with other contents. Somebody saw ids and made "
+        "up reports under them, or a client made reports of the same rows twice. All of them "
+        "count. Look at who can see and write the files of reports."
+    )
+
+
+def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:
+    taken = sum(receipt.accepted for receipt in receipts)
+    text = f"Took in {taken:,} reports; {server.reports:,} in all"
+    if server.refused:
+        told = ", ".join(f"{reason}: {count:,}" for reason, count in server.refused.items())
+        text += f"; refused so far: {told}"
+    screen.print(text, markup=False)
+
+
+def _epsilon(plan: fg.EvaluationPlan) -> float:
+    return plan.statement("simulated").epsilon or 0.0
+
+
+def _comparison_table(comparison: LocalComparison) -> Table:
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    table.title = f"Exact AUC of the pooled rows: {comparison.exact_auc:.4f}"
+    for column in ("Errors of", "AUC", "ROC area", "PR area", "Bytes per client"):
+        table.add_column(column, no_wrap=True)
+    for model in comparison.models:
+        errors = (model.roc_auc_error, model.roc_area_error, model.pr_area_error)
+        told = ["no signal" if error is None else f"{error:.1e}" for error in errors]
+        table.add_row(model.privacy.title, *told, f"{model.bytes_per_client:,}")
+    return table

@@ -1,0 +1,537 @@
+"""`plan` and `explain`: what will be measured, what to expect of it, and what leaves each site."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.table import Table
+
+import fedgauge as fg
+from fedgauge.cli.options import (
+    AxisOption,
+    AxisOptions,
+    CalibratorFile,
+    Delta,
+    Epsilon,
+    HintExamples,
+    HintRate,
+    MaxPerUnit,
+    Model,
+    NeighbourKind,
+    Neighbours,
+    NoiseKind,
+    NoiseOption,
+    OracleKind,
+    OracleOption,
+    Privacy,
+    Quiet,
+    Range,
+    ScoresOption,
+    ScoreSums,
+    UnitKind,
+    UnitOption,
+    Values,
+    is_searching,
+    joined,
+    load_map,
+    make_privacy,
+    planned_axis,
+    read_lists,
+    read_names,
+)
+from fedgauge.cli.slice_options import Also, Crossed, PairedBrier, PairOption, SliceOptions, task_of
+from fedgauge.cli.terminal import readable_errors, refuse_to_replace, screen, warn, with_progress
+from fedgauge.plan.task import SearchTask, Sliced, measured_by
+
+if TYPE_CHECKING:
+    from fedgauge.plan.plan import Prediction
+    from fedgauge.plan.task import AnyTask
+
+PlannedGroups = Annotated[
+    list[str] | None,
+    typer.Option("--group", help="Groups to tell apart: sex=women,men; may be repeated."),
+]
+Classes = Annotated[
+    list[str] | None, typer.Option("--classes", help="Classes with a score each: flu,cold,well.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--labels", help="Several labels a row, a score each: fever,cough."),
+]
+Models = Annotated[
+    list[str] | None, typer.Option("--models", help="Models that score the same rows: new,old.")
+]
+# What tables are called, by the tag that they have in a plan.
+_TABLES = {
+    "joint": "pairs of models together",
+    "loss differences": "differences of losses",
+    "predicted": "confusion",
+    "ranked": "ranks",
+    "top-score": "top labels",
+}
+_ADVICE = re.compile(r'DistributedDP\([^,]+, noise="([a-z-]+)", delta=([^)]+)\)')
+
+
+def planned_task(
+    told: SliceOptions,
+    groups: Sequence[str],
+    classes: str | None,
+    labels: str | None,
+    models: str | None,
+) -> AnyTask:
+    """The task that `plan` is told of."""
+    if classes is not None and labels is not None:
+        raise fg.PlanError(
+            "--classes are those of which a row has one, --labels those of which it may have "
+            "several. Use one."
+        )
+    for option, text in (("--classes", classes), ("--models", models), ("--labels", labels)):
+        names = () if text is None else read_names(option, text)
+        if any("=" in name for name in names):  # no column could be given to such a name
+            bare = ",".join(name.partition("=")[0].strip() for name in names)
+            raise fg.PlanError(
+                f"{option} takes names alone, as {option} {bare}: each site names its own columns."
+            )
+        if len(names) == 1 and option != "--labels":
+            raise fg.PlanError(f"{option} names one. Name at least two, or leave it out.")
+    return task_of(
+        told,
+        groups=read_lists("--group", groups),
+        models=() if models is None else read_names("--models", models),
+        classes=() if classes is None else read_names("--classes", classes),
+        labels=() if labels is None else read_names("--labels", labels),
+    )
+
+
+def whose_errors(task: AnyTask) -> str:
+    """What the errors over all rows are of, after a blank; nothing where there is one score."""
+    if not isinstance(task, Sliced) or len({(s.model, s.label) for s in task.slices}) == 1:
+        return ""
+    label = "label" if isinstance(task, fg.MultilabelTask) else "class"
+    kinds = [label] * bool(task.slices[0].label) + ["model"] * bool(task.models)
+    return f" of each {' of each '.join(kinds)}"
+
+
+def errors_to_expect(predicted: Prediction, whose: str) -> Iterator[tuple[str, str]]:
+    """Every error by its name: about how large, and between which sizes."""
+    for title, mean, ends in _ranges(predicted):
+        by = f"{ends} by what scores are like" if ends else ""
+        yield title, f"{mean:.1e} expected{whose}{by}"
+
+
+def _ranges(predicted: Prediction) -> Iterator[tuple[str, float, str]]:
+    """The name of every error, its mean, and after a comma its range where it has one."""
+    titles = ("ROC Area Error", "PR Area Error", "AUC error")
+    for title, *sizes in zip(titles, predicted, *predicted.span, strict=True):
+        _, low, high = (f"{size:.1e}" for size in sizes)
+        yield title, sizes[0], f", {low} to {high}" if low != high else ""
+
+
+def costs_of_slices(plan: fg.EvaluationPlan) -> Iterator[tuple[str, str]]:
+    """What groups cost in error, who shares the budget, and what would have less noise."""
+    predicted, task = plan.predicted, measured_by(plan.task)
+    for name, errors in () if predicted is None else predicted.groups:
+        roc, _, auc = (f"{title} {mean:.1e}{by}" for title, mean, by in _ranges(errors))
+        yield f"In a group by {name}", f"{auc}; {roc}; if all are as large"
+    if plan.is_noisy and not plan.final.sends_reports and isinstance(task, Sliced):
+        parts = list(_parts(plan, task))
+        if sum(count for count, _ in parts) > 1:
+            shared = ", ".join(f"{count} for {what}" for count, what in parts)
+            yield "Budget", f"shared by {sum(count for count, _ in parts)}: {shared}"
+    if predicted is not None and predicted.advice is not None:
+        yield "Better", _ADVICE.sub(r"--noise \1 --delta \2", predicted.advice)
+
+
+def _parts(plan: fg.EvaluationPlan, task: Sliced) -> Iterator[tuple[int, str]]:
+    """How many counts a row adds to, and what for."""
+    tables = Counter(_TABLES[str(table.__struct_config__.tag)] for table in plan.tables)
+    if plan.summed.nodes:
+        layout = task.layout
+        factors = [
+            (len(task.models), "models"),
+            (layout.scores, "labels" if isinstance(task, fg.MultilabelTask) else "classes"),
+            (len(layout.groupings) if task.groups else 0, "groupings"),
+            (len(plan.tree), "levels"),
+        ]
+        told = " x ".join(f"{count} {what}" for count, what in factors if count > 1)
+        yield task.per_row * len(plan.tree), f"scores ({told})" if told else "scores"
+    yield from ((count, what) for what, count in tables.items())
+
+
+_USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
+_OFTEN = 0.1  # share of results that are withheld
+_CLOSE = 0.07  # as the planner searches
+_SHORT = {
+    "roc": "roc_area_error",
+    "ece": "expected_calibration_error",
+    "auc": "roc_auc",
+}
+
+
+class Want(NamedTuple):
+    """What is wanted: a ROC Area Error, or an interval that reaches so far to either side."""
+
+    within: float
+    metric: str
+    at: float | None
+
+    @property
+    def in_words(self) -> str:
+        """After "Enough"."""
+        if self.metric == _SHORT["roc"]:
+            return f"for a ROC Area Error of {self.within:g}"
+        where = "" if self.at is None else f" at {self.at:g}"
+        name = "AUC" if self.metric == "roc_auc" else self.metric.replace("_", " ")
+        return f"to know the {name}{where} within {self.within:g}"
+
+
+def read_want(text: str) -> Want:
+    """A number, or such as recall@0.5=0.02 and ece=0.01."""
+    name, equals, within = text.rpartition("=")
+    metric, has_threshold, at = name.partition("@")
+    metric = metric.strip().lower().replace("-", "_")
+    try:
+        if bool(equals) != bool(metric):
+            raise ValueError
+        wanted = Want(float(within), metric or "roc", float(at) if has_threshold else None)
+    except ValueError:
+        raise fg.PlanError(
+            f"--want is written like 0.001, recall@0.5=0.02 or ece=0.01, got {text!r}."
+        ) from None
+    return wanted._replace(metric=_SHORT.get(wanted.metric, wanted.metric))
+
+
+def answer(want: Want, needed: fg.planner.Needs, *, noisy: bool) -> str:
+    """Whether there is enough, and what would be."""
+    if math.isclose(needed.expected, want.within, rel_tol=_CLOSE):
+        return f"Enough {want.in_words}? just about."
+    enough = "yes" if needed.expected < want.within else "no"
+    if want.metric != _SHORT["roc"]:
+        enough += f", within {needed.expected:.2g}"
+    rough = "" if needed.caution is None else f" A rough answer: {needed.caution}."
+    return f"Enough {want.in_words}? {enough}: {takes(needed, noisy=noisy)}{rough}"
+
+
+def takes(needed: fg.planner.Needs, *, noisy: bool) -> str:
+    """What it takes."""
+    epsilon, examples = needed.epsilon, needed.examples
+    about = "" if examples is None else f"about {int(float(f'{examples:.2g}')):,} examples"
+    if not noisy:
+        return f"it takes {about}." if about else "no number of examples is enough with such bins."
+    if epsilon is None and not about:
+        return "no epsilon and no number of examples is enough with such bins."
+    if epsilon is None:
+        return (
+            "no epsilon that protects anybody is enough with these examples; it takes "
+            f"{about} with this epsilon."
+        )
+    if not about:
+        return f"it takes epsilon {epsilon:.2g} with these examples; more of them are not enough."
+    return f"it takes epsilon {epsilon:.2g} with these examples, or {about} with this epsilon."
+
+
+def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: bool) -> None:
+    """Say so where the AUC to expect is too wrong to be of use, and what would be enough."""
+    if chosen.predicted is None or chosen.predicted.roc_auc_error <= _USELESS:
+        return
+    expected = chosen.predicted.roc_auc_error
+    low, high = (f"{end.roc_auc_error:.2g}" for end in chosen.predicted.span)
+    by = f" ({low} to {high} by what scores are like)" if low != high else ""
+    enough = "It takes more examples, more bins or a smaller --min-cell."
+    if chosen.is_noisy:
+        enough = "It takes more examples or a larger --epsilon."
+    if chosen.is_noisy and len(chosen.task.slices) == 1:  # of several no more is known
+        with suppress(fg.FedgaugeError):  # no answer there: the words stay
+            # The AUC is off by no more than the area between the curves.
+            asked = {"privacy": chosen.privacy, **known}
+            needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
+            enough = f"For an expected error of {_USELESS:g} {takes(needed, noisy=True)}"
+    told = (
+        f"the AUC is expected to be off by {expected:.2g}{by}, and one in twenty by more than "
+        "twice as much: such a result is of little use."
+    )
+    if (withheld := chosen.predicted.withheld) >= _OFTEN:
+        told = (
+            f"in about {withheld:.0%} of such evaluations noise hides a class, and nothing is "
+            "told at all."
+        )
+    warn(f"{told} {enough}")
+
+
+def plan(
+    ctx: typer.Context,
+    clients: Annotated[int, typer.Option(help="How many clients will take part.")],
+    examples: HintExamples = None,
+    positive_rate: HintRate = None,
+    scores: ScoresOption = None,
+    privacy: Privacy = Model.DDP,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    unit: UnitOption = UnitKind.EXAMPLE,
+    neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
+    max_per_unit: MaxPerUnit = 1,
+    oracle: OracleOption = OracleKind.OUE,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
+    ] = None,
+    max_colluding: Annotated[
+        int, typer.Option(help="Clients that may pool what they know with a reader.")
+    ] = 1,
+    bins: Annotated[int | None, typer.Option(help=r"Number of bins. \[default: planned]")] = None,
+    axis: AxisOption = None,
+    range_: Range = None,
+    values: Values = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    group: PlannedGroups = None,
+    crossed: Crossed = False,
+    classes: Classes = None,
+    labels: Labels = None,
+    also: Also = None,
+    models: Models = None,
+    pair: PairOption = None,
+    paired_brier: PairedBrier = False,
+    score_sums: ScoreSums = False,
+    calibrator: CalibratorFile = None,
+    min_cell: Annotated[
+        int | None,
+        typer.Option(
+            help="Fewest examples of a class that a result shows in a bin, besides none; 0 merges "
+            r"nothing. \[default: 10 without noise]"
+        ),
+    ] = None,
+    not_after: Annotated[
+        str | None,
+        typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
+    ] = None,
+    want: Annotated[
+        str | None,
+        typer.Option(
+            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
+            "recall@0.5=0.02 or ece=0.01: says what it takes."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Save the plan (.toml or .json).")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Choose axis, tree and noise from public hints, and predict the errors.
+
+    Examples:
+
+      fedgauge plan --examples 50000 --positive-rate 0.1 --clients 40 --epsilon 1 -o plan.toml
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
+
+      fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --scores margins
+
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
+
+      fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
+
+      fedgauge plan --clients 40 --epsilon 1 --group sex=women,men --group age=young,old --crossed
+
+      fedgauge plan --clients 40 --epsilon 1 --classes flu,cold,well --also confusion
+
+      fedgauge plan --clients 40 --epsilon 1 --models new,old
+    """
+    with readable_errors():
+        refuse_to_replace(plan=out)
+        chosen_map = load_map(calibrator)
+        model = make_privacy(
+            ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
+        )
+        asked = AxisOptions(axis, bins, range_, values)
+        known: dict[str, Any] = {
+            "clients": clients,
+            "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
+            "examples": examples,
+            "positive_rate": positive_rate,
+            "score_sums": score_sums,
+            "axis": planned_axis(asked, noisy=model.adds_noise),
+        }
+        searching = is_searching(asked, scores)
+        one_by_one = model.sends_reports or searching
+        told = SliceOptions(positive, crossed, joined(also), pair or (), paired_brier, one_by_one)
+        task = planned_task(told, group or (), joined(classes), joined(labels), joined(models))
+        wanted = None if want is None else read_want(want)
+        if wanted is not None and searching:
+            raise fg.PlanError(
+                "--want is for probabilities, or a range that is said. Leave it out, or --scores."
+            )
+        if wanted is not None and len(task.slices) > 1:
+            raise fg.PlanError(
+                "--want is for one score and all rows. Leave it out: what is to be expected of "
+                "each part is printed."
+            )
+        chosen = with_progress(
+            quiet,
+            lambda: fg.planner.propose(
+                privacy=model,
+                task=task,
+                min_cell=min_cell,
+                at=None if wanted is None else wanted.at,
+                scores=None if scores is None else scores.value,
+                **known,
+            ),
+            "Planning",
+        )
+        chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
+        enough = None
+        if wanted is not None:
+            needed = with_progress(
+                quiet,
+                lambda: fg.planner.needs(
+                    wanted.within,
+                    metric=wanted.metric,
+                    at=wanted.at,
+                    privacy=model,
+                    min_cell=min_cell,
+                    **known,
+                ),
+                "Planning",
+            )
+            enough = answer(wanted, needed, noisy=model.adds_noise)
+        if out is not None:
+            chosen.save(out)
+        warn_of_useless(chosen, known, quiet)
+        _warn_of_steep_map(chosen)
+    if quiet:
+        return
+    hints = fg.planner.check_hints(examples, positive_rate, task)
+    screen.print(_plan_table(chosen, *hints), markup=False)
+    if enough is not None:
+        screen.print(enough, markup=False)
+    better = asked.exact_values(chosen.axis)
+    if better is not None and chosen.axis.low >= 0:  # others are hardly points
+        screen.print(f"If scores are whole numbers: {better}", markup=False)
+    if out is not None:
+        screen.print(f"Saved {out}", markup=False)
+
+
+def explain(
+    path: Annotated[Path, typer.Argument(help="A plan, .toml or .json, or an invitation.fgx.")],
+    quiet: Quiet = False,
+) -> None:
+    """Say in plain words what leaves each site under a plan, and what each party learns at worst.
+
+    Of an invitation also who asks. It is compared with no site file: `exchange review` does that.
+
+    Examples:
+
+      fedgauge explain plan.toml
+
+      fedgauge explain /shared/run-1/invitation.fgx
+    """
+    from fedgauge.plan.explain import explain as in_words
+
+    with readable_errors():
+        if path.suffix == ".fgx":
+            from fedgauge.engines.review import explain_invitation
+
+            text = explain_invitation(path)
+        elif path.is_dir():
+            raise fg.PlanError(
+                f"{path} is a folder. Name a plan, or the invitation.fgx of an exchange in it."
+            )
+        else:
+            from fedgauge.local.rounds import read_plan
+
+            text = in_words(read_plan(path))
+    if not quiet:
+        screen.print(text, markup=False)
+
+
+def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:
+    """The bins of a plan in words; of two rounds those of both."""
+    axis, ends = chosen.axis, f"[{chosen.axis.low:g}, {chosen.axis.high:g}]"
+    kinds = {
+        "uniform": f"bins of equal width on {ends}",
+        "logit": "bins of equal width in log-odds",
+        "asinh": "bins that grow with the score",
+        "edges": f"bins of widths fit for such scores on {ends}",
+        "values": f"known values on {ends}, each a bin of its own",
+    }
+    told = f"{axis.bins:,} {kinds[axis.kind]}"
+    if isinstance(chosen.task, SearchTask):
+        two = chosen.task.two
+        then = f"at most {two.bins:,} bins of equal depth, found in the first"
+        share = f", for {two.share:.0%} of epsilon" if chosen.is_noisy else ""
+        share = f", for {two.share:.0%} of the rows" if chosen.final.sends_reports else share
+        return [("First round", f"{told}{share}"), ("Second round", then)]
+    tree = "one level" if len(chosen.tree) == 1 else f"tree {' x '.join(map(str, chosen.tree))}"
+    return [("Axis", told), ("Tree", tree)]
+
+
+def _instead(chosen: fg.EvaluationPlan) -> str | None:
+    """What the other number of rounds would give."""
+    predicted = chosen.predicted
+    if predicted is None or predicted.instead is None:
+        return None
+    rounds, bins, errors = predicted.instead
+    times = errors.roc_area_error / predicted.roc_area_error
+    what = f"{'one round' if rounds == 1 else 'two rounds'} of {bins:,} bins"
+    return f"{what} would have {times:.2g} times the ROC Area Error: {errors.roc_area_error:.1e}"
+
+
+def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    predicted, task = chosen.predicted, measured_by(chosen.task)
+    kind = "of each class" if isinstance(task, fg.MulticlassTask) else "positive"
+    table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them {kind}")
+    for title, words in _bins(chosen):
+        table.add_row(title, words)
+    if chosen.calibrator is not None:
+        table.add_row("Map", f"scores go through {chosen.calibrator.in_words()} first")
+    if chosen.min_cell:
+        table.add_row("Shown", f"bins merged until each holds 0 or at least {chosen.min_cell}")
+    for title, names in chosen.task.told:
+        table.add_row(title.capitalize(), names)
+    if predicted is not None:
+        for title, words in errors_to_expect(predicted, whose_errors(task)):
+            table.add_row(title, words)
+    instead = _instead(chosen)
+    if instead is not None:
+        table.add_row("Instead", instead)
+    for title, words in costs_of_slices(chosen):
+        table.add_row(title, words)
+    sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
+    table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
+    if chosen.not_after is not None:
+        table.add_row("Not after", chosen.not_after)
+    table.add_row("Plan", chosen.digest[:8])
+    return table
+
+
+def _warn_of_steep_map(chosen: fg.EvaluationPlan) -> None:
+    """Say so where sites, unless their files say otherwise, refuse the map in an exact sum."""
+    from fedgauge.site.policy import Policy
+
+    least = Policy().min_bin_width
+    if chosen.calibrator is None or chosen.is_noisy or chosen.least_width >= least:
+        return
+    warn(
+        f"behind the map bins are as narrow as {chosen.least_width:.2g} on the scores themselves, "
+        f"and sites refuse exact sums below {least:g} (min_bin_width). Use fewer --bins, or noise."
+    )

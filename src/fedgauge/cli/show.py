@@ -1,0 +1,555 @@
+"""Results on the terminal: the verdict, all metrics, thresholds, and who signed them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import fedgauge as fg
+from fedgauge.cli.options import (
+    STDOUT,
+    At,
+    AtFpr,
+    AtLevel,
+    AtPrecision,
+    AtRecall,
+    NoShrink,
+    Plots,
+    Quiet,
+)
+from fedgauge.cli.show_slices import slice_tables
+from fedgauge.cli.slice_options import Margin, OneClass, OneGroup, OneModel, chosen
+from fedgauge.cli.terminal import (
+    fail,
+    plain_table,
+    print_result,
+    readable_errors,
+    refuse_to_replace,
+    screen,
+    span,
+    warn,
+    with_interval,
+    with_progress,
+)
+from fedgauge.metrics.estimate import metrics_of, show, show_count
+from fedgauge.metrics.estimate import show as show_number
+from fedgauge.results.summary import mapping, verdict
+from fedgauge.vertical.auc import is_auc
+
+_RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
+
+
+def calibration_tables(result: fg.Evaluation) -> Iterator[Table | str]:
+    """Tables of calibration and of decisions, or one line that says why there are none."""
+    try:
+        yield reliability_table(result)
+        yield decision_table(result)
+    except fg.UndefinedMetric as error:
+        yield f"calibration        undefined: {error}"
+
+
+def reliability_table(result: fg.Evaluation) -> Table:
+    """Share of positives against mean score, by groups; and tests whether they agree."""
+    curve = result.calibration_curve()
+    examples = "about examples" if result.pooled.noisy else "examples"
+    table = _right("scores", examples, "mean score", "share positive", _population(curve.level))
+    for row in zip(
+        *(curve.lower, curve.upper, curve.count, curve.predicted, curve.observed),
+        *(curve.low, curve.high),
+        strict=True,
+    ):
+        lower, upper, count, predicted, observed, low, high = map(float, row)
+        within = f"{lower:.4f} to {upper:.4f}"
+        table.add_row(within, show_count(count), show(predicted), show(observed), span((low, high)))
+    table.caption = "\n".join([f"{curve.rule}, of the bins counted.", *_tested(result)])
+    return table
+
+
+def _tested(result: fg.Evaluation) -> Iterator[str]:
+    """How often scores that are right look as wrong as these."""
+    told = []
+    for name, test in (
+        ("Hosmer-Lemeshow", result.hosmer_lemeshow),
+        ("Spiegelhalter", result.spiegelhalter),
+    ):
+        try:
+            told.append(f"{name} p = {test().p_value:.2g}")
+        except fg.UndefinedMetric:
+            continue
+    if told:
+        yield f"Tests that scores are right: {', '.join(told)}."
+
+
+def decision_table(result: fg.Evaluation) -> Table:
+    """Net benefits at a few thresholds, next to treating all; and where the model is useful."""
+    curve = result.decision_curve()
+    share = result.positives / max(result.positives + result.negatives, 1)
+    wanted = np.array([*_RISKS, share])
+    near = np.abs(curve.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
+    better = f"better than both by, {curve.level * 100:g}%"
+    table = _right("threshold", "net benefit", _population(curve.level), "treat all", better)
+    for i in np.unique(near):
+        ahead = span((curve.advantage_low[i], curve.advantage_high[i]))
+        table.add_row(
+            f"{curve.thresholds[i]:.4g}",
+            show(curve.net_benefit[i]),
+            span((curve.low[i], curve.high[i])),
+            show(curve.treat_all[i]),
+            f"{show(curve.advantage[i])}  {ahead}",
+        )
+    ranges = ", ".join(f"{low:.3g} to {high:.3g}" for low, high in curve.useful)
+    table.caption = (
+        "In true positives for each example; treating nobody is worth 0.\n"
+        f"Better than both at {curve.level * 100:g}%, each by itself: {ranges or 'no threshold'}."
+    )
+    return table
+
+
+def _right(*titles: str) -> Table:
+    table = plain_table()
+    for title in titles:
+        table.add_column(title, justify="right")
+    return table
+
+
+def _population(level: float) -> str:
+    return f"population, {level * 100:g}%"
+
+
+_COLUMNS = 2  # thresholds side by side
+_WIDE = 80  # characters that they need
+_HIDDEN = "undefined: what it divides by does not stand out of the noise."
+_BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
+
+
+# Thresholds by value, by the false positive rate, the recall and the precision that they have.
+Rates = tuple[list[float] | None, list[float] | None, list[float] | None, list[float] | None]
+
+
+class WantedThresholds:
+    """Thresholds that were asked for, by value or by what they should do."""
+
+    def __init__(
+        self,
+        at: Sequence[float] | None,
+        fpr: Sequence[float] | None,
+        recall: Sequence[float] | None,
+        precision: Sequence[float] | None,
+    ) -> None:
+        self._at = at or ()
+        self._for = {"fpr": fpr or (), "recall": recall or (), "precision": precision or ()}
+
+    def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
+        """What was asked for, in words, and the metrics there; none where there are several scores.
+
+        Of these each has its own at a threshold, but none in common for a rate.
+        """
+        if result.is_several:
+            if any(self._for.values()):
+                raise fg.InputError(
+                    "--at-fpr, --at-recall and --at-precision choose a threshold for one score, "
+                    "and here are several. Choose one, as with `fedgauge show FILE --class NAME` "
+                    "or --model NAME, or name thresholds with --at."
+                )
+            return []
+        points = [("", result.at_threshold(within(threshold, result))) for threshold in self._at]
+        for name, rates in self._for.items():
+            sign = "<=" if name == "fpr" else ">="
+            for rate in rates:
+                wanted: dict[str, Any] = {name: rate}
+                points.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
+        return points
+
+    def thresholds(self, result: fg.Evaluation) -> list[float]:
+        """The thresholds that slices are shown at: the same for all of them."""
+        points = self.points(result)
+        if result.is_several:
+            return [within(threshold, result) for threshold in self._at]
+        return [at.threshold for _, at in points]
+
+
+def within(threshold: float, result: fg.Evaluation) -> float:
+    """A threshold of which the counts say something."""
+    axis = result.released.axis
+    low, high = (axis.low, axis.high) if result.mapped_by is None else (0.0, 1.0)
+    if not math.isfinite(threshold) or low <= threshold <= high:
+        return threshold
+    raise fg.InputError(
+        f"--at {threshold:g} lies outside the axis of this result, which goes from {low:g} to "
+        f"{high:g}: of scores beyond it nothing is known. Name a threshold within it."
+    )
+
+
+def threshold_tables(
+    points: Sequence[tuple[str, fg.AtThreshold]], result: fg.Evaluation
+) -> Iterator[Table]:
+    """Metrics at thresholds, a few of them side by side."""
+    columns = _COLUMNS if screen.width >= _WIDE else 1
+    for start in range(0, len(points), columns):
+        part = points[start : start + columns]
+        table = plain_table()
+        table.add_column(f"value and {result.level * 100:g}% interval")
+        for reason, at in part:
+            title = f"at {at.threshold!r}" if at.on_edge else f"at {at.threshold:.6g}"
+            table.add_column(f"{title}\n{reason}" if reason else title, justify="right")
+        estimates = [at.as_dict() for _, at in part]
+        for row in metrics_of(fg.AtThreshold):
+            if row.listed:
+                table.add_row(row.title, *(with_interval(each[row.name]) for each in estimates))
+        table.add_row()
+        exactly = all(at.on_edge for _, at in part)
+        table.add_row(Text(_counted(result, exactly=exactly), "bold"))
+        for name in ("tp", "fp", "fn", "tn"):
+            counts = [getattr(at.confusion_matrix, name) for _, at in part]
+            table.add_row(_OUTCOMES[name], *map(_count, counts))
+        notes = [] if exactly else [_BETWEEN]
+        if result.pooled.noisy and any(None in each.values() for each in estimates):
+            notes.append(_HIDDEN)
+        cautions = {e.caution for each in estimates for e in each.values() if e and e.caution}
+        table.caption = "\n".join([*notes, *(f"* rough: {why}" for why in sorted(cautions))])
+        yield table
+
+
+_OUTCOMES = {
+    "tp": "true positives",
+    "fp": "false positives",
+    "fn": "false negatives",
+    "tn": "true negatives",
+}
+
+
+def _count(count: fg.Estimate) -> str:
+    value, low, high = map(show_count, (count.value, *count.bounds))
+    return value if low == high else f"{value}  {low} to {high}"
+
+
+def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
+    """What the rows of counts show: they have no interval."""
+    if result.pooled.noisy:
+        return f"count, pooled data at {result.level * 100:g}%"
+    return "count" if exactly else "count, pooled data"
+
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Option("--key", help="Public key of a coordinator you know; may be repeated."),
+]
+KnownTo = Annotated[
+    Path | None,
+    typer.Option("--site", help="Your site file: the keys of its coordinators, and its own."),
+]
+
+
+def show_result(
+    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
+    at: At = None,
+    at_fpr: AtFpr = None,
+    at_recall: AtRecall = None,
+    at_precision: AtPrecision = None,
+    level: AtLevel = None,
+    no_shrink: NoShrink = False,
+    calibrator: Annotated[
+        Path | None,
+        typer.Option(help="Judge this map: numbers are those of scores that went through it."),
+    ] = None,
+    plots: Plots = None,
+    key: Keys = None,
+    site_file: KnownTo = None,
+    group: OneGroup = None,
+    model: OneModel = None,
+    label: OneClass = None,
+    margin: Margin = None,
+    calibration: Annotated[
+        bool,
+        typer.Option(
+            "--calibration", help="What came true of the scores, and what acting on them is worth."
+        ),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print a saved result: the verdict, who signed it, all metrics, and those at thresholds.
+
+    Examples:
+
+      fedgauge show r.json
+
+      fedgauge show r.json --site site.toml
+
+      fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
+
+      fedgauge show r.json --calibration --plots pictures
+
+      fedgauge show r.json --calibrator map.json
+
+      fedgauge show r.json --group women --at 0.5
+    """
+    with readable_errors():
+        refuse_to_replace(plots=plots)
+        if is_auc(path):
+            asked = (at, at_fpr, at_recall, at_precision, level, calibrator, plots, calibration)
+            if any((*asked, group, model, label, margin, no_shrink)):
+                raise fg.InputError(
+                    f"{path} holds the AUC alone: there are no curves, thresholds, slices or other "
+                    "levels to show. Leave out what asks for them."
+                )
+            _show_auc(fg.LabelAuc.from_json(path), quiet=quiet)
+            return
+        result = fg.Evaluation.from_json(path)
+        site = None if site_file is None else fg.Site.from_toml(site_file)
+        signature = result.signature.by(known_keys(key, site))
+        result = chosen(result, group=group, model=model, label=label)
+        if level is not None:
+            result = result.at_level(level)
+        if no_shrink:
+            result = _unshrunk(result, path)
+        if calibrator is not None:
+            result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
+            if result.plan.calibrator is not None:
+                warn(
+                    f"{path} is of scores that went through a map ({result.plan.calibrator.method})"
+                    f" before they were counted, and {calibrator} now maps those once more. To "
+                    "judge the first map, leave out --calibrator."
+                )
+        wanted = WantedThresholds(at, at_fpr, at_recall, at_precision)
+        told, tables = with_progress(
+            quiet, lambda: _measured(result, wanted, calibration, margin), "Measuring"
+        )
+        if plots is not None:
+            from fedgauge.plots import save_plots
+
+            with_progress(
+                quiet,
+                lambda: save_plots(result, plots, name=path.stem, signature=signature),
+                "Drawing",
+            )
+    print_result(result, told, quiet=quiet)
+    if not quiet:
+        screen.print(f"signature          {signature.in_words}", markup=False)
+        if result.estimator != fg.Aligned():  # which no signature covers
+            screen.print(f"read by            {result.estimator!r}", markup=False)
+        for table in tables:
+            screen.print()
+            screen.print(table, markup=False)
+    if signature.state == "broken":
+        fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
+
+
+def _unshrunk(result: fg.Evaluation, path: Path) -> fg.Evaluation:
+    """The result with values of counts as noise left them."""
+    if not result.is_shrunk:
+        raise fg.InputError(
+            f"--no-shrink would do nothing: values in {path} are not of likely counts. Leave it "
+            "out."
+        )
+    return result.with_estimator(msgspec.structs.replace(result.estimator, shrink=False))
+
+
+def _show_auc(result: fg.LabelAuc, *, quiet: bool) -> None:
+    """Print the AUC alone, which nobody signs."""
+    print_result(result, f"{result}\nsignature:  {result.signature.in_words}", quiet=quiet)
+
+
+def _measured(
+    result: fg.Evaluation, wanted: WantedThresholds, calibration: bool, margin: float | None
+) -> tuple[str, list[Table | str]]:
+    """A result in words, and its metrics over all thresholds and at those that are wanted."""
+    tables: list[Table | str] = []
+    if not result.is_several:  # of which each has metrics of its own
+        tables = [metrics_table(result), *threshold_tables(wanted.points(result), result)]
+    tables += calibration_tables(result) if calibration else ()
+    tables += slice_tables(result, wanted.thresholds(result), margin)
+    return verdict(result, slices=False), tables
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
+    key: Keys = None,
+    site_file: KnownTo = None,
+    quiet: Quiet = False,
+) -> None:
+    """Check that a result is what a coordinator you know signed and its sites confirmed.
+
+    Ends with 0 only then; with 1 when it was edited, is unsigned or signed by another key.
+
+    Examples:
+
+      fedgauge verify result.json --site site.toml
+
+      fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVs
+    """
+    with readable_errors():
+        site = None if site_file is None else fg.Site.from_toml(site_file)
+        known = known_keys(key, site)
+        if is_auc(path):
+            fail(f"{path} {_unverified(fg.LabelAuc.from_json(path).signature)}", 1)
+        result = fg.Evaluation.from_json(path)
+        signature = result.signature.by(known)
+    if signature.state != "verified":
+        fail(f"{path} {_unverified(signature)}", 1)
+    through = mapping(result)
+    if quiet:
+        if through is not None:
+            warn(f"the numbers in {path} are of scores mapped by {through}.")
+        if result.caution is not None:
+            warn(result.caution)
+        return
+    screen.print(signature.in_words, markup=False)
+    if site is not None:
+        screen.print(f"sites    {_named(signature.members, site)}", markup=False)
+    screen.print(f"key      {signature.key}", markup=False)
+    screen.print(f"plan     {result.plan.digest}", markup=False)
+    told = f"numbers  read by {result.estimator!r} at level {result.level:g}"
+    if through is not None:
+        told += f", of scores mapped by {through}"
+    screen.print(f"{told}; the signature is under the counts", markup=False)
+    if signature.model is not None:
+        screen.print(f"model    {signature.model}", markup=False)
+    if result.caution is not None:
+        screen.print(f"caution  {result.caution}", markup=False)
+
+
+def known_keys(keys: Sequence[str] | None, site: fg.Site | None) -> dict[bytes, str]:
+    """Keys that were named, and those that a site file names."""
+    from fedgauge.keys import key_from_text
+
+    known = {key_from_text(text): "" for text in keys or ()}
+    if site is not None:
+        known |= {site.key.public: site.name, **site.coordinators}
+    return known
+
+
+def _named(members: Sequence[str], site: fg.Site) -> str:
+    """Who confirmed, by the names in a site file: a coordinator could make up others."""
+    from fedgauge.keys import key_to_text
+
+    peers = {key_to_text(key): name for key, name in site.peers.items()}
+    named = sorted(peers[member] for member in members if member in peers)
+    strangers = len(members) - len(named)
+    return ", ".join(
+        [*named, *([f"{strangers:,} that {site.path.name} does not name"] if strangers else [])]
+    )
+
+
+def _unverified(signature: fg.Signature) -> str:
+    """What it means that a result is not verified, and what to do."""
+    if signature.state == "broken":
+        return (
+            f"is BROKEN: {signature.reason}. Do not use its numbers. Get the file again from its "
+            "coordinator."
+        )
+    if signature.simulated:
+        return "is simulated: no sites took part that could have signed or confirmed it."
+    if signature.state == "unsigned":
+        return (
+            "is not signed: anybody can have made or edited it. Results between sites are signed; "
+            "get the file from its coordinator. Those of local reports, and of label parties that "
+            "answered alone, are not."
+        )
+    if signature.compared:
+        return (
+            f"is signed by {signature.key}, which is none of the keys that you know. Ask the "
+            "coordinator for its key, over a channel on which you know it."
+        )
+    return (
+        f"is signed by {signature.key}, but you did not say whose key you expect. Name your site "
+        "file (--site), or the coordinator's key (--key), as it told you."
+    )
+
+
+def read_out(
+    result: fg.Evaluation,
+    json: Path | None,
+    plots: Path | None,
+    name: str,
+    rates: Rates,
+    margin: float | None = None,
+    html: Path | None = None,
+) -> tuple[str, list[Table | str]]:
+    """A new result in words and tables; saves what is to be saved."""
+    try:
+        require_curves(result)
+    except fg.NoSignal:
+        _save(result, json, html)  # the budget is spent: keep what was released
+        raise
+    _save(result, json, html)
+    if plots is not None:
+        from fedgauge.plots import save_plots
+
+        save_plots(result, plots, name=name)
+    wanted = WantedThresholds(*rates)
+    points = threshold_tables(wanted.points(result), result)
+    tables = [*points, *slice_tables(result, wanted.thresholds(result), margin)]
+    return verdict(result, slices=False), tables
+
+
+def _save(result: fg.Evaluation, json: Path | None, html: Path | None) -> None:
+    if json is not None:
+        save_json(result, json)
+    if html is not None:
+        result.to_html(html)
+
+
+def require_curves(result: fg.Evaluation) -> None:
+    """Refuse a result without any curve: of several classes or models one is enough."""
+    parts = (result,) if not result.is_several else result.slices
+    for part in parts:
+        try:
+            part.roc_curve()
+        except fg.UndefinedMetric:
+            if part is parts[-1]:
+                raise
+        else:
+            return
+
+
+def save_json(result: fg.Evaluation | fg.LabelAuc, path: Path) -> None:
+    """Save a result to a file, or the same bytes to stdout for another program to read."""
+    if path == STDOUT:
+        typer.echo(result.record.to_json(), nl=False)
+    else:
+        result.to_json(path)
+
+
+def metrics_table(result: fg.Evaluation) -> Table:
+    """Every metric over all thresholds, with its interval and bounds."""
+    noisy = result.privacy.epsilon is not None
+    table = plain_table()
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column(f"population, {result.level * 100:g}%", justify="right")
+    surely = f", {result.level * 100:g}%" if noisy else ", surely"
+    table.add_column(f"pooled data{surely}", justify="right")
+    cautions: set[str] = set()
+    for row in (row for row in metrics_of(fg.Evaluation) if row.listed):
+        try:
+            estimate: fg.Estimate = getattr(result, row.name)
+        except fg.UndefinedMetric:
+            table.add_row(row.title, "undefined")
+            continue
+        population = span((estimate.low, estimate.high))
+        if estimate.caution:
+            population += "*"
+            cautions.add(estimate.caution)
+        table.add_row(row.title, show_number(estimate.value), population, span(estimate.bounds))
+    table.caption = "\n".join([*_grouped(result), *(f"* rough: {w}" for w in sorted(cautions))])
+    return table
+
+
+def _grouped(result: fg.Evaluation) -> list[str]:
+    """What errors of calibration are of, and why values can lie below the bounds, where any are."""
+    try:
+        return [
+            f"Errors of calibration are of {result.calibration_curve().rule}.",
+            "Their values are less what chance adds. What other packages print is in the last "
+            "column.",
+        ]
+    except fg.UndefinedMetric:
+        return []

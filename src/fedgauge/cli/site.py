@@ -1,0 +1,436 @@
+"""Commands about a site: its key, whom it trusts, and what its data has cost in privacy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fedgauge import storage
+from fedgauge.cli.options import Model, Quiet, SiteOption
+from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
+from fedgauge.doctor import examine
+from fedgauge.errors import FedgaugeError, SiteError
+from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.site import (
+    Policy,
+    Site,
+    add_approver,
+    add_trust,
+    add_witness,
+    create_site,
+    migrate_site,
+    name_dataset,
+    replace_trust,
+)
+from fedgauge.site.log import Left, to_csv, what_left
+from fedgauge.site.setup import Role
+
+site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
+
+
+def doctor(
+    site_file: Annotated[
+        Path | None, typer.Option("--site", help="The site file to look at.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The folder that the files of an exchange pass through.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Look whether everything is in place: installation, site, ledger, folder.
+
+    Each finding comes with its remedy. Ends with 1 when something must be mended.
+
+    Examples:
+
+      fedgauge doctor
+
+      fedgauge doctor --site hospital-a/site.toml --run /shared/run-1
+    """
+    findings = examine(site_file, run)
+    if not quiet:
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for finding in findings:
+            table.add_row(finding.state, finding.about, finding.told)
+        screen.print(table)
+    if any(finding.state == "mend" for finding in findings):
+        raise typer.Exit(1)
+
+
+@site_app.command("init")
+def init(
+    name: Annotated[str, typer.Option(help="Name of this site, as others will see it.")],
+    dataset: Annotated[str, typer.Option(help="Name of the data its privacy budget is about.")],
+    folder: Annotated[Path, typer.Argument(help="Where site.toml and site.key go.")] = Path(),
+    models: Annotated[
+        list[Model] | None,
+        typer.Option("--allow", help=r"Privacy models allowed. \[default: those with noise]"),
+    ] = None,
+    allow_exact: Annotated[
+        bool,
+        typer.Option("--allow-exact", help="Also sums without noise; the file says what follows."),
+    ] = False,
+    positive: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=r"A label plans may call positive, or a class; again for more. \[default: 1]"
+        ),
+    ] = None,
+    min_cohort: Annotated[int, typer.Option(help="Fewest sites in a sum.")] = 3,
+    max_epsilon: Annotated[float, typer.Option(help="Most that one evaluation may cost.")] = 1.0,
+    max_bins: Annotated[int, typer.Option(help="Finest axis allowed.")] = 4096,
+    score_sums: Annotated[
+        bool, typer.Option("--score-sums", help="Allow plans that sum up scores within bins.")
+    ] = False,
+    max_groups: Annotated[
+        int, typer.Option(help="Most groups that a plan may tell apart; 0 refuses them.")
+    ] = 0,
+    budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
+    witness: Annotated[
+        Path | None, typer.Option(help="A file elsewhere by which old copies are noticed.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make a site: a private key that never leaves, a file of what it allows, a ledger.
+
+    Examples:
+
+      fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
+
+      fedgauge site init --name hospital-a --dataset stroke-2026 --positive yes --allow-exact
+    """
+    with readable_errors():
+        policy = Policy(
+            models=_allowed(models, allow_exact=allow_exact),
+            labels=tuple(positive or Policy().labels),
+            min_cohort=min_cohort,
+            max_epsilon=max_epsilon,
+            max_bins=max_bins,
+            score_sums=score_sums,
+            max_groups=max_groups,
+            budget_epsilon=budget,
+        )
+        site = create_site(folder, name=name, dataset=dataset, policy=policy)
+        if witness is not None:
+            site = add_witness(site.path, witness)
+    if quiet:
+        return
+    screen.print(f"Made {site.path} and {site.key_path}", markup=False)
+    screen.print("Tell your partners this key, so that they can check who told them:")
+    screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}", markup=False)
+
+
+@site_app.command("migrate")
+def migrate(
+    allow_exact: Annotated[
+        bool, typer.Option("--allow-exact", help="Allow sums without noise, as before.")
+    ] = False,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Write the site file of an earlier version anew. The old one is kept beside it.
+
+    Earlier versions allowed exact sums unless told not to; now they must be asked for. The
+    ledger stays as it is.
+
+    Example:
+
+      fedgauge site migrate --site hospital-a/site.toml
+    """
+    with readable_errors():
+        aside = migrate_site(site_file, allow_exact=allow_exact)
+        site = Site.from_toml(site_file)
+    if not quiet:
+        exact = "allowed" if allow_exact else "not allowed (--allow-exact)"
+        screen.print(f"Wrote {site_file} anew; the old one is {aside}", markup=False)
+        screen.print(f"Exact sums are {exact}. Read it through.", markup=False)
+        if not site.ledger_path.exists():
+            screen.print(
+                f"There is no ledger {site.ledger_path}. Put it and its head back or, if this site "
+                "never took part in anything, run `fedgauge ledger new`.",
+                markup=False,
+            )
+
+
+@site_app.command("dataset")
+def dataset(
+    name: Annotated[str, typer.Argument(help="A new name for new data, or an earlier one.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Give the site's data a new name, once they are new data; or go back to an earlier one.
+
+    Budgets and exact sums are counted by name, so a new one starts with none. Do not use it to
+    get around a budget: whoever compares the results sees through both.
+
+    Example:
+
+      fedgauge site dataset stroke-2026-week-2 --site hospital-a/site.toml
+    """
+    with readable_errors():
+        known = name in Site.from_toml(site_file).ledger.datasets()
+        site = name_dataset(site_file, name)
+    if not quiet:
+        stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
+        screen.print(f"The data of {site.name} are now {site.dataset}; {stands}", markup=False)
+
+
+@site_app.command("witness")
+def name_witness(
+    path: Annotated[Path, typer.Argument(help="A file on another disk, a share or a stick.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Keep a second copy of the ledger's head elsewhere, and notice old copies of the site by it.
+
+    From then on the site takes part only while that file is in reach. It must not be among what
+    is backed up, put back or cloned together with the site's folder.
+
+    Example:
+
+      fedgauge site witness /mnt/share/hospital-a.head --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = add_witness(site_file, path)
+    if not quiet:
+        screen.print(f"{site.witness_path} is the witness of {site.name}", markup=False)
+        screen.print("Destroy copies of the site's folder made before: they name no witness.")
+
+
+@site_app.command("show")
+def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+    """Show a site's public key, limits, peers, coordinators and approvers.
+
+    Example:
+
+      fedgauge site show --site hospital-a/site.toml
+    """
+    with readable_errors():
+        site = Site.from_toml(site_file)
+    if not quiet:
+        print_whole(_site_table(site))
+
+
+@site_app.command("log")
+def log(
+    csv: Annotated[
+        str | None, typer.Option(help="Write all values to this file, or with - to the screen.")
+    ] = None,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Show what left this site: when, for whom, how many bytes, their hash, what it cost.
+
+    The hash is that of the file in the exchange's folder, or of the file of reports.
+
+    Examples:
+
+      fedgauge site log --site hospital-a/site.toml
+
+      fedgauge site log --csv left.csv --site hospital-a/site.toml
+    """
+    with readable_errors():
+        rows = what_left(Site.from_toml(site_file))
+        if csv not in (None, "-"):
+            _write_new(Path(csv), to_csv(rows))
+    if csv == "-":
+        typer.echo(to_csv(rows).encode(), nl=False)
+    elif csv is not None and not quiet:
+        screen.print(f"Saved {csv}: {len(rows):,} rows", markup=False)
+    elif not quiet:
+        print_whole(_log_table(rows)) if rows else screen.print("Nothing left yet.")
+
+
+@site_app.command("trust")
+def trust(
+    name: Annotated[str, typer.Argument(help="Name of the partner.")],
+    key: Annotated[str, typer.Argument(help="Its public key: ed25519:...")],
+    coordinator: Annotated[
+        bool, typer.Option("--coordinator", help="It may start evaluations; it adds no data.")
+    ] = False,
+    approver: Annotated[
+        bool, typer.Option("--approver", help="Nothing is joined that no approver signed.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="It is known here, and has a new key.")
+    ] = False,
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Approve a partner by its key. Compare keys over another channel first.
+
+    Examples:
+
+      fedgauge site trust hospital-b ed25519:Xk...
+
+      fedgauge site trust consortium ed25519:9f... --coordinator
+
+      fedgauge site trust officer ed25519:4c... --approver
+
+      fedgauge site trust hospital-b ed25519:Pq... --replace
+    """
+    role: Role = "coordinator" if coordinator else "approver" if approver else "peer"
+    with readable_errors():
+        if coordinator and approver:
+            raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
+        if replace:
+            site, old = replace_trust(site_file, role, name, key)
+        else:
+            add_trust(site_file, role, name, key)
+    if quiet:
+        return
+    if replace:
+        _say_replaced(site, role, name, old, key)
+    else:
+        may = "may start evaluations" if coordinator else "is an approved site"
+        may = "approves of evaluations" if approver else may
+        screen.print(f"{name} {may} for {site_file}", markup=False)
+
+
+@site_app.command("approver")
+def approver(
+    name: Annotated[str, typer.Argument(help="Name of the approver.")],
+    key_file: Annotated[Path, typer.Argument(help="A new file for the key.")],
+    site_file: SiteOption = Path("site.toml"),
+    quiet: Quiet = False,
+) -> None:
+    """Make a key for an approver: from then on nothing is joined that no approver signed.
+
+    Example:
+
+      fedgauge site approver officer /media/stick/officer.key --site hospital-a/site.toml
+    """
+    with readable_errors():
+        add_approver(site_file, name, key_file)
+    if not quiet:
+        screen.print(
+            f"Made {key_file}; {name} approves of evaluations for {site_file}", markup=False
+        )
+        screen.print(
+            f"The key is {name}'s alone and has no password: whoever copies it approves. Take it "
+            "away; bring it to approve.",
+            markup=False,
+        )
+
+
+def _say_replaced(site: Site, role: Role, name: str, old: str, new: str) -> None:
+    screen.print(f"{name}, {role} for {site.path}:", markup=False)
+    screen.print(f"  old key  {old}\n  new key  {new}", markup=False)
+    public = key_from_text(old)
+    for other, parties in (
+        ("", site.peers),
+        (" --coordinator", site.coordinators),
+        (" --approver", site.approvers),
+    ):
+        if public in parties:
+            screen.print(
+                "The old key is still trusted in another role. To replace it there, too:\n"
+                f"  fedgauge site trust {parties[public]} {new} --replace{other} "
+                f"--site {site.path}",
+                markup=False,
+            )
+
+
+def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:
+    chosen = set(models or set(Model) - {Model.SA})
+    if Model.SA in chosen and not allow_exact:
+        raise SiteError("sums without noise are allowed by --allow-exact. Add it, or drop sa.")
+    return tuple(sorted(model.tag for model in chosen | ({Model.SA} if allow_exact else set())))
+
+
+def _site_table(site: Site) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    policy = site.policy
+    table.add_row("Site", site.name)
+    table.add_row("Public key", key_to_text(site.key.public))
+    table.add_row("Dataset", site.dataset)
+    table.add_row("Allows", ", ".join(policy.models))
+    table.add_row("Fewest sites in a sum", str(policy.min_cohort))
+    table.add_row("Fewest colluding", str(policy.min_colluding))
+    table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
+    table.add_row("All on a dataset", _budget(site))
+    table.add_row("Finest axis", f"{policy.max_bins:,} bins")
+    table.add_row("Most counts", f"{policy.max_counts:,}")
+    table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
+    table.add_row("Groups", f"at most {policy.max_groups:,}" if policy.max_groups else "refused")
+    table.add_row("Labels", ", ".join(policy.labels) or "none")
+    table.add_row("Exact sums", _exact(policy))
+    table.add_row("Witness", _witness(site))
+    table.add_row("Evaluations given up", f"after {policy.session_days:,} days")
+    for title, parties in (
+        ("Peer", site.peers),
+        ("Coordinator", site.coordinators),
+        ("Approver", site.approvers),
+    ):
+        for key, name in parties.items():
+            if key != site.key.public or title != "Peer":
+                table.add_row(f"{title} {name}", key_to_text(key))
+    if not site.coordinators:
+        table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
+    return table
+
+
+def _budget(site: Site) -> str:
+    """The limit in force on the dataset that the site file names."""
+    default = site.policy.default_limit
+    try:
+        limit = site.ledger.total(site.dataset, default_limit=default).limit
+    except FedgaugeError:
+        return f"{default}, unless the ledger says otherwise, which cannot be read"
+    return str(default) if limit == default else f"{limit} (ledger; site file: {default})"
+
+
+def _log_table(rows: list[Left]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    who = ("evaluation", "coordinator", "approver")
+    what = ("step", "plan", "model", "bytes", "sha256", "epsilon")
+    for column in ("time (UTC)", *who, *what):
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        shortened = (row.plan[:8], row.model[:8], "" if row.size is None else f"{row.size:,}")
+        charged = "" if row.cost is None else epsilon_of(row.cost)
+        table.add_row(
+            f"{row.time:%Y-%m-%d %H:%M}",
+            row.evaluation[:8],
+            row.coordinator or row.coordinator_key[:16] or "-",
+            # A name has no colon; a key is too long for a column.
+            row.approver or row.approver_key[:16] or "-",
+            row.step,
+            *(text or "-" for text in (*shortened, row.sha256[:8], charged)),
+        )
+    return table
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, unless there is one."""
+    try:
+        storage.write_new(path, text.encode())
+    except FileExistsError:
+        raise SiteError(f"{path} exists. Name another file, or move that one away.") from None
+    except OSError as error:
+        raise SiteError(
+            f"cannot write {path}: {error.strerror}. Name a file in a folder that is there."
+        ) from None
+
+
+def _witness(site: Site) -> str:
+    if site.witness_path is None:
+        return "none: `fedgauge site witness` names one, which notices old copies"
+    return str(site.witness_path)
+
+
+def _exact(policy: Policy) -> str:
+    if not policy.allows_exact:
+        return "refused"
+    models = (
+        "of scores and of models sent" if policy.exact_of_models else "of scores, not of models"
+    )
+    scores = "1 score" if policy.exact_scores == 1 else f"{policy.exact_scores:,} scores"
+    pairs = ", two of them together" if policy.exact_pairs else ""
+    sites = "some sites" if policy.exact_dropouts else "all sites invited"
+    return (
+        f"{policy.exact_sums} on a dataset, {models}, over {sites}; bins at least "
+        f"{policy.min_bin_width:g} wide, with none or at least {policy.min_cell} examples; "
+        f"at most {scores} of a row{pairs}; groups: {', '.join(policy.exact_groups) or 'none'}"
+    )

@@ -1,0 +1,190 @@
+"""Results over time on the terminal: how far two differ, and whether a series has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+import fedgauge as fg
+from fedgauge.cli.options import At, AtLevel, Quiet
+from fedgauge.cli.show import within
+from fedgauge.cli.show_slices import Notes, close, first, fitting, reads, slice_table
+from fedgauge.cli.slice_options import OneClass, OneGroup, OneModel, chosen
+from fedgauge.cli.terminal import (
+    fail,
+    readable_errors,
+    refuse_to_replace,
+    screen,
+    warn,
+    with_progress,
+)
+
+_OVER_ALL = (
+    "roc_auc",
+    "average_precision",
+    "brier_score",
+    "log_loss",
+    "expected_calibration_error",
+    "calibration_in_the_large",
+    "calibration_slope",
+)
+_SAVES: Final = (".html", ".json", ".csv")
+_AT = ("recall", "precision", "fpr")
+
+
+class By(StrEnum):
+    """What says when a look was."""
+
+    NAME = "name"
+    TIME = "time"
+
+
+def diff(
+    first_file: Annotated[Path, typer.Argument(metavar="FIRST", help="A result saved as JSON.")],
+    second_file: Annotated[Path, typer.Argument(metavar="SECOND", help="Another one.")],
+    at: At = None,
+    level: AtLevel = None,
+    overlapping: Annotated[
+        bool,
+        typer.Option("--overlapping", help="Some rows may be in both: wider intervals."),
+    ] = False,
+    group: OneGroup = None,
+    model: OneModel = None,
+    label: OneClass = None,
+    quiet: Quiet = False,
+) -> None:
+    """Print how far two results differ, the first less the second, with intervals.
+
+    Examples:
+
+      fedgauge diff june.json may.json
+
+      fedgauge diff june.json may.json --at 0.5 --overlapping
+    """
+    with readable_errors():
+        paths = first_file, second_file
+        read = [fg.Evaluation.from_json(path) for path in paths]
+        results = [chosen(each, group=group, model=model, label=label) for each in read]
+        if level is not None:
+            results[0] = results[0].at_level(level)
+        for each in results:
+            for threshold in at or []:
+                within(threshold, each)
+        same = first_file.stem == second_file.stem
+        names = [str(path) if same else path.stem for path in paths]
+        found = fg.diff(
+            *results,
+            rows="overlapping" if overlapping else "different",
+            names=(names[0], names[1]),
+        )
+        table = with_progress(quiet, lambda: _diff_table(found, at or []), "Measuring")
+    if not quiet:
+        screen.print(table, markup=False)
+    for path, result in zip(paths, read, strict=True):
+        if result.signature.state == "broken":
+            fail(f"{path} is not what was signed: {result.signature.reason}. Get it again.", 1)
+
+
+def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
+    level = f"{found.first.level * 100:g}%"
+    title = f"{fitting(found.names[0])} less {fitting(found.names[1])}"
+    table, notes = slice_table(title, [f"difference, {level}"]), Notes()
+    parts = found.slices
+    for part in first(parts):
+        where = f"{fitting(part.first.slice)}: " if len(parts) > 1 else ""
+        # Of many slices the first number, or a table would have no end.
+        for name in _OVER_ALL if len(parts) == 1 else _OVER_ALL[:1]:
+            row = getattr(fg.Evaluation, name).title
+            table.add_row(f"{where}{row}", notes.number(f"{where}{row}", reads(part, name)))
+        table.add_row(f"{where}share positive", notes.number(where, reads(part, "prevalence")))
+        for threshold in thresholds:
+            for name in _AT:
+                row = f"{where}{getattr(fg.AtThreshold, name).title} at {threshold:.6g}"
+                table.add_row(row, notes.number(row, reads(part, name, at=threshold)))
+    lines = [f"Basis: {found.basis}.", *(f"Note: {note}." for note in found.notes)]
+    if len(parts) > len(first(parts)):
+        lines.append(f"{len(parts) - len(first(parts)):,} more slices: name one, as --group NAME.")
+    return close(table, notes, *lines)
+
+
+def trend(
+    folder: Annotated[Path, typer.Argument(help="Where the results of all looks are saved.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Save a page, .html, or numbers: .json, .csv."),
+    ] = None,
+    at: At = None,
+    rate: Annotated[
+        float, typer.Option(help="Chance of any false alarm in a whole series, at most.")
+    ] = 0.05,
+    by: Annotated[
+        By, typer.Option(help="When a look was: dates in names, or their order; or file times.")
+    ] = By.NAME,
+    group: OneGroup = None,
+    model: OneModel = None,
+    label: OneClass = None,
+    quiet: Quiet = False,
+) -> None:
+    """Print how a model did over time, and raise an alarm where that is no chance.
+
+    Ends with 0 whether or not there are alarms.
+
+    Examples:
+
+      fedgauge trend weekly
+
+      fedgauge trend weekly --at 0.5 -o trend.html
+    """
+    with readable_errors():
+        if out is not None and out.suffix not in _SAVES:
+            raise fg.InputError(f"-o {out}: name a file that ends in {', '.join(_SAVES)}.")
+        refuse_to_replace(trend=out)
+        found = fg.read_trend(
+            folder, by=by.value, at=at or (), rate=rate, group=group, model=model, label=label
+        )
+        for threshold in at or []:
+            within(threshold, found.results[found.looks[-1]])
+        table = with_progress(quiet, lambda: _trend_table(found), "Measuring")
+        if out is not None:
+            getattr(found, f"to_{out.suffix[1:]}")(out)
+    for name, reason in found.skipped.items():
+        if name.endswith(".json") and out != folder / name:
+            warn(f"{name} is left out: {reason}.")
+    if not quiet:
+        screen.print(table, markup=False)
+        screen.print(str(found), markup=False)
+        return
+    for alarm in found.alarms:  # who asks for quiet still hears them
+        warn(f"alarm: {alarm}")
+
+
+def _trend_table(found: fg.Trend) -> Table:
+    """The last looks: a line for each."""
+    looks = found.looks[-len(first(found.looks)) :]
+    table = slice_table("look", ["examples", "ROC AUC", "positive", "PSI", "by chance"])
+    table.add_column("alarm")
+    notes = Notes()
+    alarmed: dict[str, list[str]] = {}
+    for alarm in found.alarms:
+        alarmed.setdefault(alarm.look, []).append(alarm.metric)
+    for look in looks:
+        result, moved = found.results[look], found.shifts[look]
+        share = found.estimate(look, "prevalence")
+        table.add_row(
+            fitting(look),
+            f"{result.examples:,}",
+            notes.number(look, reads(result, "roc_auc")),
+            "" if share is None else f"{share.value:.1%}",
+            "" if moved is None else f"{moved.psi:.4f}",
+            "" if moved is None else f"{moved.psi_expected:.4f}",
+            ", ".join(dict.fromkeys(alarmed.get(look, []))),
+        )
+    left = len(found.looks) - len(looks)
+    return close(
+        table, notes, *([f"{left:,} earlier looks: -o trend.html has all."] if left else [])
+    )

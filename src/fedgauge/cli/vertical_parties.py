@@ -1,0 +1,738 @@
+"""Labels apart from scores, before parties count: `vertical roster` and `vertical assign`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+import fedgauge as fg
+from fedgauge import storage
+from fedgauge.cli.exchange_coordinator import price
+from fedgauge.cli.options import (
+    Decimal,
+    Delta,
+    DialectOptions,
+    HintRate,
+    Model,
+    NoiseKind,
+    NoiseOption,
+    Quiet,
+    Separator,
+    SiteOption,
+    make_dialect,
+    make_tree,
+    refuse_given,
+)
+from fedgauge.cli.terminal import (
+    fail,
+    print_result,
+    readable_errors,
+    refuse_to_replace,
+    say_counted,
+    screen,
+    warn,
+    with_progress,
+)
+from fedgauge.data.columns import floats_of
+from fedgauge.data.row_checks import ID, RowSummary, ids_in, scores_in
+from fedgauge.engines.site_rows import NamedLabels
+from fedgauge.errors import located
+from fedgauge.keys import key_to_text
+from fedgauge.plan.explain import brief
+from fedgauge.site import Site
+from fedgauge.vertical.answers import LabelAnswer, Preview, answer_alone, conclude_alone, preview
+from fedgauge.vertical.files import (
+    RankTotals,
+    Roster,
+    RosterBins,
+    Totals,
+    assign_bins,
+    assign_ranks,
+    check_rosters,
+    read_file,
+)
+from fedgauge.vertical.joining import Unscored
+
+if TYPE_CHECKING:
+    from fedgauge.arrays import Floats
+    from fedgauge.privacy import AnyPrivacyModel
+
+if TYPE_CHECKING:
+    AnyAssignment = RosterBins[Totals] | RosterBins[RankTotals]
+
+_HERE = Path("site.toml")
+_ENDING = ".roster"
+_USELESS = 0.02  # error of the AUC, as `fedgauge plan` judges it
+_GUESSED_RATE = 0.2  # as bins are placed where nothing is hinted
+_LEAST_SUM = 3  # parties, below which a sum hides nobody
+_OF_SUMS = {"min_survivors", "max_colluding"}
+
+
+class PairKind(StrEnum):
+    """What each party can send for the AUC alone."""
+
+    ADAPTIVE = "adaptive"
+    ORTHOGONAL = "orthogonal"
+    LAPLACE_GLOBAL = "laplace-global"
+    LAPLACE_LOCAL = "laplace-local"
+    GAUSSIAN = "gaussian"
+
+
+def roster(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
+    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(help="Instead of --id, where this party scored its examples itself."),
+    ] = None,
+    few_values: Annotated[
+        bool,
+        typer.Option("--few-values", help="These are scores, although they could be labels."),
+    ] = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Label party: list the examples it has labels for, by id, and sign the list.
+
+    Labels are not read. With --score, the sorted scores are listed instead, without ids: the
+    flow in which each party scores its own examples.
+
+    Examples:
+
+      fedgauge vertical roster bought.csv --id user --site shop-a/site.toml --output shop-a.roster
+
+      fedgauge vertical roster scored.csv --score p --site shop-a/site.toml --output shop-a.roster
+    """
+    with readable_errors():
+        if (key is None) == (score is None):
+            raise fg.InputError(
+                "name one column: of ids (--id) or, where this party scored its examples itself, "
+                "of scores (--score)."
+            )
+        refuse_to_replace(roster=output)
+        site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
+        if key is not None:
+            refuse_given(ctx, {"few_values"}, "{} would do nothing with --id. Leave it out.")
+            ids = ids_in(file, key=key, separator=dialect["separator"])
+            with located(str(file)):
+                made = Roster.of_ids(ids, site.key)
+        else:
+            assert score is not None  # noqa: S101  (one of both is named)
+            scores = scores_in(file, score=score, **dialect)
+            with located(str(file)):
+                made = Roster.of_scores(scores, site.key, few_values=few_values)
+        made.keep(site)
+        _write(output, made.to_bytes())
+    if made.has_few_values and not few_values:
+        warn(
+            f"column {score!r} has few distinct values, and the roster shows how many examples "
+            "have each: make sure that it holds scores before you send it."
+        )
+    if not quiet:
+        what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
+        screen.print(f"Saved {output}: {what}, signed by {site.name}", markup=False)
+        screen.print(
+            f"It shows column {key or score!r} to whoever reads it. No other was read, so no label "
+            "is in it.",
+            markup=False,
+        )
+        then = "gathers scores" if made.is_scored else "scores these examples"
+        screen.print(f"Send it to whoever {then}.")
+
+
+def assign(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SCORES ROSTERS...",
+            help="CSV, TSV (also .gz) or Parquet of scores, then the rosters of all parties.",
+        ),
+    ],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of one label.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A new folder, for the plan and the bins.")
+    ],
+    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
+    score: Annotated[
+        str | None, typer.Option(help="Column of the score; higher is more positive.")
+    ] = None,
+    client_scored: Annotated[
+        bool,
+        typer.Option("--client-scored", help="Rosters hold scores: there is no file of them."),
+    ] = False,
+    model: Annotated[
+        Model,
+        typer.Option(
+            "--privacy",
+            help="ddp: noise on counts. ldp: labels flipped at random, once and for all.",
+        ),
+    ] = Model.DDP,
+    mechanism: Annotated[
+        PairKind | None,
+        typer.Option(help="For the AUC alone: two noisy numbers of each party, without a sum."),
+    ] = None,
+    delta: Delta = None,
+    noise: NoiseOption = NoiseKind.POLYA,
+    positive_rate: HintRate = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
+    ] = None,
+    tree: Annotated[
+        str | None,
+        typer.Option(help=r"Branchings over the bins, such as 16x16. \[default: planned]"),
+    ] = None,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(help=r"Fewest parties in the sum. \[default: all, so none may drop out]"),
+    ] = None,
+    max_colluding: Annotated[
+        int, typer.Option(help="Parties that may pool what they know with a reader.")
+    ] = 1,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Scorer: give each example on the rosters its bin; a plan for all, and bins for each party.
+
+    Parties are the peers in the site file. Where bins lie, and how many examples each party has in
+    them, is kept beside it, for the result. One or two parties, those whose labels are flipped
+    (--privacy ldp) and those who send the AUC alone (--mechanism) answer without a sum.
+
+    Examples:
+
+      fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --output bins
+
+      fedgauge vertical assign *.roster --client-scored --epsilon 1 --output bins
+
+      fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --mechanism \
+      adaptive --output ranks
+    """
+    with readable_errors():
+        site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
+        scores, rosters = _inputs(files, key, score, dialect, client_scored=client_scored)
+        held = _by_party(rosters, site)
+        privacy = _privacy(ctx, model, mechanism, epsilon, delta, noise)
+        _refuse_folder(output)
+        if len(held) < _LEAST_SUM:
+            refuse_given(
+                ctx,
+                _OF_SUMS,
+                "{} would do nothing with one or two label parties: each adds all of the noise. "
+                "Leave it out.",
+            )
+        if scores is None:
+            _tell_units(held, site)
+        known = None if scores is None else _known(scores, held, site)
+
+        def assign_all() -> AnyAssignment:
+            if mechanism is not None:
+                return assign_ranks(known, held, privacy, mechanism.value, positive=positive)
+            cohort = _cohort(len(held), min_survivors, max_colluding)
+            return assign_bins(
+                known,
+                held,
+                privacy,
+                cohort=cohort if privacy.needs_cohort else None,
+                tree=make_tree(tree),
+                positive_rate=positive_rate,
+                positive=positive,
+            )
+
+        assigned = with_progress(quiet, assign_all, "Assigning bins")
+        expected = _expected(assigned, positive_rate)
+        kept = assigned.totals.keep(site)
+        _save(assigned, output, site)
+    useless = expected.noise > _USELESS
+    if useless:
+        _warn_of_useless(expected)
+    if quiet:
+        return
+    _say_who(assigned, held, site)
+    if not useless:
+        _say_enough(expected)
+    _say_next(assigned, output, site, kept)
+
+
+def _privacy(
+    ctx: typer.Context,
+    model: Model,
+    mechanism: PairKind | None,
+    epsilon: float,
+    delta: float | None,
+    noise: NoiseKind,
+) -> AnyPrivacyModel:
+    """What each label is promised; options that it has no use for are refused."""
+    if model is Model.SA:
+        raise fg.PlanError(
+            "an exact sum would show a label that is alone in its bin. Use --privacy ddp or ldp."
+        )
+    if model is Model.LDP:
+        if ctx.params["client_scored"]:
+            raise fg.PlanError(
+                "flips go by id, and parties that scored their examples themselves name none. Use "
+                "--privacy ddp."
+            )
+        idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
+        refuse_given(ctx, idle, "{} would do nothing with flipped labels. Leave it out.")
+        return fg.LocalDP(epsilon, unit="label")
+    if mechanism is not None:
+        idle = {*_OF_SUMS, "noise", "tree", "positive_rate"}
+        why = "{} would do nothing with --mechanism, which has no bins and its own noise."
+        refuse_given(ctx, idle, f"{why} Leave it out.")
+    gaussian = mechanism is PairKind.GAUSSIAN
+    return fg.DistributedDP(
+        epsilon,
+        delta=delta,
+        noise="discrete-gaussian" if gaussian else noise.value,
+        unit="label",
+        neighbours="flip",
+    )
+
+
+def _inputs(
+    files: list[Path],
+    key: str | None,
+    score: str | None,
+    dialect: DialectOptions,
+    *,
+    client_scored: bool,
+) -> tuple[fg.IdTable | None, list[Path]]:
+    """The scores, where there is a file of them, and the rosters."""
+    if client_scored:
+        if key is not None or score is not None:
+            raise fg.InputError(
+                "with --client-scored the scores are in the rosters. Leave out --id and --score."
+            )
+        return None, files
+    first, *rosters = files
+    if first.suffix == _ENDING:
+        raise fg.InputError(
+            f"the first file is that of scores, and {first} is a roster. Name the scores first; "
+            "where parties scored their examples themselves: --client-scored."
+        )
+    if key is None or score is None:
+        raise fg.InputError("name the columns of the scores' file: --id COLUMN --score COLUMN.")
+    if not rosters:
+        raise fg.InputError(
+            "there are no rosters. Each label party makes one with `fedgauge vertical roster`; "
+            "name them after the scores."
+        )
+    return fg.IdTable(first, id=key, value=score, **dialect), rosters
+
+
+def _known(scores: fg.IdTable, held: dict[bytes, Roster], site: Site) -> tuple[pa.Array, Floats]:
+    """Ids and scores, unless they and the rosters cannot belong together."""
+    ids, values = scores.read(numbers=True)
+    check_rosters(held)
+    if not any(each.is_scored for each in held.values()):
+        _tell_mismatch(held, ids, site)
+    return ids, floats_of(values)
+
+
+def _by_party(paths: list[Path], site: Site) -> dict[bytes, Roster]:
+    """Rosters by public key, of parties that this site knows."""
+    held: dict[bytes, Roster] = {}
+    for path in paths:
+        with located(str(path)):
+            read = Roster.from_bytes(read_file(path))
+            if read.party not in site.peers:
+                raise fg.SiteError(
+                    f"unknown party: no peer in {site.path} has the key that signed it. If you "
+                    f"know whose it is: fedgauge site trust NAME {key_to_text(read.party)}"
+                )
+            if read.party in held:
+                raise fg.InputError(f"{site.peers[read.party]} has two rosters. Name one.")
+        held[read.party] = read
+    return held
+
+
+def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.Cohort | None:
+    """Who must take part; None leaves it to what follows from one or two parties."""
+    if parties < _LEAST_SUM:
+        return None
+    least = parties if min_survivors is None else min_survivors
+    if least > parties:
+        raise fg.PlanError(f"min_survivors must be at most the {parties} parties there are.")
+    if least < _LEAST_SUM:
+        raise fg.PlanError(
+            f"min_survivors must be at least {_LEAST_SUM}: a party takes part in no smaller sum."
+        )
+    return fg.Cohort(least, max_colluding)
+
+
+def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> None:
+    """Refuse ids that cannot be right, and say where more would match if written alike."""
+    known = scored.cast(ID)
+    lost = [each.keys.filter(pc.invert(pc.is_in(each.keys, known))) for each in held.values()]
+    told = Unscored(
+        parties=[site.peers[party] for party in held],
+        sizes=np.array([each.examples for each in held.values()]),
+        scored=known,
+        ids=pa.concat_arrays(lost),
+        party=np.repeat(np.arange(len(lost)), [len(ids) for ids in lost]),
+    ).told()
+    if told is not None and "would have" in told:
+        warn(told)
+
+
+def _tell_units(held: dict[bytes, Roster], site: Site) -> None:
+    """Say where some parties send probabilities and others, say, percent: such scores mix badly."""
+    within = {
+        party: bool(each.values[0] >= 0 and each.values[-1] <= 1)
+        for party, each in held.items()
+        if each.is_scored
+    }
+    if len(set(within.values())) > 1:
+        beyond = ", ".join(site.peers[party] for party, fits in within.items() if not fits)
+        warn(
+            f"scores of {beyond} go beyond 0 to 1, and those of the others do not. Results are "
+            "wrong unless all use one model and one unit: ask about percent and logits."
+        )
+
+
+class _Errors(NamedTuple):
+    """Of the AUC: what noise and bins add, and what comes of which examples there are."""
+
+    noise: float
+    sampling: float
+
+
+def _expected(assigned: AnyAssignment, positive_rate: float | None) -> _Errors:
+    """What the result will be worth, from what is public."""
+    from fedgauge.vertical.bins import predicted
+
+    plan, totals, parties = assigned.plan, assigned.totals, len(assigned.bins)
+    rate = _GUESSED_RATE if positive_rate is None else positive_rate
+    if isinstance(totals, Totals):
+        examples = sum(sum(by_bin) for _, by_bin in totals.by_party)
+        if not plan.privacy.flips_labels:
+            there = predicted(
+                *(plan.privacy, plan.sum_cohort, plan.tree),
+                parties=parties,
+                examples=examples,
+                positive_rate=rate,
+            )
+            return _Errors(there.roc_auc_error, there.roc_auc_sampling)
+    else:
+        examples = totals.examples
+    privacy = plan.privacy
+    if isinstance(privacy, fg.LocalDP):
+        privacy = fg.DistributedDP(privacy.epsilon, unit="label", neighbours="flip")
+    assert isinstance(privacy, fg.DistributedDP)  # noqa: S101  (no exact sums are assigned)
+    outlook = fg.plan_vertical(
+        parties=parties,
+        examples=max(examples, parties, 2),
+        privacy=privacy,
+        positive_rate=rate,
+    )
+    paired = plan.paired
+    added = outlook.flipped if paired is None else outlook.alike[paired.mechanism]
+    return _Errors(added, outlook.sampling)
+
+
+def _refuse_folder(folder: Path) -> None:
+    """Refuse a folder that holds something: bins of two evaluations are easily confused."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise fg.InputError(f"{folder} exists and is no empty folder. Name a new one.")
+    except OSError as error:
+        raise fg.RecordError(f"cannot use {folder}: {error.strerror}.") from None
+
+
+def _save(assigned: AnyAssignment, folder: Path, site: Site) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fg.RecordError(f"cannot make folder {folder}: {error.strerror}.") from None
+    assigned.plan.save(folder / "plan.toml")
+    for party, bins in assigned.bins.items():
+        _write(folder / f"{site.peers[party]}.bins", bins.to_bytes())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write what one other party may read: its owner hands it over."""
+    try:
+        storage.replace(path, data)
+    except OSError as error:
+        raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> None:
+    plan, bins = assigned.plan, assigned.plan.axis.bins
+    shape = f" (tree {'x'.join(map(str, plan.tree))})" if len(plan.tree) > 1 else ""
+    parties = "1 party" if len(held) == 1 else f"{len(held)} parties"
+    places = f"in {bins:,} bins{shape}" if plan.paired is None else "by rank, for the AUC alone"
+    screen.print(f"Labels at {parties}, {places}", markup=False)
+    for party, each in held.items():
+        missing = assigned.unscored[party]
+        told = f", {missing:,} of them without a score: left out" if missing else ""
+        screen.print(f"  {site.peers[party]}: {each.examples:,} examples{told}", markup=False)
+    if assigned.unlabelled:
+        lost = assigned.unlabelled
+        scores = "1 score is" if lost == 1 else f"{lost:,} scores are"
+        screen.print(f"{scores} on no roster: left out", markup=False)
+
+
+def _say_enough(expected: _Errors) -> None:
+    noise, sampling = expected
+    enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
+    screen.print(
+        f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
+        f"{sampling:.2g} through so many examples: {enough}.",
+        markup=False,
+    )
+
+
+def _warn_of_useless(expected: _Errors) -> None:
+    warn(
+        f"noise and bins are expected to move the AUC by {expected.noise:.2g}, and one in "
+        "twenty times by more than twice as much: such a result is of little use. It takes more "
+        "examples or a larger --epsilon."
+    )
+
+
+def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:
+    names = [site.peers[party] for party in assigned.bins]
+    what, within = "bins", "where bins lie, and how many examples each party has in them"
+    if assigned.plan.paired is not None:
+        what, within = "ranks", "how the ranks of each party lie"
+    lines = [
+        f"Kept {kept}: {within}; the result needs it",
+        f"Saved {folder / 'plan.toml'}, for all, and for each party alone its {what}:",
+        *(f"  {name}: {folder / f'{name}.bins'}" for name in names),
+    ]
+    plan, own = shlex.quote(str(folder / "plan.toml")), shlex.quote(str(site.path))
+    column = "--score" if any(bins.scores for bins in assigned.bins.values()) else "--id"
+    if assigned.plan.is_alone:
+        how = "labels flipped once" if assigned.plan.privacy.flips_labels else "all of the noise"
+        lines += [
+            f"Without a secure sum each answers alone, with {how}:",
+            f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
+            "--output ANSWER --site site.toml",
+            "  (it stands once it is made: `vertical check` says before what would count)",
+            "Then, from their answers:",
+            f"  fedgauge vertical result {plan} ANSWERS --site {own}",
+        ]
+    else:
+        lines += ["Then:", f"  fedgauge exchange start {plan} RUN --site {own}"]
+    screen.print("\n".join(lines), markup=False)
+
+
+PlanFile = Annotated[Path, typer.Argument(help="The plan, as whoever scored sent it.")]
+BinsFile = Annotated[Path, typer.Argument(help="The bins or ranks that this party was sent.")]
+LabelsFile = Annotated[
+    Path, typer.Argument(metavar="LABELS", help="CSV, TSV (also .gz) or Parquet of labels.")
+]
+LabelColumn = Annotated[str, typer.Option(help="Column of the true label.")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the id.")]
+ScoreColumn = Annotated[
+    str | None,
+    typer.Option(help="Instead of --id, where this party scored its examples itself."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to those for labels apart from scores."""
+    app.command()(check)
+    app.command()(answer)
+    app.command()(result)
+
+
+def check(
+    plan: PlanFile,
+    bins: BinsFile,
+    file: LabelsFile,
+    label: LabelColumn,
+    key: IdColumn = None,
+    score: ScoreColumn = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Label party, before it answers: what the site file says to the plan, and what would count.
+
+    An answer stands, whatever was wrong with the file. Here nothing is charged, sent or stored.
+    What it prints is about rows: it stays at this site. It ends with 1 where the site would not
+    answer.
+
+    Example:
+
+      fedgauge vertical check plan.toml a.bins bought.csv --label y --id user
+    """
+    with readable_errors(by_plan=True), _as_input():
+        named = _named(file, bins, label, key, score, separator, decimal)
+        site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
+        seen = preview(site, loaded, named)
+    if not quiet:
+        _say_preview(seen, site, loaded, file)
+    for sentence in seen.warnings:
+        warn(sentence)
+    if seen.refusal is not None:
+        raise typer.Exit(1)
+
+
+def _say_preview(seen: Preview, site: Site, plan: fg.EvaluationPlan, file: Path) -> None:
+    allowed = "The site file allows it" if seen.refusal is None else f"Refuses it: {seen.refusal}"
+    lines = [
+        allowed if seen.refusal else f"{allowed}, at a cost of {price(site.cost(plan))}.",
+        f"{file} would count as {seen.counted.in_words}",
+        "Nothing was charged or stored. This is about rows: it stays at this site.",
+    ]
+    if seen.stood:
+        lines.append("This site answered the plan before: that answer stands, whatever this is.")
+    elif seen.refusal is None:
+        lines.append(
+            "This site can answer, and what is warned of then stands."
+            if seen.warnings
+            else "This site can answer."
+        )
+    screen.print("\n".join(lines), markup=False)
+
+
+def answer(
+    plan: PlanFile,
+    bins: BinsFile,
+    file: LabelsFile,
+    label: LabelColumn,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the answer goes.")],
+    key: IdColumn = None,
+    score: ScoreColumn = None,
+    flips: Annotated[
+        Path | None,
+        typer.Option(
+            help=r"Where flipped labels are kept. \[default: labels.flips beside the site file]"
+        ),
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Label party: answer a plan alone, with all of the noise or with labels flipped once.
+
+    It shows what will leave, charges the ledger, and only then reads labels. On this screen only it
+    says how many rows there were, how many of them positive or odd. The site keeps its answer:
+    run again, it gives the same one, and nothing is charged. `vertical check` says before what
+    would count.
+
+    Example:
+
+      fedgauge vertical answer plan.toml a.bins bought.csv --label y --id user --output a.answer
+    """
+    seen: list[RowSummary] = []
+    with readable_errors(by_plan=True), _as_input():
+        named = _named(file, bins, label, key, score, separator, decimal)
+        site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
+        if flips is not None and not loaded.privacy.flips_labels:
+            raise fg.InputError("the plan flips no labels. Leave out --flips.")
+
+        def explain() -> None:
+            if not quiet:
+                screen.print(f"{brief(loaded)}\n", markup=False)
+
+        made = answer_alone(
+            site, loaded, named, output, flips=flips, ready=explain, tell=warn, show=seen.append
+        )
+    if made.stood:
+        warn(
+            f"this site answered the plan before, and that answer stands, whatever its file holds "
+            f"now. The same bytes are in {output}, and nothing more is charged."
+        )
+    if quiet:
+        return
+    for counted in seen:
+        say_counted(counted)
+    screen.print(f"Saved {output}: send it to whoever scored", markup=False)
+
+
+def result(
+    plan: PlanFile,
+    answers: Annotated[list[Path], typer.Argument(help="The answers of the parties.")],
+    without_missing: Annotated[
+        bool, typer.Option("--without-missing", help="Go on without parties that did not answer.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
+    site_file: SiteOption = _HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Scorer: make the result of what parties answered alone.
+
+    It shows where bins lie and how many examples are in them to whoever reads it. No party
+    confirms it: it is unsigned, and rests on the word of whoever scored.
+
+    Example:
+
+      fedgauge vertical result plan.toml *.answer --site platform/site.toml --json r.json
+    """
+    with readable_errors(by_plan=True), _as_input():
+        refuse_to_replace(json=json)
+        site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
+        given = [LabelAnswer.load(path) for path in answers]
+        made = with_progress(
+            quiet,
+            lambda: conclude_alone(site, loaded, given, without_missing=without_missing),
+            "Measuring",
+        )
+        if json is not None:  # the budget is spent: kept, whatever it shows
+            made.to_json(json)
+        if isinstance(made, fg.Evaluation):
+            _require_curves(made)
+    print_result(made, quiet=quiet)
+    if json is not None and not quiet:
+        screen.print(f"Saved {json}, unsigned", markup=False)
+
+
+def _require_curves(made: fg.Evaluation) -> None:
+    """A result without curves is an error here, which a caution may explain."""
+    try:
+        made.roc_curve()
+    except fg.UndefinedMetric:
+        if made.caution is not None:
+            warn(made.caution)
+        raise
+
+
+def _named(
+    file: Path,
+    bins: Path,
+    label: str,
+    key: str | None,
+    score: str | None,
+    separator: str | None,
+    decimal: str | None,
+) -> NamedLabels:
+    """Where the labels are, and what names them."""
+    if (key is None) == (score is None):
+        raise fg.InputError(
+            "name one column: of ids (--id) or, where this party scored its examples itself, of "
+            "scores (--score)."
+        )
+    column = key or score
+    assert column is not None  # noqa: S101  (one of both is named)
+    dialect = make_dialect(separator, decimal)
+    return NamedLabels(str(file), label, column, str(bins), score is not None, **dialect)
+
+
+@contextmanager
+def _as_input() -> Iterator[None]:
+    """What another party sent is input here: a wrong file is the caller's to mend."""
+    try:
+        yield
+    except fg.ProtocolError as error:
+        fail(error, fg.InputError.exit_code)

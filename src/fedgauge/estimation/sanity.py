@@ -1,0 +1,428 @@
+"""Sums that no rows have: refused where they are exact, a caution where they are noisy.
+
+A secure sum cannot tell who sent what. It can tell that counts are below zero, or above what all
+clients together may have: then somebody counted otherwise than by rows. So it is with the sum of
+many local reports, each of which is possible. A label party that answers alone is judged by itself,
+and named.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.arrays import Floats
+from fedgauge.errors import ProtocolError
+from fedgauge.estimation.counts import PooledCounts, Released, counts_of
+from fedgauge.estimation.repair import node_variances
+from fedgauge.histograms.axis import Axis
+from fedgauge.histograms.tables import Table, TableSum
+from fedgauge.plan import EvaluationPlan, Slice
+from fedgauge.plan.rounds import nodes_by_level
+from fedgauge.plan.task import LabelTask, listed
+from fedgauge.privacy.local import retold
+from fedgauge.privacy.oracles import WHOLE
+
+FALSE_ALARM: Final = 1e-6  # chance of a caution where everybody counted rows, over all its counts
+_ROUNDING: Final = 1e-12  # of the largest count: least squares are taken in floats
+_TRIED: Final = np.linspace(0.0, 1.0, 1001)[1:-1]
+_PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=-]{0,63}")  # a peer's name, or its key
+
+_IMPOSSIBLE: Final = (
+    "counts are further from what rows can have than noise takes them once in "
+    f"{1 / FALSE_ALARM:,.0f} results: a site sent what no rows have, or had more rows than the "
+    "plan's largest count. Do not rely on the numbers; ask every site to check what it sent."
+)
+
+
+_REPORTS: Final = (
+    "counts are further below zero than the randomness of reports takes them once in "
+    f"{1 / FALSE_ALARM:,.0f} results: many reports were not made of rows as the plan says. Do not "
+    "rely on the numbers; find out who sent them."
+)
+_FLIPS: Final = (
+    "counts are further from what labels can have than flips take them once in "
+    f"{1 / FALSE_ALARM:,.0f} results: a party counted otherwise than by flipped labels in the bins "
+    "it was given. Do not rely on the numbers; ask every party to check what it sent."
+)
+
+
+_PARTIES: Final = (
+    "{} sent what no labels have: numbers are further from what labels of its examples give than "
+    f"noise or flips take them once in {1 / FALSE_ALARM:,.0f} results. Do not rely on the numbers; "
+    "ask for the file that this plan was answered with, or evaluate without that party."
+)
+
+
+def doubt(parties: Sequence[str]) -> str | None:
+    """What to know of label parties that sent what no labels have; None where there are none."""
+    return _PARTIES.format(" and ".join(parties)) if parties else None
+
+
+def are_names(parties: Sequence[str]) -> bool:
+    """Whether these name parties, and can be printed."""
+    return all(map(_PARTY.fullmatch, parties))
+
+
+def check_exact(
+    plan: EvaluationPlan,
+    counts: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    clients: int,
+    tables: Sequence[TableSum] = (),
+) -> None:
+    """Refuse exact counts, score sums and tables over `clients` clients that no rows have.
+
+    Raises
+    ------
+    ProtocolError
+        If a count is negative or above what all clients may have, or scores of the same rows are
+        not of as many of each group and class, or a score sum is negative or above what the rows in
+        its bin can add up to, or a table is not of as many rows of each group, class and range.
+    """
+    _refuse(bool(counts.min() < 0), "a count of the sum is negative")
+    # In Python's integers: a plain sum may be over more clients than words have room for.
+    _refuse(
+        int(counts.max()) > clients * plan.summed.largest,
+        "a count of the sum is above the plan's largest for all its sites together",
+    )
+    _refuse(
+        any(np.any(each) for each, _ in _differences(plan, counts)),
+        "scores of the same rows are of other numbers of them",
+    )
+    if plan.sum_steps:
+        _refuse(bool(sums.min() < 0), "a score sum is negative")
+        # Rounded up, and so without a product that could overflow.
+        _refuse(
+            bool(np.any(-(-sums // plan.sum_steps) > counts)),
+            "a score sum is above what the examples in its bin add up to",
+        )
+    for table, cells in tables:
+        _refuse(bool(cells.min() < 0), "a cell of a table is negative")
+        _refuse(
+            int(cells.max()) > clients * plan.summed.largest * table.weight,
+            "a cell of a table is above the plan's largest for all its sites together",
+        )
+        by_range = table.by_range(cells, counts, plan.task.layout, plan.axis)
+        others = [_of_other_rows(plan, counts, table, cells)[0], *by_range]
+        _refuse(any(np.any(each) for each in others), "a table is of other rows than the counts")
+
+
+def _of_other_rows(
+    plan: EvaluationPlan, counts: NDArray[Any], table: Table, cells: NDArray[Any]
+) -> tuple[NDArray[Any], int]:
+    """Numbers of rows by a table, less those by the counts: zero without noise.
+
+    By group and class, as far as the table tells them; in units of its weight. Also how many
+    channels are added up in each.
+    """
+    layout = plan.task.layout
+    grouping = table.grouping or layout.groupings[0]
+    block = next(each for each in layout.blocks if each.grouping == grouping)
+    rows = counts[layout.rows(block)].sum(axis=1).reshape(-1, layout.by_block)
+    told = table.totals(cells, layout)
+    rows = rows if table.grouping else rows.sum(axis=0, keepdims=True)
+    rows = rows if table.by_class else rows.sum(axis=1, keepdims=True)
+    return told - rows * table.weight, layout.cells(grouping) * layout.by_block // told.size
+
+
+def _differences(plan: EvaluationPlan, counts: NDArray[Any]) -> Iterator[tuple[NDArray[Any], int]]:
+    """Numbers of the same rows by several of their scores, less each other: zero without noise.
+
+    A row is of one group and of one class by whichever score it is counted. Each difference comes
+    with how many channels are added up in it.
+    """
+    layout, totals = plan.task.layout, counts.sum(axis=1)
+    seen: dict[object, tuple[NDArray[Any], int]] = {}
+    for block in layout.blocks if layout.per_row > 1 else ():
+        cells = layout.cells(block.grouping)
+        rows = totals[block.first :][: cells * layout.by_block].reshape(cells, -1)
+        label = block.column if layout.labels > 1 else 0
+        for told_by, told, channels in (
+            ((block.grouping, label), rows, 1),
+            (block.grouping, rows.sum(axis=1), layout.by_block),
+            (label, rows.sum(axis=0), cells),
+        ):
+            if told_by in seen:
+                before, of_before = seen[told_by]
+                yield told - before, channels + of_before
+            else:
+                seen[told_by] = told, channels
+
+
+def _refuse(impossible: bool, what: str) -> None:
+    if impossible:
+        raise ProtocolError(
+            f"{what}, which no rows give: somebody sent counts that it did not count. A sum cannot "
+            "tell who. Nothing is shown. Ask every site to check what it sent, or start again "
+            "without whom you distrust."
+        )
+
+
+def impossible_caution(plan: EvaluationPlan, released: Released) -> str | None:
+    """What is wrong with a noisy sum whose counts no rows have; None where nothing seems to be.
+
+    Where every client counted rows, and had no more of them in a node than the plan's largest, it
+    is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row,
+    and of flipped labels, where each is one of a row in its bin. Of label parties that answered
+    alone that is so of all their answers and their sum together.
+    Exact sums are refused instead.
+    """
+    if not plan.is_noisy:
+        return None
+    if released.doubted:
+        return doubt(released.doubted)
+    chance = chance_of_each(released.clients) if plan.is_alone else FALSE_ALARM
+    if is_possible(plan, released, chance):
+        return None
+    if plan.final.sends_reports:
+        return _REPORTS
+    return _FLIPS if plan.final.flips_labels else _IMPOSSIBLE
+
+
+def chance_of_each(parties: int) -> float:
+    """Of a false alarm about each of so many parties that answered alone, and about their sum."""
+    return FALSE_ALARM / (parties + 1)
+
+
+def is_possible(
+    plan: EvaluationPlan,
+    released: Released,
+    chance: float,
+    levels: Sequence[NDArray[np.int64]] = (),
+) -> bool:
+    """Whether rows can have noisy counts; of rows it is True but with this probability.
+
+    `levels` are the counts of a tree as one client sent them: all of them are of the same rows.
+    """
+    if plan.final.sends_reports:
+        return not _are_below(plan, released, chance)
+    if plan.final.flips_labels:
+        return _are_flips(plan, released, chance)
+    checked = [*_not_negative(plan, released), *_between_levels(plan, released, levels)]
+    chance /= sum(numbers.size for numbers, _ in checked)
+    parts = released.clients * plan.noise_parts
+    rounding = _ROUNDING * float(np.abs(released.counts).max())
+    return all(
+        numbers.min() >= -noise_reach(variance, parts, chance) - rounding
+        for numbers, variance in checked
+    )
+
+
+def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Floats, float]]:
+    """Numbers that only noise takes below zero, and the variance of the noise in each."""
+    clients, most = released.clients, float(released.clients * plan.summed.largest)
+    counts = np.asarray(released.counts, dtype=np.float64)
+    variances = node_variances(plan.tree, plan.noise_variances(clients))
+    for nodes, variance in zip(nodes_by_level(plan.tree), variances, strict=True):
+        level = counts.reshape(len(counts), nodes, -1).sum(axis=2)
+        yield level, variance
+        yield most - level, variance
+    by_channel = plan.tree[0] * variances[0]  # the highest nodes have no noise in common
+    if isinstance(plan.task, LabelTask):  # so many examples there are, and so no more positives
+        yield counts.sum(axis=1), by_channel
+    for difference, channels in _differences(plan, counts):
+        yield difference, channels * by_channel
+        yield -difference, channels * by_channel
+    law = plan.sums_law(shares=1)
+    if law is not None and released.sums is not None:
+        # In bins: the examples of a bin add up to between none and all of its width.
+        sums, steps = released.sums / plan.sum_steps, plan.sum_steps
+        variance = clients * law.variance / steps**2
+        yield sums, variance
+        yield counts - sums, variance + variances[-1]
+    cells = zip(released.tables, plan.table_variances(clients), strict=True)
+    for (table, values), variance in cells:
+        yield values / table.weight, variance / table.weight**2
+        yield most - values / table.weight, variance / table.weight**2
+        difference, channels = _of_other_rows(plan, counts, table, values)
+        difference = difference / table.weight
+        added = values.size // difference.size * variance / table.weight**2
+        yield difference, added + channels * by_channel
+        yield -difference, added + channels * by_channel
+
+
+def _between_levels(
+    plan: EvaluationPlan, released: Released, levels: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[Floats, float]]:
+    """What nodes of a tree have more, or less, than those below them: nothing but noise."""
+    variances = plan.noise_variances(released.clients)
+    for place in range(1, len(levels)):
+        above, below = levels[place - 1], levels[place].reshape(len(levels[place - 1]), -1)
+        difference = (above - below.sum(axis=1)).astype(np.float64)
+        variance = variances[place - 1] + below.shape[1] * variances[place]
+        yield difference, variance
+        yield -difference, variance
+
+
+def _are_flips(plan: EvaluationPlan, released: Released, chance: float) -> bool:
+    """Whether as many labels of each bin, and of all, are told to be positive as flips make.
+
+    Of a bin without positives those are told that were flipped: a binomial law, and every positive
+    makes more of them. Of a bin without negatives it is the same.
+    """
+    from scipy.special import betainc
+
+    negatives, positives = np.rint(retold(np.asarray(released.counts), plan.flipped.chance))
+    negatives, positives = (np.append(told, told.sum()) for told in (negatives, positives))
+    if min(negatives.min(), positives.min()) < 0:
+        return False
+    kept = 1 - plan.flipped.chance / WHOLE
+    # P(X <= k) of n is the regularised incomplete beta function of n - k and k + 1.
+    tails = [
+        np.where(rest > 0, betainc(np.maximum(rest, 1), told + 1, kept), 1.0)
+        for told, rest in ((negatives, positives), (positives, negatives))
+    ]
+    return bool(np.min(tails) >= chance / np.size(tails))
+
+
+def _are_below(plan: EvaluationPlan, released: Released, chance: float) -> bool:
+    """Whether the lowest node of a level is further below zero than reports of rows take it.
+
+    Of a node without rows a report says by chance that it holds one: a binomial law with a chance
+    of at most a half, whose lower tail is within the bound of a normal one's (Okamoto 1958).
+    """
+    slices = plan.task.slices
+    whole = counts_of(plan, released, slices[0])
+    if not whole.counts.any():
+        return True
+    levels = nodes_by_level(plan.tree)
+    chance /= len(slices) * len(whole.unbiased) * sum(levels)
+    return _is_below(whole, levels, chance) or any(
+        _is_below(counts_of(plan, released, slice_), levels, chance) for slice_ in slices[1:]
+    )
+
+
+def _is_below(pooled: PooledCounts, levels: Sequence[int], chance: float) -> bool:
+    for nodes in levels:
+        by_node = pooled.unbiased.reshape(len(pooled.unbiased), nodes, -1)
+        counts = by_node.sum(axis=2)
+        weights = np.zeros(by_node.shape)
+        weights[np.unravel_index(counts.argmin(), counts.shape)] = 1.0
+        variance = float(pooled.noise_variance(weights.reshape(pooled.unbiased.shape)))
+        if counts.min() < -noise_reach(variance, math.inf, chance):
+            return True
+    return False
+
+
+def noise_reach(variance: float, parts: float, chance: float) -> float:
+    """How far noise in an estimate goes, to one side, with at most this probability.
+
+    Parameters
+    ----------
+    variance
+        Of the noise in the estimate: a sum of the noise of single numbers, each with a weight
+        between -1 and 1, as least squares over a tree give it.
+    parts
+        Laplace laws that the noise of a number is made of (:attr:`ShareLaw.parts`).
+    chance
+        The probability.
+
+    Notes
+    -----
+    Chernoff's bound. With c = cosh(s) - 1, the moment generating function at s of noise of variance
+    v is ``(1 - v c / k)^-k`` for k parts of discrete Laplace; ``exp(v c)`` for Skellam; and for a
+    discrete Gaussian, by Jacobi's triple product, a product of factors ``1 + a c`` whose a add up
+    to v, so at most ``exp(v c)``, the first one's limit for many parts. A weight w between -1 and 1
+    puts cosh(w s) - 1 <= w^2 c in place of c, and a product of ``1 - x`` is at least 1 less the sum
+    of the x: so the same holds of the weighted sum with its own variance. Any s gives a bound; of
+    those tried, with t = v c, the least is taken.
+
+    Examples
+    --------
+    >>> round(noise_reach(100.0, math.inf, 1e-6), 1)  # near a normal law's 47.5
+    53.1
+    """
+    needed = -math.log(chance)
+    t = _TRIED * min(needed, parts)
+    exponent = t if math.isinf(parts) else -parts * np.log1p(-t / parts)
+    s = 2.0 * np.arcsinh(np.sqrt(t / (2.0 * variance)))  # cosh(s) - 1 is 2 sinh(s / 2)^2
+    return float(np.min((exponent + needed) / s))
+
+
+SHARE: Final = 0.1  # of each class in one end bin: less is no crowd
+EVEN: Final = 3.0  # times its share of the axis, which evenly spread scores would have there
+
+_CROWDED: Final = (
+    "the {end} bin of the axis, which also holds all scores {beyond} it, has over {share:.0%} of "
+    "the negatives and of the positives. Were scores in percent, points or logits on an axis of "
+    "{low:g} to {high:g}? Then all numbers are wrong: plan an axis with their range. Scores that "
+    "truly crowd there, such as decisions of 0 and 1, are right, but bins do not tell them apart."
+)
+
+
+def crowded_caution_of(
+    plan: EvaluationPlan, released: Released, slices: Sequence[Slice]
+) -> str | None:
+    """The same of each of several scores; it says of which, where there are several."""
+    told = {
+        str(slice_): crowded_caution(plan, released, counts_of(plan, released, slice_), len(slices))
+        for slice_ in slices
+    }
+    crowds = {name: text for name, text in told.items() if text is not None}
+    if not crowds:
+        return None
+    text = next(iter(crowds.values()))
+    return text if len(slices) == 1 else f"{listed([*crowds])}: {text}"
+
+
+def crowded_caution(
+    plan: EvaluationPlan, released: Released, pooled: PooledCounts, among: int = 1
+) -> str | None:
+    """What seems wrong where an end bin holds much of both classes; None where nothing does.
+
+    Much is over :data:`SHARE` of the examples of a class, and over :data:`EVEN` times what evenly
+    spread scores would put there: wide bins are no crowd. Where the population has less of one of
+    the classes in each end bin, it is None but with probability :data:`FALSE_ALARM`, by noise and
+    sampling; over `among` such questions together. An axis that refuses scores beyond it needs no
+    caution. Of many classes scores near 0 are common, so there only the upper end is looked at.
+    """
+    axis = released.axis
+    if axis.outside != "clip":
+        return None
+    ends = ((0, "first", "below"), (axis.bins - 1, "last", "above"))
+    for place, end, beyond in ends[bool(plan.task.layout.classes) :]:
+        share = max(SHARE, EVEN * _part_of(axis, place))
+        if share < 1.0 and all(
+            _holds_more(plan, released, pooled, row, place, share, among) for row in range(2)
+        ):
+            return _CROWDED.format(
+                end=end, beyond=beyond, share=share, low=plan.axis.low, high=plan.axis.high
+            )
+    return None
+
+
+def _part_of(axis: Axis, place: int) -> float:
+    """What share of an axis a bin is: by its width, or one of the known values."""
+    if axis.kind == "values":
+        return 1.0 / axis.bins
+    return float(axis.edges[place + 1] - axis.edges[place]) / (axis.high - axis.low)
+
+
+def _holds_more(
+    plan: EvaluationPlan,
+    released: Released,
+    pooled: PooledCounts,
+    row: int,
+    place: int,
+    share: float,
+    among: int,
+) -> bool:
+    """Whether a bin surely holds more than a share of one class."""
+    weights = np.zeros(pooled.unbiased.shape)
+    weights[row] = -share
+    weights[row, place] += 1.0
+    excess = float(np.sum(weights * pooled.unbiased))
+    if excess <= 0.0:
+        return False
+    examples = max(float(pooled.unbiased[row].sum()), 0.0)
+    variance = float(pooled.noise_variance(weights)) + examples * share * (1.0 - share)
+    parts = math.inf
+    if pooled.noisy and not (plan.final.sends_reports or plan.final.flips_labels):
+        parts = released.clients * plan.noise_parts
+    # Least squares weigh a bin and a total by up to 1 each, and a bound holds for weights up to 1.
+    scale = 1.0 + share
+    return excess > scale * noise_reach(variance / scale**2, parts, FALSE_ALARM / 2 / among)

@@ -1,0 +1,695 @@
+"""The calibrator: a map from scores to calibrated probabilities, small enough to travel."""
+
+import hashlib
+import math
+import re
+import sys
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.arrays import Floats
+from fedgauge.data.columns import floats_of, read_only_column
+from fedgauge.errors import CalibratorError, InputError
+from fedgauge.storage import read_bounded, write_whole
+
+LOWEST: Final = -700.0  # in log-odds; exp overflows at 710
+
+_SOURCE: Final = '''\
+"""Calibrates scores, needs Python alone: {words}, map {digest}."""
+
+import math
+from bisect import bisect_right
+
+
+def calibrate(score: float) -> float:
+    """The calibrated probability of a score between 0 and 1."""
+    if not 0.0 <= score <= 1.0:
+        raise ValueError("a score lies between 0 and 1; divide percentages by 100")
+{body}'''
+
+_PROBABILITY: Final = f"""\
+    lowest = {LOWEST}
+    if log_odds < lowest:
+        return min(math.exp(log_odds), 1.0 / (1.0 + math.exp(-lowest)))
+    return 1.0 / (1.0 + math.exp(-log_odds))
+"""
+_LOG: Final = "(math.log(score) if score > 0.0 else -math.inf)"
+_LOG_REST: Final = "(math.log1p(-score) if score < 1.0 else -math.inf)"
+
+
+def source(words: str, digest: str, body: str) -> str:
+    """A whole module around the statements of one form."""
+    return _SOURCE.format(words=words, digest=digest, body=body)
+
+
+def beta(a: float, b: float, c: float) -> str:
+    """The statements of a beta map."""
+    terms = [repr(c)]
+    if a:
+        terms.append(f"+ {a!r} * {_LOG}")
+    if b:
+        terms.append(f"- {b!r} * {_LOG_REST}")
+    lines = "\n        ".join(terms)
+    return f"    log_odds = (\n        {lines}\n    )\n{_PROBABILITY}"
+
+
+def log_odds_line(x: tuple[float, ...], y: tuple[float, ...]) -> str:
+    """The statements of straight pieces in log-odds."""
+    return f"""\
+    x = _X
+    y = _Y
+    log_odds = {_LOG} - {_LOG_REST}
+    after = bisect_right(x, log_odds)
+    if after == 0:
+        log_odds = y[0] + (log_odds - x[0])
+    elif after == len(x):
+        log_odds = y[-1] + (log_odds - x[-1])
+    else:
+        share = (log_odds - x[after - 1]) / (x[after] - x[after - 1])
+        log_odds = min(y[after - 1] + share * (y[after] - y[after - 1]), y[after])
+{_PROBABILITY}
+
+_X = {list(x)!r}
+_Y = {list(y)!r}
+"""
+
+
+def steps(edges: tuple[float, ...], values: tuple[float, ...]) -> str:
+    """The statements of steps."""
+    return f"""\
+    return _VALUES[bisect_right(_EDGES, score)]
+
+
+_EDGES = {list(edges)!r}
+_VALUES = {list(values)!r}
+"""
+
+
+MOST_KNOTS: Final = 1 << 16
+_FARTHEST: Final = 1e6  # of any number in log-odds: those of the smallest float are -745
+
+
+class Stretches(NamedTuple):
+    """Parts of the scores from 0 to 1 on which a map rises or stands still.
+
+    `ends` lie between them: a score at one belongs to the upper part. `values` has one more, each
+    what all scores of a part become, NaN where the map rises.
+    """
+
+    ends: Floats
+    values: Floats
+
+
+class Beta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="beta"):
+    """A smooth map: the log-odds of the result are ``c + a log(x) - b log(1 - x)``.
+
+    Kull et al. 2017. With ``a = b`` a straight line in log-odds, which Platt scaling fits; with
+    ``c = 0`` besides, temperature scaling. 0 and 1 stay where they are, unless `a` or `b` is 0.
+    """
+
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            number = _numbers(f"{name} of a beta map", [getattr(self, name)])[0]
+            msgspec.structs.force_setattr(self, name, number)
+        if self.a < 0 or self.b < 0:
+            raise CalibratorError(
+                "a and b of a beta map cannot be negative: higher scores would come out lower. "
+                "Set a negative one to 0 and fit the other two again."
+            )
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a higher score never comes out lower."""
+        return True
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a higher score always comes out higher."""
+        return self.a > 0 or self.b > 0
+
+    def in_words(self) -> str:
+        """What it looks like."""
+        return "a smooth curve of three numbers"
+
+    def apply(self, scores: Floats) -> Floats:
+        """The calibrated scores."""
+        log_odds = np.full(scores.shape, self.c)
+        with np.errstate(divide="ignore"):  # 0 and 1 have endless log-odds
+            if self.a:
+                log_odds += self.a * np.log(scores)
+            if self.b:
+                log_odds -= self.b * np.log1p(-scores)
+        return _probabilities(log_odds)
+
+    def stretches(self) -> Stretches:
+        """Where it stands still."""
+        alike = np.nan if self.is_strict else self.apply(np.array([0.5]))[0]
+        return Stretches(np.empty(0), np.array([alike]))
+
+    def to_python(self) -> str:
+        """Statements that set `log_odds` from `score`."""
+        return beta(self.a, self.b, self.c)
+
+
+class LogOddsLine(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="log-odds-line",
+    dict=True,
+):
+    """Straight pieces from the log-odds of scores, `x`, to those of the result, `y`.
+
+    Beyond the first and the last knot log-odds move by as much as they do in the score.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y"):
+            knots = _numbers(f"knots {name} of a map", getattr(self, name))
+            msgspec.structs.force_setattr(self, name, knots)
+        if not self.x or len(self.x) != len(self.y):
+            raise CalibratorError("a map needs at least one knot, and one y for each x.")
+        if not _increase(self.x):
+            raise CalibratorError("the knots x of a map must increase; sort them, drop repeats.")
+        if any(later < earlier for earlier, later in pairwise(self.y)):
+            raise CalibratorError(
+                "the knots y of a map cannot decrease: higher scores would come out lower. Make "
+                "them isotonic first."
+            )
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a higher score never comes out lower."""
+        return True
+
+    @cached_property
+    def is_strict(self) -> bool:
+        """Whether a higher score always comes out higher."""
+        return _increase(self.y)
+
+    def in_words(self) -> str:
+        """What it looks like."""
+        return f"straight pieces between {_counted(len(self.x), 'knot')}, in log-odds"
+
+    @cached_property
+    def _knots(self) -> tuple[Floats, Floats]:
+        return np.array(self.x), np.array(self.y)
+
+    def apply(self, scores: Floats) -> Floats:
+        """The calibrated scores."""
+        x, y = self._knots
+        with np.errstate(divide="ignore"):  # 0 and 1 have endless log-odds
+            log_odds = np.log(scores) - np.log1p(-scores)
+        last = len(x) - 1
+        after = np.searchsorted(x, log_odds, side="right")
+        lower, upper = np.maximum(after - 1, 0), np.minimum(after, last)
+        with np.errstate(divide="ignore", invalid="ignore"):  # beyond the ends, replaced below
+            share = (log_odds - x[lower]) / (x[upper] - x[lower])
+            # Rounding may take the end of a piece above the knot it leads to.
+            mapped = np.minimum(y[lower] + share * (y[upper] - y[lower]), y[upper])
+        mapped = np.where(after == 0, y[0] + (log_odds - x[0]), mapped)
+        return _probabilities(np.where(after > last, y[last] + (log_odds - x[last]), mapped))
+
+    def stretches(self) -> Stretches:
+        """Where it stands still."""
+        x, y = self._knots
+        ends = np.concatenate([[0.0], _probabilities(x), [1.0]])
+        values = np.where(np.diff(y) > 0, np.nan, _probabilities(y)[:-1])
+        values = np.concatenate([[np.nan], values, [np.nan]])
+        some = np.diff(ends) > 0  # knots far out are one float
+        return _joined(ends[:-1][some][1:], values[some])
+
+    def to_python(self) -> str:
+        """Statements that set `log_odds` from `score`."""
+        return log_odds_line(self.x, self.y)
+
+
+class Steps(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="steps",
+    dict=True,
+):
+    """One value for all scores of a step: from its edge on, up to the next one.
+
+    `values` has one more than `edges`. They need not increase: a map that histogram binning or
+    BBQ fitted may fall.
+    """
+
+    edges: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("edges", "values"):
+            points = _numbers(f"the {name} of a map's steps", getattr(self, name))
+            if not all(0.0 <= point <= 1.0 for point in points):
+                raise CalibratorError(
+                    f"the {name} of a map's steps must lie between 0 and 1. Divide percentages "
+                    "by 100."
+                )
+            msgspec.structs.force_setattr(self, name, points)
+        if len(self.values) != len(self.edges) + 1:
+            raise CalibratorError("the steps of a map have one value more than edges between them.")
+        if not _increase(self.edges):
+            raise CalibratorError("the edges of a map's steps must increase; sort, drop repeats.")
+
+    @cached_property
+    def is_monotone(self) -> bool:
+        """Whether a higher score never comes out lower."""
+        return all(low <= high for low, high in pairwise(self.values))
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a higher score always comes out higher: never, within a step all are equal."""
+        return False
+
+    def in_words(self) -> str:
+        """What it looks like."""
+        return _counted(len(self.values), "step")
+
+    @cached_property
+    def _arrays(self) -> tuple[Floats, Floats]:
+        return np.array(self.edges), np.array(self.values)
+
+    def apply(self, scores: Floats) -> Floats:
+        """The calibrated scores."""
+        edges, values = self._arrays
+        mapped: Floats = values[np.searchsorted(edges, scores, side="right")]
+        return mapped
+
+    def stretches(self) -> Stretches:
+        """Where it stands still: everywhere."""
+        return _joined(*self._arrays)
+
+    def to_python(self) -> str:
+        """A statement that returns the value of the step of `score`."""
+        return steps(self.edges, self.values)
+
+
+def _probabilities(log_odds: Floats) -> Floats:
+    """The probability of each log-odds: rounded, but never out of order.
+
+    Each step of 1 / (1 + exp(-t)) is monotone when rounded, unlike exp(t) / (1 + exp(t)). Where
+    exp(-t) would overflow, exp(t) is what is left of it.
+    """
+    inside = np.maximum(log_odds, LOWEST)
+    usual = 1.0 / (1.0 + np.exp(-inside))
+    probabilities: Floats = np.where(
+        log_odds < LOWEST, np.minimum(np.exp(np.minimum(log_odds, 0.0)), usual), usual
+    )
+    return probabilities
+
+
+def _joined(ends: Floats, values: Floats) -> Stretches:
+    """Stretches with neighbours that are alike made one."""
+    before, after = values[:-1], values[1:]
+    changes = ~((before == after) | (np.isnan(before) & np.isnan(after)))
+    return Stretches(ends[changes], values[np.append(True, changes)])
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    try:
+        array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise CalibratorError(f"{name} must be numbers.") from None
+    if array.ndim != 1 or array.size > MOST_KNOTS:
+        raise CalibratorError(f"{name} must be a flat list of at most {MOST_KNOTS:,} numbers.")
+    if not np.all(np.abs(array) <= _FARTHEST):
+        raise CalibratorError(f"{name} must be finite, and at most {_FARTHEST:,.0f} from 0.")
+    return tuple((array + 0.0).tolist())  # -0.0 and 0.0 are one number and must digest alike
+
+
+def _increase(points: tuple[float, ...]) -> bool:
+    return all(low < high for low, high in pairwise(points))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+__all__ = ["Beta", "Calibrator", "Fitted", "LogOddsLine", "Steps", "mapped"]
+
+MOST_BYTES: Final = 1 << 22  # holds the most knots, at two numbers of 25 bytes each
+FORMAT: Final = "fedgauge-calibrator/1"
+_MOST_COUNT: Final = 1 << 62
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_DIGEST: Final = re.compile(r"([0-9a-f]{64})?")
+_MOST_WORDS: Final = 200
+
+
+class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a map was fitted on.
+
+    Parameters
+    ----------
+    examples, positives
+        How many, rounded; under noise as estimated.
+    privacy
+        What may be said of the privacy of the result it was fitted on.
+    epsilon, delta
+        Of differential privacy; None without.
+    plan
+        The digest of the plan of that result.
+    source
+        The digest of its counts: whoever has that result can tell that a map is judged on what it
+        was fitted on. It tells others no more than the numbers of the map do, which follow from
+        the counts as well.
+    caution
+        Why the map is not to be relied on; empty where nothing speaks against it.
+    """
+
+    examples: int
+    positives: int
+    privacy: str
+    epsilon: float | None = None
+    delta: float | None = None
+    plan: str = ""
+    source: str = ""
+    caution: str = ""
+
+    def __post_init__(self) -> None:
+        if not all(0 <= count <= _MOST_COUNT for count in (self.examples, self.positives)):
+            raise CalibratorError("a map was fitted on no less than 0 examples, and under 2^62.")
+        for words in (self.privacy, self.caution):
+            if len(words) > _MOST_WORDS or not words.isprintable():
+                raise CalibratorError(
+                    "what a map says of privacy, and its caution, is one line of at most "
+                    f"{_MOST_WORDS} characters."
+                )
+        for promised in (self.epsilon, self.delta):
+            if promised is not None and not 0 <= promised < math.inf:
+                raise CalibratorError("the epsilon and delta of a map must be finite, 0 or more.")
+        if not all(_DIGEST.fullmatch(digest) for digest in (self.plan, self.source)):
+            raise CalibratorError(
+                "the plan and the source that a map names must be digests, 64 digits of hex."
+            )
+
+
+class Calibrator(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="format",
+    tag=FORMAT,
+    dict=True,
+):
+    """A map from scores to calibrated probabilities.
+
+    Made by ``result.calibrator("auto")`` from the counts of a result, and made to travel: it
+    holds a few numbers, no row, and costs no privacy beyond the result it was fitted on.
+
+    Parameters
+    ----------
+    method
+        The name of what fitted it.
+    form
+        The map itself.
+    fitted
+        What it was fitted on; None where that is left out, as in a plan.
+
+    Examples
+    --------
+    >>> calibrator = Calibrator("temperature", Beta(0.5, 0.5, 0.0))
+    >>> calibrator.transform([0.0, 0.1, 0.5, 1.0])
+    array([0.  , 0.25, 0.5 , 1.  ])
+    >>> calibrator.is_strict
+    True
+    >>> Calibrator.from_bytes(calibrator.to_bytes()) == calibrator
+    True
+    """
+
+    method: str
+    form: Beta | LogOddsLine | Steps
+    fitted: Fitted | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.method):
+            raise CalibratorError(
+                "the method of a map is a name of small letters, digits and hyphens, at most 40."
+            )
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a higher score never comes out lower."""
+        return self.form.is_monotone
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a higher score always comes out higher, so that ROC curve and AUC stay."""
+        return self.form.is_strict
+
+    def in_words(self) -> str:
+        """What fitted it, and what it looks like: one line.
+
+        Examples
+        --------
+        >>> Calibrator("binning", Steps([0.5], [0.1, 0.8])).in_words()
+        'binning (2 steps)'
+        """
+        return f"{self.method} ({self.form.in_words()})"
+
+    def transform(self, scores: Any) -> Floats:
+        """Calibrated probabilities of scores, in their order.
+
+        Parameters
+        ----------
+        scores
+            Numbers from 0 to 1: a list, an array, a column of a data frame, or a frame or array
+            that has one column.
+
+        Raises
+        ------
+        InputError
+            If a score is missing, is no number, or lies outside 0 to 1.
+        """
+        column = read_only_column("scores", scores)
+        numbers = floats_of(column)
+        _check_scores(numbers)
+        return self.form.apply(numbers)
+
+    def pull_back(self, edges: Floats) -> Floats:
+        """The least score that :func:`mapped` takes to each edge or above it.
+
+        So bins of mapped scores are bins of scores: a map that never falls, and an axis, are
+        another axis. Edges lie in (0, 1]; where only scores above 1 get there, the next float
+        after 1 is given.
+
+        Examples
+        --------
+        >>> steps = Calibrator("binning", Steps([0.25, 0.5], [0.1, 0.4, 0.8]))
+        >>> steps.pull_back(np.array([0.1, 0.3, 0.4, 0.7]))
+        array([0.  , 0.25, 0.25, 0.5 ])
+        """
+        # Halving the floats themselves, which are in order as whole numbers: exact, in 62 steps.
+        one = int(np.float64(1.0).view(np.int64))
+        low = np.zeros(len(edges), dtype=np.int64)
+        high = np.full(len(edges), one + 1)
+        while np.any(low < high):
+            middle = np.minimum(low + (high - low) // 2, one)
+            reaches = self.form.apply(middle.view(np.float64)) >= edges
+            low, high = np.where(reaches, low, middle + 1), np.where(reaches, middle, high)
+        return low.view(np.float64)
+
+    def without_facts(self) -> "Calibrator":
+        """The same map without what it was fitted on: what a plan carries."""
+        return Calibrator(self.method, self.form)
+
+    def to_python(self) -> str:
+        """The map as Python source: a function ``calibrate(score)`` that needs Python alone.
+
+        For phones, databases and other places without NumPy.
+
+        Examples
+        --------
+        >>> space = {}
+        >>> exec(Calibrator("temperature", Beta(0.5, 0.5, 0.0)).to_python(), space)
+        >>> round(space["calibrate"](0.1), 12)
+        0.25
+        """
+        return source(self.in_words(), self.digest, self.form.to_python())
+
+    def as_transformer(self) -> "CalibratorTransformer":
+        """The map as scikit-learn's pipelines want it; fitting it again does nothing.
+
+        Examples
+        --------
+        >>> Calibrator("temperature", Beta(0.5, 0.5, 0.0)).as_transformer().transform([[0.1]])
+        array([[0.25]])
+        """
+        return CalibratorTransformer(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the map itself: equal maps have equal ones, whatever they were fitted on."""
+        return hashlib.sha256(msgspec.json.encode(self.form)).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The map as JSON, always the same bytes."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Calibrator":
+        """Read a map from JSON."""
+        if len(data) > MOST_BYTES:
+            raise CalibratorError(f"a map has at most {MOST_BYTES:,} bytes, got {len(data):,}.")
+        try:
+            _check_header(msgspec.json.decode(data, type=_CalibratorHeader))
+            return msgspec.json.decode(data, type=cls)
+        except CalibratorError:
+            raise
+        except msgspec.MsgspecError as error:
+            if isinstance(error.__cause__, CalibratorError):
+                raise error.__cause__ from None
+            raise CalibratorError(f"this is not a fedgauge map: {error}.") from None
+        except (UnicodeDecodeError, RecursionError, ValueError):
+            raise CalibratorError(
+                "this is not a fedgauge map: it is not UTF-8, is nested too deeply, or holds "
+                "numbers that are too long."
+            ) from None
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the map to a file."""
+        write_whole(path, self.to_bytes())
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> "Calibrator":
+        """Read a map from a file."""
+        try:
+            data = read_bounded(path, MOST_BYTES)
+        except OSError as error:
+            raise CalibratorError(
+                f"cannot read {path}: {error.strerror}. Name the JSON file of a map, such as "
+                "`fedgauge calibrate` saves."
+            ) from None
+        try:
+            return cls.from_bytes(data)
+        except CalibratorError as error:
+            raise CalibratorError(f"{path}: {error}") from None
+
+
+def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
+    """The scores of rows on their way to bins; as they came where there is no map.
+
+    Scores outside 0 to 1, and what is no number, also stay as they came. What becomes of them is
+    the axis's to say, and they are noticed there.
+    """
+    if calibrator is None:
+        return scores
+    # NumPy's logarithm of a number depends on how its array lies in memory, and a row that stays as
+    # it is must not change that for the others, nor the time that they take.
+    inside = (scores >= 0.0) & (scores <= 1.0)
+    return np.where(inside, calibrator.form.apply(np.where(inside, scores, 0.5)), scores)
+
+
+class _CalibratorHeader(msgspec.Struct):
+    format: str = ""
+
+
+def _check_header(header: _CalibratorHeader) -> None:
+    kind, _, _ = header.format.partition("/")
+    if kind == "fedgauge-evaluation":
+        raise CalibratorError(
+            "this is a result, not a map. Fit a map on it first: fedgauge calibrate RESULT -o "
+            "map.json."
+        )
+    if kind != FORMAT.partition("/")[0]:
+        raise CalibratorError(
+            "this is not a fedgauge map. Name the JSON file that `fedgauge calibrate` or "
+            "Calibrator.to_json saved."
+        )
+    if header.format != FORMAT:
+        raise CalibratorError(
+            "this map was saved by another version of fedgauge; this one reads "
+            f"{FORMAT!r}. Fit it again."
+        )
+
+
+def _check_scores(scores: Floats) -> None:
+    if not scores.size:
+        return
+    lowest, highest = scores.min(), scores.max()  # both NaN if any score is NaN
+    if lowest >= 0.0 and highest <= 1.0:
+        return
+    missing = int(np.count_nonzero(np.isnan(scores)))
+    if missing:
+        raise InputError(
+            f"{missing:,} of {scores.size:,} scores are missing or no numbers. Drop these rows, or "
+            "fill them in, first."
+        )
+    outside = int(np.count_nonzero((scores < 0.0) | (scores > 1.0)))
+    raise InputError(
+        f"{outside:,} of {scores.size:,} scores lie outside 0 to 1, and a map takes probabilities. "
+        "Divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
+    )
+
+
+class CalibratorTransformer:
+    """The methods that ``sklearn.pipeline.Pipeline`` and ``sklearn.base.clone`` call.
+
+    The map was fitted elsewhere, so :meth:`fit` learns nothing.
+
+    Parameters
+    ----------
+    calibrator
+        The map.
+    """
+
+    def __init__(self, calibrator: "Calibrator") -> None:
+        self.calibrator = calibrator
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Nothing is learned: the map stays as it is."""
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Calibrated probabilities, in the shape of the scores: (n,) or (n, 1)."""
+        mapped = self.calibrator.transform(np.asarray(X) if isinstance(X, list) else X)
+        return mapped.reshape(-1, 1) if np.ndim(X) == 2 else mapped
+
+    def fit_transform(self, X: Any, y: Any = None) -> Floats:
+        """The same as :meth:`transform`."""
+        return self.transform(X)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The map, by the name that the constructor gives it."""
+        return {"calibrator": self.calibrator}
+
+    def set_params(self, **params: Any) -> Self:
+        """Another map."""
+        for name, value in params.items():
+            if name != "calibrator":
+                raise ValueError(f"a calibrator's transformer has no parameter {name!r}.")
+            self.calibrator = value
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        # Asked by scikit-learn alone, so that is loaded, in a version (1.6) that has these.
+        utils = sys.modules["sklearn.utils"]
+        return utils.Tags(
+            estimator_type=None,
+            target_tags=utils.TargetTags(required=False),
+            transformer_tags=utils.TransformerTags(),
+        )
+
+    def __repr__(self) -> str:
+        return f"CalibratorTransformer({self.calibrator.in_words()})"

@@ -1,0 +1,249 @@
+"""Two rounds of local reports: whose turn it is, and the plan of the second, signed by the intake.
+
+Each report has an id, and a public coin in it says of which round the report is: its first 64 bits
+are a number that is below the share of the first round, or not. A client draws the ids of its rows
+from a secret that it keeps between the rounds, so that each row is reported in one of them.
+"""
+
+import hashlib
+from collections.abc import Container
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge import storage
+from fedgauge.data.examples import Examples
+from fedgauge.data.fingerprint import Fingerprint
+from fedgauge.errors import PlanError, PlanRefused
+from fedgauge.histograms.channels import ChannelReader
+from fedgauge.keys import SigningKey, is_anybodys, key_from_text, key_to_text, verify
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.limits import MOST_BYTES, check_bytes
+from fedgauge.plan.task import measured_by
+from fedgauge.privacy.keystream import KeptKeystream
+from fedgauge.storage import MALFORMED, open_regular, read_bounded
+
+ID_BYTES: Final = 16
+LEAST_SECRET: Final = 32  # bytes: nobody may guess whose turn it is, and so which rows are which
+_WORD_BYTES: Final = 8
+_BEGIN: Final = b'{"signer":'
+_MORE_BYTES: Final = 1000  # than the plan has
+_MODE: Final = 0o644  # the plan is public
+
+Ids = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+
+
+class Turns:
+    """Which ids report in the round that is run under a plan of two.
+
+    Parameters
+    ----------
+    plan
+        A plan for local reports in two rounds, before or after its bins were found.
+
+    Examples
+    --------
+    >>> from fedgauge import LocalDP, TwoRound
+    >>> plan = EvaluationPlan.for_reports(TwoRound(8, share=0.5), LocalDP(1.0))
+    >>> Turns(plan).fit(np.array([[0] * 16, [255] * 16], dtype=np.uint8))
+    array([ True, False])
+    """
+
+    def __init__(self, plan: EvaluationPlan) -> None:
+        # Exact: the share is a float, and 2^64 a power of two.
+        self._below = np.uint64(int(plan.whole.chance_to_report * 2.0**64))
+        self._is_first = plan.is_search
+
+    def fit(self, ids: Ids) -> Mask:
+        """Whether each id, 16 bytes, is of this round."""
+        octets = np.ascontiguousarray(ids[:, :_WORD_BYTES])
+        coins = octets.view("<u8").ravel()
+        return np.asarray((coins < self._below) == self._is_first)
+
+
+class RoundRows(NamedTuple):
+    """Ids of some rows, and whether each is reported in this round."""
+
+    ids: Ids
+    mine: Mask
+
+
+class KeptIds:
+    """The ids of a client's rows, in order: the same under both plans of an evaluation.
+
+    What a row holds plays no part. A row is known by its place.
+
+    Parameters
+    ----------
+    plan
+        A plan for local reports in two rounds.
+    secret
+        Random bytes that the client keeps between the rounds, 32 or more.
+    """
+
+    def __init__(self, plan: EvaluationPlan, secret: bytes | None) -> None:
+        if not isinstance(secret, bytes) or len(secret) < LEAST_SECRET:
+            raise PlanError(
+                "each row is reported in one of the two rounds of this plan, and a secret says in "
+                f"which: {LEAST_SECRET} random bytes or more (secret=), drawn once and kept until "
+                "the second."
+            )
+        self._stream = KeptKeystream(secret, b"report ids " + bytes.fromhex(plan.whole.digest))
+        self._turns = Turns(plan)
+
+    def take(self, rows: int) -> RoundRows:
+        """The ids of the next rows."""
+        words = self._stream.words(rows * (ID_BYTES // _WORD_BYTES))
+        ids = words.astype("<u8").view(np.uint8).reshape(rows, ID_BYTES)
+        return RoundRows(ids, self._turns.fit(ids))
+
+
+class RowsInOrder:
+    """Whether rows are those of the first round, in the same order: a keyed digest of all of them.
+
+    Of a row it takes what a report can be about: its scores, its class and its groups.
+
+    Parameters
+    ----------
+    plan
+        A plan for local reports in two rounds.
+    key
+        Secret bytes of whoever holds the data.
+    """
+
+    def __init__(self, plan: EvaluationPlan, key: bytes) -> None:
+        self._reader = ChannelReader(measured_by(plan.task).layout, leniently=True)
+        self._digest = hashlib.blake2b(key=key, digest_size=16, person=b"fedgauge order")
+        self._rows = 0
+
+    def add(self, batch: Examples) -> None:
+        """Add rows."""
+        columns = []
+        for scores, channels in self._reader(batch):
+            columns += [np.ascontiguousarray(scores, "<f8").view("<i8"), channels.astype("<i8")]
+        # Row after row, so that it does not matter where batches end.
+        self._digest.update(np.column_stack(columns).tobytes())
+        self._rows += len(batch)
+
+    def fingerprint(self) -> Fingerprint:
+        """What tells these rows, in this order, from others."""
+        return Fingerprint(self._rows, self._digest.hexdigest())
+
+
+class _SignedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A signed plan as it is sent; who signed comes first, and is judged first."""
+
+    signer: str
+    signature: bytes
+    plan: msgspec.Raw
+
+
+class SecondPlan:
+    """The plan of a second round, signed by the intake that closed the first and found its bins.
+
+    Made by :func:`fedgauge.local.encode.find_second`, read with :meth:`from_bytes` or
+    :meth:`load`. The plan is read by :meth:`signed_by` alone: who signed is judged before.
+
+    Examples
+    --------
+    >>> from fedgauge import Axis, LocalDP, TwoRound
+    >>> from fedgauge.plan.two_rounds import Found
+    >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
+    >>> plan = EvaluationPlan.for_reports(two, LocalDP(1.0))
+    >>> key = SigningKey.generate()
+    >>> second = SecondPlan.sign(plan.located(Found(two, (10, 50, 0, 10), 70)), key)
+    >>> SecondPlan.from_bytes(second.data).signed_by([key.public]).whole == plan
+    True
+    """
+
+    def __init__(self, data: bytes, form: _SignedPlan) -> None:
+        self.data = data
+        self._form = form
+        self.signer = key_from_text(form.signer)
+
+    @classmethod
+    def sign(cls, plan: EvaluationPlan, key: SigningKey) -> Self:
+        """The plan of a second round, signed."""
+        content = plan.to_bytes()
+        form = _SignedPlan(
+            key_to_text(key.public), key.sign(_signed(content)), msgspec.Raw(content)
+        )
+        return cls(msgspec.json.encode(form), form)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a signed plan; neither signature nor plan are looked at yet."""
+        check_bytes(len(data) - _MORE_BYTES)
+        try:
+            form = msgspec.json.decode(data, type=_SignedPlan)
+        except MALFORMED:
+            raise PlanError(
+                "this is not the signed plan of a second round, or it is damaged. Fetch it again "
+                "from the intake."
+            ) from None
+        return cls(data, form)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file of it."""
+        try:
+            return cls.from_bytes(read_bounded(path, MOST_BYTES + _MORE_BYTES))
+        except OSError as error:
+            raise PlanError(f"cannot read plan {path}: {error.strerror}.") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, for everybody who reports."""
+        try:
+            storage.replace(Path(path), self.data, mode=_MODE)
+        except OSError as error:
+            raise PlanError(f"cannot write {path}: {error.strerror}.") from None
+
+    def signed_by(self, signers: Container[bytes]) -> EvaluationPlan:
+        """The plan, if one of these public keys signed it, and it is one of a second round.
+
+        Its bins follow from the counts of the first round that are in it, or it refuses itself.
+        """
+        if self.signer not in signers or is_anybodys(self.signer):
+            raise PlanRefused(
+                f"the second plan is signed with {self._form.signer}, which is not approved here. "
+                "If that is the key of who takes the reports in, add it to the site file as one "
+                "of the coordinators."
+            )
+        if not verify(self.signer, _signed(bytes(self._form.plan)), self._form.signature):
+            raise PlanRefused(
+                f"the second plan is not what {self._form.signer} signed. Fetch it again from the "
+                "intake."
+            )
+        return self._plan
+
+    @cached_property
+    def _plan(self) -> EvaluationPlan:
+        plan = EvaluationPlan.from_bytes(bytes(self._form.plan))
+        if plan.found is None or not plan.privacy.sends_reports:
+            raise PlanRefused("what was signed is not the plan of a second round of reports.")
+        return plan
+
+
+def load_plan(path: str | Path) -> EvaluationPlan | SecondPlan:
+    """Read a plan from a file, whether or not it is the signed one of a second round."""
+    try:
+        with open_regular(path) as file:
+            is_signed = file.read(len(_BEGIN)) == _BEGIN
+    except OSError:
+        is_signed = False  # and refused below
+    return SecondPlan.load(path) if is_signed else EvaluationPlan.load(path)
+
+
+def read_plan(path: str | Path) -> EvaluationPlan:
+    """The plan in a file, whoever signed it: for those who do not report under it."""
+    plan = load_plan(path)
+    return plan.signed_by([plan.signer]) if isinstance(plan, SecondPlan) else plan
+
+
+def _signed(plan: bytes) -> bytes:
+    return b"fedgauge second plan\0" + plan

@@ -1,0 +1,442 @@
+"""Metrics over all thresholds as estimates: binning, noise and sampling put together.
+
+An interval is for the population the examples come from. Without noise all that binning
+allows is added to it. Under noise bins are coarse, and it takes scores as spread smoothly within
+them: the difference between two smooth views of the same counts counts as error, and what
+any data could do is in the bounds.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fedgauge.arrays import Floats
+from fedgauge.errors import InputError
+from fedgauge.estimation.counts import PooledCounts
+from fedgauge.estimation.distribution import require_both_classes
+from fedgauge.metrics import areas
+from fedgauge.metrics.areas import BinLosses, Bounded, Loss
+from fedgauge.metrics.estimate import (
+    LEVEL,
+    Estimate,
+    Interval,
+    add_noise,
+    critical,
+    holding,
+    log_interval,
+    logit_interval,
+    newcombe_interval,
+    within,
+)
+from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.thresholds import AtThreshold
+
+FEW: Final = 20  # examples of a class below which an interval is made for small samples
+_DRAWS: Final = 200
+_FEW_WRONG: Final = 5.0  # misplaced examples of the smaller class, likewise
+
+
+class _Ingredients(NamedTuple):
+    """What goes into an estimate.
+
+    `number` has the bounds of binning, `other` is what a second view of the same counts gives,
+    `interval` covers noise and sampling, `noise` and `sampling` are standard deviations,
+    `shift` is where unbiased counts would put the value, and `scale` where it can lie.
+    """
+
+    number: Bounded
+    other: float
+    interval: Interval
+    noise: float
+    sampling: float
+    shift: float = 0.0
+    scale: tuple[float, float] = (0.0, 1.0)
+    caution: str | None = None
+
+
+def roc_auc(reading: Reading) -> Estimate:
+    """Area under the ROC curve."""
+    return _read(
+        reading, _roc_auc, lambda r: areas.roc_auc(r.roc, r.pooled.likely, tied=r.tied).value
+    )
+
+
+def _roc_auc(reading: Reading) -> Estimate:
+    pooled, z, tied = reading.pooled, critical(reading.level), reading.tied
+    counts = pooled.counts
+    number = _bounded(reading, lambda r: areas.roc_auc(r.roc, r.pooled.counts, tied=r.tied))
+    straight = areas.straight_auc(*counts)
+    deviation = math.sqrt(areas.auc_sampling_variance(counts, tied=tied))
+    noise = math.sqrt(pooled.noise_variance(areas.auc_gradient(counts)))
+    wrong = min(number.value, 1.0 - number.value)
+    if _few(pooled) or wrong * min(pooled.negatives, pooled.positives) < _FEW_WRONG:
+        sampling = newcombe_interval(number.value, pooled.positives, pooled.negatives, z)
+    else:
+        sampling = logit_interval(number.value, deviation, z)
+    shift = areas.straight_auc(*pooled.unbiased) - straight if pooled.noisy else 0.0
+    interval = add_noise(number.value, sampling, noise, z)
+    return _estimate(reading, _Ingredients(number, straight, interval, noise, deviation, shift))
+
+
+def average_precision(reading: Reading) -> Estimate:
+    """Average precision."""
+    return _read(
+        reading,
+        _average_precision,
+        lambda r: areas.average_precision(r.pr, r.pooled.likely, tied=r.tied).value,
+    )
+
+
+def _average_precision(reading: Reading) -> Estimate:
+    pooled, level, tied = reading.pooled, reading.level, reading.tied
+    counts = pooled.counts
+    of_rows = reading.precision_of_rows
+    number = areas.average_precision(reading.pr, counts, tied=tied, of_rows=of_rows)
+    if pooled.divided:
+        worst, best = reading.worst.pooled.counts, reading.best.pooled.counts
+        number = _joined(number, areas.precision_range(worst, best, tied=tied))
+    straight = float(areas.straight_average_precision(counts))
+    variance = float(areas.average_precision_variance(counts, tied=tied))
+    noise = float(pooled.noise_variance(areas.average_precision_gradient(counts)))
+    if number.value >= 1.0 or not areas.misplaced(counts):
+        perfect = Interval(_perfect_precision(pooled, level), 1.0)
+        interval = add_noise(number.value, perfect, math.sqrt(noise), critical(level))
+    elif pooled.noisy:
+        interval = _noisy_precision(reading, number.value, math.sqrt(variance + noise))
+    else:
+        interval = logit_interval(number.value, math.sqrt(variance), critical(level))
+    caution = _few_examples(pooled)
+    if math.sqrt(noise) > 0.4 * min(number.value, 1.0 - number.value):
+        # On the log-odds scale the interval is then up to 1.3 times as wide as it need be.
+        caution = caution or "the noise is large next to the distance from 0 or 1: a wide interval"
+    return _estimate(
+        reading,
+        _Ingredients(
+            number, straight, interval, math.sqrt(noise), math.sqrt(variance), caution=caution
+        ),
+    )
+
+
+def _noisy_precision(reading: Reading, value: float, deviation: float) -> Interval:
+    """An interval for average precision from examples and noise drawn anew (bootstrap-t).
+
+    A value that noise made too low comes with too small a deviation, so the critical value
+    of the upper end comes from the draws. The deviation is the larger of two, because
+    repaired counts vary less than those they stand for.
+    """
+    pooled, level = reading.pooled, reading.level
+    drawn = reading.redrawn(_DRAWS, sampling=True)
+    again, start = (
+        np.clip(areas.straight_average_precision(counts), 1e-9, 1 - 1e-9)
+        for counts in (drawn, pooled.counts)
+    )
+    gradient = areas.average_precision_gradient(drawn)
+    deviations = np.sqrt(
+        areas.average_precision_variance(drawn, tied=False) + pooled.noise_variance(gradient)
+    )
+    pivots = (_logit(again) - _logit(start)) * again * (1.0 - again) / deviations
+    normal = critical(level)
+    farther = max(-float(np.quantile(pivots, (1.0 - level) / 2.0)), normal)
+    reach = max(deviation, float(again.std()))
+    return Interval(
+        logit_interval(value, reach, normal).low, logit_interval(value, reach, farther).high
+    )
+
+
+def _perfect_precision(pooled: PooledCounts, level: float) -> float:
+    """Least average precision that ordering all examples rightly is compatible with.
+
+    At most a share q of a class of m is misplaced when none of m examples is, with
+    (1 - q)**m = (1 - level) / 2 (Clopper & Pearson 1934).
+    """
+    tail = (1.0 - level) / 2.0
+    low, high = (1.0 - tail ** (1.0 / m) for m in (pooled.positives, pooled.negatives))
+    # Lowest when the misplaced negatives lie above every positive: precision then runs from 0.
+    ahead = high * pooled.negatives / ((1.0 - low) * pooled.positives)
+    if ahead == 0.0:  # more examples than a float tells from infinitely many
+        return float(1.0 - low)
+    return float((1.0 - low) * (1.0 - ahead * math.log1p(1.0 / ahead)))
+
+
+def mean_loss(reading: Reading, loss: Loss) -> Estimate:
+    """Log loss or Brier score."""
+    pooled = reading.pooled
+    by_bin = reading.losses(loss)
+    number = _mean_loss(reading, loss)
+    gradient = (by_bin.mean - number.value) / pooled.counts.sum()
+    scale = (0.0, math.inf if loss == "log" else 1.0)
+    caution = f"there are fewer than {FEW} examples" if pooled.counts.sum() < FEW else None
+    return _loss_estimate(reading, by_bin, number, gradient, 1.0, scale, caution)
+
+
+def _mean_loss(reading: Reading, loss: Loss) -> Bounded:
+    return _bounded(reading, lambda r: areas.mean_loss(r.pooled.counts, r.losses(loss)))
+
+
+def normalized_entropy(reading: Reading) -> Estimate:
+    """Log loss over the entropy of the share of positives (He et al. 2014)."""
+    pooled = reading.pooled
+    by_bin = reading.losses("log")
+    loss = _mean_loss(reading, "log")
+    total = pooled.negatives + pooled.positives  # without either the rate is 0 or 1 to the last bit
+    rate = pooled.positives / total
+    base = areas.entropy(rate)
+    slope = math.log((1.0 - rate) / rate)
+    towards = np.array([[-rate], [1.0 - rate]]) / total
+    gradient = (by_bin.mean - loss.value) / (total * base) - loss.value * slope * towards / base**2
+    number = Bounded(*(each / base for each in loss))
+    caution = f"a class has fewer than {FEW} examples" if _few(pooled) else None
+    return _loss_estimate(reading, by_bin, number, gradient, base, (0.0, math.inf), caution)
+
+
+def _loss_estimate(
+    reading: Reading,
+    by_bin: BinLosses,
+    number: Bounded,
+    gradient: Floats,
+    base: float,
+    scale: tuple[float, float],
+    caution: str | None,
+) -> Estimate:
+    """An estimate of a mean loss divided by `base`."""
+    pooled, z = reading.pooled, critical(reading.level)
+    counts, total = pooled.counts, float(pooled.counts.sum()) * base
+    inside = np.maximum(by_bin.square - by_bin.mean**2, 0.0) / total**2
+    deviation = math.sqrt(float(np.sum(counts * (gradient**2 + inside))))
+    noise = math.sqrt(pooled.noise_variance(gradient) + _position_noise(reading, by_bin) / base**2)
+    if number.value > 0:
+        sampling = log_interval(number.value, deviation, z)
+    else:
+        sampling = Interval(0.0, number.highest)
+    return _estimate(
+        reading,
+        _Ingredients(
+            number,
+            float(np.sum(counts * by_bin.even)) / total,
+            add_noise(number.value, sampling, noise, z),
+            noise,
+            deviation,
+            float(np.sum((pooled.unbiased - counts) * gradient)),
+            scale,
+            caution,
+        ),
+    )
+
+
+def _position_noise(reading: Reading, by_bin: BinLosses) -> float:
+    """Variance that noise in measured positions adds to a mean loss."""
+    pooled, positions = reading.pooled, reading.positions
+    if positions is None or not pooled.noisy:
+        return 0.0
+    # A position moves a bin's loss about as fast as the loss runs across the bin.
+    reach = (by_bin.most - by_bin.least) * pooled.counts / pooled.counts.sum()
+    off = np.minimum(positions.deviation, areas.LIKELY_OFF)
+    return float(np.sum((reach * off) ** 2))
+
+
+def partial_auc(reading: Reading, max_fpr: float, *, standardise: bool) -> Estimate:
+    """Area under the ROC curve up to `max_fpr`."""
+    if not 0 < max_fpr <= 1:
+        raise InputError(f"max_fpr must lie above 0 and at most at 1, got {max_fpr!r}.")
+
+    def scaled(area: float) -> float:
+        return areas.standardised(area, max_fpr) if standardise and max_fpr < 1 else area
+
+    def straight(fpr: Floats, tpr: Floats, _: float) -> float:
+        return scaled(areas.area_up_to(fpr, tpr, max_fpr))
+
+    def area(r: Reading) -> Bounded:
+        return areas.partial_auc(r.roc, r.rates, max_fpr, tied=r.tied)
+
+    def estimate(r: Reading) -> Estimate:
+        number = Bounded(*map(scaled, _bounded(r, area)))
+        return _bootstrapped(r, number, straight, (scaled(0.0), scaled(max_fpr)))
+
+    return _read(reading, estimate, lambda r: scaled(area(r).value))
+
+
+def auprg(reading: Reading) -> Estimate:
+    """Area under the precision-recall-gain curve; at most 1, and negative below chance."""
+
+    def area(r: Reading) -> Bounded:
+        return areas.auprg(r.roc, r.rates, r.ratio, tied=r.tied)
+
+    def estimate(r: Reading) -> Estimate:
+        return _bootstrapped(r, _bounded(r, area), areas.straight_auprg, (-math.inf, 1.0))
+
+    return _read(reading, estimate, lambda r: area(r).value)
+
+
+def _bootstrapped(
+    reading: Reading,
+    number: Bounded,
+    straight: Callable[[Floats, Floats, float], float],
+    scale: tuple[float, float],
+) -> Estimate:
+    """An estimate whose interval comes from examples and noise drawn anew (percentiles).
+
+    `straight` reads the number off rates at the edges, joined by lines, and the number of
+    positives for each negative.
+    """
+
+    def read(drawn: Floats) -> Floats:
+        totals = drawn.sum(axis=-1)
+        ratios = totals[:, 1] / totals[:, 0]
+        return np.array([*map(straight, *areas.edge_rates(drawn), ratios)])
+
+    by_noise, by_both = (
+        read(reading.redrawn(_DRAWS, sampling=sampling)) for sampling in (False, True)
+    )
+    start = float(read(reading.pooled.counts[np.newaxis])[0])
+    level = reading.level
+    ends = np.quantile(by_both, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]) - start
+    noise = float(by_noise.std())
+    return _estimate(
+        reading,
+        _Ingredients(
+            number,
+            start,
+            Interval(number.value + min(ends[0], 0.0), number.value + max(ends[1], 0.0)),
+            noise,
+            math.sqrt(max(float(by_both.var()) - noise**2, 0.0)),
+            scale=scale,
+            caution=_few_examples(reading.pooled),
+        ),
+    )
+
+
+def largest_gap(reading: Reading) -> Estimate:
+    """Kolmogorov-Smirnov distance of the classes."""
+    return _read(reading, _largest_gap, lambda r: areas.largest_gap(r.rates, tied=r.tied)[0].value)
+
+
+def _largest_gap(reading: Reading) -> Estimate:
+    pooled = reading.pooled
+    require_both_classes(pooled.negatives, pooled.positives)
+    number, where = areas.largest_gap(reading.rates, tied=reading.tied)
+    if pooled.divided:
+        ends = reading.worst.rates, reading.best.rates
+        number = _joined(number, areas.gap_range(*ends, tied=reading.tied))
+    edges = np.append(np.inf, pooled.axis.thresholds[::-1])
+    there = AtThreshold(pooled, float(edges[where]), reading.level).youden_j
+    low, high = there.low or 0.0, there.high or 0.0
+    if there.value < 0:  # the classes are the wrong way round
+        low, high = -high, -low
+    return _estimate(
+        reading,
+        _Ingredients(
+            number,
+            number.value,
+            Interval(max(low, 0.0), high),
+            there.parts.get("noise", 0.0),
+            there.parts["sampling"],
+        ),
+    )
+
+
+def mann_whitney_u(reading: Reading, auc: Estimate) -> Estimate:
+    """Pairs of a positive and a negative in the right order, ties counting half."""
+    pairs = reading.pooled.positives * reading.pooled.negatives
+    return _mann_whitney_u(reading, auc.unshrunk, pairs).moved_to(auc.value * pairs)
+
+
+def _mann_whitney_u(reading: Reading, auc: Estimate, pairs: float) -> Estimate:
+    pooled = reading.pooled
+    counts = pooled.counts
+    if not pooled.noisy:
+        low, high = (bound * pairs for bound in auc.bounds)
+        return Estimate(auc.value * pairs, (low, high))
+    # Also the number of pairs is noisy: U moves with the sums it is made of.
+    straight = areas.straight_auc(*counts)
+    weights = pairs * (areas.auc_gradient(counts) + straight / counts.sum(axis=1)[:, np.newaxis])
+    reach = critical(auc.level or LEVEL) * math.sqrt(pooled.noise_variance(weights))
+    value, half = auc.value * pairs, auc.parts["binning"] * pairs
+    shift = areas.straight_auc(*pooled.unbiased) * pairs - straight * pairs
+    bounds = holding(Interval(value + shift - half - reach, value + shift + half + reach), value)
+    return Estimate(value, (max(bounds.low, 0.0), bounds.high), level=auc.level)
+
+
+def _read(
+    reading: Reading,
+    estimate: Callable[[Reading], Estimate],
+    value: Callable[[Reading], float],
+) -> Estimate:
+    """An estimate of counts as noise left them, with the value of likely ones.
+
+    Intervals around that value would be too short: what shrinkage took from the noise it gave
+    to a bias that nobody knows.
+    """
+    told = estimate(reading.unshrunk)
+    return told if reading.unshrunk is reading else told.moved_to(value(reading))
+
+
+def _bounded(reading: Reading, measure: Callable[[Reading], Bounded]) -> Bounded:
+    """A number that rises or falls with every score of a class, with all that the data allows."""
+    number = measure(reading)
+    if not reading.pooled.divided:
+        return number
+    worst, best = measure(reading.worst), measure(reading.best)
+    return _joined(number, (min(worst.lowest, best.lowest), max(worst.highest, best.highest)))
+
+
+def _joined(number: Bounded, ends: tuple[float, float]) -> Bounded:
+    lowest, highest = ends
+    return Bounded(number.value, min(number.lowest, lowest), max(number.highest, highest))
+
+
+def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
+    pooled, level = reading.pooled, reading.level
+    bottom, top = ingredients.scale
+    value, lowest, highest = (min(max(number, bottom), top) for number in ingredients.number)
+    centre = value + ingredients.shift
+    bounds = Interval(lowest, highest)
+    if pooled.noisy:
+        reach = critical(level) * ingredients.noise
+        moved = Interval(lowest + ingredients.shift - reach, highest + ingredients.shift + reach)
+        bounds = within(holding(moved, value), *ingredients.scale)
+        off = Interval(*sorted((ingredients.other - value, 0.0)))
+    else:
+        off = Interval(lowest - value, highest - value)
+    # What binning allows is an offset, not an error that averages out: it adds up in full.
+    join = math.hypot if pooled.noisy else _in_full
+    low = centre - join(value - ingredients.interval.low, off.low)
+    high = centre + join(ingredients.interval.high - value, off.high)
+    interval = within(holding(Interval(low, high), value), *ingredients.scale)
+    parts = {"binning": max(value - lowest, highest - value), "sampling": ingredients.sampling}
+    if pooled.noisy:
+        parts["noise"] = ingredients.noise
+    return Estimate(
+        value,
+        (bounds.low, bounds.high),
+        interval.low,
+        interval.high,
+        level,
+        parts,
+        ingredients.caution or pooled.faint,
+    )
+
+
+def _in_full(error: float, offset: float) -> float:
+    return error + abs(offset)
+
+
+def _few_examples(pooled: PooledCounts) -> str | None:
+    """Why there are too few examples for an interval, if there are."""
+    if _few(pooled):
+        return f"a class has fewer than {FEW} examples"
+    auc = areas.straight_auc(*pooled.counts)
+    wrong = min(auc, 1.0 - auc)
+    if wrong * min(pooled.negatives, pooled.positives) < _FEW_WRONG:
+        return "hardly any example is misplaced"
+    return None
+
+
+def _few(pooled: PooledCounts) -> bool:
+    return min(pooled.negatives, pooled.positives) < FEW
+
+
+def _logit(share: Floats) -> Floats:
+    logits: Floats = np.log(share / (1.0 - share))
+    return logits

@@ -1,0 +1,198 @@
+"""A round of flipped labels: every label party sends how many are positive, and needs no sum."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, Literal, Self
+
+import msgspec
+import numpy as np
+
+from fedgauge.arrays import Floats
+from fedgauge.errors import PlanError
+from fedgauge.histograms.axis import Axis
+from fedgauge.plan.rounds import BYTES_PER_COUNT, RoundTerms, alone_in_words
+from fedgauge.privacy import DistributedDP, PrivacyModel, local, models
+from fedgauge.privacy.noise import ShareLaw
+
+
+class FlipRound(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="flips"
+):
+    """Each label party sends, for every bin, how many of its labels are positive once flipped.
+
+    `nodes` is the number of bins, `chance` that of a label to be flipped, out of 2^64. A party
+    flips its labels once, and counts the same flipped labels in every evaluation.
+    """
+
+    nodes: tuple[int]
+    chance: int
+
+    sends_reports: ClassVar[bool] = False
+    flips_labels: ClassVar[bool] = True
+    is_noisy: ClassVar[bool] = True
+    sum_steps: ClassVar[int] = 0
+
+    @classmethod
+    def calibrated(cls, privacy: PrivacyModel, bins: int) -> Self:
+        """The rarest flips that keep the promise of the model."""
+        return cls((bins,), privacy.calibrate_flips())
+
+    def check(self, terms: RoundTerms) -> None:
+        """Refuse what no plan of these terms holds."""
+        # A larger range has no noise of its own: what its bins add up to is all that is known.
+        if terms.tree != self.nodes:
+            raise PlanError(
+                "flipped labels are counted in bins alone: a tree over them gains nothing. Use "
+                "tree='flat', or one branching, the number of bins."
+            )
+        if not local.is_chance(self.chance):
+            raise PlanError(
+                "the flips of this plan are such as none has. Make the plan again with "
+                "EvaluationPlan.for_flips."
+            )
+
+    def check_promise(self, terms: RoundTerms) -> None:
+        """Refuse flips that cost more than the privacy model promises."""
+        terms.privacy.check_flips(self.chance)
+
+    def draws(self, terms: RoundTerms) -> list[tuple[ShareLaw, int]]:
+        """None: labels are flipped, and nothing is added to counts."""
+        del terms
+        return []
+
+    def noise_variances(self, terms: RoundTerms, contributions: int) -> tuple[float, ...]:
+        """None of a level: bins differ by the labels they hold (:meth:`node_variances`)."""
+        del terms, contributions
+        return ()
+
+    def node_variances(self, terms: RoundTerms, leaves: Floats) -> list[Floats]:
+        """Variance of each count, where the classes' `leaves` add up to known totals."""
+        del terms
+        # Rounded: the classes are estimates, and their sum a number of rows.
+        totals = np.rint(leaves.sum(axis=0))
+        return [np.broadcast_to(local.variances(totals, self.chance), leaves.shape)]
+
+    def numbers(self, terms: RoundTerms) -> int:
+        """How many counts one party sends."""
+        return terms.channels * sum(self.nodes)
+
+    def bytes_sent(self, terms: RoundTerms) -> int:
+        """Size of one party's counts."""
+        return self.numbers(terms) * BYTES_PER_COUNT
+
+    def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
+        """Titles and paragraphs for whoever must approve of it."""
+        leaves = (
+            f"{self.numbers(terms):,} whole numbers: of the rows in each of {terms.axis.bins:,} "
+            "ranges, how many are positive once labels were flipped. Each label is flipped or not, "
+            "once, by the site's own secure generator; the flipped labels are kept, and counted "
+            "again in every evaluation. No row, score, name or identifier leaves."
+        )
+        learned = (
+            "A flipped label leaves the label uncertain. Many add up to estimates of the curves of "
+            "all rows together. How many rows of each site lie in each range is known to whoever "
+            "scored them."
+        )
+        return alone_in_words(terms, leaves, learned)
+
+
+PairName = Literal["adaptive", "orthogonal", "laplace-global", "laplace-local", "gaussian"]
+
+# Polya noise of one party is discrete Laplace.
+PAIR_NOISE: Final[Mapping[PairName, Literal["polya", "discrete-gaussian"]]] = {
+    "adaptive": "polya",
+    "orthogonal": "polya",
+    "laplace-global": "polya",
+    "laplace-local": "polya",
+    "gaussian": "discrete-gaussian",
+}
+BYTES_PER_NUMBER: Final = 16
+_MOST_EXAMPLES: Final = 1 << 30  # whose doubled ranks fit 32 bits
+
+
+class PairRound(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="pair"
+):
+    """Each label party sends its positives and the sum of their ranks, with all of the noise.
+
+    `examples` is how many there are in all: doubled midranks among them reach from 0 to twice as
+    many, less 2. The noise is no part of the round: it follows from a party's own ranks and the
+    privacy model, so no plan can ask for too little.
+    """
+
+    mechanism: PairName
+    examples: int
+    nodes: tuple[int] = msgspec.field(default_factory=lambda: (1,))
+
+    sends_reports: ClassVar[bool] = False
+    flips_labels: ClassVar[bool] = False
+    is_noisy: ClassVar[bool] = True
+    sum_steps: ClassVar[int] = 0
+
+    @property
+    def places(self) -> int:
+        """How many doubled ranks there can be."""
+        return 2 * self.examples - 1
+
+    def axis(self) -> Axis:
+        """One range of all ranks: nothing is counted by where in it an example lies."""
+        return Axis.uniform(1, 0.0, max(self.places - 1, 1), outside="clip")
+
+    def check(self, terms: RoundTerms) -> None:
+        """Refuse what no plan of these terms holds."""
+        if not 2 <= self.examples <= _MOST_EXAMPLES:
+            raise PlanError(
+                f"ranks are of 2 to {_MOST_EXAMPLES:,} examples, got {self.examples:,}."
+            )
+        if terms.axis != self.axis() or self.nodes != (1,) or not terms.is_alone:
+            raise PlanError(
+                "a pair is over all ranks, and each party answers alone. Make the plan again with "
+                "EvaluationPlan.for_pairs."
+            )
+        self.check_promise(terms)
+
+    def check_promise(self, terms: RoundTerms) -> None:
+        """Refuse a privacy model whose noise is not that of the mechanism."""
+        noise = PAIR_NOISE[self.mechanism]
+        if not isinstance(terms.privacy, DistributedDP) or terms.privacy.noise != noise:
+            raise PlanError(
+                f"{self.mechanism} needs DistributedDP with noise={noise!r}, unit='label' and "
+                "neighbours='flip'."
+            )
+
+    def draws(self, terms: RoundTerms) -> list[tuple[ShareLaw, int]]:
+        """None of a table: noise of a pair is drawn exactly."""
+        del terms
+        return []
+
+    def noise_variances(self, terms: RoundTerms, contributions: int) -> tuple[float, ...]:
+        """None of a level: there are no bins."""
+        del terms, contributions
+        return ()
+
+    def node_variances(self, terms: RoundTerms, leaves: Floats) -> list[Floats]:
+        """None: there are no bins."""
+        del terms, leaves
+        return []
+
+    def numbers(self, terms: RoundTerms) -> int:
+        """Two."""
+        del terms
+        return 2
+
+    def bytes_sent(self, terms: RoundTerms) -> int:
+        """Size of a pair."""
+        return self.numbers(terms) * BYTES_PER_NUMBER
+
+    def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
+        """Titles and paragraphs for whoever must approve of it."""
+        leaves = (
+            "2 whole numbers, once: how many of the site's examples are positive, and the sum of "
+            "the places that these have in the order of all scores. The place of an example, the "
+            "site was told by whoever scored it. No row, score, label, name or identifier leaves "
+            f"with these numbers. {models.ROSTER} {models.ALL_NOISE.format('both')}"
+        )
+        learned = (
+            "The AUC of all sites together, and nothing else; of each site its two blurred "
+            "numbers, by whoever scored the examples and knows their places."
+        )
+        return alone_in_words(terms, leaves, learned)

@@ -1,1 +1,0 @@
-"""Durable writes, locks and mounts: what survives a crash."""

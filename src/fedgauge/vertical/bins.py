@@ -1,0 +1,681 @@
+"""Which bin each scored example is in: the one thing that label parties learn of scores."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgauge.arrays import Floats, Tree
+from fedgauge.data.examples import Label
+from fedgauge.errors import InputError, PlanError
+from fedgauge.estimation.distribution import Aligned, estimate
+from fedgauge.estimation.repair import noise_covariance
+from fedgauge.histograms.axis import Axis
+from fedgauge.metrics import areas, curves
+from fedgauge.metrics.estimate import LEVEL, critical
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.task import LabelTask
+from fedgauge.planner.simulated import AT, SHAPES, Shape
+from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, LocalDP
+from fedgauge.privacy.local import least_chance
+from fedgauge.privacy.local import variances as flip_variances
+from fedgauge.vertical.auc import MECHANISMS, PartyRanks
+
+REFERENCE_AUC: Final = 0.85
+FEWER: Final = 0.25  # times the odds hinted: bins are laid for rarer positives
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The bins of examples, in the order in which they are listed.
+
+    Attributes
+    ----------
+    axis
+        The scores that bins reach from and to. Whoever scored keeps it.
+    bins
+        The bin of each example.
+    """
+
+    axis: Axis
+    bins: NDArray[np.int32]
+
+
+def assign(
+    scores: Floats, bins: int, positive_rate: float, *, most_values: int | None = None
+) -> Assignment:
+    """Bins for scores, each about as telling as another.
+
+    Where both classes count the same, an example at a given rank is as telling as the share of
+    each class up to it, so edges lie at the ranks that both together fill evenly if scores are
+    binormal with an AUC of 0.85 and positives somewhat rarer than hinted, or above these where
+    positives are rare. Ranks alone would leave rare positives a few bins. A value that many
+    examples have gets a bin of its own.
+
+    Parameters
+    ----------
+    scores
+        Of all examples.
+    bins
+        How many.
+    positive_rate
+        About what share is positive: public knowledge, never read from labels.
+    most_values
+        Up to how many distinct scores each have a bin of their own; by default as many as there
+        are bins.
+
+    Examples
+    --------
+    >>> assign(np.array([0.1, 0.9, 0.5, 0.7]), 2, 0.8).bins.tolist()
+    [0, 1, 0, 1]
+    """
+    if not scores.size:
+        raise InputError("there are no scored examples.")
+    if not np.isfinite(scores).all():
+        missing = int(np.count_nonzero(~np.isfinite(scores)))
+        raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+    axis = _axis(np.sort(scores), bins, positive_rate, most_values or bins)
+    return Assignment(axis, axis.index(scores).astype(np.int32))
+
+
+def balanced_ranks(bins: int, positive_rate: float) -> Floats:
+    """Where edges between bins lie among all examples, as shares from 0 to 1.
+
+    As if the odds of a positive were a quarter of what is hinted: the top, where PR curves are
+    made, is then divided more finely. Measured for shares from 0.01 to 0.5, that costs ROC curves
+    and the AUC at most a tenth of their error, and where the odds are in truth a quarter, PR
+    curves are off by half or less of what they would be. The rarer positives are, the more of the
+    bins are at the top: average precision is then as well known by half as many bins, each of
+    which has noise.
+    """
+    from scipy.special import ndtr, ndtri
+
+    rarer = times_odds(positive_rate, FEWER)
+    distance = np.sqrt(2.0) * float(ndtri(REFERENCE_AUC))
+    at = np.linspace(-9.0, 9.0 + distance, 20_001)
+    negatives, positives = ndtr(at), ndtr(at - distance)
+    drawn_up = 1.0 + max(1.0 - 2.0 * positive_rate, 0.0) ** 2
+    wanted = 1.0 - (1.0 - np.arange(1, bins) / bins) ** drawn_up
+    scores = np.interp(wanted, (negatives + positives) / 2.0, at)
+    ranks: Floats = (1.0 - rarer) * ndtr(scores) + rarer * ndtr(scores - distance)
+    return ranks
+
+
+def times_odds(positive_rate: float, times: float) -> float:
+    """The share of positives whose odds are so many times another's.
+
+    Examples
+    --------
+    >>> times_odds(0.5, 4.0)
+    0.8
+    """
+    return times * positive_rate / (times * positive_rate + 1.0 - positive_rate)
+
+
+def _axis(ordered: Floats, bins: int, positive_rate: float, most_values: int) -> Axis:
+    """Edges at scores of the wanted ranks; of few values, a bin for each."""
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    values, counts = ordered[starts], np.diff(np.append(starts, len(ordered)))
+    if len(values) <= most_values:
+        return Axis.from_values(values.tolist())
+    # A value that fills a bin ties all its examples: alone in a bin, one float wide, it says so.
+    heavy = values[counts >= len(ordered) / bins]
+    always = np.concatenate([values[:1], heavy, np.nextafter(heavy, np.inf), values[-1:]])
+    edges = _cut(ordered, always, bins, positive_rate)
+    # Edges that ties make one are laid elsewhere, as far as that goes.
+    for more in range(bins + 1, 2 * bins):
+        if len(edges) > bins:
+            break
+        finer = _cut(ordered, always, more, positive_rate)
+        edges = finer if len(finer) <= bins + 1 else edges
+    return Axis.from_edges(edges.tolist())
+
+
+def _cut(ordered: Floats, always: Floats, bins: int, positive_rate: float) -> Floats:
+    """Edges at given scores, and at those of the ranks that bins would lie between."""
+    last = len(ordered) - 1
+    ranks = np.minimum(balanced_ranks(bins, positive_rate) * len(ordered), last)
+    edges: Floats = np.unique(np.append(always, ordered[np.ceil(ranks).astype(np.intp)]))
+    return edges
+
+
+def padded(axis: Axis, bins: int) -> Axis:
+    """The axis with empty bins after its last, up to so many: a tree divides them evenly."""
+    edges = axis.edges.tolist()
+    while len(edges) <= bins:
+        edges.append(float(np.nextafter(edges[-1], np.inf)))
+    return axis if len(edges) == axis.bins + 1 else Axis.from_edges(edges)
+
+
+_TREES: Final = (
+    *((bins,) for bins in (8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)),
+    *((first, second) for first, second in ((4, 8), (8, 8), (16, 8), (16, 16))),
+)
+FLAT_BINS: Final = 64  # where no tree was chosen
+_LOG_ODDS: Final = np.linspace(-45.0, 30.0, 30_001)
+_POINTS: Final = 9  # on a piece of a curve, enough for a mean over it
+_MANY: Final = 1e9  # examples, of which one less is as good
+_FINE: Final = 1024  # bins that average precision loses nothing by
+_MOST_BINNED: Final = 1.1  # times the noise of the AUC that binning may make of it
+_OFF: Final = (0.25, 1.0, 4.0)  # times: how the odds of a positive may compare with what is hinted
+_MOST_APART: Final = 0.75  # deviations that straight pieces may move the AUC by, in the mean
+_MOST_MISSED: Final = 0.065  # of intervals for 95% of average precision
+_MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in deviations
+
+
+class Expected(NamedTuple):
+    """Errors to expect.
+
+    Attributes
+    ----------
+    roc_area_error, pr_area_error
+        Mean distance of the curve from that of all data, by noise and binning.
+    roc_auc_error
+        Root mean square error of the AUC, by noise and binning.
+    roc_auc_sampling
+        Standard deviation of the AUC over samples of examples: what no design changes.
+    """
+
+    roc_area_error: float
+    pr_area_error: float
+    roc_auc_error: float
+    roc_auc_sampling: float
+
+
+def choose_tree(
+    privacy: AnyPrivacyModel,
+    cohort: Cohort,
+    *,
+    parties: int,
+    examples: int,
+    positive_rate: float,
+    only: Literal["roc_auc"] | None = None,
+) -> tuple[int, ...]:
+    """Branchings with the least error of ROC curve, PR curve and AUC together, or of the AUC alone.
+
+    Errors are computed to first order in the noise, for plausible scores of all strengths: played
+    through, with repair, trees come in the same order. Bins are as many as it takes for intervals
+    of average precision to hold it also where the odds of a positive are a quarter of what was
+    hinted, whatever the scores, and for those of the AUC to be no longer than need be
+    (`studies/label_coverage.py`). For the AUC alone they are as many
+    as keep what binning adds below its noise, also where these odds are four times off
+    (`studies/label_choice.py`).
+
+    Parameters
+    ----------
+    privacy
+        What each label is promised.
+    cohort
+        Which label parties must take part.
+    parties
+        How many do.
+    examples
+        How many have a score and a label, which whoever scored knows.
+    positive_rate
+        About what share is positive: public knowledge, never read from labels.
+    only
+        ``"roc_auc"`` where nothing else is wanted.
+
+    Examples
+    --------
+    >>> from fedgauge import DistributedDP
+    >>> known = {"parties": 10, "positive_rate": 0.2}
+    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+    >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
+    (16,)
+    """
+    known = examples, positive_rate
+    worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
+
+    def auc_error(tree: tuple[int, ...]) -> tuple[float, float]:
+        variances = _variances(privacy, cohort, tree, parties)
+        noise, binning = zip(
+            *(_auc(tree, variances, *known, *each) for each in worlds), strict=True
+        )
+        total = np.hypot(noise, binning)
+        return max(float(np.max(total / noise)), _MOST_BINNED), float(np.log(total).mean())
+
+    def error(tree: tuple[int, ...]) -> tuple[float, float]:
+        variances = _variances(privacy, cohort, tree, parties)
+        by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
+        missed = max(_missed(tree, variances, *known, each) for each in SHAPES)
+        apart = float(np.mean([_apart(tree, variances, *known, *each) for each in worlds]))
+        # Every measure and shape counts the same, whatever the size of its errors.
+        return (
+            max(missed / _MOST_MISSED, apart / _MOST_APART, 1.0),
+            float(np.log([each[:3] for each in by_shape]).mean()),
+        )
+
+    return min(_TREES, key=error if only is None else auc_error)
+
+
+def predicted(
+    privacy: AnyPrivacyModel,
+    cohort: Cohort,
+    tree: Sequence[int],
+    *,
+    parties: int,
+    examples: int,
+    positive_rate: float,
+    auc: float = REFERENCE_AUC,
+) -> Expected:
+    """Errors to expect of a tree, where scores are binormal with this AUC.
+
+    Examples
+    --------
+    >>> from fedgauge import DistributedDP
+    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+    >>> known = {"parties": 10, "examples": 10_000, "positive_rate": 0.2}
+    >>> expected = predicted(privacy, Cohort(10), (16,), **known)
+    >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
+    (0.001, 0.0048)
+    """
+    variances = _variances(privacy, cohort, tuple(tree), parties)
+    return _errors(tuple(tree), variances, examples, positive_rate, _binormal(auc))
+
+
+def flipped_deviation(
+    epsilon: float, *, examples: int, positive_rate: float, auc: float = REFERENCE_AUC
+) -> float:
+    """Standard deviation of the AUC by flips of labels, read through bins.
+
+    Examples
+    --------
+    >>> round(flipped_deviation(1.0, examples=10_000, positive_rate=0.2), 4)
+    0.0214
+    """
+    world = _world(FLAT_BINS, positive_rate, positive_rate, _binormal(auc))
+    each = flip_variances(world.shares.sum(axis=0), least_chance(epsilon))
+    return math.sqrt(float(world.auc_weights**2 @ each) / examples)
+
+
+def _binormal(auc: float) -> Shape:
+    from scipy.special import ndtri
+
+    return Shape(math.sqrt(2.0) * float(ndtri(auc)))
+
+
+def _variances(
+    privacy: AnyPrivacyModel, cohort: Cohort, tree: tuple[int, ...], parties: int
+) -> tuple[float, ...]:
+    axis = Axis.from_values(list(range(math.prod(tree))), outside="clip")
+    plan = EvaluationPlan.under(privacy, axis, cohort=cohort, task=LabelTask(), tree=tree)
+    return plan.noise_variances(parties)
+
+
+@lru_cache(maxsize=1024)
+def _errors(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    positive_rate: float,
+    shape: Shape,
+) -> Expected:
+    world = _world(math.prod(tree), positive_rate, positive_rate, shape)
+    counts = world.shares * examples
+    roc, pr = (
+        _MEAN_OF_NORMAL * float(np.average(_deviations(tree, variances, moves), weights=spans))
+        for moves, spans in (_roc_moves(counts), _pr_moves(counts))
+    )
+    return Expected(
+        math.hypot(roc, world.roc),
+        math.hypot(pr, world.pr),
+        math.hypot(*_auc(tree, variances, examples, positive_rate, positive_rate, shape)),
+        math.sqrt(areas.auc_sampling_variance(counts, tied=False)),
+    )
+
+
+def _auc(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    positive_rate: float,
+    shape: Shape,
+) -> tuple[float, float]:
+    """What noise adds to the error of the AUC, and what binning does."""
+    world = _world(math.prod(tree), hinted, positive_rate, shape)
+    return float(_deviations(tree, variances, world.auc_weights)) / examples, world.auc
+
+
+def _apart(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    positive_rate: float,
+    shape: Shape,
+) -> float:
+    """How far the AUC is from that of straight pieces, in deviations.
+
+    Intervals make room for it on one side: beyond 1.7 deviations they hold more than 97%.
+    """
+    noise, _ = _auc(tree, variances, examples, hinted, positive_rate, shape)
+    world = _world(math.prod(tree), hinted, positive_rate, shape)
+    return world.straight / math.hypot(noise, world.auc_sampling / math.sqrt(examples))
+
+
+def _missed(
+    tree: tuple[int, ...],
+    variances: tuple[float, ...],
+    examples: int,
+    hinted: float,
+    shape: Shape,
+) -> float:
+    """How often intervals miss average precision by their bins, if positives are rarer.
+
+    Wide bins at the top, across which precision falls, move average precision, and they hide how
+    it varies over samples: intervals lie too low, and are too short.
+    """
+    from scipy.special import ndtr
+
+    rate = times_odds(hinted, FEWER)
+    world = _world(math.prod(tree), hinted, rate, shape)
+    noise = float(_deviations(tree, variances, world.precision_weights)) / examples
+    told, true = (
+        math.hypot(noise, each / math.sqrt(examples))
+        for each in (world.precision_sampling, _fine_precision_sampling(rate, shape))
+    )
+    reach = critical(LEVEL) * told
+    low, high = ((sign * world.average_precision - reach) / true for sign in (-1.0, 1.0))
+    return float(ndtr(low) + ndtr(high))
+
+
+def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Floats) -> Floats:
+    """Standard deviations of weighted sums of the positives released."""
+    deviations: Floats = np.sqrt(noise_covariance(tree, variances, weights, weights))
+    return deviations
+
+
+class _World(NamedTuple):
+    """Shares of all examples by class and bin, and how far binning alone moves each measure.
+
+    `straight` is how far straight pieces move the AUC that is estimated. Weights are what one more
+    positive does to AUC and average precision, one negative less: they fall with the number of
+    examples, and deviations over samples with its root. Both are given for one example.
+    """
+
+    shares: Floats
+    roc: float
+    pr: float
+    auc: float
+    straight: float
+    average_precision: float
+    auc_weights: Floats
+    auc_sampling: float
+    precision_weights: Floats
+    precision_sampling: float
+
+
+class _Truth(NamedTuple):
+    """What the scores themselves would show; TPR and precision at fixed abscissas."""
+
+    tpr: Floats
+    precision: Floats
+    auc: float
+    average_precision: float
+
+
+@lru_cache(maxsize=64)
+def _truth(positive_rate: float, shape: Shape) -> _Truth:
+    fpr, tpr = (1.0 - up_to[::-1] for up_to in _cumulative(positive_rate, shape))
+    hits = positive_rate * tpr
+    flagged = hits + (1.0 - positive_rate) * fpr
+    precision = np.divide(hits, flagged, out=np.ones_like(hits), where=flagged > 0)
+    return _Truth(
+        np.interp(AT, fpr, tpr),
+        np.interp(AT, tpr, precision),
+        _area(fpr, tpr),
+        _area(tpr, precision),
+    )
+
+
+@lru_cache(maxsize=512)
+def _world(bins: int, hinted: float, positive_rate: float, shape: Shape) -> _World:
+    shares, truth = _shares(bins, hinted, positive_rate, shape), _truth(positive_rate, shape)
+    estimated = estimate(Axis.uniform(bins), shares, Aligned())
+    roc, pr = curves.roc_curve(estimated).path, curves.pr_curve(estimated).path
+    tpr, precision = (np.interp(AT, *path.sample(_POINTS)) for path in (roc, pr))
+    auc = roc.area()
+    return _World(
+        shares,
+        float(np.abs(tpr - truth.tpr).mean()),
+        float(np.abs(precision - truth.precision).mean()),
+        abs(auc - truth.auc),
+        abs(auc - areas.straight_auc(*shares)),
+        abs(pr.area() - truth.average_precision),
+        _difference(areas.auc_gradient(shares)),
+        math.sqrt(_MANY * areas.auc_sampling_variance(_MANY * shares, tied=False)),
+        _difference(areas.average_precision_gradient(shares)),
+        math.sqrt(float(areas.average_precision_variance(shares, tied=False))),
+    )
+
+
+@lru_cache(maxsize=32)
+def _fine_precision_sampling(positive_rate: float, shape: Shape) -> float:
+    shares = _shares(_FINE, positive_rate, positive_rate, shape)
+    return math.sqrt(float(areas.average_precision_variance(shares, tied=False)))
+
+
+def _difference(gradient: Floats) -> Floats:
+    negatives, positives = gradient
+    difference: Floats = positives - negatives
+    return difference
+
+
+@lru_cache(maxsize=512)
+def _shares(bins: int, hinted: float, positive_rate: float, shape: Shape) -> Floats:
+    negatives, positives = _cumulative(positive_rate, shape)
+    ranks = (1.0 - positive_rate) * negatives + positive_rate * positives
+    edges = _edges(bins, hinted)
+    shares = np.diff([np.interp(edges, ranks, up_to) for up_to in (negatives, positives)])
+    scaled: Floats = shares * [[1.0 - positive_rate], [positive_rate]]
+    return scaled
+
+
+@lru_cache(maxsize=32)
+def _cumulative(positive_rate: float, shape: Shape) -> tuple[Floats, Floats]:
+    return shape.cumulative(_LOG_ODDS, positive_rate)
+
+
+@lru_cache(maxsize=32)
+def _edges(bins: int, hinted: float) -> Floats:
+    return np.concatenate([[0.0], balanced_ranks(bins, hinted), [1.0]])
+
+
+def _area(x: Floats, y: Floats) -> float:
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]))) / 2.0
+
+
+def _roc_moves(counts: Floats) -> tuple[Floats, Floats]:
+    """What one more positive in a bin does to TPR at the FPR of each inner edge, and its span.
+
+    One more positive is one negative less: where rates move along the curve, nothing is lost.
+    """
+    negatives, positives = counts
+    above = _above(len(positives))
+    fpr, tpr = ((above @ row / row.sum())[:, np.newaxis] for row in counts)
+    slope = (_at_edges(positives) / positives.sum()) / (_at_edges(negatives) / negatives.sum())
+    moves = (above - tpr) / positives.sum() + slope[:, np.newaxis] * (above - fpr) / negatives.sum()
+    return moves, _at_edges(negatives)
+
+
+def _pr_moves(counts: Floats) -> tuple[Floats, Floats]:
+    """The same for precision at the recall of each inner edge.
+
+    With T = r P and F negatives flagged at recall r, precision is T / (T + F).
+    """
+    negatives, positives = counts
+    above = _above(len(positives))
+    false, true = ((above @ row)[:, np.newaxis] for row in counts)
+    recall = true / positives.sum()
+    odds = (_at_edges(negatives) / _at_edges(positives))[:, np.newaxis]
+    of_false = -above - odds * (above - recall)
+    return (recall * false - true * of_false) / (true + false) ** 2, _at_edges(positives)
+
+
+def _above(bins: int) -> Floats:
+    """Which bins are above each inner edge."""
+    return np.triu(np.ones((bins, bins)))[1:]
+
+
+def _at_edges(counts: Floats) -> Floats:
+    around: Floats = counts[1:] + counts[:-1]
+    return around
+
+
+LABEL_DP: Final = DistributedDP(1.0, unit="label", neighbours="flip")
+_DEFAULT_RATE: Final = 0.2
+
+
+def everybody(parties: int) -> Cohort:
+    """All label parties, one of whom may collude; one or two each add all of the noise."""
+    return Cohort(parties, max_colluding=max(parties - 1, 0) if parties <= 2 else 1)
+
+
+def check_rate(positive_rate: float | None) -> float:
+    """The hinted share of positives; 0.2 without one."""
+    rate = _DEFAULT_RATE if positive_rate is None else positive_rate
+    if not 0 < rate < 1:
+        raise PlanError(f"positive_rate must lie between 0 and 1, got {positive_rate!r}.")
+    return rate
+
+
+def predicted_deviations(
+    known: PartyRanks,
+    privacy: AnyPrivacyModel,
+    cohort: Cohort | None,
+    tree: Sequence[int],
+    positive_rate: float,
+    auc: float = REFERENCE_AUC,
+) -> dict[str, float]:
+    """What each mechanism adds to the error of the AUC, the least first.
+
+    Scores are taken to be binormal with this AUC, `positive_rate` of them positive. The histogram
+    over `tree` adds noise and binning, pairs add noise alone. Labels flipped at random are counted
+    by bin, and there is nothing to choose from. Empty without noise.
+
+    Examples
+    --------
+    >>> def best(parties, alike=True):
+    ...     known = PartyRanks.evenly(100_000, parties, alike=alike)
+    ...     return next(iter(predicted_deviations(known, LABEL_DP, everybody(parties), (64,), 0.2)))
+    >>> best(2), best(20), best(8), best(8, alike=False)
+    ('adaptive', 'histogram', 'histogram', 'adaptive')
+    """
+    examples = known.examples
+    if isinstance(privacy, LocalDP):
+        by_flips = flipped_deviation(
+            privacy.epsilon, examples=examples, positive_rate=positive_rate, auc=auc
+        )
+        return {"histogram": by_flips}
+    if not isinstance(privacy, DistributedDP) or cohort is None:
+        return {}
+    by_bins = predicted(
+        privacy,
+        cohort,
+        tree,
+        parties=len(known),
+        examples=examples,
+        positive_rate=positive_rate,
+        auc=auc,
+    )
+    found = {"histogram": by_bins.roc_auc_error}
+    for name, mechanism in MECHANISMS.items():
+        if mechanism.noise == privacy.noise:
+            found[name] = mechanism.deviation(known, privacy, auc, positive_rate * examples)
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+class Binned(NamedTuple):
+    """Which bins examples are in, and the plan by which labels are counted."""
+
+    plan: EvaluationPlan
+    axis: Axis
+    bins: NDArray[np.int32]
+    rate: float
+    hints: tuple[str, ...]
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """Examples by bin."""
+        return np.bincount(self.bins, minlength=self.axis.bins)
+
+
+def bin_scores(
+    scores: Floats,
+    parties: int,
+    privacy: AnyPrivacyModel,
+    *,
+    cohort: Cohort | None = None,
+    tree: Tree = "auto",
+    positive_rate: float | None = None,
+    positive: Label | None = None,
+    only: Literal["roc_auc"] | None = None,
+    self_scored: bool = False,
+) -> Binned:
+    """Bins for scores, and a plan to count so many parties' labels by, from what is public.
+
+    Examples
+    --------
+    >>> from fedgauge.privacy import DistributedDP
+    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
+    >>> binned = bin_scores(np.linspace(0, 1, 5000), 4, privacy)
+    >>> binned.axis.bins == binned.plan.axis.bins, int(binned.totals.sum())
+    (True, 5000)
+    """
+    rate = check_rate(positive_rate)
+    if cohort is None and privacy.needs_cohort:
+        cohort = everybody(parties)
+    branchings = _branchings(tree, privacy, cohort, parties, len(scores), rate, only)
+    bins = math.prod(branchings)
+    # A bin for each distinct score loses nothing: worth the noise of twice as many bins.
+    most_values = 2 * bins if tree == "auto" else bins
+    assignment = assign(scores, bins, rate, most_values=most_values)
+    branchings = _fitting(branchings, assignment.axis)
+    axis = padded(assignment.axis, math.prod(branchings))
+    plan = EvaluationPlan.under(
+        privacy,
+        Axis.from_values(list(range(axis.bins)), outside="clip"),
+        cohort=cohort,
+        task=LabelTask(positive, self_scored=self_scored),
+        tree=branchings,
+    )
+    hints = () if positive_rate is None else (f"positive_rate {positive_rate}",)
+    return Binned(plan, axis, assignment.bins, rate, hints)
+
+
+def _branchings(
+    tree: Tree,
+    privacy: AnyPrivacyModel,
+    cohort: Cohort | None,
+    parties: int,
+    examples: int,
+    rate: float,
+    only: Literal["roc_auc"] | None,
+) -> tuple[int, ...]:
+    if not isinstance(tree, str):
+        return tuple(tree)
+    # Over flipped labels, which need no cohort, a tree gains nothing.
+    if tree == "auto" and privacy.adds_noise and cohort is not None:
+        return choose_tree(
+            privacy,
+            cohort,
+            parties=parties,
+            examples=examples,
+            positive_rate=rate,
+            only=only,
+        )
+    return (FLAT_BINS,)
+
+
+def _fitting(tree: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
+    """Branchings over the bins of an axis and as few more as can be: ties make more, or fewer."""
+    below = math.prod(tree[1:])
+    if axis.kind == "values" or axis.bins < below:
+        return (axis.bins,)
+    return (-(-axis.bins // below), *tree[1:])

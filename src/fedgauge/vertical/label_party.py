@@ -1,0 +1,203 @@
+"""A label party over a network: its roster for a coordinator it approves, then labels by bin."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from fedgauge.data.columns import floats_of, read_leniently
+from fedgauge.data.examples import Data
+from fedgauge.data.row_checks import KeyedColumns, PlacedRows, Places, ids_of
+from fedgauge.engines.participant import (
+    Participant,
+    SimulatedParticipant,
+    judge_coordinator,
+    refuse_unread,
+)
+from fedgauge.errors import InputError, PlanRefused, ProtocolError
+from fedgauge.keys import SigningKey
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message
+from fedgauge.secagg import Stage
+from fedgauge.site import Site
+from fedgauge.vertical.files import Bins, Roster, require_listed
+
+ROSTER: Final = 0  # before the first round of a sum, so that no signature is good for both
+_NONCE_BYTES: Final = 32
+
+Answering = Participant | SimulatedParticipant
+
+
+class Wanted(Message, frozen=True):
+    """What a coordinator asks label parties for: a roster of ids, or of their own scores."""
+
+    coordinator: bytes
+    scored: bool
+
+
+class RosterCall:
+    """A coordinator's request for rosters, the same for all parties.
+
+    Replies are signed together with the request's nonce, so that none is of another day.
+
+    Examples
+    --------
+    >>> boss, party = SigningKey.generate(), SigningKey.generate()
+    >>> call = RosterCall(boss, scored=False)
+    >>> told = OwnLabels(lambda: (["b", "a"], [0, 1]), scored=False)
+    >>> call.read(LabelParty(told, party, lambda _: None).answer(call.request)).ids
+    ('a', 'b')
+    """
+
+    def __init__(self, key: SigningKey, *, scored: bool) -> None:
+        self._nonce, self._scored = os.urandom(_NONCE_BYTES), scored
+        self.request = Envelope.sealed(
+            key,
+            session=self._nonce,
+            stage=ROSTER,
+            sender=COORDINATOR,
+            recipient=EVERYONE,
+            body=Wanted(coordinator=key.public, scored=scored).to_bytes(),
+        ).to_bytes()
+
+    def read(self, reply: bytes) -> Roster:
+        """The roster in a reply, unless it is not one that can be used."""
+        envelope = Envelope.from_bytes(reply)
+        roster = Roster.from_bytes(envelope.body)
+        envelope.check(
+            roster.party,
+            session=self._nonce,
+            stage=ROSTER,
+            sender=EVERYONE,  # parties have no numbers yet
+            recipients={COORDINATOR},
+        )
+        if not roster.examples:
+            raise ProtocolError("its roster has no examples.")
+        if roster.is_scored != self._scored:
+            raise ProtocolError("its roster names examples in another way than was asked for.")
+        return roster
+
+
+class OwnLabels(NamedTuple):
+    """A party's labels, named by ids or, where it `scored` its examples itself, by scores.
+
+    `read` gives them: a mapping, or a pair of columns of which the second holds labels.
+    `few_values` says that what could be labels are scores.
+    """
+
+    read: Callable[[], Any]
+    scored: bool
+    few_values: bool = False
+
+    def roster(self, key: SigningKey) -> Roster:
+        """Which examples there are; labels are not looked at."""
+        keys, _ = self._columns()
+        if self.scored:
+            scores = floats_of(read_leniently("scores", keys))
+            return Roster.of_scores(scores, key, few_values=self.few_values)
+        return Roster.of_ids(keys, key)
+
+    def placed(self, places: Places) -> Data:
+        """Rows to count: labels, and bins for scores."""
+        keys, labels = self._columns()
+        if self.scored:
+            named = pa.array(floats_of(read_leniently("scores", keys)) + 0.0)  # -0 and 0 are one
+        else:
+            named = ids_of("labels", keys)
+        return PlacedRows(KeyedColumns(named, labels), places)
+
+    def _columns(self) -> tuple[Any, Any]:
+        given = self.read()
+        if isinstance(given, Mapping):
+            return list(given), list(given.values())
+        if isinstance(given, tuple) and len(given) == 2:
+            return given
+        raise InputError("labels must be a mapping from ids, or a pair of columns: ids, labels.")
+
+
+class LabelParty:
+    """Who answers for a party's labels, whatever carries the messages.
+
+    Parameters
+    ----------
+    labels
+        The party's labels.
+    key
+        What it signs with.
+    make
+        Makes who takes part in sums, of the rows to count or, before these are due, of None.
+    site
+        The party's site; None where it is simulated, and trusts everybody.
+    tell
+        Told what the party's operator should know.
+    """
+
+    def __init__(
+        self,
+        labels: OwnLabels,
+        key: SigningKey,
+        make: Callable[[Callable[[], Data] | None], Answering],
+        *,
+        site: Site | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._labels = labels
+        self._key = key
+        self._make = make
+        self._site = site
+        self._tell = tell
+
+    def answer(self, request: bytes, bins: bytes | None = None) -> bytes:
+        """The reply to a request; bins come with the one to count, and with no other."""
+        envelope = Envelope.from_bytes(request)
+        if (bins is not None) != (envelope.stage == Stage.MASK):
+            raise ProtocolError("bins must come with the request to count, and with no other.")
+        if envelope.stage == ROSTER:
+            return self._send_roster(envelope)
+        if bins is None:
+            return self._make(None).answer(request)
+        # Before the budget is spent. Places are checked once, so they are what is counted by.
+        plan = self._make(None).session(envelope.session).invitation.plan
+        told = Bins.from_bytes(bins)
+        places = told.check(plan, self._key.public)
+        if places.by_id == self._labels.scored:
+            raise ProtocolError("the bins name examples in another way than this party does.")
+        if self._site is not None:
+            require_listed(self._site, told.ids, told.scores)
+        return self._make(lambda: self._labels.placed(places)).answer(request)
+
+    def _send_roster(self, envelope: Envelope) -> bytes:
+        wanted = Wanted.from_bytes(envelope.body)
+        envelope.check(
+            wanted.coordinator,
+            session=envelope.session,
+            stage=ROSTER,
+            sender=COORDINATOR,
+            recipients={EVERYONE},
+        )
+        if self._site is not None:
+            judge_coordinator(self._site, wanted.coordinator)
+            refuse_unread(self._site)
+        if wanted.scored != self._labels.scored:
+            asked, own = ("scores", "ids") if wanted.scored else ("ids", "scores")
+            raise PlanRefused(
+                f"the coordinator asks for a roster of {asked}, and this party names its examples "
+                f"by {own}. Who scores the examples is agreed beforehand (scored)."
+            )
+        roster = self._labels.roster(self._key)
+        if self._site is not None:
+            roster.keep(self._site)
+        few = roster.has_few_values and not self._labels.few_values
+        unsure = " Its scores have few distinct values: make sure that they are no labels."
+        self._tell(
+            f"A roster of {roster.examples:,} examples goes to the coordinator.{unsure * few}"
+        )
+        reply = Envelope.sealed(
+            self._key,
+            session=envelope.session,
+            stage=ROSTER,
+            sender=EVERYONE,
+            recipient=COORDINATOR,
+            body=roster.to_bytes(),
+        )
+        return reply.to_bytes()

@@ -1,0 +1,203 @@
+"""The commands calibrate and apply, and a map in evaluate and plan."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import complaint, run
+from rows import draw_log_odds, split
+
+import fedgauge as fg
+from fedgauge.histograms.calibrator import Beta
+
+IN_SAMPLE = "in-sample: on the rows it was fitted to"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Overconfident scores of three sites, other rows of the same kind, a result and a map."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("scores", 1), ("others", 2)):
+        labels, scores = draw_log_odds(6000, 0.3, seed, apart=3.0, deviation=3.0, low=-2.0)
+        rows = "".join(f"{y},{p!r}\n" for y, p in zip(labels, scores.tolist(), strict=True))
+        Path(f"{name}.csv").write_text("y,p\n" + rows)
+    fg.evaluate(split(labels, scores, 3)).to_json("result.json")
+    fg.Calibrator("platt", Beta(0.5, 0.5, -0.3)).to_json("map.json")
+    return tmp_path
+
+
+def words(text):
+    return " ".join(re.sub("[│─╭╮╰╯]", " ", text).split())
+
+
+def test_what_was_fitted_is_told():
+    done = run("calibrate", "result.json", "-o", "new.json")
+    assert done.exit_code == 0
+    told = words(done.stdout)
+    assert "Map auto (" in told
+    assert "about 6,000 examples" in told
+    assert IN_SAMPLE in told
+    before, after = map(float, re.search(r"Log loss ([\d.]+) ([\d.]+)", told).groups())
+    result, made = fg.Evaluation.from_json("result.json"), fg.Calibrator.from_json("new.json")
+    assert before == round(result.log_loss.value, 4)
+    assert after == round(result.with_calibrator(made).log_loss.value, 4) < before
+    assert re.search(r"ECE 0\.\d{4} 0\.\d{4}", told)
+    assert "Saved new.json" in told
+    assert made == result.calibrator("auto")
+
+
+def test_the_next_commands_run_as_printed():
+    told = run("calibrate", "result.json", "-o", "new.json").stdout
+    commands = re.findall(r"^.*: fedgauge (.*)$", told, flags=re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["apply", "evaluate", "show"]
+    for command in commands:
+        assert run(*command.split()).exit_code == 0
+    assert Path("calibrated.csv").exists()
+
+
+def test_a_map_over_a_map_is_told():
+    """Numbers of a score that was mapped twice look like those of a poor map."""
+    columns = ("--label", "y", "--score", "p", "--calibrator", "map.json", "--json", "mapped.json")
+    assert run("evaluate", "others.csv", *columns).exit_code == 0
+    told = run("show", "mapped.json", "--calibrator", "map.json").stderr
+    assert "mapped.json is of scores that went through a map (platt)" in told
+    assert "leave out --calibrator" in told
+    read = fg.Evaluation.from_json("result.json")
+    read.with_calibrator(fg.Calibrator.from_json("map.json")).to_json("read.json")
+    told = run("calibrate", "mapped.json", "-o", "new.json").stderr
+    assert "mapped.json is of scores that went through a map (platt)" in told
+    refused = run("calibrate", "read.json", "-o", "newer.json")
+    assert refused.exit_code == 2
+    assert "Name the file of the result as it was counted" in refused.stderr
+
+
+def test_quiet_says_nothing():
+    assert run("calibrate", "result.json", "-o", "new.json", "-q").output == ""
+    assert run("apply", "map.json", "scores.csv", "--score", "p", "-o", "c.csv", "-q").output == ""
+
+
+def test_a_map_that_falls_is_not_to_be_judged_by_evaluate(monkeypatch):
+    falls = fg.Calibrator("bbq", fg.binning.calibrator.Steps([0.5], [0.4, 0.3]))
+    monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: falls)
+    told = run("calibrate", "result.json", "-o", "new.json").stdout
+    assert "changed: the map falls" in told
+    assert "fedgauge evaluate" not in told
+
+
+def test_a_caution_is_told(monkeypatch):
+    fitted = fg.binning.calibrator.Fitted(9, 1, "exact sum", caution="there is little to fit")
+    made = fg.Calibrator("auto", Beta(1, 1, 0), fitted)
+    monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: made)
+    assert (
+        "warning: there is little to fit"
+        in run("calibrate", "result.json", "-o", "new.json", "-q").stderr
+    )
+
+
+def test_a_map_of_mapped_scores_says_so():
+    options = ["--label", "y", "--score", "p", "--calibrator", "map.json", "--json", "m.json"]
+    assert run("evaluate", "scores.csv", *options).exit_code == 0
+    done = run("calibrate", "m.json", "-o", "second.json")
+    assert "m.json is of scores that went through a map (platt)" in done.stderr
+
+
+def test_a_map_is_written_over_another_map_alone():
+    assert run("calibrate", "result.json", "-o", "map.json").exit_code == 0
+    before = Path("result.json").read_bytes()
+    assert "is no map" in complaint(run("calibrate", "result.json", "-o", "result.json"))
+    assert Path("result.json").read_bytes() == before
+
+
+def test_apply_adds_a_column():
+    done = run("apply", "map.json", "scores.csv", "--score", "p", "-o", "c.csv")
+    assert done.exit_code == 0
+    assert "Saved c.csv: 6,000 rows, column 'p_calibrated'" in words(done.stdout)
+    with open("c.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["y", "p", "p_calibrated"]
+    expected = fg.Calibrator.from_json("map.json").transform([float(row["p"]) for row in rows])
+    np.testing.assert_array_equal([float(row["p_calibrated"]) for row in rows], expected)
+    without = [line.rpartition(",")[0] for line in Path("c.csv").read_text().splitlines()]
+    assert without == Path("scores.csv").read_text().splitlines()
+
+
+def test_apply_names_or_replaces_the_column():
+    apply = ("apply", "map.json", "scores.csv", "--score", "p")
+    assert run(*apply, "--column-out", "q", "-o", "a.csv").exit_code == 0
+    assert Path("a.csv").read_text().startswith("y,p,q\n")
+    done = run(*apply, "--replace", "-o", "b.csv")
+    assert "column 'p'" in done.stdout
+    assert Path("b.csv").read_text().startswith("y,p\n")
+    assert Path("b.csv").read_text() != Path("scores.csv").read_text()
+
+
+def test_apply_to_parquet():
+    pq.write_table(pa.table({"p": [0.1, 0.9], "who": ["a", "b"]}), "s.parquet")
+    assert run("apply", "map.json", "s.parquet", "--score", "p", "-o", "c.parquet").exit_code == 0
+    assert pq.read_table("c.parquet").column_names == ["p", "who", "p_calibrated"]
+
+
+def test_rows_are_never_written_over():
+    Path("kept.csv").write_text("mine\n")
+    line = complaint(run("apply", "map.json", "scores.csv", "--score", "p", "-o", "kept.csv"))
+    assert "kept.csv exists, and rows are not overwritten" in line
+    assert Path("kept.csv").read_text() == "mine\n"
+
+
+def test_evaluate_maps_before_it_counts():
+    options = ["--label", "y", "--json"]
+    assert run("apply", "map.json", "scores.csv", "--score", "p", "-o", "c.csv").exit_code == 0
+    apart = run("evaluate", "c.csv", "--score", "p_calibrated", *options, "a.json")
+    at_once = run(
+        "evaluate", "scores.csv", "--score", "p", "--calibrator", "map.json", *options, "b.json"
+    )
+    assert apart.exit_code == at_once.exit_code == 0
+    a, b = (fg.Evaluation.from_json(f"{name}.json") for name in "ab")
+    assert a.record.slices == b.record.slices
+    assert "of scores through a map (platt)" in words(at_once.stdout)
+
+
+def test_a_plan_says_its_map():
+    options = ["--clients", 4, "--examples", 6000, "--epsilon", 1]
+    done = run("plan", *options, "--calibrator", "map.json", "-o", "plan.toml")
+    assert "Map scores go through platt (a smooth curve of three numbers) first" in words(
+        done.stdout
+    )
+    assert "What scores go through first" in run("explain", "plan.toml").stdout
+    assert fg.EvaluationPlan.load("plan.toml").calibrator.method == "platt"
+    line = complaint(
+        run(
+            *("evaluate", "scores.csv", "--label", "y", "--score", "p", "--plan", "plan.toml"),
+            *("--calibrator", "map.json"),
+        )
+    )
+    assert "plan.toml says it: leave out --calibrator" in line
+
+
+def test_a_map_too_steep_for_exact_sums_is_told_when_planning():
+    fg.Calibrator("platt", Beta(3, 3, 0)).to_json("steep.json")
+    options = ["plan", "--clients", 4, "--examples", 60000, "--privacy", "sa"]
+    for more, told in (
+        (["--calibrator", "steep.json", "--bins", 64], True),
+        (["--calibrator", "steep.json", "--bins", 8], False),
+        (["--calibrator", "map.json", "--bins", 16], False),
+        (["--bins", 256], False),
+    ):
+        done = run(*options, *more)
+        assert done.exit_code == 0
+        assert ("behind the map bins are as narrow as" in words(done.stderr)) == told
+
+
+@pytest.mark.parametrize("command", ["calibrate", "apply"])
+def test_examples_of_the_help_run(command):
+    pq.write_table(pa.table({"p": [0.1, 0.9]}), "scores.parquet")
+    text = words(run(command, "--help").stdout)
+    examples = re.findall(rf"fedgauge ({command} \S+ .*?)(?= fedgauge| Arguments)", text)
+    assert len(examples) == 2
+    for example in examples:
+        done = run(*example.split())
+        assert done.exit_code == 0, done.stderr

@@ -1,0 +1,598 @@
+"""When a site takes part in one more exact sum: each rule by itself, and through the ledger."""
+
+import itertools
+import math
+from datetime import UTC, datetime
+from functools import partial
+
+import ledgers
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledgers import SUBMITTED, key, session
+from sites import BOSS, PEERS, make_site
+
+import fedgauge as fg
+from fedgauge import Axis, Cohort, EvaluationPlan
+from fedgauge.data.fingerprint import Fingerprint
+from fedgauge.errors import LedgerError, PlanRefused
+from fedgauge.histograms.two_round import CoarseGroups
+from fedgauge.plan.limits import PlanSizes, first_session, peek
+from fedgauge.site import Account, Cost, exact_sums
+from fedgauge.site.exact_sums import (
+    ExactRules,
+    ExactSum,
+    check_data,
+    check_join,
+    check_sites,
+    check_vote,
+    fewest_shown,
+)
+from fedgauge.site.ledger import Books
+from fedgauge.site.ledger_entries import Entry, SumRoster, encode
+
+STRICT = ExactRules(3, exact_dropouts=False, min_cohort=3, min_new_rows=100)
+OPEN = STRICT._replace(exact_sums=1000, exact_dropouts=True)
+SUMS = Account("stroke", "-", "-")
+EXACT = Cost(math.inf, 0.0)
+DATA = Fingerprint(1000, "aa", "bb")
+
+
+def sites(letters):
+    return frozenset(map(key, letters))
+
+
+def over(letters, needed=None, *, plan="plan", **known):
+    """A sum to which sites named by letters are invited; all are needed unless said."""
+    return ExactSum(SumRoster(sites(letters), needed or len(letters)), plan, **known)
+
+
+def done(letters, survivors=None, **known):
+    """A sum whose survivors are known."""
+    return over(letters, **known, survivors=sites(survivors or letters))
+
+
+# How many
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_exact_sums_on_a_dataset_are_few(limit):
+    rules = STRICT._replace(exact_sums=limit)
+    for number in range(limit):
+        check_join([done("vabc")] * number, over("vabc"), rules)
+    with pytest.raises(PlanRefused, match=rf"has had {limit} .*allows {limit} \(exact_sums\)"):
+        check_join([done("vabc")] * limit, over("vabc"), rules)
+
+
+def test_the_ledger_counts_sums_under_way_and_not_those_given_back(ledger):
+    reserve = partial(
+        ledgers.reserve, ledger, cost=EXACT, account=SUMS, exact=over("vabc"), rules=STRICT
+    )
+    for number in range(3):
+        reserve(number)
+    with pytest.raises(PlanRefused, match="exact_sums"):
+        reserve(3)
+    reserve(2)  # the same one again
+    ledger.release(session(0))
+    reserve(3)
+    ledger.commit(session(1))  # though it never became a result
+    with pytest.raises(PlanRefused, match="exact_sums"):
+        reserve(4)
+    reserve(4, account=Account("heart", "-", "-"))
+    assert ledger.status(session(4)) == "reserved"
+
+
+def test_an_exact_sum_is_reserved_with_its_roster(ledger):
+    for missing in ("exact", "rules"):
+        with pytest.raises(LedgerError, match="its roster and the site's rules"):
+            ledgers.reserve(ledger, 1, EXACT, SUMS, **{missing: None})
+    assert ledger.entries() == []
+
+
+# Sums of earlier versions
+
+
+def test_sums_of_earlier_versions_tell_too_little():
+    legacy = ExactSum(None, None)
+    for known in (legacy, legacy._replace(survivors=sites("vabc"))):
+        for rules in (STRICT, OPEN):
+            with pytest.raises(PlanRefused, match=r"earlier version.*`fedgauge site dataset NAME`"):
+                check_join([known], over("vabc"), rules)
+
+
+def test_a_ledger_of_an_earlier_version_is_read(ledger):
+    """Its sums have no roster; other datasets and noisy sums go on."""
+    with ledger._chain.open() as pages:
+        pages.append(encode("reserve", session=session(1), account=SUMS, cost=EXACT))
+        pages.append(encode("commit", session=session(1)))
+        pages.append(encode("survivors", session=session(1), survivors=sites("vabc")))
+    assert ledger.status(session(1)) == "committed"
+    with pytest.raises(PlanRefused, match="earlier version"):
+        ledgers.reserve(ledger, 2, EXACT, SUMS, exact=over("vabc"), rules=OPEN)
+    other = Account("stroke-2", "-", "-")
+    ledgers.reserve(ledger, 2, EXACT, other, exact=over("vabc"), rules=OPEN)
+    ledgers.reserve(ledger, 3, 0.1, mix_exact=True)
+
+
+# Over whom
+
+
+def test_all_who_are_invited_or_nobody():
+    check_join([], over("vabc"), STRICT)
+    with pytest.raises(PlanRefused, match=r"over 3 of 4 sites.*\(exact_dropouts\).*= 4"):
+        check_join([], over("vabc", 3), STRICT)
+    check_join([], over("vabc", 3), OPEN)
+
+
+def test_one_roster():
+    """However far apart: what other sites sum without this one it never sees."""
+    earlier = [done("vab")]
+    check_join(earlier, over("vab"), STRICT)
+    for other in ("vcd", "vabcdef", "vcdefgh"):
+        with pytest.raises(PlanRefused, match=r"one roster \(exact_dropouts\)"):
+            check_join(earlier, over(other), STRICT)
+
+
+def test_two_rosters_and_a_third_without_this_site():
+    """{v,a,b} + {v,c,d} - {a,b,c,d} is twice v, and v is not asked about the last.
+
+    One roster keeps that out. A site that allows dropouts takes the second sum: said in the docs.
+    """
+    with pytest.raises(PlanRefused, match="exact_dropouts"):
+        check_join([done("vab")], over("vcd"), STRICT)
+    check_join([done("vab")], over("vcd"), OPEN)
+
+
+def test_two_halves_and_the_whole():
+    """{v,1,2,3} + {v,4,5,6} - all seven is v: refused at join, and at the vote."""
+    halves = [done("v123"), done("v456")]
+    check_join(halves[:1], over("v456"), OPEN)
+    with pytest.raises(PlanRefused, match="could show the sum over 1 site:"):
+        check_join(halves, over("v123456"), OPEN)
+    with pytest.raises(PlanRefused, match="could show the sum over 1 site:"):
+        check_vote(halves, over("v123456xyz", 7), sites("v123456"), OPEN)
+
+
+@pytest.mark.parametrize("half", ["v123", "v456"])
+def test_two_halves_of_which_one_was_never_confirmed(half):
+    """It may have been opened all the same: its votes came from others."""
+    halves = [over("v123", 4), done("v456")] if half == "v123" else [done("v123"), over("v456", 4)]
+    with pytest.raises(PlanRefused, match="could show the sum over 1 site:"):
+        check_join(halves, over("v123456"), OPEN)
+
+
+@pytest.mark.parametrize("needed", [3, 4, 5, 6])
+def test_unknown_survivors_are_any_subset(needed):
+    """A sum over all, and one over an unknown part of all: refused unless the part is all."""
+    unknown = over("vabcde", needed)
+    assert {len(story) for story in unknown.stories()} == set(range(needed, 7))
+    assert len(unknown.stories()) == sum(math.comb(6, size) for size in range(needed, 7))
+    assert any(key("v") not in story for story in unknown.stories()) == (needed < 6)
+    if needed == 6:
+        check_join([unknown], over("vabcde"), OPEN)
+        return
+    with pytest.raises(PlanRefused, match=r"could show the sum over [12] sites?:"):
+        check_join([unknown], over("vabcde"), OPEN)
+    check_join([unknown._replace(survivors=sites("vabcde"))], over("vabcde"), OPEN)
+
+
+def test_unknown_survivors_are_any_subset_in_the_ledger(ledger):
+    """The site sent its counts and was never asked to confirm; later the whole is asked for."""
+    ledgers.spend(ledger, 1, EXACT, SUMS, exact=over("vabcd", 4), rules=OPEN)
+    with pytest.raises(PlanRefused, match="could show"):
+        ledgers.reserve(ledger, 2, EXACT, SUMS, exact=over("vabcd"), rules=OPEN)
+    ledger.record_survivors(session(1), sites("vabcd"), rules=OPEN)
+    ledgers.reserve(ledger, 2, EXACT, SUMS, exact=over("vabcd"), rules=OPEN)
+
+
+@pytest.mark.parametrize("shown", ["known first", "unknown first"])
+def test_every_story_is_looked_at(shown):
+    """Only one of many subsets, {v,a,b,c}, would be three apart from nothing and one from this."""
+    sums = [over("vabc", 3), done("vdefgh")]
+    check_sites([sums[1]], sites("vdefgh"), OPEN)
+    ordered = sums if shown == "known first" else sums[::-1]
+    with pytest.raises(PlanRefused, match="could show"):
+        check_sites(ordered, sites("vabcdefgh"), OPEN)
+
+
+def test_too_many_stories_are_refused():
+    few, many = over("abcdefgh", 6), over("abcdefghijkl", 3)
+    assert len(few.stories()) == 37
+    assert many.stories() == []
+    with pytest.raises(PlanRefused, match="cannot be told what they show together"):
+        check_join([many], over("vxyz"), OPEN)
+    with pytest.raises(PlanRefused, match="cannot be told what they show together"):
+        check_join([few, few], over("vxyz"), OPEN)  # 37 times 37
+
+
+def test_the_fewest_sites():
+    with pytest.raises(PlanRefused, match="over 2 sites, and this site wants at least 3"):
+        check_sites([], sites("va"), STRICT)
+    check_sites([], sites("vab"), STRICT)
+    with pytest.raises(PlanRefused, match="at least 5"):
+        check_sites([], sites("vabc"), STRICT._replace(min_cohort=5))
+    with pytest.raises(PlanRefused, match="sum over 3 sites: this site wants at least 4"):
+        check_sites([done("vabcdef")], sites("vabc"), OPEN._replace(min_cohort=4))
+    check_sites([done("vabcdef")], sites("vabc"), OPEN)
+
+
+# At the vote
+
+
+def test_nobody_may_be_missing_at_the_vote():
+    asked = over("vabcde")
+    check_vote([], asked, sites("vabcde"), STRICT)
+    for survivors in ("vabcd", "vabcdf"):
+        with pytest.raises(PlanRefused, match=r"sites dropped out .*\(exact_dropouts\)"):
+            check_vote([], asked, sites(survivors), STRICT)
+        check_vote([], asked, sites(survivors), OPEN)
+
+
+def test_nobody_may_be_missing_before_anything_is_counted(ledger):
+    ledgers.reserve(ledger, 1, EXACT, SUMS, exact=over("vabc"), rules=STRICT)
+    with pytest.raises(PlanRefused, match="sites dropped out"):
+        ledger.check_sites(session(1), sites("vab"), rules=STRICT)
+    ledger.check_sites(session(1), sites("vabc"), rules=STRICT)
+    assert ledger.status(session(1)) == "reserved"
+    ledgers.reserve(ledger, 2, 0.1, mix_exact=True)
+    ledger.check_sites(session(2), sites("va"), rules=STRICT)  # noise
+
+
+def test_the_guard_is_asked_before_anything_is_counted_too(ledger):
+    for number, letters in enumerate(("v123", "v456"), start=1):
+        ledgers.spend(ledger, number, EXACT, SUMS, exact=over(letters), rules=OPEN)
+        ledger.record_survivors(session(number), sites(letters), rules=OPEN)
+    ledgers.reserve(ledger, 3, EXACT, SUMS, exact=over("v123456xyz", 7), rules=OPEN)
+    with pytest.raises(PlanRefused, match="could show the sum over 1 site:"):
+        ledger.check_sites(session(3), sites("v123456"), rules=OPEN)
+    ledger.check_sites(session(3), sites("v123456xyz"), rules=OPEN)
+
+
+# Where members know their neighbours only
+
+
+def test_a_large_sum_is_the_only_one():
+    large = over("vabcdef", 4, certain=False)
+    check_join([], large, STRICT)  # dropouts cannot be told there
+    for earlier, asked in (([large], large), ([done("vab")], large), ([large], over("vabcdef"))):
+        for rules in (STRICT, OPEN):
+            with pytest.raises(PlanRefused, match="cannot be certain who is in the sum"):
+                check_join(earlier, asked, rules)
+    check_vote([], large, sites("vabcd"), STRICT)
+
+
+# Which plan
+
+
+@pytest.mark.parametrize("rules", [STRICT, OPEN], ids=["strict", "open"])
+def test_exact_sums_on_a_dataset_are_of_one_plan(rules):
+    """Wide bins a little apart, or other cells merged: results differ by small cells."""
+    check_join([done("vab"), over("vab")], over("vab"), rules)
+    for earlier in ([done("vab", plan="other")], [done("vab"), over("vab", plan="other")]):
+        with pytest.raises(PlanRefused, match="were of another plan"):
+            check_join(earlier, over("vab"), rules)
+
+
+def test_the_ledger_knows_the_plan(tmp_path):
+    plan, other = (
+        EvaluationPlan.for_histogram(Axis.uniform(4, outside="clip"), Cohort(4, 1), min_cell=least)
+        for least in (10, 11)
+    )
+    site = make_site(tmp_path)
+    roster = SumRoster(frozenset(key.public for key in PEERS.values()), 5)
+    site.reserve(session(1), plan, roster=roster)
+    site.reserve(session(2), plan, roster=roster)
+    with pytest.raises(PlanRefused, match="were of another plan"):
+        site.reserve(session(3), other, roster=roster)
+
+
+# Which bins
+
+
+def judged(site, axis):
+    plan = EvaluationPlan.for_histogram(axis, Cohort(3, 1))
+    members = [site.key.public, *(key.public for key in PEERS.values())]
+    site.judge(plan, members=members, coordinator=BOSS.public)
+
+
+@pytest.mark.parametrize("edges", [(0.125, 0.25), (0.1, 0.225, 0.4), (0.5,)])
+def test_edges_that_are_far_enough_apart(tmp_path, edges):
+    judged(make_site(tmp_path, min_bin_width=0.125), Axis.from_edges([0, *edges, 1], "clip"))
+
+
+@pytest.mark.parametrize("edges", [(0.5, 0.624), (0.1, 0.9, 0.95), (0.5, 0.5000001)])
+def test_edges_that_are_too_close(tmp_path, edges):
+    axis = Axis.from_edges([0, *edges, 1], "clip")
+    with pytest.raises(PlanRefused, match=r"narrower than 0\.125 \(min_bin_width\)"):
+        judged(make_site(tmp_path / "closed", min_bin_width=0.125), axis)
+    judged(make_site(tmp_path / "opened", min_bin_width=0.0), axis)
+
+
+@pytest.mark.parametrize("bins", [2, 3, 7, 10, 49, 99, 128, 399])
+def test_equal_bins_are_as_wide_as_they_say(tmp_path, bins):
+    axis = Axis.uniform(bins, outside="clip")
+    judged(make_site(tmp_path / "as-wide", min_bin_width=1 / bins), axis)
+    if bins > 2:
+        with pytest.raises(PlanRefused, match="min_bin_width"):
+            judged(make_site(tmp_path / "wider", min_bin_width=1.01 / bins), axis)
+
+
+def test_an_axis_is_allowed_by_its_digest(tmp_path):
+    fine = Axis.uniform(64, outside="clip")
+    with pytest.raises(PlanRefused, match=rf'axes = \["{fine.digest}"\]'):
+        judged(make_site(tmp_path / "closed", min_bin_width=0.2), fine)
+    judged(make_site(tmp_path / "opened", min_bin_width=0.2, axes=(fine.digest,)), fine)
+
+
+def test_the_outermost_edges_do_not_count(tmp_path):
+    """Scores beyond them are in the end bins, so nothing lies between them and others."""
+    axis = Axis.from_edges([0.3, 0.31, 0.6, 0.61], outside="clip")
+    judged(make_site(tmp_path, min_bin_width=0.25), axis)
+
+
+# Which rows
+
+CHANGED = [
+    Fingerprint(1001, "aa", "bb"),
+    Fingerprint(1000, "cc", "bb"),
+    Fingerprint(1000, "aa", "dd"),
+]
+
+
+@pytest.mark.parametrize("other", CHANGED, ids=["rows", "labels", "scores"])
+def test_changed_rows_under_the_same_name_are_refused(other):
+    """One row added in between shows that patient's bin and label."""
+    check_data(DATA, [done("vab", data=DATA)], [], STRICT)
+    for rules in (STRICT, OPEN._replace(min_new_rows=0)):
+        with pytest.raises(PlanRefused, match=r"rows are not those .*`fedgauge site dataset NAME`"):
+            check_data(other, [done("vab", data=DATA), done("vab")], [], rules)
+    check_data(other, [done("vab")], [], STRICT)
+
+
+@pytest.mark.parametrize("more", [-99, -1, 0, 1, 99])
+def test_another_dataset_with_few_new_rows_is_refused(more):
+    other = Fingerprint(1000 + more, "cc", "dd")
+    with pytest.raises(PlanRefused, match=r"nearly as many rows.*wait for 100 new rows"):
+        check_data(other, [], [Fingerprint(5, "ee", "ff"), DATA], STRICT)
+    check_data(other, [], [DATA], STRICT._replace(min_new_rows=abs(more)))
+
+
+@pytest.mark.parametrize("more", [-100, 100, 5000])
+def test_another_dataset_with_enough_new_rows(more):
+    check_data(Fingerprint(1000 + more, "cc", "dd"), [], [DATA], STRICT)
+
+
+def test_the_same_rows_scored_anew_may_have_another_name():
+    """No patient is new, and who compares two models sees two sums of all."""
+    check_data(Fingerprint(1000, "aa", "dd"), [], [DATA], STRICT)
+
+
+def test_a_further_model_does_not_make_rows_new():
+    """Nor do other groups: two plans on the same scores, under two names."""
+    both = Fingerprint(1000, "aa", "xx", columns=("bb", "dd"))
+    for one, other in ((both, DATA), (DATA, both), (Fingerprint(1000, "aa", "bb", "gg"), DATA)):
+        with pytest.raises(PlanRefused, match="under another name"):
+            check_data(one, [], [other], STRICT)
+
+
+def test_rows_are_compared_through_the_ledger(ledger):
+    reserve = partial(ledgers.reserve, ledger, cost=EXACT, rules=STRICT)
+    reserve(1, account=SUMS, exact=over("vab", data=DATA))
+    grown, new = Fingerprint(1001, "cc", "dd"), Fingerprint(1100, "cc", "dd")
+    for changed in (grown, new):
+        with pytest.raises(PlanRefused, match="rows are not those"):
+            reserve(2, account=SUMS, exact=over("vab", data=changed))
+    next_week = Account("stroke-2", "-", "-")
+    with pytest.raises(PlanRefused, match="nearly as many rows"):
+        reserve(2, account=next_week, exact=over("vab", data=grown))
+    reserve(2, account=next_week, exact=over("vab", data=new))
+    reserve(3, account=SUMS, exact=over("vab", data=DATA))
+    assert [entry.data for entry in ledger.entries()] == [DATA, new, DATA]
+
+
+def test_rows_given_back_are_forgotten(ledger):
+    reserve = partial(ledgers.reserve, ledger, cost=EXACT, rules=STRICT)
+    reserve(1, account=SUMS, exact=over("vab", data=DATA))
+    ledger.release(session(1))
+    reserve(2, account=SUMS, exact=over("vab", data=Fingerprint(1001, "cc", "dd")))
+    elsewhere = Account("heart", "-", "-")  # near those given back, not those of the other sum
+    reserve(3, account=elsewhere, exact=over("vab", data=Fingerprint(950, "cc", "ee")))
+
+
+def test_rows_that_a_model_scored_are_recorded_when_they_are_known(ledger):
+    """Labels alone then, before the contribution leaves; compared with all other sums."""
+    model = Fingerprint(1000, "aa")
+    for number in (1, 2):
+        ledgers.spend(ledger, number, EXACT, SUMS, exact=over("vab"), rules=STRICT)
+    ledger.record_data(session(1), model, rules=STRICT)
+    ledger.record_data(session(1), model, rules=STRICT)
+    with pytest.raises(PlanRefused, match="the rows changed since this site joined"):
+        ledger.record_data(session(1), Fingerprint(1001, "cc"), rules=STRICT)
+    with pytest.raises(PlanRefused, match="rows are not those"):
+        ledger.record_data(session(2), Fingerprint(1001, "cc"), rules=STRICT)
+    ledger.record_data(session(2), DATA, rules=STRICT)  # scores are no part of what was known
+    assert [entry.data for entry in ledger.entries() if entry.kind == "data"] == [model, DATA]
+
+
+def test_rows_of_another_dataset_are_compared_when_they_are_known(ledger):
+    ledgers.spend(ledger, 1, EXACT, SUMS, exact=over("vab", data=DATA), rules=STRICT)
+    ledgers.spend(ledger, 2, EXACT, Account("heart", "-", "-"), exact=over("vab"), rules=STRICT)
+    with pytest.raises(PlanRefused, match="nearly as many rows"):
+        ledger.record_data(session(2), Fingerprint(1001, "cc"), rules=STRICT)
+    ledger.record_data(session(2), Fingerprint(1200, "cc"), rules=STRICT)
+
+
+# What left
+
+
+def test_what_left_is_recorded_once(ledger):
+    ledgers.reserve(ledger, 1, 0.1)
+    send = partial(ledger.record_sent, left=SUBMITTED)
+    for call in (send, partial(ledger.record_survivors, survivors=[], rules=OPEN)):
+        with pytest.raises(LedgerError, match="has to be committed before"):
+            call(session(1))
+    ledger.commit(session(1))
+    assert not ledger.is_sent(session(1))
+    send(session(1))
+    send(session(1))
+    assert ledger.is_sent(session(1))
+    assert [entry.kind for entry in ledger.entries()] == ["reserve", "commit", "sent"]
+    for call in (send, ledger.is_sent):
+        with pytest.raises(LedgerError, match="not in the ledger"):
+            call(session(2))
+
+
+@pytest.mark.parametrize("kind", ["sent", "data", "survivors", "commit"])
+def test_entries_of_unknown_sessions_do_not_fit(kind):
+    now = datetime.now(UTC)
+    entry = Entry(1, now, kind, session(1), data=DATA, survivors=sites("vab"))
+    with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit"):
+        Books.of([entry])
+
+
+def test_nothing_leaves_before_it_is_committed():
+    now = datetime.now(UTC)
+    reserved = Entry(1, now, "reserve", session(1), SUMS, EXACT)
+    with pytest.raises(LedgerError, match="entry 2 of the ledger does not fit"):
+        Books.of([reserved, Entry(2, now, "sent", session(1))])
+
+
+def named(*sets):
+    return [frozenset(bytes([site]) for site in chosen) for chosen in sets]
+
+
+def fewest_by_rank(sets, sites):
+    """The smallest set of columns outside of which the rows lose rank."""
+    rows = np.array([[site in chosen for site in range(sites)] for chosen in sets], dtype=float)
+    rank = np.linalg.matrix_rank(rows)
+    for size in range(1, sites + 1):
+        for shown in itertools.combinations(range(sites), size):
+            others = [site for site in range(sites) if site not in shown]
+            if rank > (np.linalg.matrix_rank(rows[:, others]) if others else 0):
+                return size
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("sets", "fewest"),
+    [
+        ([{0, 1, 2}], 3),
+        ([{0, 1, 2}, {0, 1, 2}], 3),
+        ([{0, 1, 2, 3}, {0, 1, 2}], 1),
+        ([{0, 1, 2, 3, 4, 5}, {0, 1, 2}], 3),
+        # No two of these differ by fewer than two, but all three show each site.
+        ([{0, 1}, {1, 2}, {0, 2}], 1),
+        ([set(range(7)), {0, 1, 2}, {3, 4, 5}], 1),
+        # Weighted: twice one site and nothing else.
+        ([{0, 1, 2, 3}, {0, 1, 4, 5}, {2, 3, 4, 5}, {0, 4, 2, 6}, {1, 3, 5, 6}], 1),
+    ],
+)
+def test_known_cases(sets, fewest):
+    assert fewest_shown(named(*sets)) == fewest
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 6), min_size=1), min_size=1, max_size=5))
+def test_random_sets_against_ranks(sets):
+    assert fewest_shown(named(*sets)) == fewest_by_rank(sets, 7)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=2, max_size=5))
+def test_one_more_sum_never_hides_anything(sets):
+    assert fewest_shown(named(*sets)) <= fewest_shown(named(*sets[:-1]))
+
+
+def test_too_many_sets_cannot_be_told(monkeypatch):
+    monkeypatch.setattr(exact_sums, "MOST_WORK", 3)
+    sets = named(range(10), range(3, 10), range(5, 10), range(7, 10))
+    assert fewest_shown(sets) is None
+
+
+COARSE = {
+    "uniform": fg.Axis.uniform(64, outside="clip"),
+    "logit": fg.Axis.logit(64, outside="clip"),
+    "asinh": fg.Axis.asinh(512),
+}
+
+
+@pytest.mark.parametrize("coarse", COARSE.values(), ids=COARSE.keys())
+@pytest.mark.parametrize("narrowest", [0.0, 1 / 128, 0.3, 50.0])
+def test_no_two_edges_of_either_round_are_closer_than_allowed(coarse, narrowest):
+    """Sums over the bins of both rounds are subtracted; edges of the first alone may be close."""
+    two, rng = fg.TwoRound(32, coarse=coarse, narrowest=narrowest), np.random.default_rng(8)
+    for scale, low in itertools.product((1e-3, 0.2, 30.0), (0, -40)):
+        scores = np.clip(np.abs(rng.normal(0.3, scale, 2000)), coarse.low, coarse.high)
+        counts = np.histogram(scores, coarse.edges)[0] + rng.integers(low, 5, coarse.bins)
+        axis = two.axis(CoarseGroups(range(coarse.bins), counts.tolist()))
+        two.check(axis)
+        assert axis.bins >= 2
+        inner = axis.edges[1:-1]
+        assert np.diff(inner).min(initial=np.inf) >= narrowest
+        for edge in np.setdiff1d(inner, coarse.edges):
+            assert np.abs(coarse.edges[1:-1] - edge).min() >= narrowest
+
+
+def test_an_edge_close_to_a_coarse_one_is_refused():
+    two = fg.TwoRound(4, coarse=fg.Axis.uniform(4, outside="clip"), narrowest=0.05)
+    close = fg.Axis.from_edges([0, 0.25 + 1 / 64, 0.5, 1], outside="clip")
+    with pytest.raises(fg.AxisError, match=r"closer than 0\.05 to one of the first"):
+        two.check(close)
+    msgspec.structs.replace(two, narrowest=0.01).check(close)
+    # Beyond the outermost edges nothing is told apart: scores are clipped there.
+    two.check(fg.Axis.from_edges([0, 1 / 64, 0.5, 1 - 1 / 64, 1], outside="clip"))
+
+
+def test_bins_as_wide_as_no_rule_asks_for_are_refused():
+    two = fg.TwoRound(32, coarse=COARSE["asinh"], narrowest=1 / 128, widest=64)
+    low, high = two.coarse.low, two.coarse.high
+    with pytest.raises(fg.AxisError, match="wider than 64 coarse bins"):
+        two.check(fg.Axis.from_edges([low, 0, high], outside="clip"))
+
+
+def search(**changes):
+    two = fg.TwoRound(8, coarse=fg.Axis.uniform(16, outside="clip"))
+    plan = fg.EvaluationPlan.for_histogram(two, fg.Cohort(3, 1))
+    plain = msgspec.json.decode(plan.to_bytes())
+    plain["task"] |= changes
+    return plan, msgspec.json.encode(plain)
+
+
+def test_sizes_are_those_of_the_larger_round():
+    plan, data = search()
+    assert peek(data) == PlanSizes(16, 1, 16)
+    groups = {"kind": "binary", "positive": None, "groups": {"sex": ["women", "men"]}}
+    assert peek(search(of=groups)[1]) == PlanSizes(16, 1, 8 * 2 * 3)
+    located = plan.located(fg.plan.searching.Found(plan.task.two, (1,) * 16, 3))
+    assert peek(located.to_bytes()) == peek(data)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"two": {"bins": 1 << 40, "coarse": {"bins": 16}}},
+        {"two": {"bins": 8, "coarse": {"bins": 1 << 40}}},
+        {"of": {"kind": "binary", "groups": {str(i): ["a"] for i in range(2000)}}},
+        {"of": {"kind": "multiclass", "labels": list(range(5000))}},
+    ],
+    ids=["bins", "coarse", "groups", "classes"],
+)
+def test_what_no_site_could_hold_is_refused_before_it_is_built(changes):
+    with pytest.raises(fg.PlanError, match="at most"):
+        peek(search(**changes)[1])
+
+
+def test_which_first_round_a_plan_follows_is_told_without_reading_it():
+    plan, data = search()
+    assert first_session(data) is None
+    found = fg.plan.searching.Found(plan.task.two, (1,) * 16, 3)
+    assert first_session(plan.located(found).to_bytes()) == b""
+    named = msgspec.structs.replace(found, session="ab" * 32)
+    located = plan.located(named).to_bytes()
+    assert first_session(located) == b"\xab" * 32
+    with pytest.raises(fg.PlanError, match="in which session"):
+        first_session(located.replace(b"ab" * 32, b"AB" * 32))
+    with pytest.raises(fg.PlanError, match="64 hexadecimal digits"):
+        msgspec.structs.replace(found, session="ab")

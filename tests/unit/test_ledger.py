@@ -1,0 +1,967 @@
+"""What a site's ledger lets its data cost, and in which order things may happen."""
+
+import errno
+import fcntl
+import math
+import os
+import sqlite3
+import stat
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import PurePosixPath
+
+import ledgers
+import pytest
+from ledgers import EXAMPLES, RULES, alter, every_call_fails, make_ledger, open_ledger, session
+from ledgers import reserve as reserve_files
+from ledgers import reserve as reserve_reach
+from ledgers import spend as spend_files
+from ledgers import spend as spend_reach
+
+from fedgauge import storage
+from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused
+from fedgauge.site import Account, Balance, Cost, Ledger, ledger_file
+from fedgauge.site.exact_sums import ExactSum
+from fedgauge.site.ledger_entries import SumRoster
+
+SUBJECTS = Account("stroke", "subject", "add-remove")
+CLIENTS = Account("stroke", "client", "zero-out")
+WHOLE = Account.whole("stroke")
+OTHER = Account("heart", "example", "add-remove")
+SUMS = Account("stroke", "-", "-")
+EXACT = Cost(math.inf, 0.0)
+LIMIT = Cost(1.0, 1e-5)
+reserve = partial(ledgers.reserve, limit=LIMIT)
+spend = partial(ledgers.spend, limit=LIMIT)
+
+
+def sites(*numbers):
+    return [session(1000 + number) for number in numbers]
+
+
+def over(*numbers):
+    """An exact sum over all these sites, or over none."""
+    return ExactSum(SumRoster(frozenset(sites(*numbers)), len({*numbers})), "plan")
+
+
+# What fits
+
+
+def test_ten_tenths_fit_a_limit_of_one(ledger):
+    for number in range(10):
+        spend(ledger, number, 0.1)
+    assert ledger.balances() == [Balance(EXAMPLES, None, Cost(1.0, 0.0), Cost(0.0, 0.0))]
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, 10, 1e-9)
+
+
+def test_deltas_add_up_as_decimals_too(ledger):
+    limit = Cost(1.0, 1e-7)
+    for number in range(10):
+        spend(ledger, number, Cost(0.01, 1e-8), limit=limit)
+    with pytest.raises(BudgetExceeded, match=r"delta 1e-07; spent or reserved epsilon 0\.1"):
+        reserve(ledger, 10, Cost(0.01, 1e-15), limit=limit)
+    reserve(ledger, 10, Cost(0.01, 0.0), limit=limit)
+
+
+def test_what_is_reserved_counts_and_what_is_released_does_not(ledger):
+    reserve(ledger, 1, 0.7)
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, 2, 0.4)
+    ledger.release(session(1))
+    reserve(ledger, 2, 0.4)
+    assert ledger.balances() == [Balance(EXAMPLES, None, Cost(0.0, 0.0), Cost(0.4, 0.0))]
+
+
+def test_a_refusal_says_what_was_asked_and_what_to_do_and_changes_nothing(ledger):
+    spend(ledger, 1, 0.75)
+    with pytest.raises(BudgetExceeded) as caught:
+        reserve(ledger, 2, Cost(0.5, 1e-6))
+    for part in (
+        "stroke (all plans)",
+        "limit epsilon 1, delta 1e-05",
+        "spent or reserved epsilon 0.75, delta 0",
+        "asked epsilon 0.5, delta 1e-06",
+        "`fedgauge ledger set-limit`",
+    ):
+        assert part in str(caught.value)
+    assert ledger.status(session(2)) is None
+    assert len(ledger.entries()) == 2
+
+
+def test_all_plans_on_a_dataset_spend_one_budget(ledger):
+    """Whomever a plan protects, it costs each row its epsilon and its delta."""
+    spend(ledger, 1, Cost(0.5, 4e-6))
+    spend(ledger, 2, Cost(0.2, 4e-6), SUBJECTS)
+    for account in (EXAMPLES, SUBJECTS, CLIENTS):
+        with pytest.raises(
+            BudgetExceeded, match=r"stroke \(all plans\).* epsilon 0\.7, delta 8e-06"
+        ):
+            reserve(ledger, 3, 0.301, account)
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, 3, Cost(0.1, 2.1e-6), account)
+    reserve(ledger, 3, Cost(0.3, 2e-6), CLIENTS)
+    assert ledger.totals(default_limit=LIMIT) == [
+        Balance(WHOLE, LIMIT, Cost(0.7, 8e-6), Cost(0.3, 2e-6))
+    ]
+    assert [balance.limit for balance in ledger.balances()] == [None, None, None]
+
+
+def test_datasets_are_apart(ledger):
+    spend(ledger, 1, 1.0)
+    spend(ledger, 2, 1.0, OTHER)
+    for account in (EXAMPLES, OTHER):
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, 3, 0.001, account)
+
+
+def test_a_limit_of_a_dataset_replaces_the_default_and_the_last_one_holds(ledger):
+    ledger.set_limit(WHOLE, Cost(0.5, 0.0))
+    with pytest.raises(BudgetExceeded, match=r"limit epsilon 0\.5"):
+        reserve(ledger, 1, 0.6)
+    ledger.set_limit(WHOLE, Cost(2.0, 0.0))
+    spend(ledger, 1, 1.5)
+    ledger.set_limit(WHOLE, Cost(1.0, 0.0))  # below what is spent: nothing more
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, 2, 0.001, SUBJECTS)
+    reserve(ledger, 2, 1.0, OTHER)
+    assert ledger.totals(default_limit=LIMIT) == [
+        Balance(Account.whole("heart"), LIMIT, Cost(0.0, 0.0), Cost(1.0, 0.0)),
+        Balance(WHOLE, Cost(1.0, 0.0), Cost(1.5, 0.0), Cost(0.0, 0.0)),
+    ]
+
+
+def test_a_limit_of_an_account_is_met_besides_that_of_its_dataset(ledger):
+    ledger.set_limit(EXAMPLES, Cost(0.5, 0.0))
+    with pytest.raises(BudgetExceeded, match=r"stroke \(example, add-remove\).*limit epsilon 0\.5"):
+        reserve(ledger, 1, 0.6)
+    spend(ledger, 1, 0.4)
+    reserve(ledger, 2, 0.5, SUBJECTS)
+    ledger.set_limit(EXAMPLES, Cost(9.0, 1.0))  # grants no more than the dataset has
+    with pytest.raises(BudgetExceeded, match="all plans"):
+        reserve(ledger, 3, 0.2)
+    assert ledger.balances() == [
+        Balance(EXAMPLES, Cost(9.0, 1.0), Cost(0.4, 0.0), Cost(0.0, 0.0)),
+        Balance(SUBJECTS, None, Cost(0.0, 0.0), Cost(0.5, 0.0)),
+    ]
+
+
+def test_exact_sums_have_no_part_in_the_total(ledger):
+    spend(ledger, 1, EXACT, SUMS)
+    assert ledger.totals(default_limit=LIMIT) == []
+    reserve(ledger, 2, 1.0, mix_exact=True)
+    assert ledger.totals(default_limit=LIMIT) == [
+        Balance(WHOLE, LIMIT, Cost(0.0, 0.0), Cost(1.0, 0.0))
+    ]
+
+
+def test_an_old_ledger_that_spent_by_accounts_spends_no_more(ledger):
+    """Entries stay as they are; what they come to is judged by today's rule."""
+    for number, account in enumerate((EXAMPLES, SUBJECTS), start=1):
+        reserve(ledger, number, 1.0, account, limit=Cost(2.0, 0.0))
+    assert [balance.reserved.epsilon for balance in ledger.balances()] == [1.0, 1.0]
+    assert [total.reserved.epsilon for total in ledger.totals(default_limit=LIMIT)] == [2.0]
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, 3, 0.001, CLIENTS)
+    ledger.commit(session(1))
+
+
+# The states of a session
+
+
+def test_the_life_of_a_session(ledger):
+    assert ledger.status(session(1)) is None
+    reserve(ledger, 1, 0.1)
+    assert ledger.status(session(1)) == "reserved"
+    ledger.commit(session(1))
+    assert ledger.status(session(1)) == "committed"
+    reserve(ledger, 2, 0.1)
+    ledger.release(session(2))
+    assert ledger.status(session(2)) == "released"
+
+
+def test_repeating_a_step_changes_nothing(ledger):
+    reserve(ledger, 1, 0.6)
+    reserve(ledger, 1, 0.6)  # no second 0.6: the limit is 1
+    ledger.commit(session(1))
+    ledger.commit(session(1))
+    reserve(ledger, 2, 0.4)
+    ledger.release(session(2))
+    ledger.release(session(2))
+    assert [entry.kind for entry in ledger.entries()] == ["reserve", "commit", "reserve", "release"]
+
+
+def test_a_reservation_is_taken_up_even_where_it_would_no_longer_fit(ledger):
+    reserve(ledger, 1, 0.6)
+    ledger.set_limit(EXAMPLES, Cost(0.5, 0.0))
+    reserve(ledger, 1, 0.6)
+    assert ledger.status(session(1)) == "reserved"
+
+
+@pytest.mark.parametrize(("account", "cost"), [(EXAMPLES, 0.2), (SUBJECTS, 0.1)])
+def test_a_session_has_one_account_and_one_cost(ledger, account, cost):
+    reserve(ledger, 1, 0.1)
+    with pytest.raises(LedgerError, match="new session"):
+        reserve(ledger, 1, cost, account)
+
+
+@pytest.mark.parametrize("end", ["commit", "release"])
+def test_an_ended_session_is_not_reserved_again(ledger, end):
+    reserve(ledger, 1, 0.1)
+    getattr(ledger, end)(session(1))
+    with pytest.raises(LedgerError, match="new session"):
+        reserve(ledger, 1, 0.1)
+
+
+def test_what_was_spent_is_not_given_back(ledger):
+    spend(ledger, 1, 0.1)
+    with pytest.raises(LedgerError, match="given back"):
+        ledger.release(session(1))
+    assert ledger.status(session(1)) == "committed"
+
+
+def test_what_was_given_back_is_not_spent(ledger):
+    reserve(ledger, 1, 0.1)
+    ledger.release(session(1))
+    with pytest.raises(LedgerError, match="released"):
+        ledger.commit(session(1))
+
+
+@pytest.mark.parametrize("step", ["commit", "release"])
+def test_unknown_sessions_are_refused(ledger, step):
+    with pytest.raises(LedgerError, match="not in the ledger"):
+        getattr(ledger, step)(session(1))
+    with pytest.raises(LedgerError, match="not in the ledger"):
+        ledger.record_survivors(session(1), sites(1, 2, 3), rules=RULES)
+
+
+@pytest.mark.parametrize("bad", [b"", bytes(31), bytes(33), "0" * 32])
+def test_a_session_id_is_32_bytes(ledger, bad):
+    for call in (ledger.commit, ledger.release, ledger.status):
+        with pytest.raises(LedgerError, match="32 bytes"):
+            call(bad)
+    with pytest.raises(LedgerError, match="32 bytes"):
+        ledger.reserve(bad, EXAMPLES, Cost(0.1, 0.0), default_limit=LIMIT)
+
+
+# Exact sums
+
+
+def test_exact_sums_meet_no_limit(ledger):
+    for number in range(3):
+        spend(ledger, number, EXACT, SUMS, limit=Cost(0.0, 0.0), exact=over(1, 2, 3))
+    assert ledger.balances() == [Balance(SUMS, None, EXACT, Cost(0.0, 0.0))]
+
+
+@pytest.mark.parametrize("step", ["reserve", "commit"])
+def test_an_exact_sum_would_void_a_promise_on_the_same_dataset(ledger, step):
+    reserve(ledger, 1, 0.1, SUBJECTS)
+    if step == "commit":
+        ledger.commit(session(1))
+    with pytest.raises(
+        BudgetExceeded, match=r"with noise was begun on.*void that promise.*mix_exact = true"
+    ):
+        reserve(ledger, 2, EXACT, SUMS)
+    reserve(ledger, 3, EXACT, Account("heart", "-", "-"))
+    reserve(ledger, 2, EXACT, SUMS, mix_exact=True)
+
+
+@pytest.mark.parametrize("step", ["reserve", "commit"])
+def test_no_promise_after_an_exact_sum_on_the_same_dataset(ledger, step):
+    reserve(ledger, 1, EXACT, SUMS)
+    if step == "commit":
+        ledger.commit(session(1))
+    for account in (EXAMPLES, SUBJECTS):
+        with pytest.raises(
+            BudgetExceeded, match=r"exact sum was begun on.*voids any promise.*mix_exact = true"
+        ):
+            reserve(ledger, 2, 0.1, account)
+    reserve(ledger, 3, 0.1, OTHER)
+    reserve(ledger, 2, 0.1, EXAMPLES, mix_exact=True)
+
+
+def test_what_was_released_voids_nothing(ledger):
+    reserve(ledger, 1, EXACT, SUMS)
+    ledger.release(session(1))
+    reserve(ledger, 2, 0.1)
+    ledger.release(session(2))
+    reserve(ledger, 3, EXACT, SUMS)
+
+
+def test_mixing_does_not_lift_the_limit(ledger):
+    spend(ledger, 1, EXACT, SUMS)
+    with pytest.raises(BudgetExceeded, match="limit"):
+        reserve(ledger, 2, 1.5, mix_exact=True)
+
+
+# Survivors
+
+
+def survive(ledger, number, *survivors, cost=EXACT, account=SUMS, min_cohort=3):
+    """Take part in a sum to which others were invited who never came."""
+    rules = RULES._replace(min_cohort=min_cohort)
+    invited = over(*survivors, *range(100 * number, 100 * number + 6))
+    spend(ledger, number, cost, account, mix_exact=True, exact=invited, rules=rules)
+    ledger.record_survivors(session(number), sites(*survivors), rules=rules)
+
+
+@pytest.mark.parametrize(
+    "near", [(1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 7), (1, 2, 3, 4)]
+)
+def test_the_difference_of_two_exact_sums_hides_its_sites(ledger, near):
+    survive(ledger, 1, 1, 2, 3, 4, 5, 6)
+    survive(ledger, 2, 1, 2, 3, 4, 5, 6)  # the same sites
+    survive(ledger, 3, 1, 2, 3)  # three fewer
+    survive(ledger, 4, 1, 2, 3, 7, 8, 9, 10, 11, 12)  # six more; with the first, nine apart
+    with pytest.raises(PlanRefused, match=r"sum over [12] sites?: .*at least 3"):
+        survive(ledger, 5, *near)
+
+
+def test_every_earlier_sum_is_looked_at(ledger):
+    survive(ledger, 1, 1, 2, 3, 4)
+    survive(ledger, 2, 11, 12, 13, 14)
+    survive(ledger, 3, 21, 22, 23, 24)
+    with pytest.raises(PlanRefused, match="sum over 1 site:"):
+        survive(ledger, 4, 1, 2, 3)
+
+
+def test_three_sums_can_show_what_no_two_do(ledger):
+    survive(ledger, 1, 1, 2, 3, 4, 5, 6, 7)
+    survive(ledger, 2, 1, 2, 3)
+    with pytest.raises(PlanRefused, match="sum over 1 site:"):
+        survive(ledger, 3, 4, 5, 6)  # the first less these two is site 7
+
+
+def test_a_refused_set_is_not_recorded_and_stays_spent(ledger):
+    survive(ledger, 1, 1, 2, 3, 4)
+    with pytest.raises(PlanRefused):
+        survive(ledger, 2, 1, 2, 3)
+    assert ledger.status(session(2)) == "committed"
+    assert [entry.session for entry in ledger.entries() if entry.survivors] == [session(1)]
+    ledger.record_survivors(session(2), sites(1, 2, 3, 4), rules=RULES)
+
+
+def test_the_minimum_is_the_sites_own(ledger):
+    survive(ledger, 1, *range(10), min_cohort=5)
+    survive(ledger, 2, *range(5), min_cohort=5)
+    with pytest.raises(PlanRefused, match="sum over 4 sites:"):
+        survive(ledger, 3, *range(5), *range(10, 14), min_cohort=5)
+
+
+def test_the_least_sum_is_the_sites_own(ledger):
+    with pytest.raises(PlanRefused, match="over 4 sites"):
+        survive(ledger, 3, *range(20, 24), min_cohort=5)
+
+
+def test_a_site_named_twice_counts_once(ledger):
+    with pytest.raises(PlanRefused, match="over 2 sites"):
+        survive(ledger, 1, 1, 2, 2, 1)
+
+
+def test_other_datasets_and_noisy_sums_do_not_matter(ledger):
+    survive(ledger, 1, 1, 2, 3, 4)
+    survive(ledger, 2, 1, 2, 3, account=Account("heart", "-", "-"))
+    survive(ledger, 3, 1, 2, 3, cost=Cost(0.1, 0.0), account=EXAMPLES)
+    survive(ledger, 4, 1, 2, 3, 4, 5, 6, cost=Cost(0.1, 0.0), account=EXAMPLES)
+    survive(ledger, 5, 1, 2, 3, 4, 5, 6, 7)
+    assert len([entry for entry in ledger.entries() if entry.kind == "survivors"]) == 5
+
+
+def test_survivors_are_recorded_once(ledger):
+    survive(ledger, 1, 1, 2, 3)
+    ledger.record_survivors(session(1), sites(3, 2, 1), rules=RULES)
+    with pytest.raises(LedgerError, match="other survivors"):
+        ledger.record_survivors(session(1), sites(11, 12, 13), rules=RULES)
+    survive(ledger, 2, 1, 2, 3, cost=Cost(0.1, 0.0), account=EXAMPLES)
+    with pytest.raises(LedgerError, match="other survivors"):
+        ledger.record_survivors(session(2), sites(1, 2), rules=RULES)
+    assert len(ledger.entries()) == 6
+
+
+def test_survivors_of_what_did_not_leave_are_refused(ledger):
+    reserve(ledger, 1, EXACT, SUMS)
+    with pytest.raises(LedgerError, match="has to be committed"):
+        ledger.record_survivors(session(1), sites(1, 2, 3), rules=RULES)
+    ledger.release(session(1))
+    with pytest.raises(LedgerError, match="has to be committed"):
+        ledger.record_survivors(session(1), sites(1, 2, 3), rules=RULES)
+
+
+def test_survivors_are_public_keys(ledger):
+    spend(ledger, 1, EXACT, SUMS)
+    with pytest.raises(LedgerError, match="32 bytes"):
+        ledger.record_survivors(session(1), [b"a", b"b", b"c"], rules=RULES)
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(-0.1, 0), (math.nan, 0), (0.1, -1e-9), (0.1, 1.1), (0.1, math.nan), (True, 0), ("1", 0),
+     (None, 0), (0.1, math.inf), (10**400, 0)],
+)  # fmt: skip
+def test_a_cost_is_two_numbers(epsilon, delta):
+    with pytest.raises(LedgerError, match=r"epsilon|delta"):
+        Cost(epsilon, delta)
+
+
+def test_a_limit_is_finite(ledger):
+    with pytest.raises(LedgerError, match="finite"):
+        ledger.set_limit(EXAMPLES, EXACT)
+    with pytest.raises(LedgerError, match="finite"):
+        reserve(ledger, 1, 0.1, limit=EXACT)
+
+
+def test_entries_tell_everything(ledger):
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    ledger.set_limit(SUMS, Cost(3.0, 1e-7))
+    survive(ledger, 1, 3, 1, 2)
+    limit, reserved, committed, recorded = entries = ledger.entries()
+    assert [entry.number for entry in entries] == [1, 2, 3, 4]
+    assert all(before < entry.time <= datetime.now(UTC) for entry in entries)
+    assert (limit.kind, limit.account, limit.cost) == ("limit", SUMS, Cost(3.0, 1e-7))
+    assert (reserved.kind, reserved.session) == ("reserve", session(1))
+    assert (reserved.account, reserved.cost) == (SUMS, EXACT)
+    assert reserved.roster == SumRoster(frozenset(sites(1, 2, 3, *range(100, 106))), 9)
+    assert (committed.kind, committed.session, committed.cost) == ("commit", session(1), None)
+    assert recorded.survivors == frozenset(sites(1, 2, 3))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1e-300, 5e-324, 1 / 3, 1e22, 123456.789])
+def test_costs_read_back_as_written(ledger, epsilon):
+    cost = Cost(epsilon, 1 / 7)
+    reserve(ledger, 1, cost, limit=Cost(1e300, 1.0))
+    assert ledger.entries()[0].cost == cost
+
+
+def test_odd_names_read_back(ledger):
+    account = Account('a"\n\\ü\0', "-", "")
+    reserve(ledger, 1, 0.1, account)
+    assert ledger.balances()[0].account == account
+
+
+# The files
+
+
+def test_only_the_owner_reads_the_files(tmp_path):
+    before = os.umask(0)
+    try:
+        reserve_files(make_ledger(tmp_path), 1, 0.1)
+    finally:
+        os.umask(before)
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert files == {
+        "ledger.sqlite": 0o600,
+        "site.key.head": 0o600,
+        "site.key.head.lock": 0o600,
+    }
+
+
+def test_making_a_ledger_object_touches_nothing(tmp_path):
+    assert "ledger.sqlite" in repr(open_ledger(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_file_names_work(tmp_path):
+    folder = tmp_path / "a b?mode=ro#%41"
+    folder.mkdir()
+    ledger = Ledger.create(folder / "l?e d%ger.sqlite", head=folder / "he?ad")
+    spend_files(ledger, 1, 0.1)
+    assert ledger.status(session(1)) == "committed"
+    assert (folder / "l?e d%ger.sqlite").exists()
+
+
+def test_relative_paths_work_and_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.create("ledger.sqlite", head="head")
+    spend_files(ledger, 1, 0.1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert ledger.status(session(1)) == "committed"
+
+
+def test_the_database_is_durable(ledger, tmp_path):
+    reserve_files(ledger, 1, 0.1)
+    with ledger._chain.open(), pytest.raises(LedgerError):
+        open_ledger(tmp_path, timeout=0.05).status(session(1))
+    connection = ledger._chain._connect()
+    try:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    finally:
+        connection.close()
+
+
+def test_a_ledger_that_another_program_switched_to_a_write_ahead_log_is_switched_back(
+    used, tmp_path
+):
+    alter(tmp_path, "PRAGMA journal_mode = WAL")
+    spend_files(used, 3, 0.5)
+    assert read(tmp_path, "PRAGMA journal_mode") == ("delete",)
+    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "site.key.head", "site.key.head.lock"]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "site.key.head"])
+def test_files_that_others_can_change_are_refused(used, tmp_path, name, mode):
+    (tmp_path / name).chmod(mode)
+    every_call_fails(used, f"others than its owner can .*change .*`chmod 600 {tmp_path / name}`")
+    (tmp_path / name).chmod(0o600)
+    assert used.status(session(1)) == "committed"
+
+
+@pytest.mark.parametrize("name", ["ledger", "key"])
+def test_folders_where_anybody_can_replace_files_are_refused(tmp_path, name):
+    for folder in ("ledger", "key"):
+        (tmp_path / folder).mkdir()
+    ledger = Ledger.create(tmp_path / "ledger" / "l.sqlite", head=tmp_path / "key" / "head")
+    (tmp_path / name).chmod(0o777)
+    every_call_fails(ledger, f"others .*can (replace|change) .*`chmod go-w {tmp_path / name}`")
+    (tmp_path / name).chmod(0o755)
+    assert ledger.entries() == []
+
+
+# Old copies and altered ones
+
+
+def test_an_old_copy_is_refused(used, tmp_path):
+    old = (tmp_path / "ledger.sqlite").read_bytes()
+    spend_files(used, 3, 0.5)
+    new = (tmp_path / "ledger.sqlite").read_bytes()
+    (tmp_path / "ledger.sqlite").write_bytes(old)
+    every_call_fails(used, "old copy")
+    (tmp_path / "ledger.sqlite").write_bytes(new)
+    assert used.status(session(3)) == "committed"
+
+
+def test_an_old_copy_that_went_on_is_refused(used, tmp_path):
+    old, head = (tmp_path / "ledger.sqlite").read_bytes(), (tmp_path / "site.key.head").read_bytes()
+    spend_files(used, 3, 0.5)
+    later = (tmp_path / "site.key.head").read_bytes()
+    (tmp_path / "ledger.sqlite").write_bytes(old)
+    (tmp_path / "site.key.head").write_bytes(head)
+    for number in (4, 5, 6):
+        spend_files(used, number, 0.5)
+    (tmp_path / "site.key.head").write_bytes(later)
+    every_call_fails(used, "old copy")
+
+
+def test_a_deleted_ledger_is_not_replaced_by_a_new_one(used, tmp_path):
+    (tmp_path / "ledger.sqlite").unlink()
+    every_call_fails(used, "is gone.*latest ledger back")
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_an_emptied_ledger_is_refused(used, tmp_path):
+    (tmp_path / "ledger.sqlite").write_bytes(b"")
+    every_call_fails(used, "old copy")
+
+
+@pytest.mark.usefixtures("used")
+@pytest.mark.parametrize("gone", [(), ("ledger.sqlite",), ("site.key.head",)])
+def test_a_ledger_is_never_made_anew_over_one(tmp_path, gone):
+    for name in gone:
+        (tmp_path / name).unlink()
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(LedgerError, match="ever made anew"):
+        make_ledger(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
+@pytest.mark.parametrize("gone", ["ledger.sqlite", "site.key.head"])
+def test_a_new_ledger_is_not_made_by_using_it(ledger, tmp_path, gone):
+    (tmp_path / gone).unlink()
+    every_call_fails(ledger, "is gone")
+    for path in tmp_path.iterdir():
+        path.unlink()
+    every_call_fails(ledger, "neither a ledger .* nor its head.*`fedgauge ledger new --site FILE`")
+    assert os.listdir(tmp_path) == ["site.key.head.lock"]
+
+
+def test_a_deleted_head_is_refused(used, tmp_path):
+    (tmp_path / "site.key.head").unlink()
+    every_call_fails(used, "head .* is gone")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"fedgauge-head/1 5\n", b"fedgauge-head/1 5 " + b"0" * 63 + b"\n", b"x" * 9999],
+)
+def test_a_damaged_head_is_refused(used, tmp_path, content):
+    (tmp_path / "site.key.head").write_bytes(content)
+    every_call_fails(used, "head .* damaged")
+
+
+def test_another_ledger_is_refused(used, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = make_ledger(folder)
+    for number in range(10):
+        spend_files(other, number, 0.01)
+    (folder / "ledger.sqlite").replace(tmp_path / "ledger.sqlite")
+    every_call_fails(used, "old copy")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM entries WHERE number = 5",
+        "DELETE FROM entries WHERE number = 3",
+        "DELETE FROM entries WHERE number = 1",
+        "DELETE FROM entries",
+        "DROP TABLE entries",
+        "UPDATE entries SET number = 6 WHERE number = 5",
+        "UPDATE entries SET number = 0 WHERE number = 1",
+        "UPDATE entries SET number = -number",
+        "UPDATE entries SET line = CAST(line AS BLOB) WHERE number = 2",
+        "UPDATE entries SET digest = CAST(digest AS BLOB) WHERE number = 2",
+        "UPDATE entries SET digest = upper(digest) WHERE number = 2",
+        "UPDATE entries SET line = (SELECT line FROM entries WHERE number = 4) WHERE number = 2",
+        "UPDATE entries SET line = CAST(X'ff' AS TEXT) WHERE number = 2",
+        "UPDATE entries SET line = replace(line, '0.5', '0.4') WHERE number = 2",
+        "UPDATE entries SET line = line || ' ' WHERE number = 5",
+        "PRAGMA application_id = 0",
+        "PRAGMA application_id = 7",
+    ],
+)
+def test_an_altered_ledger_is_refused(used, tmp_path, statement):
+    alter(tmp_path, statement)
+    every_call_fails(used, "altered|old copy|not a ledger")
+
+
+@pytest.mark.parametrize("column", ["line", "digest"])
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_no_character_can_be_changed(used, tmp_path, column, number):
+    (text,) = read(tmp_path, f"SELECT {column} FROM entries WHERE number = {number}")  # noqa: S608
+    update = f"UPDATE entries SET {column} = ? WHERE number = {number}"  # noqa: S608
+    for place in range(0, len(text), 3):
+        alter(tmp_path, update, text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :])
+        with pytest.raises(LedgerError, match="altered"):
+            used.entries()
+    alter(tmp_path, update, text)
+    assert len(used.entries()) == 5
+
+
+def read(folder, query):
+    connection = sqlite3.connect(folder / "ledger.sqlite")
+    row = connection.execute(query).fetchone()
+    connection.close()
+    return row
+
+
+def test_a_chain_that_was_written_anew_is_refused(used, tmp_path):
+    folder = tmp_path / "forged"
+    folder.mkdir()
+    forged = make_ledger(folder)
+    forged.set_limit(EXAMPLES, Cost(5.0, 1e-6))
+    for number in (1, 2):
+        spend_files(forged, number, 0.25)
+    (folder / "ledger.sqlite").replace(tmp_path / "ledger.sqlite")
+    every_call_fails(used, "old copy, or was altered")
+
+
+def test_every_bit_of_the_file_matters_or_changes_nothing(used, tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    good, before = path.read_bytes(), used.entries()
+    refused = 0
+    for place in range(0, len(good), 97):
+        changed = bytearray(good)
+        changed[place] ^= 0x41
+        path.write_bytes(changed)
+        try:
+            assert used.entries() == before
+        except LedgerError:
+            refused += 1
+    assert refused > 5
+    path.write_bytes(good)
+    assert used.entries() == before
+
+
+# After a crash
+
+
+def test_a_ledger_ahead_of_its_head_brings_it_up_to_date(used, tmp_path):
+    old = (tmp_path / "site.key.head").read_bytes()
+    spend_files(used, 3, 0.5)
+    new = (tmp_path / "site.key.head").read_bytes()
+    (tmp_path / "site.key.head").write_bytes(old)
+    assert used.status(session(3)) == "committed"
+    assert (tmp_path / "site.key.head").read_bytes() == new
+
+
+def test_making_a_ledger_is_taken_up_after_a_crash(ledger, tmp_path):
+    """The head is made first, and says that nothing was spent."""
+    (tmp_path / "ledger.sqlite").unlink()
+    every_call_fails(ledger, "is gone")
+    spend_files(make_ledger(tmp_path), 1, 0.1)
+    assert len(ledger.entries()) == 2
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_full_disk_after_the_commit_is_told_and_can_be_repeated(used, monkeypatch, failing):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, failing, fail)
+        with pytest.raises(LedgerError, match="No space left"):
+            reserve_files(used, 3, 0.5)
+    reserve_files(used, 3, 0.5)
+    assert [entry.session for entry in used.entries()].count(session(3)) == 1
+    assert not list(used._path.parent.glob(".*"))
+
+
+# What is not a ledger, or not within reach
+
+
+@pytest.mark.parametrize(
+    "content", [b"x", b"not a database" * 1000, b"SQLite format 3\0" + bytes(99)]
+)
+def test_other_files_are_refused(ledger, tmp_path, content):
+    (tmp_path / "ledger.sqlite").write_bytes(content)
+    every_call_fails(ledger, "not a ledger|damaged")
+    assert (tmp_path / "ledger.sqlite").read_bytes() == content
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_another_programs_database_is_refused_and_left_alone(ledger, tmp_path, mode):
+    alter(tmp_path, f"PRAGMA journal_mode = {mode}")
+    alter(tmp_path, "CREATE TABLE patients (name)")
+    before = (tmp_path / "ledger.sqlite").read_bytes()
+    every_call_fails(ledger, "another program")
+    assert (tmp_path / "ledger.sqlite").read_bytes() == before
+
+
+def test_a_truncated_ledger_is_refused(used, tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(path.read_bytes()[:-4096])
+    every_call_fails(used, "damaged|altered")
+
+
+def test_a_ledger_whose_schema_is_damaged_is_refused(used, tmp_path):
+    """SQLite quotes the schema, and Python cannot read the quotation."""
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE'")
+    every_call_fails(used, "not a ledger, or is damaged")
+
+
+def test_a_ledger_in_use_by_another_program(used, tmp_path):
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(LedgerError, match="in use by another program"):
+            open_ledger(tmp_path, timeout=0.1).balances()
+    finally:
+        connection.close()
+    assert len(used.entries()) == 5
+
+
+def test_a_lock_that_is_not_given_up(used, tmp_path):
+    with (tmp_path / "site.key.head.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LedgerError, match="another process"):
+            open_ledger(tmp_path, timeout=0.1).balances()
+    assert len(used.entries()) == 5
+
+
+def test_a_missing_folder(tmp_path):
+    every_call_fails(open_ledger(tmp_path / "none"), "No such file")
+    with pytest.raises(LedgerError, match="No such file"):
+        Ledger.create(tmp_path / "none" / "ledger.sqlite", head=tmp_path / "head")
+
+
+def test_a_folder_in_place_of_a_file(tmp_path):
+    make_ledger(tmp_path)
+    (tmp_path / "ledger.sqlite").unlink()
+    (tmp_path / "ledger.sqlite").mkdir(mode=0o700)
+    every_call_fails(open_ledger(tmp_path), "cannot be written")
+    (tmp_path / "site.key.head").unlink()
+    (tmp_path / "site.key.head").mkdir()
+    every_call_fails(open_ledger(tmp_path), "Is a directory")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(used, tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(LedgerError):
+            spend_reach(used, 9, 0.1)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("code", "match"),
+    [
+        (sqlite3.SQLITE_READONLY, "permissions"),
+        (sqlite3.SQLITE_CANTOPEN, "permissions"),
+        (sqlite3.SQLITE_FULL, "disk is full"),
+        (sqlite3.SQLITE_IOERR | 3 << 8, "disk is full or fails"),
+        (sqlite3.SQLITE_CORRUPT, "damaged"),
+        (sqlite3.SQLITE_BUSY, "in use"),
+    ],
+)
+def test_the_database_errors_are_told_in_words(used, monkeypatch, code, match):
+    class Failing(sqlite3.Connection):
+        def execute(self, statement, *values):
+            if statement == "COMMIT":
+                error = sqlite3.OperationalError("raw message")
+                error.sqlite_errorcode = code
+                raise error
+            return super().execute(statement, *values)
+
+    connect = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            ledger_file.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Failing)
+        )
+        with pytest.raises(LedgerError, match=match) as caught:
+            reserve_reach(used, 9, 0.1)
+    assert "raw message" not in str(caught.value)
+    assert used.status(session(9)) is None
+
+
+def test_a_system_without_file_locks(ledger, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    every_call_fails(ledger, "Linux or macOS")
+
+
+def test_a_lock_ends_with_the_call_even_where_a_fork_keeps_the_file(tmp_path):
+    # A process forked meanwhile shares the open lock file; dup stands for it here.
+    copies = []
+    with storage.locked(tmp_path / "lock", 1.0):
+        for name in os.listdir("/proc/self/fd"):
+            if os.path.realpath(f"/proc/self/fd/{name}") == str(tmp_path / "lock"):
+                copies.append(os.dup(int(name)))
+    try:
+        with storage.locked(tmp_path / "lock", 0.1):
+            pass
+    finally:
+        for copy in copies:
+            os.close(copy)
+    assert copies
+
+
+# Shared filesystems
+
+MOUNTS = r"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 27 0:31 / /home rw,relatime shared:7 master:1 - nfs4 nas:/home rw,vers=4.2
+31 30 8:2 / /home/local rw - xfs /dev/sdb rw
+32 27 0:33 / /mnt/with\040space rw - cifs //nas/share rw
+33 27 0:34 / /mnt/back\134slash rw - fuse.sshfs me@host: rw
+34 27 0:35 / /over rw - ext4 /dev/sdc rw
+35 34 0:36 / /over rw - ceph mon:/ rw
+36 27 0:37 / /auto rw - autofs systemd-1 rw
+37 36 0:38 / /auto rw - nfs nas:/auto rw
+38 27 0:39 / /windows rw - fuseblk /dev/sdd rw
+broken line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/ledger.sqlite", "ext4"),
+        ("/home/a/ledger.sqlite", "nfs4"),
+        ("/home", "nfs4"),
+        ("/homes/ledger.sqlite", "ext4"),
+        ("/home/local/ledger.sqlite", "xfs"),
+        ("/home/localhost/ledger.sqlite", "nfs4"),
+        ("/mnt/with space/ledger.sqlite", "cifs"),
+        ("/mnt/with/ledger.sqlite", "ext4"),
+        ("/mnt/back\\slash/ledger.sqlite", "fuse.sshfs"),
+        ("/over/ledger.sqlite", "ceph"),
+        ("/auto/x/ledger.sqlite", "nfs"),
+        ("/windows/ledger.sqlite", "fuseblk"),
+    ],
+)
+def test_the_filesystem_of_a_path(path, kind):
+    assert storage.filesystem_type(PurePosixPath(path), MOUNTS) == kind
+
+
+def test_no_mounts_no_type():
+    assert storage.filesystem_type(PurePosixPath("/a"), "") is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "cifs",
+        "smbfs",
+        "smb2",
+        "smb3",
+        "9p",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "virtiofs",
+        "vboxsf",
+        "fuse",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.unheard-of",
+    ],
+)
+def test_shared_filesystems(kind):
+    assert storage.is_shared(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ext4",
+        "xfs",
+        "btrfs",
+        "zfs",
+        "tmpfs",
+        "overlay",
+        "apfs",
+        "fuseblk",
+        "fuse.gocryptfs",
+        "nfsd",
+        "ext2",
+        "f2fs",
+    ],
+)
+def test_local_filesystems(kind):
+    assert not storage.is_shared(kind)
+
+
+def test_a_ledger_on_a_shared_filesystem_is_refused(ledger, tmp_path, monkeypatch):
+    table = tmp_path / "mountinfo"
+    monkeypatch.setattr(storage, "_MOUNTS", table)
+    table.write_text(
+        f"27 1 254:0 / / rw - ext4 /dev/vda rw\n30 27 0:31 / {tmp_path} rw - nfs4 n: rw\n"
+    )
+    every_call_fails(ledger, "shared between machines .nfs4.*local disk")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(LedgerError, match="shared between machines"):
+        make_ledger(tmp_path / "other")
+    assert not (tmp_path / "other" / "ledger.sqlite").exists()
+    table.write_text("27 1 254:0 / / rw - ext4 /dev/vda rw\n")
+    spend_reach(ledger, 1, 0.1)
+    table.unlink()  # not Linux
+    spend_reach(ledger, 2, 0.1)
+
+
+def test_a_link_to_a_shared_filesystem_is_followed(tmp_path, monkeypatch):
+    (tmp_path / "nas").mkdir()
+    (tmp_path / "ledger.sqlite").symlink_to(tmp_path / "nas" / "ledger.sqlite")
+    table = tmp_path / "mountinfo"
+    table.write_text(f"30 27 0:31 / {tmp_path}/nas rw - nfs4 n: rw\n")
+    monkeypatch.setattr(storage, "_MOUNTS", table)
+    every_call_fails(open_ledger(tmp_path), "shared between machines")

@@ -1,0 +1,329 @@
+"""The intake of local reports: each counts once, in any order, whatever comes with them."""
+
+import os
+import sqlite3
+import threading
+from collections import Counter
+from contextlib import closing
+from functools import cache
+
+import numpy as np
+import pytest
+from rows import draw_rows
+
+import fedgauge as fg
+from fedgauge.local.encode import result_of, simulate_reports
+from fedgauge.local.messages import (
+    LevelReports,
+    Reason,
+    ReportFormat,
+    encode_rows,
+)
+from fedgauge.local.server import FILE_NAME
+from fedgauge.privacy.keystream import SimulatedKeystream
+
+AXIS = fg.Axis.uniform(16, outside="clip")
+PLANS = {
+    "oue": fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(3.0)),
+    "oue-tree": fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(3.0), tree=(4, 4)),
+    "hadamard": fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(3.0, oracle="hadamard")),
+}
+every_plan = pytest.mark.parametrize("name", PLANS)
+ROWS = 1_000
+
+
+@cache
+def single_reports(plan, seed=2):
+    """One message for each row."""
+    labels, scores = draw_rows(ROWS)
+    source = SimulatedKeystream(seed)
+    return [
+        next(encode_rows(plan, (labels[i : i + 1], scores[i : i + 1]), source=source))
+        for i in range(ROWS)
+    ]
+
+
+def counts_of(server):
+    return [level.tolist() for level in server.counts().levels]
+
+
+@pytest.fixture(params=["memory", "folder"])
+def folder(request, tmp_path):
+    return None if request.param == "memory" else tmp_path / "new" / "intake"
+
+
+@every_plan
+def test_order_and_grouping_do_not_matter(name, folder):
+    plan, messages = PLANS[name], single_reports(PLANS[name])
+    with fg.ReportServer(plan) as plain:
+        assert plain.accept_all(messages) == (ROWS, {})
+        expected = counts_of(plain)
+    form, source = ReportFormat(plan), np.random.default_rng(1)
+    shuffled = [messages[i] for i in source.permutation(ROWS)]
+    read = [form.read(message) for message in shuffled[500:]]
+    grouped = form.write(
+        [
+            LevelReports(*(np.concatenate([getattr(p, part) for p in parts]) for part in _PARTS))
+            for parts in zip(*read, strict=True)
+        ]
+    )
+    with fg.ReportServer(plan, folder) as server:
+        for message in shuffled[:500]:
+            assert server.accept(message) == (1, {})
+        assert server.accept(grouped) == (500, {})
+        assert server.reports == ROWS
+        assert counts_of(server) == expected
+
+
+_PARTS = LevelReports._fields
+
+
+@every_plan
+def test_a_tenth_of_bad_reports_is_refused_counted_and_changes_nothing(name, folder):
+    plan, messages = PLANS[name], single_reports(PLANS[name])
+    other = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(2.9))
+    bad = {
+        Reason.DUPLICATE: [messages[i] for i in range(100)],
+        Reason.LENGTH: [messages[i][: 20 + i % 15] for i in range(100)],
+        Reason.FOREIGN: single_reports(other)[:100],
+        Reason.ALIEN: [os.urandom(40) for _ in range(99)] + [b""],
+        Reason.DAMAGED: [m[:-6] + bytes([m[-6] ^ 1]) + m[-5:] for m in messages[:100]],
+    }
+    with fg.ReportServer(plan) as clean:
+        clean.accept_all(messages)
+        expected = counts_of(clean)
+    mixed = messages + [message for some in bad.values() for message in some]
+    order = np.random.default_rng(4).permutation(len(mixed))
+    with fg.ReportServer(plan, folder) as server:
+        receipts = [server.accept(mixed[i]) for i in order]
+        assert counts_of(server) == expected
+        assert server.reports == ROWS == sum(receipt.accepted for receipt in receipts)
+        assert server.refused == {str(reason): 100 for reason in bad}
+        told = sum((Counter(receipt.refused) for receipt in receipts), Counter())
+        assert dict(told) == dict(server.refused)
+
+
+def swapped(plan):
+    """Two reports, and what somebody who saw the first sends under its id."""
+    form, (first, *others) = ReportFormat(plan), single_reports(plan)
+    ((one,), *read) = map(form.read, [first, *others])
+    two = next(two for (two,) in read if not np.array_equal(two.payloads, one.payloads))
+    return first, form.write([LevelReports(one.ids, two.payloads)]), one, two
+
+
+def test_who_knows_an_id_keeps_no_report_out(folder):
+    """Sent first, under the id of an honest report that is still on its way."""
+    plan = PLANS["oue"]
+    honest, hostile, one, two = swapped(plan)
+    with fg.ReportServer(plan, folder) as server:
+        assert server.accept(hostile) == (1, {})
+        assert server.conflicts == 0
+        assert server.accept(honest) == (1, {})
+        assert server.conflicts == 1
+        for message in (hostile, honest, hostile):  # each counts once
+            assert server.accept(message) == (0, {"duplicate": 1})
+        assert (server.conflicts, server.reports) == (1, 2)
+        levels = server.counts().levels
+    both = server.form.write([LevelReports(np.repeat(one.ids, 2, axis=0), np.r_[one[1], two[1]])])
+    with fg.ReportServer(plan) as server:
+        assert server.accept(both) == (2, {})
+        assert server.conflicts == 1
+        np.testing.assert_array_equal(server.counts().levels, levels)
+    if folder is not None:
+        with fg.ReportServer(plan, folder) as server:
+            assert (server.conflicts, server.reports) == (1, 2)
+            assert server.accept_all([honest, hostile]) == (0, {"duplicate": 2})
+
+
+def test_an_id_at_another_level_keeps_no_report_out():
+    plan = PLANS["oue-tree"]
+    form, messages = ReportFormat(plan), single_reports(plan)
+    read = [form.read(message) for message in messages]
+    above = next(levels for levels in read if len(levels[0].ids))
+    below = next(number for number, levels in enumerate(read) if len(levels[1].ids))
+    stolen = form.write([above[0]._replace(ids=read[below][1].ids), above[1]])
+    with fg.ReportServer(plan) as server:
+        assert server.accept(stolen) == (1, {})
+        assert server.accept(messages[below]) == (1, {})
+        assert server.conflicts == 1
+
+
+def test_an_intake_from_before_goes_on(tmp_path):
+    """Of its reports only ids are known: what comes under one of them counts as it did then."""
+    plan = PLANS["oue"]
+    honest, hostile, one, _ = swapped(plan)
+    more = single_reports(plan)[5:8]
+    with fg.ReportServer(plan, tmp_path) as server:
+        server.accept(honest)
+        before = counts_of(server)
+    with sqlite3.connect(tmp_path / FILE_NAME) as file:
+        file.executescript(
+            "DROP TABLE seen; DROP TABLE conflicts;"
+            "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID;"
+        )
+        file.execute("INSERT INTO seen VALUES (?)", (bytes(one.ids[0]),))
+    file.close()
+    for accepted in (3, 0):
+        with fg.ReportServer(plan, tmp_path) as server:
+            assert server.accept_all([honest, hostile]) == (0, {"duplicate": 2})
+            if accepted:
+                assert counts_of(server) == before
+            assert server.accept_all(more).accepted == accepted
+            assert server.conflicts == 0
+
+
+def test_a_message_with_some_known_reports_adds_the_others():
+    plan = PLANS["oue-tree"]
+    labels, scores = draw_rows(ROWS)
+    (all_,) = encode_rows(plan, (labels, scores))
+    form = ReportFormat(plan)
+    levels = form.read(all_)
+    some = form.write([LevelReports(level.ids[::3], level.payloads[::3]) for level in levels])
+    held = sum(len(level.ids[::3]) for level in levels)
+    with fg.ReportServer(plan) as whole, fg.ReportServer(plan) as server:
+        whole.accept(all_)
+        assert server.accept(some) == (held, {})
+        assert server.accept(all_) == (ROWS - held, {"duplicate": held})
+        assert counts_of(server) == counts_of(whole)
+
+
+def test_an_intake_goes_on_where_it_stopped(tmp_path):
+    plan, messages = PLANS["hadamard"], single_reports(PLANS["hadamard"])
+    with fg.ReportServer(plan) as plain:
+        plain.accept_all(messages)
+        expected = counts_of(plain)
+    for start in range(0, ROWS, 250):
+        with fg.ReportServer(plan, tmp_path) as server:
+            assert server.reports == start
+            server.accept_all(messages[: start + 250])
+    with fg.ReportServer(plan, tmp_path) as server:
+        assert counts_of(server) == expected
+        assert server.refused == {"duplicate": 250 + 500 + 750}
+
+
+def test_threads_can_share_an_intake(tmp_path):
+    plan, messages = PLANS["oue"], single_reports(PLANS["oue"])
+    with fg.ReportServer(plan, tmp_path) as server, fg.ReportServer(plan, tmp_path) as second:
+
+        def take(target, part):
+            for message in messages[part::4]:
+                target.accept(message)
+
+        targets = (server, second, server, second)
+        threads = [threading.Thread(target=take, args=(t, i)) for i, t in enumerate(targets)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert server.reports == second.reports == ROWS
+    with fg.ReportServer(plan) as plain, fg.ReportServer(plan, tmp_path) as again:
+        plain.accept_all(messages)
+        assert counts_of(again) == counts_of(plain)
+
+
+def test_a_folder_belongs_to_one_plan(tmp_path):
+    fg.ReportServer(PLANS["oue"], tmp_path).close()
+    with pytest.raises(fg.IntakeError, match="another plan"):
+        fg.ReportServer(PLANS["hadamard"], tmp_path)
+
+
+def test_files_of_other_programs_are_left_alone(tmp_path):
+    path = tmp_path / FILE_NAME
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE mine (x)")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(fg.IntakeError, match="another program"):
+        fg.ReportServer(PLANS["oue"], tmp_path)
+    assert path.read_bytes() == before
+    path.write_bytes(b"not a database, but a text of some length" * 30)
+    with pytest.raises(fg.IntakeError, match="not an intake"):
+        fg.ReportServer(PLANS["oue"], tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(fg.IntakeError, match="cannot use"):
+        fg.ReportServer(PLANS["oue"], tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM plan",
+        "DELETE FROM levels",
+        "UPDATE levels SET tallies = x'00'",
+        "UPDATE levels SET tallies = zeroblob(8)",
+        "UPDATE levels SET tallies = 7",
+        "UPDATE levels SET reports = 'many'",
+        "UPDATE levels SET reports = -1",
+        "UPDATE refused SET count = 'many'",
+        "UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE' WHERE name = 'seen'",
+    ],
+)
+def test_an_intake_whose_tables_are_damaged_is_refused(tmp_path, damage):
+    message, *_ = single_reports(PLANS["oue"])
+    with fg.ReportServer(PLANS["oue"], tmp_path) as server:
+        server.accept_all([message, message])
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
+        other.execute("PRAGMA writable_schema = ON")
+        other.execute(damage)
+    before = (tmp_path / FILE_NAME).read_bytes()
+    with pytest.raises(fg.IntakeError, match="is damaged"):
+        fg.ReportServer(PLANS["oue"], tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+def test_only_the_owner_can_read_it(tmp_path):
+    fg.ReportServer(PLANS["oue"], tmp_path).close()
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o077 == 0
+
+
+def test_reports_are_not_kept(tmp_path):
+    """Sums and digests alone, without ids, beside which digests of short payloads would tell."""
+    plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(512, outside="clip"), fg.LocalDP(3.0))
+    (message,) = encode_rows(plan, ([1], [0.7]))
+    ((level,),) = [ReportFormat(plan).read(message)]
+    with fg.ReportServer(plan, tmp_path) as server:
+        server.accept(message)
+        stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert level.ids.tobytes() not in stored
+    assert level.payloads.tobytes() not in stored
+
+
+@every_plan
+def test_no_signal_before_every_level_has_a_report(name):
+    with fg.ReportServer(PLANS[name]) as server, pytest.raises(fg.NoSignal, match="no report"):
+        server.counts()
+
+
+@every_plan
+def test_the_result_is_that_of_the_simulation(name):
+    """The same rows in the same order with the same words: the same counts, bit for bit."""
+    plan = PLANS[name]
+    labels, scores = draw_rows(8_000)
+    order = np.argsort(labels * 16 + AXIS.index(scores), kind="stable")
+    rows = labels[order], scores[order]
+    with fg.ReportServer(plan) as server:
+        server.accept_all(encode_rows(plan, rows, source=SimulatedKeystream(6)))
+        result = result_of(server)
+    total = fg.ScoreHistogram(AXIS)
+    total.update(*rows)
+    simulated = simulate_reports(plan, total, 1, SimulatedKeystream(6))
+    np.testing.assert_array_equal(result.released.counts, simulated.counts)
+    assert (result.reports, result.privacy.claim) == (8_000, "enforced")
+    assert result.negatives + result.positives == 8_000
+
+
+def test_the_result_survives_its_file(tmp_path):
+    plan = PLANS["oue"]
+    with fg.ReportServer(plan) as server:
+        server.accept_all(encode_rows(plan, draw_rows(20_000)))
+        result = result_of(server)
+    result.to_json(tmp_path / "r.json")
+    again = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert again.reports == 20_000
+    assert again.roc_auc == result.roc_auc
+    assert "20,000 reports" in str(again)
+    assert "randomised before it was sent" in str(again)
+    text = (tmp_path / "r.json").read_text()
+    (tmp_path / "bad.json").write_text(text.replace('"reports":20000', '"reports":null'))
+    with pytest.raises(fg.RecordError, match="number of reports"):
+        fg.Evaluation.from_json(tmp_path / "bad.json")

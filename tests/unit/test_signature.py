@@ -1,0 +1,612 @@
+"""Signed results: what is noticed when one is edited, and who is said to have signed it."""
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from commands import run
+from consortium import COORDINATOR
+from exchange import EXACT, NAMES, A, make_world
+from forks import fast_folder
+from rows import draw_rows
+from scene import BOSS
+from sites import open_policy
+
+import fedgauge as fg
+from fedgauge.engines.network import conclude
+from fedgauge.histograms.calibrator import Beta, Calibrator, Steps
+from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.protocol import Envelope
+from fedgauge.results.record import Record
+from fedgauge.results.signature import Proof, prove
+from fedgauge.secagg import Confirmed, Stage
+from fedgauge.secagg.messages import to_bitmap
+
+KEPT = Path(__file__).parents[1] / "fixtures" / "results"
+EARLIER = KEPT.parent / "signed-protocol-2.json"
+NOISY = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(8, outside="clip"),
+    fg.Cohort(3, 1),
+    privacy=fg.DistributedDP(1.0),
+    score_sums=True,
+)
+CHANGED = "BROKEN: it was changed after it was signed"
+
+
+class Signed:
+    """A result between sites, as plain data, with all keys that were used."""
+
+    def __init__(self, world, plan):
+        world.start(world.run, plan)
+        world.finish()
+        self.plan = plan
+        self.text = (world.run / "result.json").read_bytes()
+        self.keys = {name: world.site(name).key for name in (COORDINATOR, *world.names)}
+        for path in world.run.iterdir():
+            path.unlink()  # for the next run
+
+    @property
+    def key(self):
+        return self.keys[COORDINATOR]
+
+    @property
+    def plain(self):
+        return json.loads(self.text)
+
+    @property
+    def proof(self):
+        return msgspec.convert(self.plain["proof"], Proof)
+
+    def signed_anew(self, *, key=None, record=None, **proof):
+        """What a coordinator that keeps no promise would sign."""
+        of = self.proof
+        parts = {name: proof.get(name, getattr(of, name)) for name in Confirmed._fields}
+        record = msgspec.structs.replace(Record.from_json(self.text), **record or {})
+        proof = prove(record, Confirmed(**parts), key or self.key)
+        return json.loads(msgspec.structs.replace(record, proof=proof).to_json())
+
+
+def make_signed(folder, plan, *, times=1):
+    world = make_world(folder, NAMES, plan, open_policy(score_sums=True))
+    return [Signed(world, plan) for _ in range(times)]
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Two exact results of the same sites, one with noise, and one of strangers."""
+    with fast_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        first, second = make_signed(folder / "exact", EXACT, times=2)
+        (noisy,) = make_signed(folder / "noisy", NOISY)
+        (strange,) = make_signed(folder / "strange", EXACT)
+    return {"exact": first, "another": second, "noisy": noisy, "strange": strange}
+
+
+@pytest.fixture
+def exact(made):
+    return made["exact"]
+
+
+@pytest.fixture(params=["exact", "noisy"])
+def signed(made, request):
+    return made[request.param]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """The result that plain data, or a text, is read as."""
+
+    def read(saved):
+        path = tmp_path / "r.json"
+        path.write_bytes(saved if isinstance(saved, bytes) else json.dumps(saved).encode())
+        return fg.Evaluation.from_json(path)
+
+    return read
+
+
+@pytest.fixture
+def state_of(read):
+    return lambda saved: read(saved).signature.in_words
+
+
+# What is not edited
+
+
+def test_a_result_between_sites_is_verified(signed, read):
+    signature = read(signed.text).signature
+    assert signature.state == "unknown key"
+    assert signature.key == key_to_text(signed.key.public)
+    assert signature.clients == len(signed.keys) - 1
+    members = {key_to_text(key.public) for name, key in signed.keys.items() if name != COORDINATOR}
+    assert set(signature.members) == members
+    known = signature.by({signed.key.public: "consortium"})
+    assert (known.state, known.name) == ("verified", "consortium")
+    assert known.in_words == (
+        f"verified: signed by consortium, confirmed by {len(members)} of {len(members)} sites"
+    )
+
+
+def test_a_result_signed_under_the_protocol_before_is_verified(read):
+    """Five sites confirmed it when messages had version 2."""
+    text = EARLIER.read_bytes()
+    proof = msgspec.convert(json.loads(text)["proof"], Proof)
+    assert Envelope.from_bytes(proof.invitation, versions=[2]).version == 2
+    signature = read(text).signature
+    assert (signature.state, signature.clients, len(signature.members)) == ("unknown key", 5, 5)
+    assert (
+        CHANGED in read(text.replace(b'"min_survivors":4', b'"min_survivors":3')).signature.in_words
+    )
+
+
+def as_before(read, plain):
+    """A noisy result as it was saved before counts were shrunk: it does not say that they are."""
+    bare = read(plain).with_estimator(fg.Aligned(shrink=False))
+    kept = json.loads(bare.record.to_json())
+    del kept["estimator"]["shrink"]
+    return kept
+
+
+def test_a_noisy_result_of_before_follows_from_its_counts_as_it_was_made(made, read, state_of):
+    kept = as_before(read, made["noisy"].plain)
+    assert kept["slices"] != made["noisy"].plain["slices"]
+    result = read(kept)
+    assert result.signature.state == "unknown key"
+    assert result.estimator == fg.Aligned()  # and is read better than it was made
+    # A file that says how it was made is held to that.
+    assert "BROKEN" in state_of(kept | {"estimator": made["noisy"].plain["estimator"]})
+    assert "BROKEN" in state_of(made["noisy"].plain | {"estimator": kept["estimator"]})
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("part", ["value", "low", "bounds"])
+def test_an_edited_metric_is_found_in_old_and_new_files(made, read, before, part):
+    plain = made["noisy"].plain
+    kept = as_before(read, plain) if before else plain
+    auc = kept["slices"][0]["metrics"]["roc_auc"]
+    auc[part] = [b + 1e-4 for b in auc[part]] if part == "bounds" else auc[part] + 1e-4
+    signature = read(kept).signature
+    assert signature.in_words == "BROKEN: its metrics or curves are not those of its counts"
+
+
+def test_commands_take_noisy_results_of_before(made, read, tmp_path):
+    of_sites, folder = made["noisy"], tmp_path / "looks"
+    folder.mkdir()
+    old, new = (folder / f"2026-W0{week}.json" for week in (1, 2))
+    old.write_text(json.dumps(as_before(read, of_sites.plain)))
+    rows = {name: draw_rows(400, seed=i) for i, name in enumerate(NAMES)}
+    fg.evaluate(rows, NOISY, seed=1).to_json(new)
+    verified = run("verify", old, "--key", key_to_text(of_sites.key.public))
+    assert verified.exit_code == 0
+    assert "read by Aligned(interpolation='pchip', shrink=True)" in verified.stdout
+    shown, value = run("show", old), read(of_sites.text).roc_auc
+    assert shown.exit_code == 0
+    assert f"ROC AUC            {value}" in shown.stdout
+    assert "docs/shrinkage.md" in shown.stdout
+    assert run("diff", old, new).exit_code == 0
+    assert run("trend", folder).exit_code == 0
+    assert run("report", old, "-o", tmp_path / "r.html").exit_code == 0
+    assert "docs/shrinkage.md" in (tmp_path / "r.html").read_text()
+
+
+def as_indented(plain):
+    return json.dumps(plain, indent=4).encode()
+
+
+def as_reversed(plain):
+    def turned(value):
+        if isinstance(value, dict):
+            return {name: turned(value[name]) for name in reversed(value)}
+        return [turned(item) for item in value] if isinstance(value, list) else value
+
+    return json.dumps(turned(plain)).encode()
+
+
+def as_javascript(plain):
+    """Some programs know one kind of number only."""
+
+    def one_kind(value):
+        if isinstance(value, dict):
+            return {name: one_kind(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [one_kind(item) for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    return json.dumps(one_kind(plain)).encode()
+
+
+@pytest.mark.parametrize("form", [as_indented, as_reversed, as_javascript])
+def test_how_the_json_is_written_does_not_matter(signed, read, form):
+    written = form(signed.plain)
+    assert written != signed.text
+    assert read(written).signature.state == "unknown key"
+
+
+def test_another_level_or_estimator_keeps_the_signature(signed, read, tmp_path):
+    result = read(signed.text).at_level(0.8).with_estimator(fg.Range())
+    assert result.signature.state == "unknown key"
+    result.to_json(tmp_path / "again.json")
+    again = fg.Evaluation.from_json(tmp_path / "again.json")
+    assert again.level == 0.8
+    assert again.signature == read(signed.text).signature
+
+
+MAPS = {
+    "smooth": Calibrator("beta", Beta(0.7, 1.3, 0.2)),
+    "steps": Calibrator("binning", Steps([0.3, 0.61], [0.1, 0.4, 0.8])),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_reading_through_a_map_keeps_the_signature(signed, read, tmp_path, name):
+    result = read(signed.text).with_calibrator(MAPS[name])
+    assert result.signature == read(signed.text).signature
+    result.to_json(tmp_path / "again.json")
+    again = fg.Evaluation.from_json(tmp_path / "again.json")
+    assert again.mapped_by == MAPS[name]
+    assert again.signature == again.with_calibrator(None).signature == result.signature
+    assert again.signature.state == "unknown key"
+
+
+def test_numbers_of_another_map_are_noticed(signed, read):
+    """The map itself is not signed: whoever reads the counts through another says so."""
+    saved = json.loads(read(signed.text).with_calibrator(MAPS["smooth"]).record.to_json())
+    saved["calibrator"]["form"]["c"] = 0.21
+    assert "its metrics or curves are not those of its counts" in read(saved).signature.in_words
+    del saved["calibrator"]
+    assert "its metrics or curves are not those of its counts" in read(saved).signature.in_words
+
+
+def test_a_smaller_number_of_votes_is_enough_under_noise(made, state_of):
+    noisy = made["noisy"]
+    votes = noisy.proof.votes
+    assert "confirmed by 3 of 4 sites" in state_of(noisy.signed_anew(votes=votes[1:]))
+    assert "too few of its sites confirmed it" in state_of(noisy.signed_anew(votes=votes[2:]))
+
+
+def test_among_few_neighbours_a_threshold_of_votes_is_enough(sparse):
+    scene = sparse(silent={9: Stage.AGREE})
+    for duty in scene.duties:
+        duty.values = abs(duty.values)
+    outcome = scene.finish()
+    result = conclude(scene.server, outcome, key=BOSS, estimator=fg.Aligned())
+    assert result.signature.in_words.endswith("confirmed by 9 of 10 sites")
+    confirmed = scene.server.confirmed
+    too_few = result.signed(confirmed._replace(votes=confirmed.votes[:2]), BOSS)
+    assert too_few.signature.in_words == "BROKEN: too few of its sites confirmed it"
+
+
+# What is edited
+
+
+def leaves(value, place=()):
+    """Places of all that is no object and no list."""
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, item in pairs:
+            yield from leaves(item, (*place, name))
+    else:
+        yield place
+
+
+def edited(plain, place, change):
+    """A copy in which one place holds something else."""
+    copy = json.loads(json.dumps(plain))
+    inner = copy
+    for name in place[:-1]:
+        inner = inner[name]
+    change(inner, place[-1])
+    return copy
+
+
+def slightly_other(inner, name):
+    value = inner[name]
+    if isinstance(value, str):
+        at = len(value) // 2
+        inner[name] = value[:at] + ("A" if value[at : at + 1] != "A" else "B") + value[at + 1 :]
+    elif value is None:
+        inner[name] = "A" if name in ("model", "group", "label") else 1
+    else:
+        inner[name] = value + 1 if isinstance(value, int) else value * 1.001 + 1e-5
+
+
+def is_noticed(read, saved, key):
+    try:
+        return read(saved).signature.by({key.public: ""}).state != "verified"
+    except fg.RecordError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["format", "plan", "privacy", "estimator", "clients", "slices", "reports", "level", "proof"],
+)
+def test_every_edit_is_noticed(signed, read, field):
+    places = [place for place in leaves(signed.plain) if place[0] == field]
+    assert places
+    unnoticed = [
+        place
+        for place in places
+        if not is_noticed(read, edited(signed.plain, place, slightly_other), signed.key)
+    ]
+    assert unnoticed == []
+
+
+@pytest.mark.parametrize("place", [(), ("slices", 0), ("proof",), ("privacy",)])
+def test_fields_of_later_versions_are_signed_too(exact, state_of, place):
+    later = edited(exact.plain, (*place, "later"), lambda inner, name: inner.update({name: 1}))
+    assert state_of(later) == CHANGED
+
+
+def test_a_signature_has_one_text(exact, state_of):
+    text = exact.plain["proof"]["signature"]
+    other = text[:-3] + chr(ord(text[-3]) + 1) + "=="  # the last bits of base64 say nothing
+    assert msgspec.convert(other, bytes) == msgspec.convert(text, bytes)
+    put = edited(
+        exact.plain, ("proof", "signature"), lambda inner, name: inner.update({name: other})
+    )
+    assert state_of(put) == CHANGED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: part["metrics"]["roc_auc"].update(value=0.99),
+        lambda part: part["metrics"].update(f1=part["metrics"]["roc_auc"]),
+        lambda part: part["curves"]["roc"]["tpr"].__setitem__(1, 1.0),
+        lambda part: part["metrics"]["roc_auc"].pop("parts"),
+    ],
+    ids=["metric", "unknown metric", "curve", "parts"],
+)
+def test_stored_numbers_that_the_counts_do_not_give(exact, read, change):
+    plain = exact.plain
+    change(plain["slices"][0])
+    result = read(plain)
+    assert result.signature.in_words == "BROKEN: its metrics or curves are not those of its counts"
+    assert result.at_level(0.9).signature.state == "broken"
+    assert result.roc_auc == read(exact.text).roc_auc
+
+
+def test_a_metric_that_an_older_version_did_not_have_is_no_edit(exact, state_of):
+    plain = exact.plain
+    del plain["slices"][0]["metrics"]["brier_score"]
+    assert "not checked" in state_of(plain)
+
+
+def test_what_a_copied_proof_is_worth(made, state_of):
+    first, second = made["exact"], made["another"]
+    copied = {**first.plain, "clients": 2, "proof": second.plain["proof"]}
+    assert state_of(copied) == CHANGED
+    for name in Confirmed._fields:
+        proof = {**first.plain["proof"], name: second.plain["proof"][name]}
+        if proof != first.plain["proof"]:
+            assert state_of({**first.plain, "proof": proof}) == CHANGED
+
+
+def test_without_its_proof_a_result_is_unsigned(exact, read):
+    for proof in ({}, {"proof": None}):
+        plain = {name: value for name, value in exact.plain.items() if name != "proof"} | proof
+        signature = read(plain).signature
+        assert signature.state == "unsigned"
+        assert signature.by({exact.key.public: "consortium"}).state == "unsigned"
+        assert signature.in_brief == "unsigned"
+
+
+# What even the coordinator's signature does not make right
+
+
+def other_votes(made):
+    return {"votes": made["another"].proof.votes}
+
+
+def swapped_votes(made):
+    first, second, *others = made["exact"].proof.votes
+    swapped = [
+        msgspec.structs.replace(first, signature=second.signature),
+        msgspec.structs.replace(second, signature=first.signature),
+    ]
+    return {"votes": (*swapped, *others)}
+
+
+def a_vote_missing(made):
+    return {"votes": made["exact"].proof.votes[1:]}
+
+
+def a_vote_twice(made):
+    first, _, *others = made["exact"].proof.votes
+    return {"votes": (first, first, *others)}
+
+
+def a_vote_of_nobody(made):
+    first, *others = made["exact"].proof.votes
+    return {"votes": (msgspec.structs.replace(first, member=7), *others)}
+
+
+def fewer_survivors(made):
+    votes = made["exact"].proof.votes
+    two = to_bitmap([0, 1], 4)
+    return {"survivors": two, "votes": votes[:2], "record": {"clients": 2}}
+
+
+def survivors_who_did_not_share(_):
+    return {"sharers": to_bitmap([0, 1, 2], 4)}
+
+
+def more_clients(_):
+    return {"record": {"clients": 5}}
+
+
+def other_invitation(made):
+    return {"invitation": made["another"].proof.invitation}
+
+
+def another_plan(_):
+    plan = fg.EvaluationPlan.for_histogram(EXACT.axis, fg.Cohort(2, 1))
+    return {"record": {"plan": plan, "privacy": plan.statement("enforced")}}
+
+
+def simulated(_):
+    return {"record": {"privacy": EXACT.statement("simulated")}}
+
+
+@pytest.mark.parametrize(
+    ("forged", "reason"),
+    [
+        (other_votes, "a site's confirmation is of something else"),
+        (swapped_votes, "a site's confirmation is of something else"),
+        (a_vote_missing, "too few of its sites confirmed it"),
+        (a_vote_twice, "not in its sum, or twice by one"),
+        (a_vote_of_nobody, "not in its sum, or twice by one"),
+        (fewer_survivors, "fewer sites are in its sum than its plan needs"),
+        (survivors_who_did_not_share, "did not take part from the start"),
+        (more_clients, "is not the one that its members confirmed"),
+        (other_invitation, "a site's confirmation is of something else"),
+        (another_plan, "its plan is not the one that its members were invited to"),
+        (simulated, "only results between sites are signed"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_members_did_not_confirm(made, state_of, forged, reason):
+    told = state_of(made["exact"].signed_anew(**forged(made)))
+    assert told.startswith("BROKEN: ")
+    assert reason in told
+
+
+def test_what_is_signed_anew_without_a_change_is_right(exact, state_of):
+    assert "confirmed by 4 of 4 sites" in state_of(exact.signed_anew())
+
+
+# Who signed
+
+
+def test_a_stranger_cannot_sign_for_the_coordinator(made, state_of):
+    stranger = made["strange"].key
+    assert state_of(made["exact"].signed_anew(key=stranger)) == CHANGED
+    assert state_of(made["exact"].signed_anew(key=made["exact"].keys[A])) == CHANGED
+
+
+def test_a_result_of_strangers_is_theirs(made, read):
+    signature = read(made["strange"].text).signature
+    compared = signature.by({made["exact"].key.public: "consortium"})
+    assert compared.state == "unknown key"
+    assert "not one that was named" in compared.in_words
+    assert compared.in_brief.endswith("unknown key")
+    assert signature.by({}) == signature
+
+
+# No proof at all
+
+
+DEEP = "[" * 500 + "]" * 500
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        5,
+        "proof",
+        [],
+        {},
+        {"signature": ""},
+        pytest.param(json.loads(DEEP), id="deep"),
+    ],
+)
+def test_a_proof_that_is_none_is_broken(exact, state_of, proof):
+    assert state_of({**exact.plain, "proof": proof}) == "BROKEN: its proof cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("invitation", ""),
+        ("invitation", "not base64"),
+        ("invitation", "AAAA"),
+        ("invitation", 3),
+        ("present", "AAAAAAAA"),
+        ("survivors", None),
+        ("votes", [[-1, "AAAA"]]),
+        ("votes", [[10**30, "AAAA"]]),
+        ("votes", [[0]]),
+        ("votes", {"0": "AAAA"}),
+        ("signature", ""),
+        ("signature", "AAAA"),
+        ("signature", 1e300),
+    ],
+)
+def test_malformed_proofs_are_broken(exact, read, name, value):
+    malformed = {**exact.plain, "proof": {**exact.plain["proof"], name: value}}
+    assert read(malformed).signature.state == "broken"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"present": b"\xff\xff"},
+        {"survivors": b""},
+        {"sharers": b"\xff"},
+        {"votes": ()},
+        {"invitation": b""},
+    ],
+    ids=["long set", "no set", "unknown members", "no votes", "nothing"],
+)
+def test_malformed_proofs_are_broken_though_signed(exact, read, parts):
+    assert read(exact.signed_anew(**parts)).signature.state == "broken"
+
+
+@pytest.mark.parametrize("name", ["invitation", "votes"])
+def test_proofs_that_are_too_large_are_not_looked_into(exact, state_of, monkeypatch, name):
+    limit = {"invitation": "_MOST_INVITATION", "votes": "MOST_MEMBERS"}[name]
+    size = len(getattr(exact.proof, name))
+    for most, told in ((size, "not checked"), (size - 1, "BROKEN: its proof is too large")):
+        monkeypatch.setattr(f"fedgauge.results.signature.{limit}", most)
+        assert told in state_of(exact.text)
+
+
+def test_a_broken_result_stays_broken_when_saved_again(exact, read, tmp_path):
+    read({**exact.plain, "proof": [1]}).to_json(tmp_path / "again.json")
+    assert fg.Evaluation.from_json(tmp_path / "again.json").signature.state == "broken"
+
+
+# Results without signatures
+
+
+def test_simulated_results_are_unsigned(tmp_path):
+    result = fg.evaluate({"a": ([0, 1], [0.2, 0.9])})
+    result.to_json(tmp_path / "r.json")
+    assert "proof" not in json.loads((tmp_path / "r.json").read_bytes())
+    for each in (result, fg.Evaluation.from_json(tmp_path / "r.json")):
+        assert (each.signature.state, each.signature.simulated) == ("unsigned", True)
+        assert (each.signature.in_words, each.signature.in_brief) == (
+            "unsigned: simulated",
+            "simulated",
+        )
+
+
+def test_what_is_said_to_be_enforced_is_not_verified_by_that(tmp_path, read):
+    fg.evaluate({"a": ([0, 1], [0.2, 0.9])}).to_json(tmp_path / "r.json")
+    plain = json.loads((tmp_path / "r.json").read_bytes())
+    plain["privacy"]["claim"] = "enforced"
+    signature = read(plain).signature
+    assert signature.state == "unsigned"
+    assert signature.in_words.startswith("unsigned: nothing shows who made the result")
+
+
+@pytest.mark.parametrize("name", ["enforced", "intake"])
+def test_results_of_before_are_unsigned(name):
+    assert fg.Evaluation.from_json(KEPT / f"{name}.json").signature.in_brief == "unsigned"
+
+
+def test_a_key_that_signs_results_signs_no_messages(exact):
+    """The bytes that are signed begin like those of no message."""
+    signed = []
+
+    class Watched:
+        public = exact.key.public
+
+        def sign(self, message):
+            signed.append(message)
+            return SigningKey.generate().sign(message)
+
+    exact.signed_anew(key=Watched())
+    assert signed[0].startswith(b"fedgauge result\0")

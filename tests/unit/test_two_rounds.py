@@ -1,0 +1,579 @@
+"""Plans of two rounds: what hangs together, what both promise, and what is refused."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from rows import draw_rows
+
+import fedgauge as fg
+from fedgauge import (
+    Axis,
+    Cohort,
+    DistributedDP,
+    EvaluationPlan,
+    LocalDP,
+    PlanError,
+    TwoRound,
+)
+from fedgauge.engines.contribution import find_bins
+from fedgauge.estimation.counts import Released
+from fedgauge.histograms.calibrator import Beta, Calibrator
+from fedgauge.histograms.two_round import MOST_COARSE, MOST_FOUND
+from fedgauge.plan import limits
+from fedgauge.plan.explain import brief, explain
+from fedgauge.plan.task import LabelTask, SearchTask
+from fedgauge.plan.two_rounds import Found
+
+TWO = TwoRound(8, share=0.25, coarse=Axis.uniform(16, -8.0, 8.0, outside="clip"))
+COHORT = Cohort(4, 1)
+PRIVACY = {
+    "exact": fg.SecureAggregation(),
+    "noisy": DistributedDP(1.0),
+    "subjects": DistributedDP(1.0, unit="subject", max_per_unit=3),
+    "reports": LocalDP(3.0),
+}
+TASKS = {
+    "plain": None,
+    "groups": fg.BinaryTask(groups={"sex": ["women"], "age": ["old"]}),
+    "classes": fg.MulticlassTask(labels=["cat", "dog", "owl"]),
+    "labels": fg.MultilabelTask(labels=["fever", "cough"]),
+    "models": fg.BinaryTask(models=("new", "old")),
+}
+
+
+def plan_for(name="noisy", two=TWO, **options):
+    privacy = PRIVACY[name]
+    cohort = COHORT if privacy.needs_cohort else None
+    return EvaluationPlan.under(privacy, two, cohort=cohort, **options)
+
+
+def located_by(plan, counts=None, **more):
+    two = plan.task.two
+    counts = counts or tuple(range(two.coarse.bins))
+    return plan.located(Found(two, counts, 4, **more))
+
+
+def changed(plan, **fields):
+    return msgspec.structs.replace(plan, **fields)
+
+
+every_model = pytest.mark.parametrize("name", PRIVACY)
+every_task = pytest.mark.parametrize("task", TASKS)
+
+
+# Two plan objects of one evaluation.
+
+
+@every_task
+@every_model
+def test_a_search_and_what_it_found_are_plans_that_can_be_sent(name, task):
+    plan = plan_for(name, task=TASKS[task])
+    for each in (plan, located_by(plan)):
+        assert EvaluationPlan.from_bytes(each.to_bytes()) == each
+        assert EvaluationPlan.from_toml(each.to_toml()) == each
+        assert EvaluationPlan.from_bytes(each.to_bytes()).digest == each.digest
+        each.check_promise()
+
+
+@every_task
+@every_model
+def test_what_sites_approved_of_is_what_was_found_without_the_bins(name, task):
+    plan = plan_for(name, task=TASKS[task])
+    found = located_by(plan)
+    assert plan.whole is plan
+    assert found.whole == plan
+    assert found.whole.digest == plan.digest != found.digest
+    assert (plan.is_search, found.is_search) == (True, False)
+    assert plan.has_two_rounds
+    assert found.has_two_rounds
+    assert isinstance(plan.task, SearchTask)
+    assert plan.task.of == found.task
+
+
+def test_plans_of_one_round_are_whole():
+    plan = EvaluationPlan.for_histogram(TWO.coarse, COHORT)
+    assert plan.whole is plan
+    assert not plan.has_two_rounds
+    assert plan.statement("enforced").shares == ()
+    assert b"found" not in plan.to_bytes()
+    assert b"shares" not in msgspec.json.encode(plan.statement("enforced"))
+
+
+@every_model
+def test_the_promise_of_either_is_that_of_both(name):
+    plan = plan_for(name)
+    found = located_by(plan, tuple([9] * 8 + [0] * 8))
+    one, other = (each.statement("enforced") for each in (plan, found))
+    assert one.epsilon == other.epsilon
+    assert one.shares == other.shares == ((0.25, 0.75) if plan.is_noisy else ())
+    if name == "noisy":
+        assert sum(each.noise[0] for each in plan.rounds) <= 1.0
+        assert [each.noise[0] for each in plan.rounds] == pytest.approx([0.25, 0.75])
+        # Tables of both rounds are drawn from, and both may be off.
+        alone = EvaluationPlan.for_histogram(TWO.coarse, COHORT, privacy=DistributedDP(1.0))
+        assert one.delta > alone.statement("enforced").delta / 2
+
+
+@pytest.mark.parametrize(
+    ("task", "times"), [("plain", 1), ("groups", 2), ("classes", 3), ("labels", 2), ("models", 2)]
+)
+def test_a_row_that_counts_several_times_pays_for_each(task, times):
+    plan = plan_for(task=TASKS[task])
+    first, second = plan.rounds
+    scores = plan.task.per_row  # groups are told apart in the second round alone
+    assert plan.task.of.per_row == times
+    assert first.noise == (pytest.approx(0.25 / scores),)
+    assert second.noise == (pytest.approx(0.75 / times),)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_rounds_that_cost_more_together_are_refused(which):
+    plan = plan_for()
+    for each in (plan, located_by(plan)):
+        rounds = list(each.rounds)
+        (noise,) = rounds[which].noise
+        rounds[which] = changed(rounds[which], noise=(noise * 1.01,))
+        dear = changed(each, rounds=tuple(rounds))
+        assert dear.whole.digest != plan.digest  # so no site takes it for what it approved of
+        with pytest.raises(PlanError, match="its noise costs more"):
+            dear.check_promise()
+
+
+def test_what_is_sent_is_that_of_both_rounds():
+    assert plan_for("exact").bytes_per_client == 8 * (16 + 2 * 8)
+    assert located_by(plan_for("exact")).bytes_per_client == 8 * (16 + 2 * 8)
+    reports = plan_for("reports")
+    assert reports.bytes_per_client == max(
+        sent.bytes_sent(terms)
+        for sent, terms in zip(reports.rounds, reports.terms_by_round, strict=True)
+    )
+    assert (reports.chance_to_report, located_by(reports).chance_to_report) == (0.25, 0.75)
+
+
+# What the second round cannot be.
+
+
+def test_other_bins_than_the_first_round_implies_are_refused():
+    found = located_by(plan_for())
+    edges = found.axis.edges.tolist()
+    for other in ([*edges[:3], *edges[4:]], [*edges[:-2], edges[-2] + 0.5, edges[-1]]):
+        axis = Axis.from_edges(other, outside="clip")
+        rounds = (found.rounds[0], changed(found.rounds[1], nodes=(axis.bins,)))
+        with pytest.raises(PlanError, match="not those that follow from the counts"):
+            changed(found, axis=axis, tree=(axis.bins,), rounds=rounds)
+
+
+def test_counts_that_imply_other_bins_are_refused():
+    found = located_by(plan_for())
+    counts = (500, *found.found.counts[1:])
+    with pytest.raises(PlanError, match="not those that follow from the counts"):
+        changed(found, found=changed(found.found, counts=counts))
+
+
+@pytest.mark.parametrize(
+    "two",
+    [
+        changed(TWO, bins=9),
+        changed(TWO, share=0.5),
+        changed(TWO, narrowest=0.25),
+        changed(TWO, coarse=Axis.asinh(16)),
+    ],
+    ids=["bins", "share", "narrowest", "coarse"],
+)
+def test_bins_of_another_search_are_refused(two):
+    found = Found(two, tuple(range(16)), 4)
+    with pytest.raises(PlanError, match="found under another plan"):
+        plan_for().located(found)
+
+
+def test_a_tree_or_another_first_round_is_refused():
+    plan = plan_for()
+    found = located_by(plan)
+    with pytest.raises(PlanError):
+        changed(found, tree=(4, 2))
+    first = changed(found.rounds[0], nodes=(8,))
+    with pytest.raises(PlanError, match="one round of"):
+        changed(found, rounds=(first, found.rounds[1]))
+    with pytest.raises(PlanError, match="a plan has one round, or two where it searches, got 1"):
+        changed(found, rounds=found.rounds[1:])
+    with pytest.raises(PlanError, match="a plan has one round, or two"):
+        changed(found, found=None)
+    with pytest.raises(PlanError, match="counts over the coarse axis"):
+        changed(plan, axis=Axis.uniform(16, -8.0, 9.0, outside="clip"))
+
+
+@every_model
+def test_a_second_round_of_another_kind_is_refused(name):
+    other = "reports" if name != "reports" else "noisy"
+    plan, strange = plan_for(name), plan_for(other)
+    with pytest.raises(PlanError):
+        changed(plan, rounds=(plan.rounds[0], strange.rounds[1]))
+    with pytest.raises(PlanError):
+        changed(plan, rounds=(strange.rounds[0], plan.rounds[1]))
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (Found(TWO, (1,) * 15, 4), "do not fit its axis"),
+        (Found(TWO, (), 4), "do not fit its axis"),
+        (Found(TWO, (1, 2), 4, starts=(0, 16)), "do not fit its axis"),
+        (Found(TWO, (1, 2), 4, starts=(1, 5)), "do not fit its axis"),
+        (Found(TWO, (1, 2, 3), 4, starts=(0, 5, 5)), "do not fit its axis"),
+        (Found(TWO, (1,) * 16, 0), "of nobody, or too large"),
+        (Found(TWO, (2**70,) * 16, 4), "of nobody, or too large"),
+    ],
+)
+def test_what_no_first_round_gave_is_refused(found, told):
+    with pytest.raises(PlanError, match=told):
+        plan_for().located(found)
+
+
+def test_only_a_first_round_finds_bins():
+    plan = EvaluationPlan.for_histogram(TWO.coarse, COHORT)
+    released = Released(TWO.coarse, np.ones((1, 16)), 4)
+    with pytest.raises(PlanError, match="only the first of two rounds"):
+        find_bins(plan, released)
+    with pytest.raises(PlanError, match=r"both rounds: plan\.whole"):
+        fg.evaluate({"a": ([0, 1], [1, 2])}, located_by(plan_for("exact")))
+
+
+# What two rounds are not for.
+
+
+def test_what_has_one_round_says_so():
+    mapped = Calibrator("platt", Beta(0.8, 0.8, -0.2))
+    for make, told in (
+        (lambda: plan_for().with_calibrator(mapped), "a map gives probabilities"),
+        (lambda: plan_for(tree=(4, 2)), "two rounds have no tree"),
+        (lambda: plan_for(score_sums=True), "neither weights nor score sums"),
+        (lambda: plan_for(task=LabelTask()), "scores and labels in one place"),
+        (lambda: plan_for(task=pairs()), "one score at a time. Leave out pairs"),
+        (lambda: plan_for("exact", task=pairs()), "one score at a time. Leave out pairs"),
+        (lambda: plan_for(task=tables()), "one score at a time. Leave out pairs"),
+        (lambda: noisy_with(TWO, "skellam"), "Use noise='polya'"),
+        (lambda: noisy_with(TWO, "discrete-gaussian"), "Use noise='polya'"),
+        (lambda: plan_for(two=refusing()), 'outside="clip"'),
+        (lambda: plan_for(min_cell=10), "min_cell is for exact sums"),
+    ):
+        with pytest.raises(PlanError, match=told):
+            make()
+    with pytest.raises(PlanError, match="neither weights nor score sums"):
+        EvaluationPlan.for_histogram(TWO, COHORT, weights=[1.0, 2.0])
+
+
+def pairs():
+    return fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
+
+
+def tables():
+    return fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
+
+
+def refusing():
+    return TwoRound(8, coarse=Axis.uniform(16, -8.0, 8.0))
+
+
+def noisy_with(two, noise):
+    privacy = DistributedDP(1.0, delta=1e-6, noise=noise)
+    return EvaluationPlan.under(privacy, two, cohort=COHORT)
+
+
+def test_labels_that_are_flipped_have_one_round():
+    with pytest.raises(PlanError, match="one round"):
+        EvaluationPlan.under(LocalDP(1.0, unit="label"), TWO)
+
+
+# Plans that are small to send and dear to judge.
+
+
+def written(plan, **changes):
+    plain = json.loads(plan.to_bytes())
+    for path, value in changes.items():
+        *parents, name = path.split("__")
+        holder = plain
+        for parent in parents:
+            holder = holder[parent]
+        holder[name] = value
+    return msgspec.json.encode(plain)
+
+
+DEAR = {
+    "coarse bins": written(plan_for(), task__two__coarse__bins=MOST_COARSE + 1),
+    "coarse bins of a million": written(plan_for(), task__two__coarse__bins=2**24),
+    "coarse points": written(plan_for(), task__two__coarse__points=[0.0] * (2**18 + 2)),
+    "bins": written(plan_for(), task__two__bins=MOST_FOUND + 1),
+    "bins of ten thousand digits": written(plan_for(), task__two__bins=10**4000),
+    "counts": written(located_by(plan_for()), found__counts=[0] * (MOST_COARSE + 1)),
+    "starts": written(located_by(plan_for()), found__starts=[0] * (MOST_COARSE + 1)),
+    "found coarse bins": written(located_by(plan_for()), found__two__coarse__bins=2**24),
+    "found bins": written(located_by(plan_for()), found__two__bins=2**24),
+    "classes": written(plan_for(), task__of={"kind": "multiclass", "labels": [0] * 1001}),
+    "groups": written(
+        plan_for(),
+        task__of={"groups": {str(i): ["x"] for i in range(30)}, "crossed": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_sizes_are_judged_before_an_axis_is_built(name, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("an axis was built")
+
+    monkeypatch.setattr(Axis, "from_spec", refuse)
+    for read in (EvaluationPlan.from_bytes, limits.peek):
+        with pytest.raises(PlanError) as refused:
+            read(DEAR[name])
+        assert len(str(refused.value)) < 400
+
+
+def test_sizes_are_the_most_of_both_rounds():
+    wide = TwoRound(64, coarse=Axis.uniform(16, outside="clip"))
+    fine = TwoRound(8, coarse=Axis.uniform(16, outside="clip"))
+    for two in (wide, fine):
+        plan = plan_for(two=two)
+        most = max(two.bins, 16)
+        counts = max(2 * two.bins, 16)  # classes are told apart in the second round
+        assert limits.peek(plan.to_bytes()) == (most, 1, counts)
+        assert limits.peek(located_by(plan).to_bytes()) == (most, 1, counts)
+    groups = plan_for(task=TASKS["groups"])
+    assert limits.peek(groups.to_bytes()).counts == groups.task.of.rows * 8
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        written(plan_for(), task__of={"kind": "search", "of": {}, "two": {}}),
+        written(plan_for(), task__of=None),
+        written(plan_for(), task__two=None),
+        written(located_by(plan_for()), found__counts=[10**400] * 16),
+        written(located_by(plan_for()), found__counts=[0.5] * 16),
+        written(located_by(plan_for()), found__clients=-1),
+        written(located_by(plan_for()), found__more=1),
+        written(located_by(plan_for()), found={}),
+        written(plan_for(), found=json.loads(located_by(plan_for()).to_bytes())["found"]),
+    ],
+)
+def test_what_is_no_plan_of_two_rounds_is_refused(data):
+    with pytest.raises(PlanError):
+        EvaluationPlan.from_bytes(data)
+
+
+def test_a_search_in_a_search_is_no_plan():
+    nested = b'{"kind":"search","of":' * 50_000
+    plain = plan_for().to_bytes().replace(b'{"kind":"search","of":', nested, 1)
+    with pytest.raises(PlanError, match="not a plan in JSON"):
+        EvaluationPlan.from_bytes(plain)
+
+
+# In words.
+
+
+@every_task
+@every_model
+def test_an_officer_is_told_of_both_rounds(name, task):
+    plan = plan_for(name, task=TASKS[task])
+    for each in (plan, located_by(plan)):
+        text = explain(each)
+        for title in ("Two rounds", "What leaves each site first", "What leaves each site then"):
+            assert f"{title}" in text
+        assert "16 ranges" in text
+        assert f"{each.tree[0] if each.found else 8} ranges" in text
+        assert "narrower than 1/16 of a range of the first" in text
+        assert ("25% of" in text) == plan.is_noisy
+        assert brief(each).split("\n\n")[1].startswith("Two rounds\n")
+        if task != "plain":
+            assert "What is told apart" in text
+
+
+def test_the_least_width_is_told():
+    narrow = plan_for("exact", changed(TWO, narrowest=0.125))
+    assert "and none but the outer two than 0.125" in explain(narrow)
+
+
+def test_of_probabilities_half_of_the_ranges_are_said_to_be_equally_wide():
+    probabilities = plan_for("exact", TwoRound(8, coarse=Axis.uniform(16, outside="clip")))
+    assert "half equally wide" in explain(probabilities)
+    assert "equally many examples in each" not in explain(probabilities)
+    assert "half even" in probabilities._repr_html_()
+    assert "equally many examples in each" in explain(plan_for("exact"))
+
+
+def test_a_plan_prints_both_rounds():
+    plan = plan_for()
+    shown, found = plan._repr_html_(), located_by(plan)._repr_html_()
+    assert "at most 8 bins of equal depth" in shown
+    assert f"{located_by(plan).axis.bins} bins of equal depth" in found
+    assert "Axis.uniform(16, -8.0, 8.0" in shown
+    assert "Found(16 counts of 4, " in repr(located_by(plan))
+
+
+# Results.
+
+CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(4)}
+
+
+@pytest.fixture(scope="module", params=["noisy", "exact", "reports"])
+def result(request):
+    clients = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
+    return fg.evaluate(clients, plan_for(request.param), seed=1)
+
+
+def test_a_saved_result_has_the_bins_and_what_they_follow_from(result, tmp_path):
+    path = tmp_path / "result.json"
+    result.to_json(path)
+    again = fg.Evaluation.from_json(path)
+    assert again.axis == result.axis == result.plan.found.axis
+    assert again.plan == result.plan
+    assert again.privacy == result.privacy
+    assert again.plan.whole.located(again.plan.found).axis == again.axis
+
+
+def counts_edited(record):
+    record["plan"]["found"]["counts"][3] += 100_000
+
+
+def edges_edited(record):
+    record["plan"]["axis"]["points"][2] += 0.25
+    record["plan"]["axis"]["digest"] = ""
+
+
+def coarse_edited(record):
+    record["plan"]["found"]["two"]["coarse"]["high"] = 9.0
+    record["plan"]["found"]["two"]["coarse"]["digest"] = ""
+
+
+def bins_edited(record):
+    record["plan"]["found"]["two"]["bins"] = 5
+
+
+def left_out(record):
+    del record["plan"]["found"]
+
+
+def shares_edited(record):
+    record["privacy"]["shares"] = [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "edit", [counts_edited, edges_edited, coarse_edited, bins_edited, left_out, shares_edited]
+)
+def test_a_result_whose_first_round_or_bins_were_edited_is_refused(result, tmp_path, edit):
+    path = tmp_path / "result.json"
+    result.to_json(path)
+    record = json.loads(path.read_text())
+    edit(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(fg.RecordError):
+        fg.Evaluation.from_json(path)
+
+
+def test_a_result_says_how_its_bins_were_found(result):
+    text = str(result)
+    assert f"{result.axis.bins} bins found in a first round" in text
+    assert "given edges" not in text
+    of = {"distributed-dp": "epsilon", "local-dp": "the reports"}.get(result.privacy.model)
+    assert ("in two rounds" in text) == (of is not None)
+    assert of is None or f"25% and 75% of {of} in two rounds" in text
+
+
+def test_a_report_says_how_its_bins_were_found(result, tmp_path):
+    result.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "found in a first round over 16 bins, uniform" in page
+    assert "What leaves each site first" in page
+    assert ("25% and 75% of" in page) == result.plan.is_noisy
+
+
+# A public hint in the place of an axis.
+
+MARGINS = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
+
+
+def test_scores_that_are_no_probabilities_have_two_rounds():
+    exact = fg.evaluate(MARGINS, scores="margins")
+    assert exact.plan.found.two == TwoRound(1024, coarse=Axis.asinh(4096))
+    assert exact.privacy.public_inputs == ("scores margins",)
+    noisy = fg.evaluate(MARGINS, privacy=DistributedDP(1.0), scores="unknown", seed=1)
+    assert noisy.plan.found.two == TwoRound(64)
+    planned = fg.evaluate(
+        MARGINS, privacy=DistributedDP(1.0), scores="margins", examples=8000, seed=1
+    )
+    assert planned.privacy.public_inputs == ("examples 8000", "scores margins")
+    assert planned.plan.found.two.coarse == Axis.asinh(512, scale=1.0)
+
+
+def test_probabilities_that_are_said_to_be_some_change_no_plan():
+    for privacy in (fg.SecureAggregation(), DistributedDP(1.0)):
+        one, other = (
+            fg.evaluate(CLIENTS, privacy=privacy, scores=scores, seed=1)
+            for scores in (None, "probabilities")
+        )
+        assert one.plan == other.plan
+
+
+def test_an_axis_goes_before_the_hint():
+    axis = Axis.uniform(32, -8.0, 8.0)
+    assert fg.evaluate(MARGINS, scores="margins", axis=axis).axis == axis
+    with pytest.raises(PlanError, match="a plan already says hints"):
+        fg.evaluate(MARGINS, plan_for("exact"), scores="margins")
+
+
+def test_two_models_are_told_apart_without_being_paired():
+    clients = {
+        name: fg.Examples(y, {"new": s, "old": s[::-1].copy()}) for name, (y, s) in MARGINS.items()
+    }
+    result = fg.evaluate(clients, models=["new", "old"], axis="two-round")
+    assert result.plan.task.pairs == ()
+    assert result.select(model="new").axis == result.select(model="old").axis
+
+
+def test_margins_on_the_usual_axis_are_told_of_two_rounds():
+    with pytest.raises(fg.InputError, match="Where their scale is not known, axis='two-round'"):
+        fg.evaluate(MARGINS)
+
+
+# Two results whose bins were found differ in their bins.
+
+
+def test_results_of_two_searches_compare():
+    plan = plan_for(two=TwoRound(16, coarse=Axis.asinh(128)))
+    one, other = (fg.evaluate(MARGINS, plan, seed=seed) for seed in (1, 2))
+    assert one.axis != other.axis
+    difference = fg.diff(one, other)
+    assert "the axes differ, so each has a binning error of its own" in str(difference)
+
+
+# Small cells of two exact sums.
+
+
+@pytest.mark.parametrize("task", ["plain", "groups", "labels"])
+@pytest.mark.parametrize("seed", range(4))
+def test_both_rounds_together_show_no_small_cell(seed, task):
+    """A reader lays the edges of both rounds over each other: rows in between are none or many."""
+    rng = np.random.default_rng(seed)
+    rows, columns = 3000, 2 if task == "labels" else 1
+    y = rng.random((rows, columns)) < 0.4
+    scores = rng.normal(y * 1.0, 1.0)
+    group = {name: rng.choice(["women", "old", "none"], rows) for name in ("sex", "age")}
+    one = columns == 1
+    data = fg.Examples(
+        y[:, 0] if one else y,
+        scores[:, 0] if one else scores,
+        group=group if task == "groups" else None,
+    )
+    plan = EvaluationPlan.for_histogram(
+        TwoRound(16, coarse=Axis.asinh(256)), Cohort(1, 0), task=TASKS[task], min_cell=10
+    )
+    result = fg.evaluate({"a": data}, plan)
+    found, released = result.plan.found, result.released
+    totals = released.counts.sum(axis=0) // (2 if task == "groups" else 1)
+    below = dict(zip(found.edges, np.append(0, np.cumsum(found.counts)), strict=True))
+    below |= dict(zip(released.axis.edges, np.append(0, np.cumsum(totals)), strict=True))
+    between = np.diff([count for _, count in sorted(below.items())])
+    assert between.sum() == rows * columns
+    assert released.axis.bins > 4
+    assert not np.any((between > 0) & (between < 10))
