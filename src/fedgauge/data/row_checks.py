@@ -175,7 +175,7 @@ class RowSummary:
 
     Examples
     --------
-    >>> Counted(300, Oddities(rows=1200, clipped=2, missing_labels=3)).in_words
+    >>> RowSummary(300, Oddities(rows=1200, clipped=2, missing_labels=3)).in_words
     '1,200 rows: 300 positive, 2 clipped into the end bins, 3 odd'
     """
 

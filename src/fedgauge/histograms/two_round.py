@@ -130,7 +130,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         Examples
         --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
-        >>> two.axis(Counted([0, 1, 2, 3], [20, 40, 10, 10])).edges
+        >>> two.axis(CoarseGroups([0, 1, 2, 3], [20, 40, 10, 10])).edges
         array([0. , 1. , 1.5, 2. , 4. ])
         """
         starts = [*counted.starts, self.coarse.bins]

@@ -44,7 +44,7 @@ def forest(
 
     Examples
     --------
-    >>> rows = [Row("women", Estimate(0.7, (0.7, 0.7), 0.6, 0.8, 0.95)), Row("men", None)]
+    >>> rows = [FigureRow("women", Estimate(0.7, (0.7, 0.7), 0.6, 0.8, 0.95)), FigureRow("men", None)]
     >>> forest("by-slice", "By group", "ROC AUC", rows, note="", line=(0.5, "chance"))["rows"]
     [['women', 0.7, 0.6, 0.8, '0.7000 (0.6000 to 0.8000)'], ['men', None, None, None, 'undefined']]
     """

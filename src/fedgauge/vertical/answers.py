@@ -103,8 +103,8 @@ class LabelAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     >>> from fedgauge import DistributedDP, EvaluationPlan
     >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
     >>> plan = EvaluationPlan.for_pairs("adaptive", 5000, privacy)
-    >>> answer = Answer.signed(SigningKey.generate(), plan, bytes(32), [12, -345])
-    >>> Answer.from_bytes(answer.to_bytes()).numbers
+    >>> answer = LabelAnswer.signed(SigningKey.generate(), plan, bytes(32), [12, -345])
+    >>> LabelAnswer.from_bytes(answer.to_bytes()).numbers
     [12, -345]
     """
 

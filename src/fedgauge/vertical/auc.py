@@ -636,7 +636,7 @@ def noisy_pair(
     >>> noisy_pair(
     ...     np.array([True, True]), np.array([3, 6]), PartyTerms(4, none, none), Keystream()
     ... )
-    Pair(positives=2, ranks=1)
+    PairAnswer(positives=2, ranks=1)
     """
     positives = int(np.count_nonzero(labels))
     total = int(ranks[labels].sum()) - terms.centre * positives
@@ -657,7 +657,7 @@ def is_pair_possible(pair: PairAnswer, ranks: Ranks, terms: PartyTerms, chance: 
     >>> from fedgauge.vertical.auc import DiscreteLaplace
     >>> none, ranks = DiscreteLaplace(Fraction(0)), np.array([0, 2, 4, 6])
     >>> terms = PartyTerms(0, none, none)
-    >>> [is_pair_possible(Pair(2, total), ranks, terms, 1e-6) for total in (1, 2, 10, 11)]
+    >>> [is_pair_possible(PairAnswer(2, total), ranks, terms, 1e-6) for total in (1, 2, 10, 11)]
     [False, True, True, False]
     """
     off, reach = terms.positives.reach(chance / 2), terms.ranks.reach(chance / 2)
