@@ -1,5 +1,6 @@
 """What tests of every kind may ask for."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from users import ALICE, People, home_of
 # Behind all others: one of the studies has the name of a package that others may look for.
 ROOT = Path(__file__).parents[1]
 sys.path.extend(str(ROOT / folder) for folder in ("studies", "benchmarks"))
+
+# Folders that tests make are their owner's, whatever the user's shell says: sites refuse others.
+os.umask(0o022)
 
 
 @pytest.fixture

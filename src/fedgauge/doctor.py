@@ -101,12 +101,11 @@ def _site(path: Path) -> Iterator[Finding]:
 
 def _owner_faults(path: Path) -> list[str]:
     """All that lets others than its owner read or change what a site relies on."""
-    names: tuple[str, ...] = ()
     try:
         file = SiteFile.from_text(path.read_text("utf-8"), any_format=True)
-        names = file.key, file.ledger
-    except (FedgaugeError, OSError, UnicodeDecodeError):
-        pass  # found next, and told then
+        names = [file.key, file.ledger]
+    except (FedgaugeError, OSError, UnicodeDecodeError):  # found next, and told then
+        names = []
     private = [path.parent / name for each in names for name in (each, f"{each}.head")]
     try:
         found = [*faults(path), *folder_faults(path.parent)]

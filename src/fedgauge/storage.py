@@ -125,7 +125,7 @@ def _temporary(path: Path) -> tuple[int, str]:
 
 
 def set_mode(file: BinaryIO, name: str, mode: int) -> None:
-    """Set the mode of an open file: its name can be another file's by now."""
+    """Set the mode of an open file, whose name others may have given to another by now."""
     os.chmod(file.fileno() if os.chmod in os.supports_fd else name, mode)
 
 

@@ -136,7 +136,7 @@ def test_an_approval_of_another_site_is_worth_nothing(attack, officer):
     session = attack.begin(PLAN)
     path = approve_run(attack, officer, 0, "site-1")
     mine = approval_path(attack.sites.site(VICTIM), invitation_of(attack, 0).session)
-    mine.parent.mkdir()
+    mine.parent.mkdir(mode=0o700)
     shutil.copy(path, mine)
     session.play(Stage.ADVERTISE)
     assert "site-1" not in session.answer.refusals
