@@ -298,6 +298,32 @@ def test_a_parquet_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatc
         ScoreFile(path, label="y", score="p")
 
 
+def test_no_bit_at_the_end_of_a_parquet_file_ends_the_process(tmp_path):
+    """PyArrow lets some of what its C++ throws end the process, so this is another one."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9]}), path)
+    done = subprocess.run(
+        [sys.executable, "-c", FLIPS, path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+FLIPS = """
+import sys
+from contextlib import suppress
+from pathlib import Path
+import fedgauge as fg
+path = Path(sys.argv[1])
+whole = path.read_bytes()
+for bit in range(8 * (len(whole) - int.from_bytes(whole[-8:-4], "little") - 8), 8 * len(whole)):
+    changed = bytearray(whole)
+    changed[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(changed)
+    with suppress(fg.FedgaugeError):
+        list(fg.ScoreFile(path, label="y", score="p")())
+"""
+
+
 def test_few_equal_rows_of_parquet_are_rows(tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"y": np.zeros(1 << 20, dtype=int), "p": np.zeros(1 << 20)}), path)

@@ -223,11 +223,13 @@ def _open_parquet(path: Path, types: Types) -> _Table:
             buffer_size=_BLOCK_BYTES,
             pre_buffer=False,
         )
+        # Not of single columns: what PyArrow throws there ends the process.
+        groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     except (pa.ArrowException, OSError):
         raise InputError("the Parquet file is damaged or cut short. Export it again.") from None
-    if metadata.num_rows > _FEW_ROWS + _MOST_PER_BYTE * path.stat().st_size or any(
-        chunk.total_uncompressed_size > _FEW_BYTES + _MOST_PER_BYTE * chunk.total_compressed_size
-        for chunk in _chunks(metadata)
+    most = _MOST_PER_BYTE * path.stat().st_size
+    if metadata.num_rows > _FEW_ROWS + most or any(
+        group.total_byte_size > _FEW_BYTES + most for group in groups
     ):
         raise InputError(
             "the Parquet file claims to hold more rows than fit in its bytes. Export it again."
@@ -235,17 +237,15 @@ def _open_parquet(path: Path, types: Types) -> _Table:
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            yield from file.iter_batches(_BATCH_ROWS, columns=list(types), use_threads=False)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(types), use_threads=False):
+                for column in batch.columns:
+                    if pa.types.is_dictionary(column.type):  # whose places nobody checked
+                        pa.DictionaryArray.from_arrays(column.indices, column.dictionary)
+                yield batch
         except (pa.ArrowException, OSError):
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
     return _Table(file.schema_arrow, batches())
-
-
-def _chunks(metadata: Any) -> Iterator[Any]:
-    """What is said of each column of each group of rows."""
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        yield from map(group.column, range(group.num_columns))
 
 
 class _Text(NamedTuple):
