@@ -44,7 +44,8 @@ def forest(
 
     Examples
     --------
-    >>> rows = [FigureRow("women", Estimate(0.7, (0.7, 0.7), 0.6, 0.8, 0.95)), FigureRow("men", None)]
+    >>> women = Estimate(0.7, (0.7, 0.7), 0.6, 0.8, 0.95)
+    >>> rows = [FigureRow("women", women), FigureRow("men", None)]
     >>> forest("by-slice", "By group", "ROC AUC", rows, note="", line=(0.5, "chance"))["rows"]
     [['women', 0.7, 0.6, 0.8, '0.7000 (0.6000 to 0.8000)'], ['men', None, None, None, 'undefined']]
     """
