@@ -1,44 +1,50 @@
-"""The maps of the house name files that exist, and every file is on the map."""
+"""The map of the package and CONTRIBUTING name files that exist, and every module is on the map."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "fedgauge"
-ROW = re.compile(r"^\| *(?:`([\w/]+)`)? *\| *([^|]*)\|", re.MULTILINE)
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+ROW = re.compile(r"^\| *(?:`(\w+/)`)? *\| *((?:`\w+`(?:, )?)+) *\|", re.MULTILINE)
+FILE = re.compile(r"`((?:\w+/)*\w+\.(?:py|html|js|css|md|toml|txt))`")
+FOLDER = re.compile(r"`((?:\w+/)+|tests/\w+)`")
 
 
 def modules():
-    return {
+    return [
         str(path.relative_to(PACKAGE).with_suffix(""))
         for path in PACKAGE.rglob("*.py")
-        if path.name != "__init__.py" or path.parent.name == "cli"
-    }
+        if path.name != "__init__.py"
+    ]
 
 
-def mapped():
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    table = text[text.index("| room | file |") : text.index("Where to add something")]
-    room, found = "", set()
-    for named, files in ROW.findall(table):
-        room = named or room
-        names = re.findall(r"`(\w+)`", files)
-        found |= {room + name for name in names} if room.endswith("/") else {room}
-    return found - {"", "room"}
+def tree():
+    start = ARCHITECTURE.index("## The tree")
+    rows = ROW.findall(ARCHITECTURE[start : ARCHITECTURE.index("## Five ideas", start)])
+    return [room + name for room, files in rows for name in re.findall(r"\w+", files)]
 
 
-def test_every_file_is_on_the_map_and_every_place_on_it_exists():
-    assert mapped() == modules()
+def missing(text, *places):
+    named = set(FILE.findall(text)) | set(FOLDER.findall(text))
+    return {name for name in named if not any((place / name).exists() for place in places)}
+
+
+def test_every_module_is_on_the_map_once_and_every_module_on_it_exists():
+    assert sorted(tree()) == sorted(modules())
+
+
+def test_files_that_the_map_names_exist():
+    assert len(FILE.findall(ARCHITECTURE)) > 30
+    assert not missing(ARCHITECTURE, PACKAGE, PACKAGE.parent, ROOT)
 
 
 def test_files_that_contributing_names_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    table = text[text.index("## To add X, touch Y") : text.index("## Test")]
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", table))
-    assert len(named) > 15
-    missing = {
-        name
-        for name in named
-        if not any((at / name).is_file() for at in (PACKAGE, PACKAGE.parent, ROOT))
-    }
-    assert not missing
+    assert len(FILE.findall(text) + FOLDER.findall(text)) > 10
+    assert not missing(text, ROOT)
+
+
+def test_there_are_twelve_places_to_open():
+    table = ARCHITECTURE[ARCHITECTURE.index("| to change | open |") :]
+    assert len(re.findall(r"^\| (?:a|an) ", table, re.MULTILINE)) == 12

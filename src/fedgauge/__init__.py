@@ -195,7 +195,7 @@ __all__ = [
     "read_trend",
 ]
 
-# Where those names live, and the rooms of the house. Each is loaded when it is first asked for: all
+# Where those names live, and the packages. Each is loaded when it is first asked for: all
 # of them together take five times as long as NumPy.
 _HOMES: Final = {
     "data.examples": ["Examples"],

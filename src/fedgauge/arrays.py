@@ -1,4 +1,4 @@
-"""Names of the arrays that pass between rooms, and of what many rooms are asked."""
+"""Types of the arrays that pass between packages, and of what many packages are asked."""
 
 from typing import Literal
 

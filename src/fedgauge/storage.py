@@ -1,4 +1,4 @@
-"""Files that survive a crash: written once and for good, or replaced as a whole."""
+"""Files that survive a crash, are read within a limit, and belong to their owner."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The command line: arguments to calls, nothing else."""
+"""The `fedgauge` command: finds the file of each command, and how a command ends."""
 
 from __future__ import annotations
 

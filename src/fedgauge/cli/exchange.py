@@ -1,4 +1,4 @@
-"""Commands of the file exchange; here those of sites, one verb for each round."""
+"""`exchange` for sites: one command for each step, and how an operator names rows."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands of the coordinator of a file exchange: start, restart, advance."""
+"""`exchange` for coordinators and officers: start, advance, review, approve."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Options of the commands, and what they mean to the library."""
+"""Options that commands share, names of columns among them, and what they mean to the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plan` and `explain`: what will be measured, what to expect of it, and what leaves each site."""
+"""`plan` and `explain`: choose a plan, price its slices, say what a wanted error takes."""
 
 from __future__ import annotations
 

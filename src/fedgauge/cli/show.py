@@ -1,4 +1,4 @@
-"""Results on the terminal: the verdict, all metrics, thresholds, and who signed them."""
+"""`show` and `verify`: the verdict, metrics, thresholds, calibration, and who signed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices on the terminal: groups and the gaps between them, models and how they compare."""
+"""Tables of slices: groups and gaps, models, classes, averages and confusion."""
 
 from __future__ import annotations
 

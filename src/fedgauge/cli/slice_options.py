@@ -1,4 +1,4 @@
-"""Slices as commands name them: the task that they make, and the columns that hold them."""
+"""Options that name groups, classes, labels and models: the task they make, and their columns."""
 
 from __future__ import annotations
 

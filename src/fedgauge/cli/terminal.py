@@ -1,4 +1,4 @@
-"""What the commands print: results on stdout, errors in one line on stderr."""
+"""What commands print: tables, warnings and errors; which files they may overwrite."""
 
 from __future__ import annotations
 

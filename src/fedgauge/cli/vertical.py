@@ -1,4 +1,4 @@
-"""Commands for scores at one party and labels at others."""
+"""`vertical evaluate` and `vertical plan`: labels and scores apart, in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels apart from scores, before parties count: `vertical roster` and `vertical assign`."""
+"""`vertical` between parties: `roster`, `assign`, `check`, `answer` and `result`."""
 
 from __future__ import annotations
 

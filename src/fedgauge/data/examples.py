@@ -1,4 +1,4 @@
-"""Labels and scores at the door: arrays and data-frame columns become checked batches."""
+"""`Examples`: labels and scores as checked batches, and labels read as classes."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized

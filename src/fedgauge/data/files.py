@@ -1,4 +1,4 @@
-"""Score tables: CSV and Parquet files read in batches, never whole, or a data frame."""
+"""CSV and Parquet files and data frames, read in batches; which columns hold labels and scores."""
 
 import codecs
 import csv

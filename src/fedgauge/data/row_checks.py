@@ -1,4 +1,7 @@
-"""One client's data as batches of rows of which none can spoil another."""
+"""Odd rows: each gets a stated place and spoils no other, and its operator gets a summary.
+
+Also rows that are named by ids or scores, each with the bin it was given.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

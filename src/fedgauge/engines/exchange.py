@@ -1,4 +1,4 @@
-"""An evaluation by files, for partners with nothing but a shared folder or e-mail.
+"""An evaluation by files: the folder, and what a site does at each step.
 
 The coordinator writes requests into a folder, each site writes its reply, and the coordinator
 advances to the next round. Files are signed, so whoever carries them can lose them but not

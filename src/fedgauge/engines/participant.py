@@ -1,4 +1,4 @@
-"""A site that takes part in a real evaluation, whatever carries its messages.
+"""A site that takes part in a real evaluation: its sessions, its duties, and simulated nodes.
 
 It judges the plan before any data is read, keeps the privacy budget, counts its data once, and
 remembers every session so that a crash loses nothing and repeats nothing.

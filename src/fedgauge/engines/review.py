@@ -1,4 +1,4 @@
-"""What an officer looks at before a site joins an evaluation, and signs."""
+"""What an officer looks at before a site joins, and signs; a rehearsal on a site's own file."""
 
 from collections.abc import Mapping
 from datetime import datetime

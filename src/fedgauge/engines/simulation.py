@@ -1,4 +1,4 @@
-"""Everything in one process: the sum is taken here, so nothing is protected on the way."""
+"""`evaluate` and `simulate`: everything in one process, which sees all data."""
 
 import math
 import operator

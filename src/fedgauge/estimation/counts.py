@@ -1,4 +1,7 @@
-"""What reached the server: counts on an axis, and how noisy they are."""
+"""`Released`, what reached the server, and `PooledCounts`: one slice and how noisy it is.
+
+Also counts of labels by bin, counts from local reports, and noise drawn again.
+"""
 
 import hashlib
 import math

@@ -1,4 +1,6 @@
-"""From pooled counts to the rates of both classes along all thresholds.
+"""Estimators: from pooled counts to the rates of both classes along all thresholds.
+
+Also the piecewise polynomials that curves are made of.
 
 An estimator joins what the counts say at the edges into one path: false and true
 positive rates as functions of a parameter, from (0, 0) at the highest threshold to

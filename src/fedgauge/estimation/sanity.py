@@ -1,4 +1,4 @@
-"""Sums that no rows have: refused where they are exact, a caution where they are noisy.
+"""Sums that no rows have, refused or with a caution; end bins that hold too much of both classes.
 
 A secure sum cannot tell who sent what. It can tell that counts are below zero, or above what all
 clients together may have: then somebody counted otherwise than by rows. So it is with the sum of

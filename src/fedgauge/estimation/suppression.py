@@ -1,4 +1,4 @@
-"""Small cells: neighbouring bins of an exact sum merged until no count is small.
+"""Suppression of small cells: bins and small groups of an exact sum merged until none is small.
 
 A bin with a few examples shows where the score of each of them lies. Merged bins have edges that
 all channels share, so at those that remain every rate is what it was.

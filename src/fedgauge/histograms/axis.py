@@ -1,4 +1,4 @@
-"""The score axis: frozen edges that are the same bytes on every machine."""
+"""The score axis: frozen edges that are the same bytes everywhere, and the bin of each score."""
 
 import hashlib
 import math

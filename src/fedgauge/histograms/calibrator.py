@@ -1,4 +1,7 @@
-"""The calibrator: a map from scores to calibrated probabilities, small enough to travel."""
+"""`Calibrator`: a map from scores to probabilities, its forms, its file and its Python source.
+
+It is also a step of a scikit-learn pipeline.
+"""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""Tables: counts of other things than one score, which travel behind a histogram's.
+"""Tables: counts of other things than one score, which travel behind a histogram.
 
 A table has a fixed number of cells, and each row adds to it once: `weight` in all, as a rule 1 to
 one cell. So to the accounting a table is one more level that a row is seen in. To add a kind:

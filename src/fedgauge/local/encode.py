@@ -1,4 +1,4 @@
-"""Local reports to a result: from a server's intake, or from data that is reported here."""
+"""Local reports made from data, a result made from reports, and what a file of them costs."""
 
 import hashlib
 import logging

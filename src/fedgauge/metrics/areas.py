@@ -1,4 +1,4 @@
-"""Numbers from pooled counts: each is a value with the bounds that binning allows."""
+"""Areas, distances and losses from pooled counts, with the bounds that binning allows."""
 
 import math
 from typing import Any, Final, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Bands around curves: where the curve of the population lies, at every point or at once."""
+"""Bands around curves, and the registry of curves: one `CurveKind` for each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

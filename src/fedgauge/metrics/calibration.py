@@ -1,8 +1,8 @@
-"""Calibration: whether of the examples that score 30% about 30% are positive.
+"""Calibration: the curve, its errors with intervals, and the groups of bins these rest on.
 
 All of it is read from groups of bins. Of counts that were drawn by chance, and under noise more
 so, the plain distance from the diagonal is too large: it is above 0 also for scores that are
-right. So values and intervals of errors come from inverting a test (`inversion`), and the plain
+right. So values and intervals of errors come from inverting a test (:func:`invert`), and the plain
 numbers stand on the curve.
 """
 

@@ -1,4 +1,4 @@
-"""The Brier score in parts: what miscalibration adds, what telling examples apart takes off."""
+"""The Brier score in parts, calibration slope, intercept and index, and tests of calibration."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The calibrators: one row for each way to fit a map to counts, and how far to trust it."""
+"""Calibrators: one row for each way to fit a map to counts, and when not to trust it."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Curves over all thresholds: estimated from a distribution, or exact from pooled data."""
+"""Curves over all thresholds: estimated, exact from pooled data, or averaged over classes."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Differences of two estimates, of different rows or not: alone, and as gaps among many groups."""
+"""Differences of two estimates: gaps between groups, and two models on the same rows."""
 
 import math
 import operator

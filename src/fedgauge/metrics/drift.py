@@ -1,4 +1,4 @@
-"""Whether something moved between looks at a model: tests that know sampling, noise and looks.
+"""Drift: tests of whether a metric moved between looks at a model, and which looks are alarms.
 
 A quantity that is watched is a ratio of weighted counts, or a sum of such (the AUC: positives
 placed among all negatives, negatives among all positives). Its weights are those of all looks so

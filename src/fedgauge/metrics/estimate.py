@@ -1,4 +1,4 @@
-"""Estimates: a value with where the truth lies, and the arithmetic of intervals."""
+"""`Estimate`, the arithmetic of intervals, and metrics as rows of a registry."""
 
 import math
 from collections.abc import Callable, Mapping

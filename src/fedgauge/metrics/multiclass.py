@@ -1,4 +1,4 @@
-"""Averages over classes or labels: how the errors of their parts go together.
+"""Averages over classes or labels with their errors, and the confusion matrix of classes.
 
 Every part compares some channels with others. Noise is of channels, so what it does to an average
 follows from what each channel weighs in it. Of the examples, counts tell how each score spreads

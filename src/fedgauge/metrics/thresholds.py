@@ -1,4 +1,7 @@
-"""What a model does at a threshold, and which threshold does what is wanted."""
+"""`AtThreshold`: one row for each metric at a threshold, the formulas and intervals behind them.
+
+Also which threshold does what is wanted.
+"""
 
 import itertools
 import math

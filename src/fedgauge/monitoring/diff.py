@@ -1,4 +1,4 @@
-"""Two results, such as last month's and this one's: how far each metric differs, and how surely."""
+"""`diff`: how far two results differ, and whether they can be compared."""
 
 from __future__ import annotations
 

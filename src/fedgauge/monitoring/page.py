@@ -1,4 +1,4 @@
-"""A series of results put into one HTML file: what moved in words, a figure of all that is watched.
+"""A trend as one HTML file: what moved in words, and a figure of all that is watched.
 
 All numbers are those of the trend's record, in the digits in which the library prints them.
 """

@@ -1,4 +1,4 @@
-"""A series of results of one model over time: what moved, what is an alarm, and what it cost."""
+"""`Trend`: a series of saved results of one model, with alarms and the budget it cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A series of results as plain data: rows by look and metric, what is promised and was spent."""
+"""A trend as plain data, as CSV and in words, with its alarms."""
 
 from __future__ import annotations
 

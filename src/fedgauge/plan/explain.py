@@ -1,4 +1,4 @@
-"""A plan in a data-protection officer's words: what leaves each site, and what is promised."""
+"""A plan in words for a data-protection officer, and a summary of a client's own rows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

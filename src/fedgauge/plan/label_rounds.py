@@ -1,4 +1,4 @@
-"""A round of flipped labels: every label party sends how many are positive, and needs no sum."""
+"""Rounds of labels apart from scores: flipped labels, or two noisy numbers for the AUC alone."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal, Self

@@ -1,4 +1,4 @@
-"""What no plan may hold, beyond what its rounds refuse."""
+"""What no plan may hold, and how large one may be: judged before anything is built from it."""
 
 import math
 import re

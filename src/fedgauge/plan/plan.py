@@ -1,4 +1,4 @@
-"""The evaluation plan: a frozen, fully resolved, digestible statement of what is measured."""
+"""`EvaluationPlan`: the frozen, complete statement of what is measured; its bytes and TOML."""
 
 import hashlib
 import math

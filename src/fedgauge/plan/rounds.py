@@ -1,4 +1,4 @@
-"""What every kind of round can be asked, and what a round works within."""
+"""Rounds: histograms to be summed, or rows reported one by one; what each is asked."""
 
 import math
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ BYTES_PER_COUNT: Final = 8
 
 # Steps that the scores within a bin are summed in. Rounding, 1/512 of a bin, is far below what
 # sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
-# epsilon, and `laws` draws from no longer ones than these steps have at epsilon 0.41.
+# epsilon, and `privacy/noise.py` draws from no longer ones than these steps have at epsilon 0.41.
 SUM_STEPS: Final = 256
 _NO_SUMS: Final = (
     "score sums are for one score a row, of two classes and without groups. Leave them out."

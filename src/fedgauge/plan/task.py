@@ -1,4 +1,4 @@
-"""What a classifier tells apart, and so which channels are counted: slices times classes."""
+"""Tasks: what a classifier tells apart. Also slices, channels, and names of classes and groups."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Play designs through in plausible worlds, and take the one with the least error."""
+"""`propose`: tries designs in plausible worlds and takes the one with the least regret."""
 
 import copy
 import math

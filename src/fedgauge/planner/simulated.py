@@ -1,4 +1,4 @@
-"""Evaluations played through: what plans release of plausible data, and how wrong that is."""
+"""Data that fit public hints, evaluations of such data, and the errors they have."""
 
 import copy
 import math

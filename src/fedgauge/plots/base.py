@@ -1,4 +1,4 @@
-"""The axes that displays draw on: how large, what is on them already, and the legend."""
+"""What all displays share: axes, legends, and several slices on the same axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scores promise and what came true: reliability diagrams."""
+"""Reliability diagrams and decision curves."""
 
 from __future__ import annotations
 

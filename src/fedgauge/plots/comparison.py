@@ -1,4 +1,4 @@
-"""Estimates below each other: a metric of every group, and differences of two models."""
+"""Gaps and differences of models as rows of intervals, and the confusion matrix."""
 
 from __future__ import annotations
 

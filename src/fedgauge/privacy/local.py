@@ -1,4 +1,4 @@
-"""Local differential privacy: every row is randomised where it is held."""
+"""`LocalDP`: every row is randomised where it is held. Also randomized response of labels."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a privacy model is: facts, words and what it makes of noise; and the one without noise.
+"""Privacy models: their facts, words and noise; `SecureAggregation`, which adds none.
 
 A model is plain data in a plan. What differs between models stands on its class, so that the
 rest of the code asks the model instead of asking which one it is.

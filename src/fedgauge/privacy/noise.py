@@ -1,4 +1,4 @@
-"""Noise laws as tables, and draws from them at a stated distance from the true law.
+"""Noise laws as tables, a client's share of the noise, and draws from both.
 
 A table holds the cumulative probabilities of a law in 128-bit fixed point, computed in
 high precision; a uniform 128-bit number picks a value by inversion. What is drawn differs

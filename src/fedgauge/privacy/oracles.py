@@ -1,4 +1,4 @@
-"""Local reports: one row randomised by whoever holds it, and what many such reports add up to.
+"""The oracles of local DP: how one row becomes a report, and how reports become counts.
 
 A report says in which cell a row is: its class and its node at one level of the tree, cell
 ``class * nodes + node``. It is private by itself, so nobody has to trust a sum. Two ways:

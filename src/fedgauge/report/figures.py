@@ -1,4 +1,4 @@
-"""One slice of a result as the numbers that its figures and tables are made of."""
+"""The numbers behind the figures and tables of one slice, at thresholds and along curves."""
 
 from __future__ import annotations
 

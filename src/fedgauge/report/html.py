@@ -1,4 +1,4 @@
-"""What every page is filled with: its files, numbers as JSON, the rule that it fetches nothing."""
+"""What every page is filled with: its files, words as HTML, numbers as JSON, no network."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Results put into one HTML file: words as HTML, numbers as one block of JSON, style and script."""
+"""The report: its words, and results put into one HTML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes, groups and models of a result: all of them, and what sets them apart."""
+"""Tables and figures of classes, groups and models, and of several results side by side."""
 
 from __future__ import annotations
 

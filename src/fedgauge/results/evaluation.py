@@ -1,4 +1,4 @@
-"""The result a user holds: curves and numbers on demand, from pooled counts alone."""
+"""`Evaluation`, the result a user holds, and the slices it can be narrowed to."""
 
 import hashlib
 from abc import abstractmethod

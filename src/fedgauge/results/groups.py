@@ -1,4 +1,4 @@
-"""A metric by group, and how far it differs between them: what a user holds, and its words."""
+"""`Gaps`: a metric by group, and how far it differs between groups, in numbers and words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every result can be asked: curves, metrics over all thresholds, metrics at some."""
+"""What a result can be asked: curves, metrics, calibration, averages over classes, tables."""
 
 import math
 from abc import ABC, abstractmethod

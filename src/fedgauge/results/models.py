@@ -1,4 +1,4 @@
-"""Two models on the same rows: how much better the first is, and whether that is sure."""
+"""`Comparison`: two models on the same rows, their differences and a verdict."""
 
 from dataclasses import dataclass
 from functools import cached_property

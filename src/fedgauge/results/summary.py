@@ -1,4 +1,4 @@
-"""A result in five lines of words and numbers; more of slices, under noise or a map, in doubt."""
+"""A result as a few lines of words and numbers, and as a data frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The primitives of secure summation: key agreement, key derivation, masks, sealed boxes.
+"""Keys, masks and sealed boxes of a secure summation, and integers that wrap by design.
 
 All keys have 256 bits from end to end, and all come from the operating system or from a key
 agreement. Each is derived for one purpose, one pair and one session.

@@ -4,7 +4,7 @@
 stage   request              reply                 what the client then knows or did
 ======  ===================  ====================  =====================================
 1       `Invitation`         `Advertisement`       the plan, and all who may take part
-2       `Advertisements`             `Shares`              who is there, and its neighbours' keys
+2       `Advertisements`     `Shares`              who is there, and its neighbours' keys
 3       `Inbox`              `Masked`              the shares it holds for others
 4       `Survivors`          `Ballot`              whose inputs are in the sum
 5       `Quorum`             `SealedOpening`       that others were told the same

@@ -1,4 +1,4 @@
-"""Shamir's secret sharing of 256-bit secrets: fewer than `threshold` shares say nothing."""
+"""Shamir's secret sharing of 256-bit secrets, and the sealed boxes in which shares travel."""
 
 import hashlib
 import math

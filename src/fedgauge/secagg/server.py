@@ -1,4 +1,4 @@
-"""The coordinator's side of a secure summation: it forwards, adds up, and opens one sum."""
+"""The coordinator's side of a secure summation: checks replies, forwards them, opens one sum."""
 
 import os
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""When a site takes part in one more exact sum on its data.
+"""Rules for exact sums: when a site joins one more, and what several show together.
 
 A sum without noise hides a site among others and a patient among others, once. More of them can
 be subtracted from each other: sums over other sites, on other rows, or on other bins. So they are

@@ -1,4 +1,7 @@
-"""The privacy ledger of a site: what may be spent on its data, what is reserved, what is gone."""
+"""The privacy ledger: its rules, what has been spent, and what is left.
+
+Also when a site joins the second of two rounds.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Lines of text that can only be added to: SQLite, a hash chain, and its end kept elsewhere."""
+"""The ledger's file: lines in SQLite, a hash chain, and a copy of its end, the witness."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What a site allows and whom it trusts, as its file states them."""
+"""The site file: what a site allows, whom it trusts, and which slices a plan may have."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""A client's own trust anchor: says yes or no to a plan before any data is read."""
+"""`Site`: says yes or no to a plan before any data is read. Also approvals by a second person."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Answers of label parties to a result, where each answered alone."""
+"""A label party that answers alone: its answer, by files, and a result from several answers."""
 
 import logging
 import os

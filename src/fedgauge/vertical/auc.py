@@ -1,4 +1,4 @@
-"""The AUC alone, where nothing else was asked for: `LabelAuc`."""
+"""The AUC alone: ranks, the mechanisms that send it, their noise, and `LabelAuc`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which bin each scored example is in: the one thing that label parties learn of scores."""
+"""The bin of each scored example, how many bins, in which tree, and by which mechanism."""
 
 import math
 from collections.abc import Sequence

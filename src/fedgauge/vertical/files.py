@@ -1,4 +1,4 @@
-"""The examples that a label party answers for: their ids, or their scores, and no label."""
+"""Files of label parties: rosters, bins and ranks, and what the scoring party keeps of them."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Scores and labels joined by id, exactly: what does not match is counted, and never named."""
+"""Scores and labels joined by id, and why some ids do not match."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
