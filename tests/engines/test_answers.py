@@ -204,7 +204,7 @@ def test_a_crash_after_the_charge_leaves_no_answer_that_nobody_paid_for(world, k
     def crash(*_args, **_options):
         raise RuntimeError("the power went")
 
-    for step in ("Answer", "_read"):  # before the answer is made, and before it is recorded
+    for step in ("LabelAnswer", "_read"):  # before the answer is made, and before it is recorded
         with monkeypatch.context() as patched:
             patched.setattr(answers, step, crash)
             patched.setattr(getattr(answers, step), "signed", crash, raising=False)

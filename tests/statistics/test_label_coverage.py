@@ -53,8 +53,12 @@ def test_the_study_notices_intervals_that_are_too_narrow(monkeypatch):
 
 def test_the_study_notices_quantile_bins(monkeypatch):
     """Ranks alone leave rare positives a few bins: average precision is covered in about 40%."""
-    ranks = "fedgauge.vertical.bins.balanced_ranks"
-    monkeypatch.setattr(ranks, lambda bins, rate: np.arange(1, bins) / bins)  # noqa: ARG005
+
+    def cut_by_rank(ordered, always, bins, rate):  # noqa: ARG001
+        ranks = np.minimum(np.arange(1, bins) / bins * len(ordered), len(ordered) - 1)
+        return np.unique(np.append(always, ordered[np.ceil(ranks).astype(np.intp)]))
+
+    monkeypatch.setattr("fedgauge.vertical.bins._cut", cut_by_rank)
     cell = study.Cell(20_000, 0.02, 2.0)
     found = study.run(cell, np.random.default_rng(11), RUNS)
     assert found["AP covers"] < LEAST

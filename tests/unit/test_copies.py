@@ -235,7 +235,7 @@ def test_the_witness_is_written_between_the_ledger_and_the_head(ledger, folder, 
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file.durable, "replace", fail)
+        patch.setattr(ledger_file.storage, "replace", fail)
         with pytest.raises(LedgerError, match=r"cannot use the witness .*Input/output error"):
             reserve(ledger, 3, 0.5)
     assert place.read_bytes() == head_of(folder).read_bytes() == before

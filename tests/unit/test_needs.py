@@ -12,7 +12,7 @@ from fedgauge import planner
 from fedgauge.metrics.estimate import metrics_of
 from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.plan.plan import PredictedErrors, Prediction
-from fedgauge.planner import needs
+from fedgauge.planner import requirements
 
 CLIENTS = 10
 HINTS = {"clients": CLIENTS, "examples": 5_000, "positive_rate": 0.2}
@@ -31,7 +31,7 @@ def expected_of(privacy, examples=5_000, **question):
     plan = planner.propose(
         privacy=privacy, at=question.get("at"), **{**HINTS, "examples": examples}
     )
-    wish = needs._wish(question["metric"], question.get("at"))
+    wish = requirements._wish(question["metric"], question.get("at"))
     by_shape = wish.by_shape(plan, examples, HINTS["positive_rate"])
     return float(np.exp(np.log(by_shape).mean()))
 
@@ -260,7 +260,7 @@ def test_search_on_powers(power, wanted):
         asked.append(x)
         return 0.1 * x**-power
 
-    found = needs.solve(falls, wanted, ENDS)
+    found = requirements.solve(falls, wanted, ENDS)
     assert falls(found) == pytest.approx(wanted, rel=0.075)
     assert len(asked) <= 6
 
@@ -269,19 +269,19 @@ def test_search_beside_a_floor():
     def falls(x):
         return 0.1 * math.hypot(1.0, 2.0 / x)
 
-    assert needs.solve(falls, 0.09, ENDS) is None
-    assert falls(needs.solve(falls, 0.12, ENDS)) == pytest.approx(0.12, rel=0.075)
+    assert requirements.solve(falls, 0.09, ENDS) is None
+    assert falls(requirements.solve(falls, 0.12, ENDS)) == pytest.approx(0.12, rel=0.075)
 
 
 def test_search_over_a_jump_takes_the_side_that_is_enough():
-    found = needs.solve(lambda x: 0.2 if x < 3.0 else 0.05, 0.1, ENDS)
+    found = requirements.solve(lambda x: 0.2 if x < 3.0 else 0.05, 0.1, ENDS)
     assert 3.0 <= found < 3.2
 
 
 def test_search_ends_with_what_was_to_be_tried():
-    assert needs.solve(lambda _: 0.01, 0.1, ENDS) == pytest.approx(1e-4)
-    assert needs.solve(lambda _: 0.3, 0.1, ENDS) is None
-    assert needs.solve(lambda x: 0.1 / x, 0.3, (0.01, 0.1)) == pytest.approx(0.33, rel=0.075)
+    assert requirements.solve(lambda _: 0.01, 0.1, ENDS) == pytest.approx(1e-4)
+    assert requirements.solve(lambda _: 0.3, 0.1, ENDS) is None
+    assert requirements.solve(lambda x: 0.1 / x, 0.3, (0.01, 0.1)) == pytest.approx(0.33, rel=0.075)
 
 
 def test_where_no_plan_can_be_made_nothing_is_reached():
@@ -290,10 +290,10 @@ def test_where_no_plan_can_be_made_nothing_is_reached():
             raise fg.PlanError("no such noise")
         return 0.1 / x
 
-    assert needs.solve(falls, 0.02, ENDS) is None
-    assert 0.5 < needs.solve(falls, 0.9, ENDS) < 0.6
+    assert requirements.solve(falls, 0.02, ENDS) is None
+    assert 0.5 < requirements.solve(falls, 0.9, ENDS) < 0.6
     with pytest.raises(fg.PlanError, match="no such noise"):
-        needs.solve(lambda x: falls(3.0 * x), 0.1, ENDS)
+        requirements.solve(lambda x: falls(3.0 * x), 0.1, ENDS)
 
 
 # What the search asks for
@@ -315,8 +315,8 @@ def asked(monkeypatch):
         errors = PredictedErrors(10.0 / (plan.privacy.epsilon * examples), 0.1, 0.1)
         return Prediction.of(errors, (errors, errors))
 
-    monkeypatch.setattr(needs, "propose", propose)
-    monkeypatch.setattr(needs, "predict", predict)
+    monkeypatch.setattr(requirements, "propose", propose)
+    monkeypatch.setattr(requirements, "predict", predict)
     return asked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
@@ -134,7 +135,8 @@ def main() -> NoReturn:
     warnings.showwarning = warn
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # closed ones are None
-            stream.reconfigure(errors="backslashreplace")  # for terminals without all letters
+            with suppress(OSError):  # of some pipes; `Screen` does not need it, help texts do
+                stream.reconfigure(errors="backslashreplace")  # for terminals without all letters
     try:
         code = typer.main.get_command(app).main(prog_name="fedgauge", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -29,7 +29,7 @@ from fedgauge.histograms.two_round import TwoRound
 MOST_NAMES: Final = 1000  # of classes, groups or models: more are ids
 _LONGEST: Final = 200  # characters of a name
 _MOST_TOLD: Final = 20  # names in a sentence
-_MOST_QUOTED: Final = 200  # characters of a label
+_MOST_QUOTED: Final = 100  # characters of a label
 _NO_PAIRS: Final = 'pairs must be a list of two of the models each, such as [("new", "old")].'
 
 

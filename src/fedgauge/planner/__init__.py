@@ -13,7 +13,7 @@ Examples
 (64, 1.0)
 """
 
-from fedgauge.planner.needs import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
+from fedgauge.planner.requirements import CALIBRATION_ERROR, ROC_AREA_ERROR, Needs, needs
 from fedgauge.planner.search import (
     DEFAULT_EXAMPLES,
     DEFAULT_POSITIVE_RATE,

@@ -230,16 +230,17 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         try:
             plain = {"format": _FIRST_FORMAT} | msgspec.toml.decode(text, type=dict[str, Any])
-            if plain["format"] == _FIRST_FORMAT and not any_format:
-                raise SiteError(
-                    "it was made by an earlier version, which allowed exact sums unless told not "
-                    "to. `fedgauge site migrate --site FILE` writes it anew."
-                )
-            file = msgspec.convert(plain, type=cls)
+            is_old = plain["format"] == _FIRST_FORMAT and not any_format
+            file = None if is_old else msgspec.convert(plain, type=cls)
         except msgspec.MsgspecError as error:
             raise SiteError(str(error)) from None
         except (RecursionError, ValueError):
             raise SiteError("it is nested too deeply, or a number in it is too long.") from None
+        if file is None:
+            raise SiteError(
+                "it was made by an earlier version, which allowed exact sums unless told not "
+                "to. `fedgauge site migrate --site FILE` writes it anew."
+            )
         if file.format not in (_FIRST_FORMAT, FORMAT):
             raise SiteError(
                 f"it has format {file.format}, and this fedgauge reads {FORMAT}. Use the latest "

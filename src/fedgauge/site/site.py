@@ -571,7 +571,7 @@ def require_approval(site: Site, session: bytes, plan: EvaluationPlan) -> bytes:
             "look at it with `fedgauge exchange review`, which prints the command to sign."
         ) from None
     except OSError as error:
-        raise SiteError(f"cannot read an approval: {error.strerror}.") from None
+        raise PlanRefused(f"the approval is damaged: {error.strerror}. Approve again.") from None
     except (*MALFORMED, SiteError):
         raise PlanRefused("the approval is damaged. Approve again.") from None
     if approver not in site.approvers:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from fedgauge.errors import PlanError, PrivacyWarning
-from fedgauge.planner.needs import EPSILONS, EXAMPLES, Needs, solve, with_epsilon
+from fedgauge.planner.requirements import EPSILONS, EXAMPLES, Needs, solve, with_epsilon
 from fedgauge.privacy import Cohort, DistributedDP
 from fedgauge.vertical.auc import PartyRanks
 from fedgauge.vertical.bins import (
