@@ -222,10 +222,10 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield level, variance
         yield most - level, variance
     by_channel = plan.tree[0] * variances[0]  # the highest nodes have no noise in common
-    highest = counts.reshape(len(counts), plan.tree[0], -1).sum(axis=2)
-    for many, blocks in _in_blocks(highest):
-        yield blocks, many * variances[0]
     if isinstance(plan.task, LabelTask):  # so many examples there are, and so no more positives
+        highest = counts.reshape(len(counts), plan.tree[0], -1).sum(axis=2)
+        for many, blocks in _in_blocks(highest):
+            yield blocks, many * variances[0]
         yield counts.sum(axis=1), by_channel
     for difference, channels in _differences(plan, counts):
         yield difference, channels * by_channel
