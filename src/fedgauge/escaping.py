@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from typing import Final
 
 _UNUSUAL: Final = re.compile(r"[^\n -~]")
-# Letters by their category, and yet nothing is seen of them.
-_UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+# Letters, marks and symbols by their category, and yet nothing is seen of them.
+_UNSEEN: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00016fe4\U0001d159"
+)
 _MOST: Final = 2_000  # characters of a line: what follows must not leave the screen
 _HEAD: Final = 1_500
 # Spreadsheets skip blanks, and take full-width signs for the usual ones.

@@ -322,6 +322,28 @@ def test_counts_that_other_parties_rows_cover_are_a_caution_with_their_partys_na
     assert fg.Evaluation.from_json(world.folder / "r.json").caution == result.caution
 
 
+@pytest.mark.parametrize("way", [1, -1], ids=["raised", "lowered"])
+@pytest.mark.parametrize("kind", ["flips", "flat", "tree"])
+def test_a_little_too_much_in_each_of_many_bins_is_a_caution_with_its_partys_name(world, kind, way):
+    """No bin was odd by itself: a tenth of the labels took an AUC from 0.86 to 0.46."""
+    privacy = fg.LocalDP(1.0, unit="label") if kind == "flips" else ONE
+    wanted = {"tree": (16, 4) if kind == "tree" else (128,)}
+    made = world.told(privacy, **wanted)
+    honest = [world.answers(made.plan, name) for name in TWO]
+    assert world.conclude(made.plan, honest).caution is None
+    totals = np.array(dict(made.totals.by_party)[world.keys[SHOP]])[::way]
+    if kind == "flips":  # as many as before, and none of them flipped
+        told = np.diff(np.minimum(np.cumsum(totals[::-1]), sum(honest[0].numbers)), prepend=0)
+        numbers = told[::-way]
+    else:
+        high = np.arange(len(totals)) >= len(totals) // 2
+        leaves = np.where(high, totals + 6, -6)[::way]
+        numbers = np.concatenate([leaves.reshape(n, -1).sum(axis=1) for n in made.plan.final.nodes])
+    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
+    assert f"{SHOP} sent what no labels have" in result.caution
+    assert OTHER not in result.caution
+
+
 def test_levels_of_a_tree_that_tell_of_other_labels_are_a_caution(world):
     """None of the bins has a positive, and half of what is in all of them is."""
     made = world.told(tree=(8, 4))

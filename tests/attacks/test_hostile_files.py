@@ -532,6 +532,16 @@ def test_a_time_that_no_calendar_has_is_told(monkeypatch):
     assert "no time of change" in complaint(run("trend", "looks", "--by", "time"))
 
 
+@pytest.mark.parametrize("dot", [".", " . ", '"."', "'\t.'"])
+@pytest.mark.parametrize("around", ["%s = 1", "[%s]", "[[%s]]", "x = {%s = 1}"])
+def test_a_key_of_many_parts_is_refused_unread(around, dot):
+    """One of 40 kB took gigabytes, and minutes."""
+    edge = dot.strip(" .\t")[:1]
+    key = edge + dot.join("a" * 3000) + edge
+    with pytest.raises(PlanError, match="a key in it has too many parts"):
+        fg.EvaluationPlan.from_toml(f"{around % key}\n")
+
+
 @pytest.mark.parametrize("width", [5e-324, 1e-300, 1e-18])
 def test_noise_next_to_nothing_protects_nothing(width):
     assert skellam_delta(1.0, means=[width] * 3) == 1.0

@@ -20,7 +20,7 @@ NAMES = {
     "separator": f"r\u2028{FORGED}",
     "turns": "r\u202egnp.\u2066",
     "zero-width": "r\u200b\u200d\ufeff\u2060",
-    "unseen": "r\u3164\u115f\u034f",
+    "unseen": "r\u3164\u115f\u034f\u2800\U00016fe4\U0001d159",
     "c1": "r\x9b2J\x85",
     "private": "r\ue000\U000e0041",
     "no text": "r\udcff\udc9b",
@@ -32,7 +32,7 @@ NAMES = {
 def dangers(text):
     """Characters that do something else than to be seen."""
     kinds = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    unseen = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+    unseen = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U00016fe4\U0001d159"
     found = {each for each in text if unicodedata.category(each) in kinds or each in unseen}
     return sorted(map(ascii, found - {"\n"}))
 

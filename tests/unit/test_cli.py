@@ -10,11 +10,13 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 from commands import complaint, run
 from matplotlib.image import imread
 from scipy import special
@@ -676,3 +678,12 @@ def test_what_may_take_seconds_says_what_it_does(command, told, tmp_path, monkey
     watched.told.clear()
     assert run(*command.split(), "--quiet").exit_code == 0
     assert watched.told == []
+
+
+def test_a_command_is_called_as_it_is_named_and_is_of_the_command_line():
+    """An import of the same name was taken for the command `show`, which then wanted a number."""
+    with click.Context(typer.main.get_command(cli.app)) as context:
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            if not isinstance(command, click.Group):
+                assert command.callback.__module__.startswith("fedgauge.cli."), name

@@ -39,7 +39,7 @@ from fedgauge.cli.terminal import (
     with_interval,
     with_progress,
 )
-from fedgauge.metrics.estimate import metrics_of, show, show_count
+from fedgauge.metrics.estimate import metrics_of, show_count
 from fedgauge.metrics.estimate import show as show_number
 from fedgauge.results.summary import mapping, verdict
 from fedgauge.vertical.auc import is_auc
@@ -68,7 +68,13 @@ def reliability_table(result: fg.Evaluation) -> Table:
     ):
         lower, upper, count, predicted, observed, low, high = map(float, row)
         within = f"{lower:.4f} to {upper:.4f}"
-        table.add_row(within, show_count(count), show(predicted), show(observed), span((low, high)))
+        table.add_row(
+            within,
+            show_count(count),
+            show_number(predicted),
+            show_number(observed),
+            span((low, high)),
+        )
     table.caption = "\n".join([f"{curve.rule}, of the bins counted.", *_tested(result)])
     return table
 
@@ -100,10 +106,10 @@ def decision_table(result: fg.Evaluation) -> Table:
         ahead = span((curve.advantage_low[i], curve.advantage_high[i]))
         table.add_row(
             f"{curve.thresholds[i]:.4g}",
-            show(curve.net_benefit[i]),
+            show_number(curve.net_benefit[i]),
             span((curve.low[i], curve.high[i])),
-            show(curve.treat_all[i]),
-            f"{show(curve.advantage[i])}  {ahead}",
+            show_number(curve.treat_all[i]),
+            f"{show_number(curve.advantage[i])}  {ahead}",
         )
     ranges = ", ".join(f"{low:.3g} to {high:.3g}" for low, high in curve.useful)
     table.caption = (

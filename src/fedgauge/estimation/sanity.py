@@ -223,6 +223,9 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield most - level, variance
     by_channel = plan.tree[0] * variances[0]  # the highest nodes have no noise in common
     if isinstance(plan.task, LabelTask):  # so many examples there are, and so no more positives
+        highest = counts.reshape(len(counts), plan.tree[0], -1).sum(axis=2)
+        for many, blocks in _in_blocks(highest):
+            yield blocks, many * variances[0]
         yield counts.sum(axis=1), by_channel
     for difference, channels in _differences(plan, counts):
         yield difference, channels * by_channel
@@ -245,6 +248,17 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield -difference, added + channels * by_channel
 
 
+def _in_blocks(counts: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Sums over 2, 4, 8 and so on neighbours, and of how many each is at most.
+
+    A little too few in each of many bins is nothing in any of them, and much in all together.
+    """
+    many = 2
+    while many < counts.shape[-1]:
+        yield many, np.add.reduceat(counts, np.arange(0, counts.shape[-1], many), axis=-1)
+        many *= 2
+
+
 def _between_levels(
     plan: EvaluationPlan, released: Released, levels: Sequence[NDArray[np.int64]]
 ) -> Iterator[tuple[Floats, float]]:
@@ -259,7 +273,7 @@ def _between_levels(
 
 
 def _are_flips(plan: EvaluationPlan, released: Released, chance: float) -> bool:
-    """Whether as many labels of each bin, and of all, are told to be positive as flips make.
+    """Whether as many labels of bins, side by side, are told to be positive as flips make.
 
     Of a bin without positives those are told that were flipped: a binomial law, and every positive
     makes more of them. Of a bin without negatives it is the same.
@@ -267,7 +281,10 @@ def _are_flips(plan: EvaluationPlan, released: Released, chance: float) -> bool:
     from scipy.special import betainc
 
     negatives, positives = np.rint(retold(np.asarray(released.counts), plan.flipped.chance))
-    negatives, positives = (np.append(told, told.sum()) for told in (negatives, positives))
+    negatives, positives = (
+        np.concatenate([told, *(blocks for _, blocks in _in_blocks(told)), [told.sum()]])
+        for told in (negatives, positives)
+    )
     if min(negatives.min(), positives.min()) < 0:
         return False
     kept = 1 - plan.flipped.chance / WHOLE

@@ -311,6 +311,18 @@ def check_levels(tree: Sequence[int]) -> None:
         )
 
 
+# Each name that a dot goes before: of long ones a reader of TOML keeps the head of each length.
+_DOTTED: Final = re.compile(
+    rf"""(?<![\w."'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_LEVELS}}}"""
+)
+
+
+def check_keys(text: str) -> None:
+    """Refuse TOML with a key of so many parts that no plan has: reading it takes their square."""
+    if _DOTTED.search(text):
+        raise PlanError("this is not a plan in TOML: a key in it has too many parts.")
+
+
 @contextmanager
 def plan_errors(form: str) -> Iterator[None]:
     """Turn decoding errors into a PlanError that names the format."""

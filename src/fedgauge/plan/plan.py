@@ -28,6 +28,7 @@ from fedgauge.plan.limits import (
     NO_SMALL_CELLS,
     check_bytes,
     check_counts,
+    check_keys,
     check_levels,
     check_rules,
     check_unit,
@@ -881,6 +882,7 @@ class EvaluationPlan(
         """Read a plan from TOML."""
         check_bytes(len(text))
         with plan_errors("TOML"):
+            check_keys(text)
             plain = msgspec.toml.decode(text)
             peek_plain(plain, "TOML")
             if isinstance(moment := plain.get("not_after"), date):  # TOML has dates of its own
