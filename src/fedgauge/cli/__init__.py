@@ -23,7 +23,7 @@ _ELSEWHERE: Final = {
     "plan": ("plan", "plan"),
     "explain": ("plan", "explain"),
     "demo": ("demo", "demo"),
-    "show": ("show", "show"),
+    "show": ("show", "show_result"),
     "report": ("report", "report"),
     "verify": ("show", "verify"),
     "diff": ("trend", "diff"),
