@@ -600,11 +600,11 @@ def test_damaged_totals_are_refused():
     for totals in ([], [1], [1, 2, 3], [1, -1], [1, 2**63], [1, 10**40]):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(good | {"by_party": [["AAAA", totals]]}, Totals, dec_hook=decode_axis)
-    ranks = told | {"examples": 5, "by_party": [["AAAA", [1, 2, 3]]]}
+    ranks = told | {"examples": 5, "by_party": [["AAAA", [1, 2, 3], "AAAAAA=="]]}
     assert msgspec.convert(ranks, RankTotals).known.reach.tolist() == [2]
     for facts in ([1, -1, 3], [1, 2**63, 3], [10**40, 1, 3]):
         with pytest.raises(msgspec.ValidationError):
-            msgspec.convert(ranks | {"by_party": [["AAAA", facts]]}, RankTotals)
+            msgspec.convert(ranks | {"by_party": [["AAAA", facts, ""]]}, RankTotals)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(ranks | {"examples": 10**40}, RankTotals)
 

@@ -16,9 +16,8 @@ pack, unpack = msgspec.msgpack.encode, msgspec.msgpack.decode
 
 
 def new_folder():
-    """A folder in memory, where there is one."""
-    shared = Path("/dev/shm")  # noqa: S108
-    path = Path(tempfile.mkdtemp(prefix="fedgauge-fuzz-", dir=shared if shared.is_dir() else None))
+    """A folder for the files of a target."""
+    path = Path(tempfile.mkdtemp())
     made.append(path)
     return path
 

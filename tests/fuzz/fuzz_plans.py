@@ -270,5 +270,6 @@ def shown():
             done = commands.run(command[0], path, *command[1:])
             assert done.exit_code in (0, 1, 2), done.exit_code
             assert "Traceback" not in done.output
+            assert "Usage:" not in done.output  # it was asked in the right way
 
     return [*some_results()[:20], *plans], run
