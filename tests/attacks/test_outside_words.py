@@ -167,6 +167,7 @@ def call(monkeypatch, capsys):
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["fedgauge", *map(str, words)])
+        monkeypatch.setattr(cli, "end_at_once", sys.exit)
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             with pytest.raises(SystemExit) as ended:

@@ -45,6 +45,7 @@ def run(request, out, err):
         meet_the_other(request["meet"])
     if request.get("last"):
         Deadline(request["last"]).watch_changes()
+    cli.end_at_once = sys.exit
     code = 1
     try:
         cli.main()

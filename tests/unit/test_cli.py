@@ -434,6 +434,7 @@ def test_demo_into_a_file(tmp_path):
 def main(monkeypatch, capsys, *arguments):
     """Exit code, stdout and stderr of the whole program, run in this process."""
     monkeypatch.setattr(sys, "argv", ["fedgauge", *arguments])
+    monkeypatch.setattr(cli, "end_at_once", sys.exit)
     with pytest.raises(SystemExit) as caught:
         cli.main()
     return caught.value.code, *capsys.readouterr()

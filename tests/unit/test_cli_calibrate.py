@@ -81,7 +81,7 @@ def test_quiet_says_nothing():
 
 
 def test_a_map_that_falls_is_not_to_be_judged_by_evaluate(monkeypatch):
-    falls = fg.Calibrator("bbq", fg.binning.calibrator.Steps([0.5], [0.4, 0.3]))
+    falls = fg.Calibrator("bbq", fg.histograms.calibrator.Steps([0.5], [0.4, 0.3]))
     monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: falls)
     told = run("calibrate", "result.json", "-o", "new.json").stdout
     assert "changed: the map falls" in told
@@ -89,7 +89,7 @@ def test_a_map_that_falls_is_not_to_be_judged_by_evaluate(monkeypatch):
 
 
 def test_a_caution_is_told(monkeypatch):
-    fitted = fg.binning.calibrator.Fitted(9, 1, "exact sum", caution="there is little to fit")
+    fitted = fg.histograms.calibrator.Fitted(9, 1, "exact sum", caution="there is little to fit")
     made = fg.Calibrator("auto", Beta(1, 1, 0), fitted)
     monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: made)
     assert (

@@ -565,7 +565,7 @@ def test_sizes_are_those_of_the_larger_round():
     assert peek(data) == PlanSizes(16, 1, 16)
     groups = {"kind": "binary", "positive": None, "groups": {"sex": ["women", "men"]}}
     assert peek(search(of=groups)[1]) == PlanSizes(16, 1, 8 * 2 * 3)
-    located = plan.located(fg.plan.searching.Found(plan.task.two, (1,) * 16, 3))
+    located = plan.located(fg.plan.two_rounds.Found(plan.task.two, (1,) * 16, 3))
     assert peek(located.to_bytes()) == peek(data)
 
 
@@ -587,7 +587,7 @@ def test_what_no_site_could_hold_is_refused_before_it_is_built(changes):
 def test_which_first_round_a_plan_follows_is_told_without_reading_it():
     plan, data = search()
     assert first_session(data) is None
-    found = fg.plan.searching.Found(plan.task.two, (1,) * 16, 3)
+    found = fg.plan.two_rounds.Found(plan.task.two, (1,) * 16, 3)
     assert first_session(plan.located(found).to_bytes()) == b""
     named = msgspec.structs.replace(found, session="ab" * 32)
     located = plan.located(named).to_bytes()

@@ -778,7 +778,7 @@ def test_a_folder_in_place_of_a_file(tmp_path):
     make_ledger(tmp_path)
     (tmp_path / "ledger.sqlite").unlink()
     (tmp_path / "ledger.sqlite").mkdir(mode=0o700)
-    every_call_fails(open_ledger(tmp_path), "cannot be written")
+    every_call_fails(open_ledger(tmp_path), "is not a file")
     (tmp_path / "site.key.head").unlink()
     (tmp_path / "site.key.head").mkdir()
     every_call_fails(open_ledger(tmp_path), "Is a directory")

@@ -112,6 +112,7 @@ app = typer.Typer(
 )
 _DEBUG: Final = "FEDGAUGE_DEBUG"  # shows where in the code an error came from
 _PRINTERS: Final = {"click", "rich", "typer"}
+end_at_once = os._exit
 _INTERRUPTED = 130  # what typer returns when the user stops a command
 
 
@@ -157,6 +158,12 @@ def main() -> NoReturn:
     if code == _INTERRUPTED:
         stderr.print("fedgauge: stopped.", markup=False)
         code = 1
+    files = sys.modules.get("fedgauge.data.files")  # where rows were read
+    if files is not None and files.is_reading_ahead():
+        with suppress(OSError, ValueError, AttributeError):  # streams that are full or closed
+            sys.stdout.flush()
+            sys.stderr.flush()
+        end_at_once(code or 0)  # before a thread calls Python while that ends
     sys.exit(code or 0)
 
 

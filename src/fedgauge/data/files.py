@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -317,6 +318,7 @@ class _Utf8Rows(io.RawIOBase):
         self._in_rows = self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._waiting = b""
+        _READ_AHEAD.add(self)
 
     def readable(self) -> bool:
         return True
@@ -342,6 +344,17 @@ class _Utf8Rows(io.RawIOBase):
             header, chunk, self._in_rows = chunk[:place], chunk[place:], end is not None
         chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
         return header + chunk if header else chunk
+
+
+_READ_AHEAD: Final = WeakSet[_Utf8Rows]()
+
+
+def is_reading_ahead() -> bool:
+    """Whether Arrow may still read a file that was given up, in a thread of its own.
+
+    Python aborts where such a thread calls it while it ends.
+    """
+    return bool(_READ_AHEAD)
 
 
 def _skipping(skip: Callable[[], None]) -> Callable[[Any], str]:

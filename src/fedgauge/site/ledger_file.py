@@ -14,7 +14,7 @@ from fedgauge import storage
 from fedgauge.errors import LedgerError
 from fedgauge.storage import bounded, open_regular, read_bounded, require_local, require_own
 
-_MOST_BYTES: Final = 1000  # a head has fewer than 200
+_MOST_BYTES: Final = 1 << 20  # far more than a head has
 _GENESIS: Final = hashlib.sha256(b"fedgauge-ledger/1").hexdigest()
 _HEAD: Final = re.compile(r"fedgauge-head/1 (0|[1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
 LOST: Final = (
