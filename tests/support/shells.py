@@ -68,6 +68,8 @@ def _serve(address):
 
     from fedgauge import cli
 
+    cli.end_at_once = sys.exit
+
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
