@@ -7,6 +7,16 @@ from pathlib import Path
 import pytest
 
 import fedgauge as fg
+import fedgauge.storage
+from fedgauge import protocol
+from fedgauge.data import files as tables
+from fedgauge.data import rewriting
+from fedgauge.engines import exchange
+from fedgauge.histograms import calibrator
+from fedgauge.local import messages
+from fedgauge.plan import limits
+from fedgauge.site import policy
+from fedgauge.vertical import files as label_files
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -134,3 +144,25 @@ def test_make_says_where_the_command_is():
     assert "$(BIN)/fedgauge;" in told
     assert "'. $(BIN)/activate'" in told
     assert "\n. .venv/bin/activate\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
+    text = (DOCS / "formats.md").read_text()
+    said = dict(re.findall(r"^\| (`.*?) \| (.*(?:MiB|GiB).*) \|$", text, flags=re.MULTILINE))
+    sizes = {
+        name: [
+            int(n) << (30 if unit == "G" else 20) for n, unit in re.findall(r"(\d+) (M|G)iB", words)
+        ]
+        for name, words in said.items()
+    }
+    assert sizes == {
+        "`*.csv`, `*.tsv`, `*.parquet`": [rewriting._LONGEST],
+        "`plan.toml`": [limits.MOST_BYTES],
+        "`result.json`": [fedgauge.storage.MOST_RESULT, exchange._MOST_RESULT],
+        "`map.json`, `site.toml`": [calibrator.MOST_BYTES],
+        "`*.fgx`": [protocol.MOST_BYTES, exchange._MOST_EVIDENCE],
+        "`*.fgr`": [messages.MOST_BYTES],
+        "`*.roster`, `*.bins`, answers and flips of label parties": [label_files.MOST_BYTES],
+    }
+    assert policy._MOST_BYTES == calibrator.MOST_BYTES
+    assert f"{tables._MOST_COLUMNS:,} columns" in text
