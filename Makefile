@@ -7,7 +7,7 @@ MINUTES ?= 10
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds clean
+.PHONY: help setup demo chromium test kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -18,6 +18,7 @@ help:
 	@echo "make build  source distribution and wheel into dist/, checked and tried"
 	@echo "make oldest  a short test on the oldest dependencies that pyproject.toml allows"
 	@echo "make docs   the documentation site into docs/_build, its links checked"
+	@echo "make trace  how many files and functions run in what users do most"
 	@echo "make screenshots  the pictures of the report in README, from the demo"
 	@echo "make bench  speed and memory against named peers, and error against a paper's code"
 	@echo "make fuzz   wrong inputs to all that reads what others wrote, guided by coverage (MINUTES=10)"
@@ -111,6 +112,9 @@ docs: $(VENV)/.docs
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build
 	@$(BIN)/python tools/check_site.py docs/_build
 	@echo "Open docs/_build/index.html"
+
+trace: $(VENV)/.test
+	@$(BIN)/python tools/trace.py
 
 screenshots: $(VENV)/.test chromium
 	@$(BIN)/python tools/screenshots.py
