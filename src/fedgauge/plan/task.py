@@ -211,6 +211,37 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         """The parts of the result."""
         raise NotImplementedError
 
+    # What a task without slices answers; `Sliced` and the tasks below it know better.
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The groupings that rows are told apart by, and the values of each."""
+        return {}
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The models that score the same rows; none where there is one score."""
+        return ()
+
+    @property
+    def groups_told(self) -> Mapping[str, Group]:
+        """The groups that have curves of their own, by what they are called."""
+        return {}
+
+    @property
+    def labels_told(self) -> tuple[str | None, ...]:
+        """Names of the classes, or labels, that have curves of their own; None for the only one."""
+        return (None,)
+
+    @property
+    def label_noun(self) -> str:
+        """What `labels_told` are called: of several labels a row none is a class."""
+        return "class"
+
+    @property
+    def also(self) -> Sequence[str]:
+        """What else is counted of the scores of a row together."""
+        return ()
+
     def contrast(self, slice_: Slice) -> Contrast:
         """The rows of counts that curves of a slice are made of."""
         raise NotImplementedError
@@ -299,11 +330,6 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
 
     def __hash__(self) -> int:
         return hash(msgspec.json.encode(self))  # groups are in a mapping, which has no hash
-
-    @property
-    def labels_told(self) -> tuple[str | None, ...]:
-        """Names of the classes, or labels, that have curves of their own; None for the only one."""
-        return (None,)
 
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
@@ -618,6 +644,11 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
     def labels_told(self) -> tuple[str | None, ...]:
         """Names of the labels."""
         return tuple(self.labels)
+
+    @property
+    def label_noun(self) -> str:
+        """What labels are called: a row may have several."""
+        return "label"
 
     @cached_property
     def layout(self) -> Layout:
