@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from fedgauge import Axis, AxisError
-from fedgauge.histograms.axis import Axis as Axis_lookup
 from fedgauge.histograms.axis import (
-    AxisSpec,
     BinLookup,
     _folded_slots,
     _linear_slots,
@@ -28,34 +26,17 @@ AXES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("axis", "digest"),
-    [
-        (
-            Axis.uniform(4096),
-            "2163ce51a645bcb743faba193eb57e833e15ade65c03743163b60c1bcf1d9338",
-        ),
-        (
-            Axis.uniform(100),
-            "3491fefea35a3347648b6a85294e81807e1c62a549429526b53fd180649b3582",
-        ),
-        (
-            Axis.uniform(7, -3.5, 2.25),
-            "ee7e3b349b4ae9de491dd5c8b978eb4eb54eccbd19373ddac3e69f4d70507f1b",
-        ),
-        (
-            Axis.logit(64),
-            "61bb9fa0373ab1c34453fde91c094ca7caf58a76257a62a3e19aadbc4a70c31a",
-        ),
-        (
-            Axis.logit(4096),
-            "69d4ffe192ccdec2d0de76c027e7b30d4c4e42630a85708ae2e5f516711cd1b9",
-        ),
-    ],
-    ids=repr,
-)
-def test_digests_are_the_same_on_every_machine(axis, digest):
-    assert axis.digest == digest
+DIGESTS = {
+    "2163ce51a645bcb743faba193eb57e833e15ade65c03743163b60c1bcf1d9338": Axis.uniform(4096),
+    "3491fefea35a3347648b6a85294e81807e1c62a549429526b53fd180649b3582": Axis.uniform(100),
+    "ee7e3b349b4ae9de491dd5c8b978eb4eb54eccbd19373ddac3e69f4d70507f1b": Axis.uniform(7, -3.5, 2.25),
+    "61bb9fa0373ab1c34453fde91c094ca7caf58a76257a62a3e19aadbc4a70c31a": Axis.logit(64),
+    "69d4ffe192ccdec2d0de76c027e7b30d4c4e42630a85708ae2e5f516711cd1b9": Axis.logit(4096),
+}
+
+
+def test_digests_are_the_same_on_every_machine():
+    assert {axis.digest: axis for axis in DIGESTS.values()} == DIGESTS
 
 
 # Edges
@@ -66,8 +47,8 @@ def test_uniform_edges_are_the_decimals_they_print_as():
     assert Axis.uniform(100).edges.tolist() == [float(f"{i}e-2") for i in range(101)]
 
 
-SHORT_DECIMALS = [(1, 0.0, 1.0), (100, 0.0, 1.0), (7, -3.5, 2.25), (4096, 0.1, 0.9), (999, -1, 1e6)]
-LONG_DECIMALS = [
+RANGES = [
+    *((1, 0.0, 1.0), (100, 0.0, 1.0), (7, -3.5, 2.25), (4096, 0.1, 0.9), (999, -1, 1e6)),
     (10, 1e-20, 1.0),
     (64, 0.0, 1e-300),
     (3, 0.1234567890123456, 1.0),
@@ -77,7 +58,7 @@ LONG_DECIMALS = [
 ]
 
 
-@pytest.mark.parametrize(("bins", "low", "high"), SHORT_DECIMALS + LONG_DECIMALS)
+@pytest.mark.parametrize(("bins", "low", "high"), RANGES)
 def test_uniform_edges_are_the_floats_nearest_to_the_exact_ones(bins, low, high):
     start, stop = Fraction(repr(low)), Fraction(repr(high))
     edges = _uniform_edges(bins, low, high)
@@ -87,13 +68,6 @@ def test_uniform_edges_are_the_floats_nearest_to_the_exact_ones(bins, low, high)
         error = abs(Fraction(edge) - exact)
         for neighbour in (math.nextafter(edge, -math.inf), math.nextafter(edge, math.inf)):
             assert error <= abs(Fraction(neighbour) - exact)
-
-
-@pytest.mark.parametrize(("bins", "low", "high"), SHORT_DECIMALS)
-def test_integer_arithmetic_gives_the_same_edges_as_fractions(bins, low, high):
-    start, stop = Fraction(repr(low)), Fraction(repr(high))
-    exact = [float(start + (stop - start) * i / bins) for i in range(bins + 1)]
-    assert _uniform_edges(bins, low, high).tolist() == exact
 
 
 def correctly_rounded(number):
@@ -108,9 +82,6 @@ def test_logit_edges_are_correctly_rounded(bins, limit):
         odds = [-span + 2 * span * i / (bins - 2) for i in range(bins - 1)]
         inner = [correctly_rounded(1 / (1 + mpmath.exp(-x))) for x in odds]
     assert Axis.logit(bins, limit=limit).edges.tolist() == [0.0, *inner, 1.0]
-
-
-def test_logit_axes_of_one_and_two_bins():
     assert Axis.logit(1).edges.tolist() == [0.0, 1.0]
     assert Axis.logit(2).edges.tolist() == [0.0, 0.5, 1.0]
 
@@ -142,11 +113,8 @@ def test_edges_are_read_only(name):
         AXES[name].edges[0] = -9.0
     with pytest.raises(ValueError, match="read-only"):
         AXES[name].thresholds[0] = -9.0
-
-
-def test_attributes_cannot_be_set():
     with pytest.raises(AttributeError):
-        Axis.uniform(4).bins = 8
+        AXES[name].bins = 8
 
 
 # Equality and digest
@@ -158,6 +126,7 @@ def test_axes_with_the_same_edges_are_the_same_axis():
     assert uniform.digest == given.digest
     assert uniform == given
     assert len({uniform, given}) == 1
+    assert Axis.from_values([0.0, 1.0]).digest != Axis.from_edges([0.0, 1.0]).digest
 
 
 @pytest.mark.parametrize(
@@ -174,11 +143,6 @@ def test_axes_with_the_same_edges_are_the_same_axis():
 )
 def test_any_difference_makes_another_axis(other):
     assert Axis.uniform(10) != other
-
-
-def test_a_values_axis_is_not_the_edges_axis_of_the_same_floats():
-    values, edges = Axis.from_values([0.0, 1.0]), Axis.from_edges([0.0, 1.0])
-    assert values.digest != edges.digest
 
 
 def test_negative_zero_and_zero_are_one_edge():
@@ -207,6 +171,8 @@ def test_bins_are_left_closed_and_the_last_one_closed():
     axis = Axis.uniform(4)
     scores = [0.0, math.nextafter(0.25, 0), 0.25, 0.5, 0.75, math.nextafter(1.0, 0), 1.0]
     assert axis.index(scores).tolist() == [0, 0, 1, 2, 3, 3, 3]
+    assert axis.index(0.3).tolist() == [1]
+    assert axis.index([]).tolist() == []
 
 
 @pytest.mark.parametrize("name", AXES)
@@ -214,15 +180,6 @@ def test_every_lower_edge_opens_its_own_bin(name):
     axis = AXES[name]
     assert axis.index(axis.thresholds).tolist() == list(range(axis.bins))
     assert axis.index([axis.low, axis.high]).tolist() == [0, axis.bins - 1]
-
-
-def test_two_decimal_scores_fall_in_the_bin_they_open():
-    assert Axis.uniform(100).index(np.arange(101) / 100).tolist() == [*range(100), 99]
-
-
-def test_index_takes_one_number_and_no_numbers():
-    assert Axis.uniform(4).index(0.3).tolist() == [1]
-    assert Axis.uniform(4).index([]).tolist() == []
 
 
 def test_a_single_value_axis():
@@ -268,13 +225,6 @@ def test_nan_and_infinity_are_refused_even_when_clipping(make, outside, score):
         axis.index([0.5, score, 0.5])
 
 
-def test_a_values_axis_refuses_what_lies_between():
-    axis = Axis.from_values([0.0, 0.2, 1.0])
-    assert axis.index([1.0, 0.2, 0.0]).tolist() == [2, 1, 0]
-    assert axis.place(np.array([0.2, 0.3])) is None
-    assert axis.count_refused(np.array([0.2, 0.3, 0.20000000000000004, 2.0])) == 3
-
-
 def test_a_clipping_values_axis_takes_the_value_below():
     axis = Axis.from_values([0.0, 0.2, 1.0], outside="clip")
     assert axis.index([-1.0, 0.19, 0.2, 0.99, 1.0, 7.0]).tolist() == [0, 0, 1, 1, 2, 2]
@@ -288,19 +238,15 @@ def test_only_a_refusing_values_axis_separates_all():
     assert not Axis.from_edges([0.0, 1.0]).separates_all
 
 
-def test_a_refusal_never_quotes_a_score():
-    with pytest.raises(AxisError) as caught:
-        Axis.uniform(4).index([0.5, 1.123456789])
-    assert "123456789" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
-    "scores", [["SECRETLABEL"], [None, {}], [10**400]], ids=["text", "objects", "large"]
+    "scores",
+    [[0.5, 1.123456789], ["123456789"], [None, {"123456789": 1}], [123456789 * 10**400]],
+    ids=["outside", "text", "objects", "large"],
 )
-def test_scores_that_are_not_numbers_are_refused_without_quoting_them(scores):
+def test_a_refusal_never_quotes_a_score(scores):
     with pytest.raises(AxisError) as caught:
         Axis.uniform(4).index(scores)
-    assert "SECRETLABEL" not in str(caught.value)
+    assert "123456789" not in str(caught.value)
 
 
 # Axes that cannot exist
@@ -409,24 +355,6 @@ def test_impossible_values(values, told):
 # Plain data and back
 
 
-@pytest.mark.parametrize("name", AXES)
-def test_a_spec_makes_the_same_axis_again(name):
-    axis = AXES[name]
-    spec = msgspec.json.decode(msgspec.json.encode(axis.spec), type=AxisSpec)
-    again = Axis.from_spec(spec)
-    assert again == axis
-    assert again.spec == axis.spec
-    assert again.edges.tobytes() == axis.edges.tobytes()
-    assert spec.digest == axis.digest
-
-
-@pytest.mark.parametrize("name", AXES)
-def test_a_tampered_digest_is_refused(name):
-    spec = msgspec.structs.replace(AXES[name].spec, digest="f" * 64)
-    with pytest.raises(AxisError, match="altered on the way"):
-        Axis.from_spec(spec)
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -437,9 +365,10 @@ def test_a_tampered_digest_is_refused(name):
         ("edges", {"points": (-1.0, 0.1, 0.6, 4.0)}),
         ("values", {"points": (0.0, 0.2, 0.7, 1.0)}),
         ("values", {"outside": "clip"}),
+        *((name, {"digest": "f" * 64}) for name in AXES),
     ],
 )
-def test_a_change_beside_the_digest_is_refused(name, change):
+def test_a_changed_spec_or_digest_is_refused(name, change):
     with pytest.raises(AxisError, match="altered on the way"):
         Axis.from_spec(msgspec.structs.replace(AXES[name].spec, **change))
 
@@ -482,8 +411,8 @@ EDGES = {
     "one bin": (np.array([-2.0, 5.0]), "direct"),
     "one value": (np.array([0.7, 0.7]), "search"),
     "decimal": (np.arange(101) / 100, "table"),
-    "shifted": (Axis_lookup.uniform(30, -1.7, 2.9).edges, "table"),
-    "logit": (Axis_lookup.logit(512).edges, "table"),
+    "shifted": (Axis.uniform(30, -1.7, 2.9).edges, "table"),
+    "logit": (Axis.logit(512).edges, "table"),
     "geometric": (2.0 ** -np.arange(40, -1, -1), "table"),
     "crowded": (CROWDED, "search"),
 }
@@ -519,29 +448,13 @@ def test_each_kind_of_edges_takes_the_expected_way(name):
 def test_bins_equal_a_binary_search_at_and_around_every_edge(name):
     edges, _ = EDGES[name]
     inside = np.random.default_rng(1).uniform(edges[0], edges[-1], 5000)
-    scores = np.concatenate([around(edges), inside])
+    zero = np.array([-0.0] if edges[0] <= 0 else [])
+    scores = np.concatenate([around(edges), inside, zero])
     np.testing.assert_array_equal(bins_of(edges, scores), oracle(edges, scores))
-
-
-@pytest.mark.parametrize("name", EDGES)
-def test_below_the_top_no_cap_is_needed(name):
-    edges, _ = EDGES[name]
-    scores = around(edges)
-    scores = scores[scores < edges[-1]]
-    index = BinLookup(edges)(scores, touches_top=False)
-    np.testing.assert_array_equal(index, oracle(edges, scores))
-
-
-def test_decimal_scores_that_multiply_and_floor_misplaces():
-    scores = np.arange(100) / 100
-    naive = (scores * 100).astype(int)
-    assert np.any(naive != np.arange(100))  # the trap is real
-    np.testing.assert_array_equal(bins_of(np.arange(101) / 100, scores), np.arange(100))
-
-
-@pytest.mark.parametrize("name", EDGES)
-def test_no_scores_give_no_bins(name):
-    assert bins_of(EDGES[name][0], np.array([])).shape == (0,)
+    below = scores[scores < edges[-1]]  # where no cap is needed
+    index = BinLookup(edges)(below, touches_top=False)
+    np.testing.assert_array_equal(index, oracle(edges, below))
+    assert bins_of(edges, np.array([])).shape == (0,)
 
 
 @pytest.mark.parametrize("name", EDGES)
@@ -553,11 +466,6 @@ def test_the_answer_is_the_callers_to_change(name):
     lookup(scores, touches_top=True)[:] = -1
     np.testing.assert_array_equal(scores, kept)
     np.testing.assert_array_equal(lookup(scores, touches_top=True), oracle(edges, scores))
-
-
-def test_negative_zero_lies_in_the_bin_that_starts_at_zero():
-    for edges in (np.array([0.0, 0.5, 1.0]), np.array([-1.0, 0.0, 0.3, 1.0]), CROWDED):
-        assert bins_of(edges, np.array([-0.0])) == oracle(edges, 0.0)
 
 
 @pytest.mark.parametrize("make", [_linear_slots, _folded_slots])

@@ -17,12 +17,9 @@ from fedgauge.metrics.decisions import (
 )
 from fedgauge.metrics.thresholds import Corner, Outcomes
 
-NOTHING = np.zeros((4, 4))
 
-
-def counted(tp, fp, fn, tn, noise=NOTHING):
-    outcomes = Outcomes(tp, fp, fn, tn)
-    return Corner(outcomes, outcomes, noise)
+def counted(*outcomes):
+    return Corner(Outcomes(*outcomes), Outcomes(*outcomes), np.zeros((4, 4)))
 
 
 def calibrated(n=4000, rate=0.2, separation=1.5, seed=0):
@@ -60,17 +57,15 @@ def test_between_edges_bounds_come_from_both_sides(result):
     assert inside.value == pytest.approx(0.5 * (below + above), abs=0.004)
 
 
-@pytest.mark.parametrize("threshold", [0.0, 1.0, -0.1, math.nan, math.inf, True, "0.2", None])
-def test_a_threshold_is_a_risk(result, threshold):
-    with pytest.raises(fg.InputError, match="must lie between 0 and 1"):
-        result.net_benefit(threshold)
-
-
-def test_thresholds_of_a_curve(result):
+def test_a_threshold_is_a_risk(result):
+    for threshold in (0.0, 1.0, -0.1, math.nan, math.inf, True, "0.2", None):
+        with pytest.raises(fg.InputError, match="must lie between 0 and 1"):
+            result.net_benefit(threshold)
     with pytest.raises(fg.InputError, match="must lie between 0 and 1"):
         result.decision_curve([0.2, 1.0])
-    with pytest.raises(fg.InputError, match="a list of risks"):
-        result.decision_curve([])
+    for thresholds in ([], "a", 0.2, ["b"]):
+        with pytest.raises(fg.InputError, match="a list of risks"):
+            result.decision_curve(thresholds)
     np.testing.assert_array_equal(result.decision_curve((0.3, 0.1, 0.3)).thresholds, [0.1, 0.3])
     points = result.threshold_table([0.25])
     assert result.decision_curve(points).thresholds[0] == 0.25
@@ -144,23 +139,17 @@ def test_useful_ranges(result):
     assert repr(few) == "<DecisionCurve at 2 thresholds: useful 0.2 to 0.4>"
 
 
-def test_a_model_without_skill_is_useful_nowhere():
-    rng = np.random.default_rng(3)
-    result = fg.evaluate({"a": (rng.integers(0, 2, 3000), rng.random(3000))})
-    curve = result.decision_curve()
-    assert curve.useful == ()
-    assert repr(curve).endswith("useful nowhere>")
-
-
-def test_ranges_with_a_gap():
+def test_ranges_with_a_gap_and_of_a_model_without_skill():
     thresholds = np.arange(1, 10) / 10
     low = np.array([1, 1, -1, 1, -1, -1, 1, 1, 1.0])
     several = fg.DecisionCurve(thresholds, *[low] * 9, level=0.95)
     assert several.useful == ((0.1, 0.2), (0.4, 0.4), (0.7, 0.9))
-    assert fg.DecisionCurve(thresholds, *[-low] * 9, level=0.95).likely_useful == (
-        (0.3, 0.3),
-        (0.5, 0.6),
-    )
+    turned = fg.DecisionCurve(thresholds, *[-low] * 9, level=0.95)
+    assert turned.likely_useful == ((0.3, 0.3), (0.5, 0.6))
+    rng = np.random.default_rng(3)
+    curve = fg.evaluate({"a": (rng.integers(0, 2, 3000), rng.random(3000))}).decision_curve()
+    assert curve.useful == ()
+    assert repr(curve).endswith("useful nowhere>")
 
 
 def test_level(result):
@@ -169,13 +158,10 @@ def test_level(result):
     assert result.at_level(0.8).decision_curve([0.2]).low == pytest.approx([narrow.low])
 
 
-def test_nothing_flagged_has_an_interval():
-    """A normal interval around 0 would have no width."""
+def test_intervals_of_nothing_flagged_and_of_two_outcomes():
+    """A normal interval around 0 would have no width; of two outcomes alone it is Wilson's."""
     span = benefit_of_model(0.5).interval(counted(0, 0, 10, 90), 1.96, sampling=True)
     assert -0.05 < span.low < 0 < span.high < 0.05
-
-
-def test_of_two_outcomes_alone_it_is_wilsons_interval():
     everybody = Worth(1.0, Outcomes(tp=1, fn=1), 1.0, Outcomes(fp=1, tn=1))
     span = everybody.interval(counted(20, 30, 10, 40), 1.96, sampling=True)
     share = fg.AtThreshold.prevalence.formula.interval(counted(20, 30, 10, 40), 1.96, sampling=True)

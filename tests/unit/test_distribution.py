@@ -76,20 +76,10 @@ def test_a_path_joins_and_leads_from_nobody_to_everybody(estimator):
     np.testing.assert_allclose(end[:, -1], 1.0, rtol=0, atol=1e-15)
     np.testing.assert_allclose(end[:, :-1], start[:, 1:], rtol=0, atol=1e-15)
     assert np.all(d.width > 0)
-
-
-@estimators
-def test_knots_lie_between_threshold_infinity_and_everybody(estimator):
-    d = estimate(Axis.uniform(8), COUNTS, estimator)
     assert d.thresholds[0] == np.inf
     assert np.all(np.diff(d.thresholds) < 0)
     assert len(d.thresholds) == len(d.fpr) == len(d.tpr)
     assert (d.fpr[0], d.tpr[0], d.fpr[-1], d.tpr[-1]) == (0, 0, 1, 1)
-
-
-@estimators
-def test_class_totals_are_kept(estimator):
-    d = estimate(Axis.uniform(8), COUNTS, estimator)
     assert (d.negatives, d.positives) == (11, 10)
 
 
@@ -102,13 +92,6 @@ def test_one_class_has_no_distribution(estimator, row):
         estimate(Axis.uniform(8), counts, estimator)
 
 
-def test_aligned_knots_are_the_counts_at_the_edges():
-    d = estimate(Axis.uniform(8), COUNTS, Aligned())
-    np.testing.assert_array_equal(d.thresholds[1:], [6 / 8, 5 / 8, 3 / 8, 2 / 8, 0])
-    np.testing.assert_array_equal(d.fpr, np.array([0, 0, 1, 3, 6, 11]) / 11)
-    np.testing.assert_array_equal(d.tpr, np.array([0, 3, 5, 9, 10, 10]) / 10)
-
-
 @pytest.mark.parametrize("interpolation", ["pchip", "linear"])
 def test_separate_counts_flagged_examples_of_both_classes(interpolation):
     for estimator in (Aligned(interpolation), Quantile(5, interpolation)):
@@ -116,19 +99,6 @@ def test_separate_counts_flagged_examples_of_both_classes(interpolation):
         np.testing.assert_allclose(
             d.flagged_pieces, 11 * d.fpr_pieces + 10 * d.tpr_pieces, rtol=1e-14
         )
-
-
-def test_aligned_linear_is_straight_between_knots():
-    d = estimate(Axis.uniform(8), COUNTS, Aligned("linear"))
-    assert not d.fpr_pieces[:2].any()
-    assert not d.tpr_pieces[:2].any()
-    middle = horner(d.tpr_pieces, d.width / 2)
-    np.testing.assert_allclose(middle, (d.tpr[1:] + d.tpr[:-1]) / 2, rtol=1e-14)
-
-
-def test_aligned_pchip_is_curved_between_knots():
-    d = estimate(Axis.uniform(8), COUNTS, Aligned("pchip"))
-    assert np.abs(horner(d.tpr_pieces, d.width / 2) - (d.tpr[1:] + d.tpr[:-1]) / 2).max() > 1e-3
 
 
 @pytest.mark.parametrize("outside", ["refuse", "clip"])
@@ -180,17 +150,6 @@ def test_equal_quantiles_are_one_knot_at_their_mean_level():
 
 @pytest.mark.parametrize("pr", ["separate", "combine"])
 @pytest.mark.parametrize("interpolation", ["pchip", "linear"])
-def test_quantiles_crowded_in_the_first_bin_still_reach_the_corner(interpolation, pr):
-    counts = np.array([[95, 3, 1, 1], [60, 20, 15, 5]])
-    d = estimate(Axis.uniform(4), counts, Quantile(8, interpolation, pr))
-    start, end = path_ends(d)
-    np.testing.assert_array_equal(start[:, 0], 0)
-    np.testing.assert_allclose(end[:, -1], 1, atol=1e-15)
-    assert horner(d.flagged_pieces, d.width)[-1] == pytest.approx(200)
-
-
-@pytest.mark.parametrize("pr", ["separate", "combine"])
-@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
 @pytest.mark.parametrize(
     "counts", [[[3], [2]], [[3, 0], [2, 0]], [[9, 0, 0], [1, 5, 3]], [[1, 5, 3], [9, 0, 0]]]
 )
@@ -203,23 +162,6 @@ def test_a_class_whose_quantiles_are_all_equal_jumps_once(counts, interpolation,
             np.testing.assert_array_equal(np.unique(rate), [0, 1])
 
 
-@pytest.mark.parametrize("seed", [2, 24, 26, 33, 34, 44])
-@pytest.mark.parametrize("examples", [50, 200, 1000])
-def test_rates_at_quantile_knots_are_rates_and_never_fall(examples, seed):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 2, examples)
-    labels[:2] = 0, 1
-    scores = rng.beta(1 + labels, 2 - labels)
-    if seed % 2 == 0:
-        scores = np.round(scores, 1)
-    counts = np.array([np.histogram(scores[labels == k], 64, (0, 1))[0] for k in (0, 1)])
-    d = estimate(Axis.uniform(64), counts, Quantile(16))
-    for rate in (d.fpr, d.tpr):
-        assert rate.min() >= 0
-        assert rate.max() <= 1
-        assert np.all(np.diff(rate) >= 0)
-
-
 def test_combine_takes_flagged_examples_from_all_quantiles():
     axis, estimator = Axis.uniform(8), Quantile(5, "linear", "combine")
     d = estimate(axis, COUNTS, estimator)
@@ -228,61 +170,31 @@ def test_combine_takes_flagged_examples_from_all_quantiles():
     np.testing.assert_allclose(horner(d.flagged_pieces, d.width)[::2], expected, rtol=0, atol=1e-12)
 
 
-def test_exact_quantiles_are_those_of_numpy():
-    rng = np.random.default_rng(5)
-    y_true = np.repeat([0, 1], [30, 20])
-    y_score = rng.normal(y_true)
-    d = from_exact_quantiles(y_true, y_score, Quantile(6, "linear"))
-    own = [np.quantile(y_score[y_true == k], np.linspace(0, 1, 6)) for k in (0, 1)]
-    np.testing.assert_array_equal(d.thresholds[1:], np.unique(np.concatenate(own))[::-1])
-    for rate, quantiles in zip((d.fpr, d.tpr), own, strict=True):
-        expected = survival_at(d.thresholds[1:], list(quantiles), "linear")
-        np.testing.assert_allclose(rate[1:], expected, rtol=0, atol=1e-13)
+def test_exact_quantiles_need_both_classes_and_no_others():
+    for labels in ([0, 1, 2], [0, 1, -1], [0.0, 1.0, np.nan]):
+        with pytest.raises(InputError, match="labels 0 and 1"):
+            from_exact_quantiles(labels, [0.1, 0.2, 0.3], Quantile())
+    for labels in ([0, 0], [1, 1], []):
+        with pytest.raises(UndefinedMetric):
+            from_exact_quantiles(labels, np.arange(len(labels)), Quantile())
 
 
-@pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if isinstance(e, Quantile)], ids=repr)
-@pytest.mark.parametrize("scores", [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.1, 0.9], [1, 2, 3, 4]])
-def test_exact_quantiles_lead_from_nobody_to_everybody(estimator, scores):
-    d = from_exact_quantiles([0, 0, 1, 1], scores, estimator)
-    assert (d.fpr[0], d.tpr[0], d.fpr[-1], d.tpr[-1]) == (0, 0, 1, 1)
+WAYS = [(kind, way) for kind in (Aligned, Quantile) for way in ("cubic", "", None)]
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 1, -1], [0.0, 1.0, np.nan]])
-def test_exact_quantiles_refuse_other_labels(labels):
-    with pytest.raises(InputError, match="labels 0 and 1"):
-        from_exact_quantiles(labels, [0.1, 0.2, 0.3], Quantile())
-
-
-@pytest.mark.parametrize("labels", [[0, 0], [1, 1], []])
-def test_exact_quantiles_need_both_classes(labels):
-    with pytest.raises(UndefinedMetric):
-        from_exact_quantiles(labels, np.arange(len(labels)), Quantile())
-
-
-@pytest.mark.parametrize("quantiles", [1, 0, -4])
-def test_too_few_quantiles_are_refused(quantiles):
-    with pytest.raises(
-        PlanError, match=f"quantiles must be a whole number from 2, got {quantiles}"
-    ):
-        Quantile(quantiles)
-
-
-@pytest.mark.parametrize("kind", [Aligned, Quantile])
-@pytest.mark.parametrize("interpolation", ["cubic", "", None])
-def test_unknown_interpolation_is_refused(kind, interpolation):
-    with pytest.raises(PlanError, match="interpolation must be one of pchip, linear"):
-        kind(interpolation=interpolation)
-
-
-def test_unknown_pr_is_refused():
-    with pytest.raises(PlanError, match="pr must be one of separate, combine, got 'both'"):
-        Quantile(pr="both")
-
-
-@pytest.mark.parametrize("estimator", [Aligned(), Quantile()], ids=repr)
-def test_estimators_are_frozen(estimator):
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        *((lambda q=q: Quantile(q), f"a whole number from 2, got {q}") for q in (1, 0, -4)),
+        *((lambda k=k, w=w: k(interpolation=w), "one of pchip, linear") for k, w in WAYS),
+        (lambda: Quantile(pr="both"), "pr must be one of separate, combine, got 'both'"),
+    ],
+)
+def test_estimators_that_do_not_exist_are_refused(make, told):
+    with pytest.raises(PlanError, match=told):
+        make()
     with pytest.raises(AttributeError):
-        estimator.interpolation = "linear"
+        Quantile().interpolation = "linear"
 
 
 def cubic_curve(seed, *, pieces=6, flats=False):
@@ -317,13 +229,9 @@ def test_horner_is_polyval():
     coefficients, t = rng.normal(size=(4, 9)), rng.normal(size=9)
     expected = [np.polyval(coefficients[:, i], t[i]) for i in range(9)]
     np.testing.assert_allclose(horner(coefficients, t), expected, rtol=1e-13)
-
-
-def test_horner_takes_many_offsets_for_each_piece():
+    # Many offsets for each piece.
     coefficients = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
-    piece = np.arange(2)[:, None]
-    t = np.array([[0.0, 1.0, 2.0]])
-    found = horner(coefficients[:, piece], t)
+    found = horner(coefficients[:, np.arange(2)[:, None]], np.array([[0.0, 1.0, 2.0]]))
     np.testing.assert_array_equal(found, [[3.0, 4.0, 11.0], [1.0, 3.0, 9.0]])
 
 
@@ -359,10 +267,6 @@ def test_shifted_moves_the_origin():
     np.testing.assert_allclose(
         horner(shifted(coefficients, origin), t), horner(coefficients, origin + t), rtol=1e-12
     )
-
-
-def test_shifted_by_nothing_changes_nothing():
-    coefficients = np.random.default_rng(3).normal(size=(4, 8))
     np.testing.assert_array_equal(shifted(coefficients, np.zeros(8)), coefficients)
 
 
@@ -427,6 +331,12 @@ def test_roots_within_of_degenerate_cubics(cubic, expected):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
+def test_roots_within_of_nothing_and_in_a_tiny_range():
+    assert np.all(np.isfinite(found_roots([0, 0, 0, 0], 0.25, 0.75)))
+    tiny = found_roots([0, 0, 1e9, -0.5], 0.0, 1e-9)
+    np.testing.assert_allclose(tiny, [0.5e-9], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("roots", "needed"),
     [((0.5, 0.5), []), ((0.25, 0.5, 0.5), [0.25]), ((0.5, 0.5, 0.75), [0.75]), ((0.5,) * 3, [0.5])],
@@ -438,15 +348,6 @@ def test_roots_within_may_skip_a_root_without_a_change_of_sign(roots, needed):
         assert np.min(np.abs(found - root)) < 1e-4
     for root in found:
         assert np.min(np.abs(root - np.array(roots))) < 1e-4
-
-
-def test_roots_within_of_nothing_stay_in_range():
-    assert np.all(np.isfinite(found_roots([0, 0, 0, 0], 0.25, 0.75)))
-
-
-def test_roots_within_scales_with_the_range():
-    tiny = found_roots([0, 0, 1e9, -0.5], 0.0, 1e-9)
-    np.testing.assert_allclose(tiny, [0.5e-9], rtol=1e-12)
 
 
 @pytest.mark.parametrize("side", ["start", "end"])
@@ -482,25 +383,22 @@ def test_sides_bracket_every_point_of_a_curve_with_flats():
     assert np.all(curve.at(knots, side="end") >= y(u) - 1e-6)
 
 
-def test_ordinate_at_zero_over_zero_is_the_limit():
-    width = np.ones(1)
-    ramp = linear_pieces(width, np.zeros(1), np.ones(1))
-    curve = ParametricCurve(width, ramp, 3 * ramp, 4 * ramp)
-    np.testing.assert_allclose(curve.ordinate(np.array([0]), np.array([0.0])), 0.75)
+RAMP, ONE = linear_pieces(np.ones(1), np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
 
 
-def test_ordinate_without_any_flagged_example_is_one():
-    zero = np.zeros((4, 1))
-    curve = ParametricCurve(np.ones(1), zero, zero, zero)
-    np.testing.assert_array_equal(curve.ordinate(np.array([0, 0]), np.array([0.0, 0.5])), 1.0)
+def quotient(over, under):
+    """Ordinates over / under along x from 0 to 1."""
+    return ParametricCurve(np.ones(1), RAMP, over, under)
 
 
-def test_a_quotient_never_exceeds_one():
-    width = np.ones(1)
-    ramp, one = linear_pieces(width, np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
-    curve = ParametricCurve(width, ramp, 2 * ramp, one)
-    t = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-    np.testing.assert_array_equal(curve.ordinate(np.zeros(5, int), t), [0.0, 0.5, 1.0, 1.0, 1.0])
+def test_ordinates_of_quotients():
+    t, piece = np.array([0.0, 0.25, 0.5, 0.75, 1.0]), np.zeros(5, int)
+    limit = quotient(3 * RAMP, 4 * RAMP).ordinate(np.array([0]), np.array([0.0]))
+    np.testing.assert_allclose(limit, 0.75)  # of 0 / 0
+    nobody = ParametricCurve(np.ones(1), *[np.zeros((4, 1))] * 3)
+    np.testing.assert_array_equal(nobody.ordinate(piece, t), 1.0)
+    cut = quotient(2 * RAMP, ONE)
+    np.testing.assert_array_equal(cut.ordinate(piece, t), [0.0, 0.5, 1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("flats", [False, True])
@@ -512,33 +410,20 @@ def test_area_is_the_integral_of_y_dx(seed, flats):
     assert curve.area() == pytest.approx(expected, abs=1e-12)
 
 
-def test_area_of_known_shapes():
+def test_areas_of_known_shapes():
     assert polyline([(0, 0), (1, 1)]).area() == pytest.approx(0.5, abs=1e-15)
     assert polyline([(0, 0), (0, 1), (1, 1)]).area() == pytest.approx(1.0, abs=1e-15)
     assert VERTICALS.area() == pytest.approx(0.5 * 0.2 + 0.5 * 0.7, abs=1e-15)
-
-
-@pytest.mark.parametrize("scale", [1.0, 0.1, 1e-2, 1e-4])
-def test_area_of_a_quotient(scale):
-    """Integral of e / (e + t) over [0, 1]: precision of a model with 1 / e negatives a positive."""
-    width = np.ones(1)
-    ramp, one = linear_pieces(width, np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
-    curve = ParametricCurve(width, ramp, scale * one, scale * one + ramp)
-    assert curve.area() == pytest.approx(scale * np.log1p(1 / scale), abs=1e-9)
-
-
-def test_area_of_a_quotient_that_is_cut_at_one():
-    width = np.ones(1)
-    ramp, one = linear_pieces(width, np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
-    curve = ParametricCurve(width, ramp, 3 * ramp, one)
-    assert curve.area() == pytest.approx(1 - 1 / 6, abs=1e-9)
+    assert quotient(3 * RAMP, ONE).area() == pytest.approx(1 - 1 / 6, abs=1e-9)
+    # Integral of e / (e + t) over [0, 1]: precision of a model with 1 / e negatives a positive.
+    for scale in (1.0, 0.1, 1e-2, 1e-4):
+        found = quotient(scale * ONE, scale * ONE + RAMP).area()
+        assert found == pytest.approx(scale * np.log1p(1 / scale), abs=1e-9)
 
 
 def monomial_curve(coefficients):
     """y = polynomial of x on [0, 1]."""
-    width = np.ones(1)
-    ramp = linear_pieces(width, np.zeros(1), np.ones(1))
-    return ParametricCurve(width, ramp, np.array(coefficients, dtype=float)[:, None])
+    return ParametricCurve(np.ones(1), RAMP, np.array(coefficients, dtype=float)[:, None])
 
 
 def distance_to_line(curve, points):
