@@ -170,15 +170,19 @@ def test_rows_on_their_way_to_bins_are_never_refused():
 
 
 @every_form
-def test_json_reads_back_to_the_same_map_and_bytes(form, tmp_path):
+def test_json_copies_and_pickles_are_the_same_map(form, tmp_path):
     before = fg.Calibrator("auto", form, FITTED)
-    before.to_json(tmp_path / "map.json")
-    after = fg.Calibrator.from_json(tmp_path / "map.json")
-    assert after == before
-    assert after.to_bytes() == before.to_bytes() == (tmp_path / "map.json").read_bytes()
-    assert after.digest == before.digest
     scores = np.linspace(0, 1, 101)
-    np.testing.assert_array_equal(after.transform(scores), before.transform(scores))
+    out = before.transform(scores)
+    before.to_json(tmp_path / "map.json")
+    assert before.to_bytes() == (tmp_path / "map.json").read_bytes()
+    loaded = pickle.loads(pickle.dumps(before))  # noqa: S301
+    read = fg.Calibrator.from_json(tmp_path / "map.json")
+    for after in (read, loaded, copy.deepcopy(before), copy.copy(before)):
+        assert after == before
+        assert hash(after) == hash(before)
+        assert (after.to_bytes(), after.digest) == (before.to_bytes(), before.digest)
+        np.testing.assert_array_equal(after.transform(scores), out)
 
 
 def test_the_digest_names_the_map_and_not_where_it_came_from():
@@ -186,16 +190,6 @@ def test_the_digest_names_the_map_and_not_where_it_came_from():
     assert bare.digest == known.digest == known.without_facts().digest
     assert bare.digest == "b0722bfb65bedf2484b74e5d27f1e84d4c0d6f2cb16ab361a26fb5fcbd9d15cc"
     assert calibrator(Beta(1, 1, 1e-300)).digest != bare.digest
-
-
-@every_form
-def test_copies_and_pickles(form):
-    each = calibrator(form)
-    each.transform([0.2])
-    loaded = pickle.loads(pickle.dumps(each))  # noqa: S301
-    for other in (loaded, copy.deepcopy(each), copy.copy(each)):
-        assert other == each
-        assert hash(other) == hash(each)
 
 
 def test_a_map_cannot_be_changed():
@@ -309,17 +303,12 @@ def test_spaces_in_a_file_change_nothing():
 # Without NumPy
 
 
-def test_the_source_needs_python_alone():
-    for form in FORMS.values():
-        text = calibrator(form).to_python()
-        imports = {line for line in text.splitlines() if line.startswith(("import", "from"))}
-        assert imports <= {"import math", "from bisect import bisect_right"}
-
-
 @every_form
-def test_the_source_refuses_what_transform_refuses(form):
-    space = {}
-    exec(calibrator(form).to_python(), space)
+def test_the_source_needs_python_alone_and_refuses_what_transform_refuses(form):
+    text, space = calibrator(form).to_python(), {}
+    imports = {line for line in text.splitlines() if line.startswith(("import", "from"))}
+    assert imports <= {"import math", "from bisect import bisect_right"}
+    exec(text, space)
     for score in (math.nan, -0.1, 1.1, 55.0, math.inf):
         with pytest.raises(ValueError, match="between 0 and 1"):
             space["calibrate"](score)
@@ -357,12 +346,16 @@ def test_a_map_survives_every_form_of_a_plan(form):
     assert plan.digest != PLAN.digest
 
 
-def test_what_a_map_was_fitted_on_does_not_travel():
+def test_plans_in_bytes_hold_no_facts_and_no_impossible_values():
     assert MAPPED.calibrator == BETA.without_facts()
     with_facts = json.loads(MAPPED.to_bytes())
     with_facts["calibrator"]["fitted"] = json.loads(BETA.to_bytes())["fitted"]
     with pytest.raises(fg.PlanError, match="not in the form it is distributed in"):
         fg.EvaluationPlan.from_bytes(msgspec.json.encode(with_facts))
+    plain = json.loads(PLAN.with_calibrator(calibrator(FORMS["steps"])).to_bytes())
+    plain["calibrator"]["form"]["values"] = [0.1, 0.2, 0.6, 7.5]
+    with pytest.raises(fg.PlanError, match="between 0 and 1"):
+        fg.EvaluationPlan.from_bytes(msgspec.json.encode(plain))
 
 
 def test_a_plan_keeps_its_prediction():
@@ -397,32 +390,17 @@ def test_maps_that_plans_cannot_have(axis, form, told):
         plan.with_calibrator(calibrator(form))
 
 
-def test_a_falling_map_is_refused_in_bytes_too():
-    plain = json.loads(PLAN.with_calibrator(calibrator(FORMS["steps"])).to_bytes())
-    plain["calibrator"]["form"]["values"] = [0.9, 0.2, 0.6, 0.1]
-    with pytest.raises(fg.PlanError, match="falls in places"):
-        fg.EvaluationPlan.from_bytes(msgspec.json.encode(plain))
-    plain["calibrator"]["form"]["values"] = [0.1, 0.2, 0.6, 7.5]
-    with pytest.raises(fg.PlanError, match="between 0 and 1"):
-        fg.EvaluationPlan.from_bytes(msgspec.json.encode(plain))
-
-
 def test_steps_fit_an_axis_of_their_values():
     form = FORMS["steps"]
     axis = fg.Axis.from_values(form.values)
-    clients = {name: (y, s) for name, (y, s) in CLIENTS.items()}
-    result = fg.evaluate(clients, axis=axis, calibrator=calibrator(form))
-    total = sum(len(y) for y, _ in clients.values())
-    assert counts_of(result).sum() == total
+    result = fg.evaluate(CLIENTS, axis=axis, calibrator=calibrator(form))
+    assert counts_of(result).sum() == sum(len(labels) for labels, _ in CLIENTS.values())
 
 
-@pytest.mark.parametrize("given", ["beta", {"a": 1}, FORMS["beta"]])
-def test_what_is_no_map(given):
-    with pytest.raises(fg.PlanError, match="calibrator must be a Calibrator"):
-        fg.evaluate(CLIENTS, calibrator=given)
-
-
-def test_a_plan_says_its_own_map():
+def test_what_is_no_map_and_what_a_plan_says_already():
+    for given in ("beta", {"a": 1}, FORMS["beta"]):
+        with pytest.raises(fg.PlanError, match="calibrator must be a Calibrator"):
+            fg.evaluate(CLIENTS, calibrator=given)
     with pytest.raises(fg.PlanError, match="a plan already says calibrator"):
         fg.evaluate(CLIENTS, plan=PLAN, calibrator=BETA)
 
@@ -443,25 +421,24 @@ def test_the_words_name_the_map():
 # Rows
 
 
-def test_rows_are_mapped_and_then_binned():
-    assert counts_of(fg.evaluate(CLIENTS, MAPPED)).tolist() == (
-        counts_of(fg.evaluate(THROUGH, PLAN)).tolist()
-    )
+@pytest.mark.parametrize(
+    "plan",
+    [PLAN, plan_for(fg.DistributedDP(1.0), bins=32), plan_for(bins=32, score_sums=True)],
+    ids=["exact", "noisy", "sums"],
+)
+def test_rows_are_mapped_and_then_binned(plan):
+    """Noise does not depend on the map, and score sums are of mapped scores."""
+    mapped = fg.evaluate(CLIENTS, plan.with_calibrator(BETA), seed=3)
+    plain = fg.evaluate(THROUGH, plan, seed=3)
+    for name in ("counts", "score_sums"):
+        one, other = (getattr(each.record.slices[0], name) for each in (mapped, plain))
+        assert one == other
+
+
+def test_a_map_changes_losses():
     direct = fg.evaluate(CLIENTS, calibrator=BETA)
     assert direct.brier_score.value == fg.evaluate(THROUGH).brier_score.value
     assert direct.brier_score.value != fg.evaluate(CLIENTS).brier_score.value
-
-
-def test_noise_does_not_depend_on_the_map():
-    noisy = plan_for(fg.DistributedDP(1.0), bins=32)
-    mapped = fg.evaluate(CLIENTS, noisy.with_calibrator(BETA), seed=3)
-    assert counts_of(mapped).tolist() == counts_of(fg.evaluate(THROUGH, noisy, seed=3)).tolist()
-
-
-def test_score_sums_are_of_mapped_scores():
-    plan = plan_for(bins=32, score_sums=True)
-    mapped, plain = fg.evaluate(CLIENTS, plan.with_calibrator(BETA)), fg.evaluate(THROUGH, plan)
-    assert mapped.record.slices[0].score_sums == plain.record.slices[0].score_sums
 
 
 def test_many_rows_on_several_threads_are_mapped():
@@ -526,56 +503,29 @@ def test_edges_are_pulled_back():
     assert PLAN.score_axis is PLAN.axis
 
 
-# What a site says
+def test_a_site_judges_bins_on_scores_before_the_map(tmp_path):
+    cliff = LogOddsLine((0.0, 1e-4), (-3.0, 3.0))
 
+    def exact(bins=16, form=cliff, **options):
+        plan = plan_for(bins=bins, cohort=fg.Cohort(4, 1), **options)
+        return plan.with_calibrator(calibrator(form))
 
-def judged(site, plan):
-    members = [site.key.public, *(PEERS[name].public for name in "bcd")]
-    site.judge(plan, members=members, coordinator=BOSS.public)
+    def judge(name, plan, **options):
+        site = make_site(tmp_path / name, min_bin_width=1 / 128, score_sums=True, **options)
+        members = [site.key.public, *(PEERS[name].public for name in "bcd")]
+        site.judge(plan, members=members, coordinator=BOSS.public)
 
-
-def exact(bins=16, **options):
-    return plan_for(bins=bins, cohort=fg.Cohort(4, 1), **options)
-
-
-@pytest.fixture
-def site(tmp_path):
-    return make_site(tmp_path / "site", min_bin_width=1 / 128, score_sums=True)
-
-
-def test_a_gentle_map_is_joined(site):
-    judged(site, exact().with_calibrator(calibrator(Beta(0.9, 1.1, 0.2))))
-
-
-CLIFF = calibrator(LogOddsLine((0.0, 1e-4), (-3.0, 3.0)))
-
-
-def test_a_cliff_is_refused_in_an_exact_sum(site):
-    plan = exact().with_calibrator(CLIFF)
+    judge("gentle", exact(form=Beta(0.9, 1.1, 0.2)))
+    judge("noisy", exact(privacy=fg.DistributedDP(1.0), score_sums=True))
     with pytest.raises(fg.PlanRefused, match=r"bins, on scores before the plan's map, are narrow"):
-        judged(site, plan)
-    noisy = exact(privacy=fg.DistributedDP(1.0)).with_calibrator(CLIFF)
-    judged(site, noisy)
-
-
-def test_the_axis_that_a_site_allows_is_the_one_before_the_map(tmp_path):
+        judge("cliff", exact())
     fine = exact(256)
-    steep = fine.with_calibrator(CLIFF)
-    allowed = {"min_bin_width": 1 / 128, "max_bins": 256}
-    site = make_site(tmp_path / "axis", axes=(fine.axis.digest,), **allowed)
-    judged(site, fine)
-    with pytest.raises(fg.PlanRefused, match=steep.score_axis.digest):
-        judged(site, steep)
-    judged(make_site(tmp_path / "map", axes=(steep.score_axis.digest,), **allowed), steep)
-
-
-def test_exact_score_sums_take_no_map(site):
-    summed = exact(score_sums=True)
-    judged(site, summed)
+    before = fine.with_calibrator(None).axis.digest
+    with pytest.raises(fg.PlanRefused, match=fine.score_axis.digest):
+        judge("axis", fine, axes=(before,), max_bins=256)
+    judge("map", fine, axes=(fine.score_axis.digest,), max_bins=256)
     with pytest.raises(fg.PlanRefused, match="score sums of scores that go through a map"):
-        judged(site, summed.with_calibrator(calibrator(FORMS["identity"])))
-    noisy = exact(score_sums=True, privacy=fg.DistributedDP(1.0))
-    judged(site, noisy.with_calibrator(CLIFF))
+        judge("sums", exact(form=FORMS["identity"], score_sums=True))
 
 
 SCORES = np.linspace(0, 1, 21)
@@ -612,14 +562,11 @@ def test_it_works_in_pipelines(step):
     np.testing.assert_array_equal(chosen.fit_transform(column), step.transform(column))
 
 
-def test_clones_and_pickles_are_the_same_map(step):
+def test_clones_pickles_and_parameters(step):
     loaded = pickle.loads(pickle.dumps(step))  # noqa: S301
     for other in (clone(step), clone(make_pipeline(step))[0], loaded):
         assert other is not step
         assert other.get_params() == step.get_params() == {"calibrator": step.calibrator}
-
-
-def test_parameters(step):
     other = calibrator(FORMS["steps"])
     assert step.set_params(calibrator=other).calibrator is other
     with pytest.raises(ValueError, match="no parameter 'bins'"):
