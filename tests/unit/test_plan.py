@@ -4,6 +4,7 @@ import json
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -34,8 +35,6 @@ from fedgauge.local.encode import write_reports
 from fedgauge.plan import limits, plan
 from fedgauge.plan.explain import explain
 from fedgauge.plan.rounds import LARGEST
-from fedgauge.plan.rounds import HistogramRound as HistogramRound_sizes
-from fedgauge.plan.task import BinaryTask as BinaryTask_sizes
 from fedgauge.plan.task import LabelTask, MulticlassTask, MultilabelTask
 from fedgauge.privacy import accounting, noise
 from fedgauge.privacy.cohort import MOST_CLIENTS
@@ -59,24 +58,47 @@ def plan_for(axis=None, positive=None, **options):
     return EvaluationPlan.for_histogram(axis or Axis.uniform(64), Cohort(5), task=task, **options)
 
 
+NOISY_SUMS = plan_for(CLIPPED, privacy=DistributedDP(1.0), tree=(8, 8), score_sums=True)
+
+
 def altered(plan, **changes):
     """The plan's bytes with some fields replaced, written as the plan writes itself."""
-    plain = json.loads(plan.to_bytes())
+    return msgspec.json.encode(plain(plan, **changes))
+
+
+def plain(plan, **changes):
+    """A plan as plain data, with some of its parts replaced."""
+    found = json.loads(plan.to_bytes())
     for path, value in changes.items():
         *parents, name = path.split("__")
-        holder = plain
+        holder = found
         for parent in parents:
             holder = holder[parent]
         holder[name] = value
-    return msgspec.json.encode(plain)
+    return found
+
+
+def without_none(found):
+    """As TOML writes it."""
+    if isinstance(found, dict):
+        return {key: without_none(value) for key, value in found.items() if value is not None}
+    return found
 
 
 # Round trips and digest
 
 
-@pytest.mark.parametrize("name", AXES)
-def test_every_axis_survives_json_and_toml(name):
-    plan = plan_for(AXES[name])
+FORMS = (
+    *(plan_for(axis) for axis in AXES.values()),
+    *(plan_for(positive=positive) for positive in POSITIVES),
+    plan_for(score_sums=True),
+    NOISY_SUMS,
+    plan_for(min_cell=10),
+)
+
+
+@pytest.mark.parametrize("plan", FORMS, ids=range(len(FORMS)))
+def test_every_plan_survives_json_and_toml(plan):
     for again in (
         EvaluationPlan.from_bytes(plan.to_bytes()),
         EvaluationPlan.from_toml(plan.to_toml()),
@@ -84,20 +106,11 @@ def test_every_axis_survives_json_and_toml(name):
         assert again == plan
         assert again.digest == plan.digest
         assert again.axis.edges.tobytes() == plan.axis.edges.tobytes()
+        assert again.task.positive == plan.task.positive
+        assert type(again.task.positive) is type(plan.task.positive)
+        assert again.final.sums == plan.final.sums
         assert again.to_bytes() == plan.to_bytes()
         assert again.to_toml() == plan.to_toml()
-
-
-@pytest.mark.parametrize("positive", POSITIVES, ids=repr)
-def test_every_positive_label_survives_json_and_toml(positive):
-    plan = plan_for(positive=positive)
-    for again in (
-        EvaluationPlan.from_bytes(plan.to_bytes()),
-        EvaluationPlan.from_toml(plan.to_toml()),
-    ):
-        assert again.task.positive == positive
-        assert type(again.task.positive) is type(positive)
-        assert again.digest == plan.digest
 
 
 def test_plans_for_different_positive_labels_have_different_digests():
@@ -106,12 +119,29 @@ def test_plans_for_different_positive_labels_have_different_digests():
 
 
 @pytest.mark.parametrize(
-    ("given", "plain"),
-    [(np.int64(2), 2), (np.float64(2.5), 2.5), (np.True_, True), (np.str_("yes"), "yes")],
-    ids=repr,
+    ("given", "same"),
+    [
+        (plan_for(positive=np.int64(2)), plan_for(positive=2)),
+        (plan_for(positive=np.float64(2.5)), plan_for(positive=2.5)),
+        (plan_for(positive=np.True_), plan_for(positive=True)),
+        (plan_for(positive=np.str_("yes")), plan_for(positive="yes")),
+        (plan_for(Axis.uniform(np.int64(64))), plan_for(Axis.uniform(64))),
+        (plan_for(TwoRound(8, share=np.float64(0.25))), plan_for(TwoRound(8, share=0.25))),
+        (
+            plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=np.float64(1e-6), noise="skellam")),
+            plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=1e-6, noise="skellam")),
+        ),
+    ],
+    ids=["int", "float", "bool", "text", "bins", "share", "delta"],
 )
-def test_a_positive_label_taken_from_an_array_makes_the_same_plan(given, plain):
-    assert plan_for(positive=given).digest == plan_for(positive=plain).digest
+def test_a_value_taken_from_an_array_makes_the_same_plan(given, same):
+    assert given.digest == same.digest
+    assert EvaluationPlan.from_bytes(given.to_bytes()) == same
+
+
+def test_a_positive_label_is_one_value():
+    with pytest.raises(PlanError, match="one label, got list"):
+        BinaryTask([1])
 
 
 @pytest.mark.parametrize("positive", [math.inf, -math.inf, math.nan])
@@ -119,10 +149,6 @@ def test_a_positive_label_that_json_cannot_hold_is_refused(positive):
     # JSON would turn it into null: another plan.
     with pytest.raises(PlanError):
         plan_for(positive=positive).to_bytes()
-
-
-def test_a_number_of_bins_taken_from_an_array_makes_the_same_plan():
-    assert plan_for(Axis.uniform(np.int64(64))).digest == plan_for(Axis.uniform(64)).digest
 
 
 @pytest.mark.parametrize("number", [int, np.float64], ids=lambda kind: kind.__name__)
@@ -149,14 +175,6 @@ def test_a_number_has_one_spelling_whatever_its_type(make, number):
     plan = make(number)
     assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
     assert plan.digest == make(float).digest
-
-
-def test_a_fraction_taken_from_an_array_makes_the_same_plan():
-    shares, deltas = np.array([0.25]), np.array([1e-6])
-    one = plan_for(TwoRound(8, share=shares[0]), privacy=DistributedDP(1.0))
-    two = plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=deltas[0], noise="skellam"))
-    for each in (one, two):
-        assert EvaluationPlan.from_bytes(each.to_bytes()) == each
 
 
 def test_the_digest_is_the_same_on_every_machine():
@@ -196,17 +214,14 @@ def test_any_difference_changes_the_digest(other):
 
 
 @pytest.mark.parametrize("ending", ["json", "toml"])
-@pytest.mark.parametrize("name", AXES)
-def test_save_and_load(name, ending, tmp_path):
-    plan = plan_for(AXES[name], "oui, ü")
+def test_save_and_load(ending, tmp_path):
+    plan = plan_for(AXES["edges"], "oui, ü")
     plan.save(tmp_path / f"plan.{ending}")
-    assert EvaluationPlan.load(str(tmp_path / f"plan.{ending}")) == plan
-    assert EvaluationPlan.load(tmp_path / f"plan.{ending}").digest == plan.digest
-
-
-def test_a_saved_json_plan_is_the_distributed_form(tmp_path):
-    plan_for().save(tmp_path / "plan.json")
-    assert (tmp_path / "plan.json").read_bytes() == plan_for().to_bytes()
+    for path in (tmp_path / f"plan.{ending}", str(tmp_path / f"plan.{ending}")):
+        assert EvaluationPlan.load(path) == plan
+        assert EvaluationPlan.load(path).digest == plan.digest
+    if ending == "json":
+        assert (tmp_path / "plan.json").read_bytes() == plan.to_bytes()
 
 
 def test_toml_may_be_written_by_hand():
@@ -226,9 +241,6 @@ def test_a_plan_for_a_histogram():
     assert plan.privacy == SecureAggregation()
     assert plan.channels == 2
     assert plan.bytes_per_client == 2 * 64 * 8
-
-
-def test_without_a_tree_a_plan_is_flat():
     assert plan_for().tree == (64,)
 
 
@@ -264,18 +276,7 @@ def test_equal_plans_hash_alike():
         lambda data: json.dumps(json.loads(data), sort_keys=True, separators=(",", ":")).encode(),
         lambda data: json.dumps(json.loads(data), indent=2).encode(),
     ],
-    ids=[
-        "newline",
-        "space",
-        "spaces",
-        "integer",
-        "digits",
-        "default left out",
-        "field twice",
-        "escape",
-        "sorted keys",
-        "indented",
-    ],
+    ids=range(10),
 )
 def test_bytes_in_another_form_are_refused(change):
     data = change(plan_for().to_bytes())
@@ -285,21 +286,19 @@ def test_bytes_in_another_form_are_refused(change):
 
 
 @pytest.mark.parametrize(
-    "path", ["extra", "task__extra", "axis__extra", "privacy__epsilon", "cohort__extra"]
+    "changes",
+    [
+        *({f"{path}extra": 1} for path in ("", "task__", "axis__", "privacy__", "cohort__")),
+        {"rounds": [{"kind": "histogram", "nodes": [64], "extra": 1}]},
+    ],
+    ids=lambda changes: next(iter(changes)),
 )
-def test_unknown_fields_are_refused(path):
+def test_unknown_fields_are_refused(changes):
     with pytest.raises(PlanError, match="unknown field"):
-        EvaluationPlan.from_bytes(altered(plan_for(), **{path: 1}))
-    plain = json.loads(altered(plan_for(), **{path: 1}))
-    del plain["axis"]["limit"], plain["axis"]["points"], plain["task"]["positive"]
+        EvaluationPlan.from_bytes(altered(plan_for(), **changes))
+    toml = msgspec.toml.encode(without_none(plain(plan_for(), **changes))).decode()
     with pytest.raises(PlanError, match="unknown field"):
-        EvaluationPlan.from_toml(msgspec.toml.encode(plain).decode())
-
-
-def test_an_unknown_field_of_a_round_is_refused():
-    rounds = [{"kind": "histogram", "nodes": [64], "extra": 1}]
-    with pytest.raises(PlanError, match="unknown field"):
-        EvaluationPlan.from_bytes(altered(plan_for(), rounds=rounds))
+        EvaluationPlan.from_toml(toml)
 
 
 def test_a_plan_cut_short_anywhere_is_refused():
@@ -334,10 +333,12 @@ def test_a_plan_without_a_field_is_refused(field):
         ({"axis": None}, "not a plan"),
         ({"tree": [8, 9]}, "does not divide 64 bins"),
         ({"tree": []}, "does not divide 64 bins"),
-        ({"tree": [-8, -8]}, "does not divide 64 bins"),
+        *(({"tree": tree}, "divide 64 bins") for tree in ([-8, -8], [63], [64, 64], [0])),
         ({"rounds": []}, "a plan has one round, or two where it searches, got 0"),
-        ({"rounds": [{"kind": "histogram", "nodes": [32]}]}, r"one round of \(64,\) counts"),
-        ({"rounds": [{"kind": "histogram", "nodes": [8, 64]}]}, r"one round of \(64,\) counts"),
+        *(
+            ({"rounds": [{"kind": "histogram", "nodes": nodes}]}, r"one round of \(64,\) counts")
+            for nodes in ([], [32], [8, 64])
+        ),
         (
             {"rounds": [{"kind": "histogram", "nodes": [64]}] * 2},
             "a plan has one round, or two where it searches, got 2",
@@ -409,37 +410,9 @@ def test_altered_toml_is_refused(find, put, told):
 # What the constructor refuses
 
 
-@pytest.mark.parametrize("tree", [(8, 9), (63,), (-8, -8), (64, 64), (0,)])
-def test_a_tree_must_fit_the_bins(tree):
-    with pytest.raises(PlanError, match="does not divide 64 bins"):
-        plan_for(tree=tree)
-
-
 def test_branchings_of_a_plan_are_whole_numbers():
     with pytest.raises(PlanError, match="tree"):
         plan_for(tree=(8.0, 8))
-
-
-@pytest.mark.parametrize(
-    "rounds",
-    [
-        (),
-        (HistogramRound(nodes=()),),
-        (HistogramRound(nodes=(63,)),),
-        (HistogramRound(nodes=(8, 64)),),
-        (HistogramRound(nodes=(64,)), HistogramRound(nodes=(64,))),
-    ],
-)
-def test_rounds_are_one_round_of_leaves(rounds):
-    with pytest.raises(PlanError, match=r"one round of \(64,\) counts|a plan has one round"):
-        EvaluationPlan(
-            task=BinaryTask(),
-            axis=Axis.uniform(64),
-            tree=(64,),
-            privacy=SecureAggregation(),
-            cohort=Cohort(),
-            rounds=rounds,
-        )
 
 
 # Files
@@ -470,46 +443,40 @@ def test_files_that_cannot_be_read(ending, tmp_path):
 # Cohort
 
 
-def test_the_default_cohort():
+def test_cohorts_that_can_be():
     assert Cohort() == Cohort(min_survivors=3, max_colluding=1)
+    for survivors, colluding in [(1, 0), (1, 1), (3, 0), (10**6, 10), (MOST_CLIENTS,) * 2]:
+        cohort = Cohort(survivors, colluding)
+        assert (cohort.min_survivors, cohort.max_colluding) == (survivors, colluding)
 
 
-@pytest.mark.parametrize(("survivors", "colluding"), [(1, 0), (1, 1), (3, 0), (10**6, 10)])
-def test_cohorts_that_can_be(survivors, colluding):
-    cohort = Cohort(survivors, colluding)
-    assert (cohort.min_survivors, cohort.max_colluding) == (survivors, colluding)
-
-
-@pytest.mark.parametrize("survivors", [0, -1])
-def test_a_cohort_needs_a_survivor(survivors):
-    with pytest.raises(PlanError, match=f"min_survivors must be at least 1, got {survivors}"):
-        Cohort(min_survivors=survivors)
-
-
-def test_colluders_cannot_be_negative():
-    with pytest.raises(PlanError, match="max_colluding cannot be negative, got -1"):
-        Cohort(max_colluding=-1)
-
-
-@pytest.mark.parametrize("field", ["min_survivors", "max_colluding"])
-@pytest.mark.parametrize("value", [2.5, "3"])
-def test_a_cohort_counts_in_whole_numbers(field, value):
-    with pytest.raises(PlanError, match=field):
-        Cohort(**{field: value})
+@pytest.mark.parametrize(
+    ("survivors", "colluding", "told"),
+    [
+        (0, 1, "min_survivors must be at least 1, got 0"),
+        (-1, 1, "min_survivors must be at least 1, got -1"),
+        (3, -1, "max_colluding cannot be negative, got -1"),
+        (2.5, 1, "min_survivors"),
+        ("3", 1, "min_survivors"),
+        (3, 2.5, "max_colluding"),
+        (3, "3", "max_colluding"),
+        (MOST_CLIENTS + 1, 1, "at most 16,777,216 clients"),
+        (3, MOST_CLIENTS + 1, "at most 16,777,216 clients"),
+    ],
+)
+def test_cohorts_that_cannot_be(survivors, colluding, told):
+    with pytest.raises(PlanError, match=told):
+        Cohort(survivors, colluding)
 
 
 def test_a_statement_of_secure_aggregation_claims_no_differential_privacy():
-    plan = EvaluationPlan.for_histogram(Axis.uniform(4), Cohort(4))
-    statement = plan.statement("simulated")
+    statement = plan_for().statement("simulated")
     assert (statement.model, statement.claim) == ("secure-aggregation", "simulated")
     assert (statement.epsilon, statement.delta, statement.unit) == (None, None, None)
-    assert statement.cohort == Cohort(4)
+    assert statement.cohort == Cohort(5)
 
 
 # Score sums
-
-CLIPPED = Axis.uniform(64, outside="clip")
-NOISY_SUMS = plan_for(CLIPPED, privacy=DistributedDP(1.0), tree=(8, 8), score_sums=True)
 
 
 def with_sums(sums, axis=CLIPPED, privacy=None):
@@ -518,27 +485,11 @@ def with_sums(sums, axis=CLIPPED, privacy=None):
     return msgspec.structs.replace(plan, rounds=(sent,))
 
 
-@pytest.mark.parametrize("plan", [plan_for(score_sums=True), NOISY_SUMS], ids=["exact", "noisy"])
-def test_plans_with_score_sums_survive_json_and_toml(plan):
-    for again in (
-        EvaluationPlan.from_bytes(plan.to_bytes()),
-        EvaluationPlan.from_toml(plan.to_toml()),
-    ):
-        assert again == plan
-        assert again.digest == plan.digest
-        assert again.final.sums == plan.final.sums
-        assert again.to_bytes() == plan.to_bytes()
-
-
 def test_the_form_of_score_sums_is_the_same_on_every_machine():
-    plan = plan_for(Axis.uniform(4), score_sums=True)
-    assert (
-        plan.to_bytes()
-        .decode()
-        .endswith(
-            '"rounds":[{"kind":"histogram","nodes":[4],"noise":[],"largest":1099511627776,'
-            '"sums":{"steps":256,"noise":0.0}}]}'
-        )
+    written = plan_for(Axis.uniform(4), score_sums=True).to_bytes().decode()
+    assert written.endswith(
+        '"rounds":[{"kind":"histogram","nodes":[4],"noise":[],"largest":1099511627776,'
+        '"sums":{"steps":256,"noise":0.0}}]}'
     )
     assert b"sums" not in plan_for(Axis.uniform(4)).to_bytes()
     assert plan_for(score_sums=True).digest != plan_for().digest
@@ -571,26 +522,30 @@ def test_sizes_include_the_score_sums():
     assert plan_for().sum_steps == 0
 
 
-@pytest.mark.parametrize("steps", [0, -1, 257, 2**40])
-def test_steps_out_of_range_are_refused(steps):
-    with pytest.raises(PlanError, match="from 1 to 256"):
-        with_sums(ScoreSums(steps))
-
-
 def test_axes_of_known_values_need_no_sums():
     with pytest.raises(PlanError, match=r"known already\. Leave the score sums out"):
         plan_for(AXES["values"], score_sums=True)
 
 
-@pytest.mark.parametrize("noise", [0.0, -1.0, math.inf, math.nan])
-def test_sums_under_distributed_dp_have_noise(noise):
-    with pytest.raises(PlanError, match="positive noise for score sums"):
-        with_sums(ScoreSums(256, noise), privacy=DistributedDP(1.0))
+@pytest.mark.parametrize(
+    ("sums", "privacy", "told"),
+    [
+        *(
+            (ScoreSums(256, noise), DistributedDP(1.0), "positive noise for score sums")
+            for noise in (0.0, -1.0, math.inf, math.nan)
+        ),
+        (ScoreSums(256, 0.1), None, "adds no noise"),
+    ],
+)
+def test_score_sums_have_noise_under_distributed_dp_alone(sums, privacy, told):
+    with pytest.raises(PlanError, match=told):
+        with_sums(sums, privacy=privacy)
 
 
-def test_exact_sums_have_none():
-    with pytest.raises(PlanError, match="adds no noise"):
-        with_sums(ScoreSums(256, 0.1))
+@pytest.mark.parametrize("steps", [0, -1, 257, 2**40])
+def test_steps_out_of_range_are_refused(steps):
+    with pytest.raises(PlanError, match="from 1 to 256"):
+        with_sums(ScoreSums(steps))
 
 
 @pytest.mark.parametrize("noise", ["skellam", "discrete-gaussian"])
@@ -616,18 +571,14 @@ def test_noise_too_wide_for_sums_is_told_with_the_remedy(privacy):
 # Text that is no plan, whatever it is
 
 
-def test_deep_nesting_is_refused():
+def test_text_that_no_reader_ends_with_is_refused():
     nested = b"[" * 3000 + b"]" * 3000
     data = b'{"privacy":' + nested + b',"axis":{"bins":16},"tree":[16]}'
     with pytest.raises(PlanError, match="nested too deeply"):
         EvaluationPlan.from_bytes(data)
-    with pytest.raises(PlanError, match="not a plan in TOML"):
-        EvaluationPlan.from_toml("tree = " + "[" * 3000 + "]" * 3000)
-
-
-def test_numbers_too_long_to_read_are_refused():
-    with pytest.raises(PlanError, match="not a plan in TOML"):
-        EvaluationPlan.from_toml("tree = [" + "9" * 5000 + "]")
+    for tree in (nested.decode(), "[" + "9" * 5000 + "]"):
+        with pytest.raises(PlanError, match="not a plan in TOML"):
+            EvaluationPlan.from_toml(f"tree = {tree}")
 
 
 def test_a_sum_needs_a_cohort():
@@ -651,27 +602,12 @@ def test_reports_carry_no_score_sums():
         EvaluationPlan.under(LocalDP(1.0), axis, score_sums=True)
 
 
-def test_a_positive_label_may_be_a_numpy_value():
-    assert BinaryTask(np.int64(2)) == BinaryTask(2)
-
-
-def test_a_positive_label_is_one_value():
-    with pytest.raises(PlanError, match="one label, got list"):
-        BinaryTask([1])
-
-
 # Small cells
 
 
-def test_plans_that_merge_small_cells_survive_json_and_toml():
-    plan = plan_for(min_cell=10)
-    assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
-    assert EvaluationPlan.from_toml(plan.to_toml()) == plan
-    assert b'"min_cell":10' in plan.to_bytes()
-    assert plan.digest != plan_for(min_cell=11).digest
-
-
-def test_plans_that_merge_nothing_have_the_bytes_they_had():
+def test_only_plans_that_merge_small_cells_say_so():
+    assert b'"min_cell":10' in plan_for(min_cell=10).to_bytes()
+    assert plan_for(min_cell=10).digest != plan_for(min_cell=11).digest
     assert b"min_cell" not in plan_for().to_bytes()
     assert "min_cell" not in plan_for().to_toml()
 
@@ -720,7 +656,7 @@ def clock(monkeypatch):
     return lambda moment: monkeypatch.setattr(plan, "now", lambda: moment)
 
 
-# How it is written
+# How a last moment is written
 
 
 def test_the_clock_is_of_now():
@@ -760,44 +696,28 @@ def test_plans_that_do_not_expire_have_the_bytes_they_had():
 
 
 def test_what_is_distributed_is_written_in_the_stored_form():
-    plain = json.loads(noisy_plan().to_bytes()) | {"not_after": "2026-12-31"}
     with pytest.raises(PlanError, match="not in the form it is distributed in"):
-        EvaluationPlan.from_bytes(json.dumps(plain, separators=(",", ":")).encode())
+        EvaluationPlan.from_bytes(altered(noisy_plan(), not_after="2026-12-31"))
 
 
 MALFORMED = [
-    "",
-    "soon",
-    "2026-02-29",
-    "2026-13-01",
-    "2026-1-1",
-    "20261231",
-    "2026-W53-4",
-    "2026-12-31T18:00:00",
-    "2026-12-31T18:00Z",
-    "2026-12-31T18:00:00.5Z",
-    "2026-12-31T24:00:00Z",
-    "2026-12-31T25:00:00Z",
-    "2026-12-31T18:00:00+02:00",
-    "2026-12-31T18:00:00z",
-    "2026-12-31 18:00:00Z",
-    "2026-12-31Z",
-    "2026-12-31T18:00:00Z\n",
-    "٢٠٢٦-12-31",
+    *("", "soon", "2026-02-29", "2026-13-01", "2026-1-1", "20261231", "2026-W53-4", "2026-12-31Z"),
+    *("2026-12-31T18:00:00", "2026-12-31T18:00Z", "2026-12-31T18:00:00.5Z", "2026-12-31T24:00:00Z"),
+    *("2026-12-31T25:00:00Z", "2026-12-31T18:00:00+02:00", "2026-12-31T18:00:00z"),
+    *("2026-12-31 18:00:00Z", "2026-12-31T18:00:00Z\n", "٢٠٢٦-12-31"),
 ]
 
 
 @pytest.mark.parametrize("moment", MALFORMED)
 def test_a_malformed_moment_is_refused(moment):
-    plan = noisy_plan()
-    with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
-        plan.with_not_after(moment)
-    plain = json.loads(plan.to_bytes()) | {"not_after": moment}
-    with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
-        EvaluationPlan.from_bytes(json.dumps(plain, separators=(",", ":")).encode())
-    toml = f"not_after = {json.dumps(moment)}\n{plan.to_toml()}"
-    with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
-        EvaluationPlan.from_toml(toml)
+    toml = f"not_after = {json.dumps(moment)}\n{noisy_plan().to_toml()}"
+    for read in (
+        lambda: noisy_plan().with_not_after(moment),
+        lambda: EvaluationPlan.from_bytes(altered(noisy_plan(), not_after=moment)),
+        lambda: EvaluationPlan.from_toml(toml),
+    ):
+        with pytest.raises(PlanError, match="not_after must be a day or a moment in UTC"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -811,12 +731,6 @@ def test_other_values_of_toml_are_refused(moment):
 def test_a_moment_is_text():
     with pytest.raises(PlanError, match="got datetime"):
         noisy_plan().with_not_after(LAST)
-
-
-def test_what_a_planner_expects_stays():
-    plan = fg.planner.propose(privacy=fg.DistributedDP(1.0), clients=5)
-    assert plan.predicted is not None
-    assert plan.with_not_after(WRITTEN).predicted == plan.predicted
 
 
 def test_explain_says_until_when():
@@ -888,45 +802,34 @@ def test_exact_sums_go_on_under_a_later_date(tmp_path, clock):
 
 
 PLAN = plan_for_sizes(bins=64)
-
-
-def plain(**changes):
-    """A plan as plain data, with some of its parts replaced."""
-    found = json.loads(PLAN.to_bytes())
-    for path, value in changes.items():
-        *parents, name = path.split("__")
-        holder = found
-        for parent in parents:
-            holder = holder[parent]
-        holder[name] = value
-    return found
+plain_sizes = partial(plain, PLAN)
 
 
 TOO_LARGE = {
-    "bins": (plain(axis__bins=2**24), "16,777,216 bins"),
-    "points": (plain(axis__points=[0.0] * (MOST_POINTS + 2)), "262,145 points"),
-    "levels": (plain(tree=[2] * 25), "at most 24 levels"),
-    "one branch": (plain(tree=[64, 1]), "level of one branch"),
-    "nodes": (plain(rounds=[{"kind": "histogram", "nodes": [1] * 25}]), "24 levels each"),
+    "bins": (plain_sizes(axis__bins=2**24), "16,777,216 bins"),
+    "points": (plain_sizes(axis__points=[0.0] * (MOST_POINTS + 2)), "262,145 points"),
+    "levels": (plain_sizes(tree=[2] * 25), "at most 24 levels"),
+    "one branch": (plain_sizes(tree=[64, 1]), "level of one branch"),
+    "nodes": (plain_sizes(rounds=[{"kind": "histogram", "nodes": [1] * 25}]), "24 levels each"),
     "knots": (
-        plain(calibrator={"form": {"kind": "steps", "edges": [0.5] * (MOST_KNOTS + 1)}}),
+        plain_sizes(calibrator={"form": {"kind": "steps", "edges": [0.5] * (MOST_KNOTS + 1)}}),
         "more than 65,536 knots",
     ),
-    "models": (plain(task={"models": ["m"] * 1001}), "at most 1,000 times"),
+    "models": (plain_sizes(task={"models": ["m"] * 1001}), "at most 1,000 times"),
     "classes of models": (
-        plain(task={"kind": "multiclass", "labels": [0] * 40, "models": ["m"] * 26}),
+        plain_sizes(task={"kind": "multiclass", "labels": [0] * 40, "models": ["m"] * 26}),
         "at most 1,000 times",
     ),
-    "groupings": (plain(task={"groups": {str(i): [] for i in range(1001)}}), "1,000 times"),
+    "groupings": (plain_sizes(task={"groups": {str(i): [] for i in range(1001)}}), "1,000 times"),
     "crossed groupings": (
-        plain(task={"groups": {str(i): ["x"] for i in range(1001)}, "crossed": True}),
+        plain_sizes(task={"groups": {str(i): ["x"] for i in range(1001)}, "crossed": True}),
         "1,000 times",
     ),
     "counts": (
-        plain(task={"kind": "multiclass", "labels": [0] * 1000}, axis__bins=68),
+        plain_sizes(task={"kind": "multiclass", "labels": [0] * 1000}, axis__bins=68),
         "at most 67,108,864 counts",
     ),
-    "rounds": (plain(rounds=[{"kind": "histogram", "nodes": [64]}] * 9), "24 levels each"),
+    "rounds": (plain_sizes(rounds=[{"kind": "histogram", "nodes": [64]}] * 9), "24 levels each"),
 }
 
 
@@ -944,7 +847,7 @@ def test_sizes_are_judged_before_an_axis_is_built(name):
     found, told = TOO_LARGE[name]
     written = msgspec.json.encode(found)
     record = msgspec.json.encode({"format": FORMAT, "plan": found})
-    toml = msgspec.toml.encode(_without_none(found)).decode()
+    toml = msgspec.toml.encode(without_none(found)).decode()
     for read, text in ((EvaluationPlan.from_bytes, written), (limits.peek, written)):
         with pytest.raises(PlanError, match=told):
             read(text)
@@ -952,12 +855,6 @@ def test_sizes_are_judged_before_an_axis_is_built(name):
         EvaluationPlan.from_toml(toml)
     with pytest.raises(RecordError, match=told):
         Record.from_json(record)
-
-
-def _without_none(found):
-    if isinstance(found, dict):
-        return {key: _without_none(value) for key, value in found.items() if value is not None}
-    return found
 
 
 @pytest.mark.usefixtures("_nothing_is_built")
@@ -1008,13 +905,6 @@ def test_a_tree_of_one_bin_is_one_level():
         plan_for_sizes(DistributedDP(1.0), (1, 1))
 
 
-@pytest.mark.parametrize("field", ["min_survivors", "max_colluding"])
-def test_cohorts_are_bounded(field):
-    Cohort(**{field: MOST_CLIENTS})
-    with pytest.raises(PlanError, match="at most 16,777,216 clients"):
-        Cohort(**{field: MOST_CLIENTS + 1})
-
-
 # Noise that is dear to draw or to account for
 
 
@@ -1022,8 +912,8 @@ def with_noise(model, noise, parties=3):
     tree = (2,) * len(noise)
     nodes = tuple(2 ** (level + 1) for level in range(len(noise)))
     axis = Axis.uniform(nodes[-1], outside="clip")
-    rounds = (HistogramRound_sizes(nodes, tuple(noise)),)
-    return EvaluationPlan(BinaryTask_sizes(), axis, tree, model, Cohort(parties, 1), rounds)
+    rounds = (HistogramRound(nodes, tuple(noise)),)
+    return EvaluationPlan(BinaryTask(), axis, tree, model, Cohort(parties, 1), rounds)
 
 
 SKELLAM = DistributedDP(1.0, delta=1e-6, noise="skellam")
@@ -1085,8 +975,8 @@ def test_the_gap_of_very_many_shares_is_bounded_from_above():
 @pytest.mark.parametrize(
     "task",
     [
-        BinaryTask_sizes(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old")),
-        BinaryTask_sizes(groups={"sex": ["women", "men"], "age": ["old"]}, crossed=True),
+        BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old")),
+        BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, crossed=True),
         MulticlassTask(labels=["cat", "dog", "owl"], models=("new", "old")),
         MultilabelTask(labels=["fever", "cough"], groups={"sex": ["women"]}),
         LabelTask(),
