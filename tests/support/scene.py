@@ -201,7 +201,7 @@ def sealed(key, sender, body, *, stage, session, recipient):
     ).to_bytes()
 
 
-def changed(body, **fields):
+def changed(body, /, **fields):
     return msgspec.structs.replace(body, **fields)
 
 

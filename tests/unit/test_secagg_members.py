@@ -21,18 +21,9 @@ from scene import (
 )
 
 from fedgauge.errors import CohortTooSmall, ProtocolError
-from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, session_id
-from fedgauge.secagg import Invitation, Stage, SummationClient, masking
-from fedgauge.secagg.messages import (
-    Advertisement,
-    Masked,
-    Opened,
-    Opening,
-    Peer,
-    Quorum,
-    Shares,
-    Terms,
-)
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
+from fedgauge.secagg import Stage, SummationClient, masking
+from fedgauge.secagg.messages import Advertisement, Masked, Opened, Opening, Peer, Quorum, Shares
 from fedgauge.secagg.secret_sharing import PRIME, Box, SharePair, share_from_bytes, share_to_bytes
 
 # Asking again
@@ -454,57 +445,3 @@ def test_requests_out_of_place_are_refused(stage):
     altered[-1] ^= 1  # of the signature
     refuses(scene.clients[VICTIM], bytes(altered), "not signed by the one")
     scene.finish()
-
-
-def test_messages_of_another_version_are_refused():
-    scene = Scene().until(Stage.SHARE)
-    envelope = Envelope.from_bytes(scene.server.requests[VICTIM])
-    for version in (0, 1, 2, 4, -1):
-        lie = changed(envelope, version=version).to_bytes()
-        refuses(scene.clients[VICTIM], lie, "version")
-
-
-def test_messages_have_one_form():
-    """The same content in other bytes would be another message with the same signature."""
-    scene = Scene().until(Stage.SHARE)
-    request = scene.server.requests[VICTIM]
-    assert request[:2] == b"\x97\x03"
-    longer = b"\x97\xcc\x03" + request[2:]  # the version in two bytes
-    refuses(scene.clients[VICTIM], longer, "not in its one form")
-    longer = b"\xdc\x00\x07" + request[1:]  # the number of fields in three
-    refuses(scene.clients[VICTIM], longer, "not in its one form")
-
-
-def test_an_invitation_is_signed_by_the_coordinator_it_names():
-    scene = Scene()
-    envelope = Envelope.from_bytes(scene.invitation.data)
-    place = {"stage": Stage.ADVERTISE, "session": scene.session, "recipient": EVERYONE}
-    for forger in (STRANGER, KEYS[0]):
-        with pytest.raises(ProtocolError, match="not signed"):
-            Invitation(sealed(forger, COORDINATOR, envelope.body, **place))
-    for wrong, match in (
-        ({"stage": Stage.SHARE}, "came where"),
-        ({"recipient": 0}, "somebody else"),
-        ({"session": b"s" * 32}, "another session"),
-    ):
-        with pytest.raises(ProtocolError, match=match):
-            Invitation(sealed(BOSS, COORDINATOR, envelope.body, **(place | wrong)))
-
-
-@pytest.mark.parametrize("change", ["unsorted", "twice", "short", "long"])
-def test_members_of_an_invitation_have_one_order(change):
-    """Two names for one member, or one name for two, would let it count twice."""
-    scene = Scene()
-    terms = Terms.from_bytes(Envelope.from_bytes(scene.invitation.data).body)
-    members = terms.members
-    members = {
-        "unsorted": [members[1], members[0], *members[2:]],
-        "twice": [members[0], *members],
-        "short": [members[0][:-1], *members[1:]],
-        "long": [*members[:-1], members[-1] + b"\0"],
-    }[change]
-    terms = changed(terms, members=members)
-    session = session_id(terms.to_bytes())
-    place = {"stage": Stage.ADVERTISE, "session": session, "recipient": EVERYONE}
-    with pytest.raises(ProtocolError, match=r"sorted and distinct|wrong length"):
-        Invitation(sealed(BOSS, COORDINATOR, terms, **place))

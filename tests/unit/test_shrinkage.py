@@ -47,12 +47,9 @@ def within(noisy, noise, totals, bend=1):
     """The same of positives in known totals."""
     prior = shrinkage._prior(AXIS)
     family = shrinkage._Binomial(prior.centred - 0.5, totals)
+    covariance = prior.of_ratio[bend]
     seen = shrinkage._Seen.of(family, noisy, noise)
-    return (
-        shrinkage._fit(seen, prior.of_ratio[bend], shrinkage._CLOSE),
-        prior.of_ratio[bend],
-        family,
-    )
+    return shrinkage._fit(seen, covariance, shrinkage._CLOSE), covariance, family
 
 
 @pytest.mark.usefixtures("tight")
@@ -181,20 +178,14 @@ def rows_of(count=3000, seed=1):
     return labels, expit(rng.normal(1.5 * labels - 0.7)), rng.choice(["a", "b"], count)
 
 
-def released(privacy, tree=(16,), **options):
+def released(privacy, tree=(16,), *, grouped=False):
     labels, scores, group = rows_of()
     axis = fg.Axis.uniform(math.prod(tree), outside="clip")
-    task = fg.BinaryTask(groups={"g": ["a", "b"]})
-    if options.get("grouped"):
-        rows = fg.Examples(labels, scores, group=group)
-        return fg.evaluate({"all": rows}, axis=axis, tree=tree, privacy=privacy, task=task, seed=3)
-    return fg.evaluate(
-        {k: (labels[i::3], scores[i::3]) for i, k in enumerate("xyz")},
-        axis=axis,
-        tree=tree,
-        privacy=privacy,
-        seed=3,
-    )
+    options = {"axis": axis, "tree": tree, "privacy": privacy, "seed": 3}
+    if grouped:
+        rows = {"all": fg.Examples(labels, scores, group=group)}
+        return fg.evaluate(rows, task=fg.BinaryTask(groups={"g": ["a", "b"]}), **options)
+    return fg.evaluate({k: (labels[i::3], scores[i::3]) for i, k in enumerate("xyz")}, **options)
 
 
 DDP, LDP = fg.DistributedDP(1.0), fg.LocalDP(5.0)
@@ -223,21 +214,14 @@ def three_sides():
     return PooledCounts(axis, both, (4, 4), variances, drawn=tuple(blocks))
 
 
-@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("kind", [*NOISES, "labels, tree", "labels, flips"])
 def test_the_noise_matrix_is_the_covariance_of_single_counts(kind):
-    pooled = NOISES[kind]()
-    each = unit_weights(pooled)
+    """Of label parties that of positives."""
+    pooled = counts_of(kind)
+    each = unit_weights(pooled)[16 if kind.startswith("labels") else 0 :]
     expected = pooled.covariance(each[:, np.newaxis], each[np.newaxis])
     scale = np.diag(expected).max()
     np.testing.assert_allclose(pooled.noise_matrix, expected, rtol=1e-9, atol=1e-9 * scale)
-
-
-@pytest.mark.parametrize("mechanism", ["tree", "flips"])
-def test_the_noise_matrix_of_label_parties_is_that_of_positives(mechanism):
-    pooled = labelled(mechanism)
-    each = unit_weights(pooled)[16:]
-    expected = pooled.covariance(each[:, np.newaxis], each[np.newaxis])
-    np.testing.assert_allclose(pooled.noise_matrix, expected, atol=1e-9 * expected.max())
 
 
 def labelled(mechanism, variance=20.0, seed=0):
@@ -249,6 +233,10 @@ def labelled(mechanism, variance=20.0, seed=0):
     if mechanism == "tree":
         return LabelCounts(axis, counts, (4, 4), (variance,) * 2)
     return LabelCounts(axis, counts, (16,), bin_variances=totals * variance / 40)
+
+
+def counts_of(kind):
+    return labelled(kind[8:]) if kind.startswith("labels") else NOISES[kind]()
 
 
 @pytest.mark.parametrize("kind", NOISES)
@@ -289,20 +277,17 @@ def test_nothing_but_noise_leaves_the_smooth_ratio_of_calibrated_scores():
     np.testing.assert_allclose(slope, np.diff(shrinkage._places(AXIS)), rtol=1e-3)
 
 
-@pytest.mark.parametrize("tree", [(16,), (4, 4)])
-def test_neither_class_nor_direction_matters(tree):
+@pytest.mark.parametrize("kind", [(16,), (4, 4), "labels"])
+def test_neither_class_nor_direction_matters(kind):
     rng = np.random.default_rng(2)
     counts = rng.poisson(np.geomspace(100, 1, 16), (2, 16)) + rng.normal(0, 4, (2, 16))
     axis = fg.Axis.uniform(16, outside="clip")
-    there = PooledCounts(axis, counts, tree, (16.0,) * len(tree)).likely
-    back = PooledCounts(axis, counts[::-1, ::-1], tree, (16.0,) * len(tree)).likely
-    np.testing.assert_allclose(back[::-1, ::-1], there, rtol=1e-6, atol=1e-6)
-
-
-def test_neither_class_nor_direction_matters_to_label_parties():
-    pooled = labelled("tree")
-    back = replace(pooled, released=pooled.unbiased[::-1, ::-1])
-    np.testing.assert_allclose(back.likely[::-1, ::-1], pooled.likely, rtol=1e-6, atol=1e-6)
+    if kind == "labels":
+        there = labelled("tree")
+    else:
+        there = PooledCounts(axis, counts, kind, (16.0,) * len(kind))
+    back = replace(there, released=there.unbiased[::-1, ::-1])
+    np.testing.assert_allclose(back.likely[::-1, ::-1], there.likely, rtol=1e-6, atol=1e-6)
 
 
 def test_a_map_that_rises_leaves_likely_counts_and_others_gather_them():
@@ -408,14 +393,6 @@ def test_whatever_was_released_there_are_likely_counts(case):
                 np.testing.assert_allclose(likely.sum(axis=0), totals, rtol=1e-12)
             else:
                 np.testing.assert_allclose(likely.sum(axis=1), pooled.counts.sum(axis=1))
-
-
-def test_crowded_bins_of_two_rounds_are_shrunk_too():
-    edges = fg.Axis.from_edges([0, 0.1, 0.1 + 1e-12, 0.3, 0.30000001, 0.9, 1 - 1e-12, 1])
-    counts = NOISY[:, 1:] + 3
-    pooled = pooled_of(counts, axis=edges, crowded=np.arange(7) == 1)
-    assert np.isfinite(pooled.likely).all()
-    assert pooled.likely.min() >= 0
 
 
 def test_shrinkage_is_switched_off_by_the_estimator():
