@@ -41,13 +41,13 @@ from fedgauge.metrics.calibration import (
 )
 from fedgauge.metrics.calibration_tests import (
     hosmer_lemeshow,
-    integrated_index,
+    integrated_calibration_index,
     line,
     spiegelhalter,
 )
 from fedgauge.metrics.decisions import Decision
 from fedgauge.metrics.estimate import Estimate
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream
 from forecast_worlds import WORLDS, Bins, World
@@ -186,10 +186,12 @@ def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
     for pooled in datasets(plan, truth.bins, cell.examples, runs, rng):
         if pooled.hidden:
             continue
-        forecasts = Forecasts.of(Reading(pooled, fg.Aligned(), LEVEL))
-        of_groups(tally, Groups.of(forecasts, GROUPS, cell.groups), truth, answered)
+        reading = Reading(pooled, fg.Aligned(), LEVEL)
+        of_groups(
+            tally, Groups.of(reading.once(Forecasts.of), GROUPS, cell.groups), truth, answered
+        )
         if cell.groups == "uniform":
-            without_groups(tally, forecasts, truth, answered)
+            without_groups(tally, reading, truth, answered)
         answered += 1
     return {"bins": plan.axis.bins, "answered": answered, **tally.means()}
 
@@ -208,23 +210,24 @@ def of_groups(tally: Tally, groups: Groups, truth: Truth, number: int) -> None:
         tally.interval("ACE", calibration_error(groups, "average", LEVEL), true["average"])
 
 
-def without_groups(tally: Tally, forecasts: Forecasts, truth: Truth, number: int) -> None:
+def without_groups(tally: Tally, reading: Reading, truth: Truth, number: int) -> None:
     """What does not hang on the rule of grouping."""
+    forecasts = reading.once(Forecasts.of)
     excess = float(truth.bins.excess.sum())
-    tally.interval("in the large", calibration_in_the_large(forecasts, LEVEL), excess)
+    tally.interval("in the large", calibration_in_the_large(reading), excess)
     by_mass = Groups.of(forecasts, 10, "quantile")
     tally.add("HL rejects", hosmer_lemeshow(by_mass).p_value < SIGNIFICANT)
     tally.add("Spiegelhalter rejects", spiegelhalter(forecasts).p_value < SIGNIFICANT)
     if number % OFTEN == 0:
-        fits(tally, forecasts, truth)
+        fits(tally, reading, truth)
     if number % SELDOM == 0:
-        tally.interval("ICI", integrated_index(forecasts, LEVEL), truth.index)
+        tally.interval("ICI", integrated_calibration_index(reading), truth.index)
 
 
-def fits(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
+def fits(tally: Tally, reading: Reading, truth: Truth) -> None:
     """Slope, intercept and net benefits."""
     try:
-        found = line(forecasts, LEVEL)
+        found = line(reading)
     except fg.UndefinedMetric:
         tally.add("line undefined", True)
     else:
@@ -232,7 +235,7 @@ def fits(tally: Tally, forecasts: Forecasts, truth: Truth) -> None:
         tally.interval("intercept", found.intercept, truth.line[0])
         tally.interval("slope", found.slope, truth.line[1])
     for name, (at, worth) in zip(BENEFITS, truth.benefits, strict=True):
-        tally.interval(name, Decision(forecasts.pooled, at, LEVEL).net_benefit(), worth)
+        tally.interval(name, Decision(reading.pooled, at, LEVEL).net_benefit(), worth)
 
 
 def table(found: Sequence[Found[Cell]]) -> None:

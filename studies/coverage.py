@@ -30,7 +30,7 @@ from fedgauge.metrics.estimate import (
     log_interval,
     logit_interval,
 )
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold, ThresholdOutcomes
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy.keystream import SimulatedKeystream

@@ -30,10 +30,10 @@ from scipy.stats import norm
 import fedgauge as fg
 from fedgauge.estimation.counts import PooledCounts
 from fedgauge.metrics import ranking
-from fedgauge.metrics.calibration import Forecasts, calibration_in_the_large
+from fedgauge.metrics.calibration import calibration_in_the_large
 from fedgauge.metrics.differences import gap, level_of_each
 from fedgauge.metrics.estimate import Estimate
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.privacy.keystream import SimulatedKeystream
 from runner import Check, Found, Study, describe, main
@@ -155,7 +155,7 @@ def measured(pooled: PooledCounts) -> dict[str, Estimate]:
     reading, at = Reading(pooled, fg.Aligned(), LEVEL), AtThreshold(pooled, AT, LEVEL)
     return {name: getattr(at, name) for name in RATES} | {
         "AUC": ranking.roc_auc(reading),
-        "calibration": calibration_in_the_large(Forecasts.of(reading), LEVEL),
+        "calibration": calibration_in_the_large(reading),
     }
 
 

@@ -26,7 +26,7 @@ import fedgauge as fg
 from fedgauge.estimation.counts import LabelCounts
 from fedgauge.estimation.repair import consistent
 from fedgauge.metrics import ranking
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import LabelTask

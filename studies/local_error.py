@@ -26,7 +26,7 @@ import fedgauge as fg
 from fedgauge.estimation.counts import PooledCounts, drawn_blocks
 from fedgauge.local.encode import release_reports
 from fedgauge.metrics.areas import auc_gradient
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.privacy.local import OracleKind
 from fedgauge.privacy.oracles import (
     WHOLE,

@@ -12,7 +12,7 @@ import fedgauge as fg
 from fedgauge.estimation.counts import PooledCounts, redraw
 from fedgauge.metrics.calibration import Deviations, Forecasts, Groups, Partition, invert
 from fedgauge.metrics.estimate import metrics_of
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 
 ERRORS = ("expected", "maximum", "average", "rms")
 OF_CALIBRATION = [row.name for row in metrics_of(fg.Evaluation) if "calibration" in row.name]

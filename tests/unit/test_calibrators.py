@@ -12,7 +12,7 @@ from fedgauge.metrics import calibrators
 from fedgauge.metrics.calibration import Forecasts
 from fedgauge.metrics.calibration_tests import covariance, noise_weights, solve
 from fedgauge.metrics.calibrators import METHODS
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 
 FORMS = {
     "auto": LogOddsLine,

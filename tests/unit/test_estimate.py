@@ -23,7 +23,7 @@ from fedgauge.metrics.estimate import (
     show,
     within,
 )
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 
 ROWS = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
 

@@ -17,7 +17,7 @@ from fedgauge.estimation import repair
 from fedgauge.estimation.counts import PooledCounts, Released
 from fedgauge.metrics import areas
 from fedgauge.metrics.estimate import Estimate, metric, metrics_of
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 
 
 def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
@@ -327,7 +327,7 @@ def test_losses_of_bins_are_computed_once(monkeypatch):
     calls = []
     function = areas.bin_losses
     monkeypatch.setattr(
-        "fedgauge.metrics.reading.bin_losses", lambda *given: calls.append(1) or function(*given)
+        "fedgauge.metrics.ranking.bin_losses", lambda *given: calls.append(1) or function(*given)
     )
     reading = noisy()
     assert reading.losses("log") is reading.losses("log")

@@ -21,7 +21,7 @@ from fedgauge.histograms.calibrator import (
 )
 from fedgauge.metrics import bands
 from fedgauge.metrics.estimate import metrics_of
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 
 FORMS = {
     "temperature": Beta(0.6, 0.6, 0.0),

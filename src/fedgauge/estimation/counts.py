@@ -374,7 +374,7 @@ class PooledCounts:
     @cached_property
     def counts(self) -> Floats:
         """The counts made non-negative; the same without noise."""
-        return repair.monotone(self.unbiased)
+        return repair.monotone(self.unbiased) if self.noisy else self.unbiased
 
     @property
     def is_shrunk(self) -> bool:

@@ -18,7 +18,7 @@ from fedgauge.metrics import curves
 from fedgauge.metrics.areas import edge_rates
 from fedgauge.metrics.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
 from fedgauge.metrics.estimate import critical
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold
 
 BandKind = Literal["simultaneous", "pointwise"]

@@ -21,7 +21,7 @@ from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.estimation.counts import SIGNAL, PooledCounts
 from fedgauge.metrics.areas import LIKELY_OFF, Positions, likely, require_probabilities, within_bins
 from fedgauge.metrics.estimate import Estimate, Interval, critical, holding, within
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading, reading_metric
 
 _ANYWHERE: Final = 12**-0.5  # widths by which scores spread evenly over a bin are off its middle
 _CROWD: Final = 4.0  # times the density of its neighbour
@@ -630,6 +630,35 @@ def calibration_error(groups: Groups, kind: ErrorKind, level: float) -> Estimate
     return Estimate(min(found.value, 1.0), bounds, low, high, level, parts, caution)
 
 
+def _by_width(reading: Reading, kind: ErrorKind) -> Estimate:
+    groups = Groups.of(reading.once(Forecasts.of), GROUPS)
+    return calibration_error(groups, kind, reading.level)
+
+
+@reading_metric("expected calibration error", recorded=True)
+def expected_calibration_error(reading: Reading) -> Estimate:
+    """Mean distance of scores from what comes true, in 15 groups of equal width (ECE)."""
+    return _by_width(reading, "expected")
+
+
+@reading_metric("maximum calibration error")
+def maximum_calibration_error(reading: Reading) -> Estimate:
+    """The largest distance of one of 15 groups of equal width (MCE)."""
+    return _by_width(reading, "maximum")
+
+
+@reading_metric("average calibration error", listed=False)
+def average_calibration_error(reading: Reading) -> Estimate:
+    """Mean distance over 15 groups of equal width (ACE)."""
+    return _by_width(reading, "average")
+
+
+@reading_metric("RMS calibration error")
+def rms_calibration_error(reading: Reading) -> Estimate:
+    """Root mean square distance over examples, in 15 groups of equal width."""
+    return _by_width(reading, "rms")
+
+
 class _Value(NamedTuple):
     value: float
     interval: Interval
@@ -761,8 +790,10 @@ def _require_examples(groups: Groups) -> None:
         raise UndefinedMetric("measures of calibration need examples: there are none.")
 
 
-def calibration_in_the_large(forecasts: Forecasts, level: float) -> Estimate:
-    """Share of positives less the mean score: above 0 where scores are too low on the whole."""
+@reading_metric("calibration in the large", recorded=True)
+def calibration_in_the_large(reading: Reading) -> Estimate:
+    """Share of positives less the mean score."""
+    forecasts, level = reading.once(Forecasts.of), reading.level
     pooled, scores = forecasts.pooled, forecasts.scores
     total = float(forecasts.totals.sum())
     if total <= 0:

@@ -12,6 +12,7 @@ from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation.distribution import require_both_classes
 from fedgauge.metrics.calibration import GROUPS, Forecasts, Groups, calibration_error
 from fedgauge.metrics.estimate import Estimate, Interval, critical, holding, within
+from fedgauge.metrics.ranking import Reading, reading_metric
 
 _MOST = 0.25  # of a share times what is left
 
@@ -172,7 +173,7 @@ def solve(
     Examples
     --------
     >>> import fedgauge as fg
-    >>> from fedgauge.metrics.reading import Reading
+    >>> from fedgauge.metrics.ranking import Reading
     >>> result = fg.evaluate({"a": ([0, 1, 0, 1, 1], [0.2, 0.2, 0.6, 0.6, 0.6])})
     >>> forecasts = Forecasts.of(Reading(result.pooled, result.estimator, result.level))
     >>> fit = solve(forecasts, np.ones((len(forecasts.scores), 1)))
@@ -313,8 +314,21 @@ class Line(NamedTuple):
     intercept: Estimate
 
 
-def line(forecasts: Forecasts, level: float) -> Line:
+@reading_metric("calibration slope")
+def calibration_slope(reading: Reading) -> Estimate:
+    """Slope of the log-odds of a positive in those of the score: 1 where scores are right."""
+    return reading.once(line).slope
+
+
+@reading_metric("calibration intercept")
+def calibration_intercept(reading: Reading) -> Estimate:
+    """Intercept beside that slope: 0 where scores are right."""
+    return reading.once(line).intercept
+
+
+def line(reading: Reading) -> Line:
     """Calibration slope and intercept."""
+    forecasts, level = reading.once(Forecasts.of), reading.level
     fit = _line_fit(forecasts)
     both, sampled = (
         np.sqrt(np.maximum(np.diag(each(forecasts, fit)), 0.0))
@@ -367,13 +381,13 @@ def _separated(forecasts: Forecasts) -> bool:
     return bool(positives.min() >= negatives.max() or positives.max() <= negatives.min())
 
 
-def integrated_index(forecasts: Forecasts, level: float) -> Estimate:
-    """Mean distance of scores from a smooth curve of what came true (Austin & Steyerberg 2019).
-
-    The curve is a restricted cubic spline of the log-odds. Value and interval are those multiples
-    of its bend that, redrawn with the curve's own wobble, give an index like the one seen. What
-    another smoother would say of the pooled examples has no bounds.
-    """
+@reading_metric("integrated calibration index")
+def integrated_calibration_index(reading: Reading) -> Estimate:
+    """Mean distance of scores from a smooth curve of what comes true (ICI)."""
+    # Austin & Steyerberg 2019. The curve is a restricted cubic spline of the log-odds. Value and
+    # interval are those multiples of its bend that, redrawn with the curve's own wobble, give an
+    # index like the one seen. What another smoother would say of the examples has no bounds.
+    forecasts, level = reading.once(Forecasts.of), reading.level
     require_both_classes(forecasts.pooled.negatives, forecasts.pooled.positives)
     fit, caution = _smooth(forecasts)
     index = _index_of(forecasts, fit)

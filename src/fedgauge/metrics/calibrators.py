@@ -440,7 +440,7 @@ def fit(forecasts: Forecasts, method: str = "auto") -> Form:
     Examples
     --------
     >>> import fedgauge as fg
-    >>> from fedgauge.metrics.reading import Reading
+    >>> from fedgauge.metrics.ranking import Reading
     >>> result = fg.evaluate({"a": ([0, 1, 0, 1, 1], [0.2, 0.2, 0.6, 0.6, 0.6])})
     >>> forecasts = Forecasts.of(Reading(result.pooled, result.estimator, result.level))
     >>> [round(value, 3) for value in fit(forecasts, "isotonic").values]

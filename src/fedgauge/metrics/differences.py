@@ -15,7 +15,7 @@ from fedgauge.metrics import areas, ranking
 from fedgauge.metrics.areas import require_probabilities
 from fedgauge.metrics.decisions import Decision, benefit_of_model
 from fedgauge.metrics.estimate import Estimate, Interval, critical, holding
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold, Formula, Outcomes, ThresholdMetrics, split
 
 _ALL: Final = Interval(-math.inf, math.inf)

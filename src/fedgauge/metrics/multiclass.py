@@ -35,11 +35,9 @@ from fedgauge.metrics.estimate import (
     metrics_of,
     within,
 )
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import Corner, Formula, Outcomes, Ratio, ThresholdOutcomes
 from fedgauge.plan.task import Contrast
-
-_UNIT_RANGE: Final = Interval(0.0, 1.0)
 
 
 class Influence(NamedTuple):

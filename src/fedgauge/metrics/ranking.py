@@ -1,4 +1,4 @@
-"""Metrics over all thresholds as estimates: binning, noise and sampling put together.
+"""Negatives against positives, and the metrics over all thresholds that are read from both.
 
 An interval is for the population the examples come from. Without noise all that binning
 allows is added to it. Under noise bins are coarse, and it takes scores as spread smoothly within
@@ -8,20 +8,32 @@ any data could do is in the bounds.
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, wraps
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from fedgauge.arrays import Floats
 from fedgauge.errors import InputError
 from fedgauge.estimation.counts import PooledCounts
-from fedgauge.estimation.distribution import require_both_classes
+from fedgauge.estimation.distribution import (
+    Aligned,
+    Estimator,
+    Range,
+    ScoreDistribution,
+    estimate,
+    require_both_classes,
+    shrinks,
+)
 from fedgauge.metrics import areas
-from fedgauge.metrics.areas import BinLosses, Bounded, Loss
+from fedgauge.metrics.areas import BinLosses, Bounded, Loss, Positions, bin_losses
+from fedgauge.metrics.curves import PrCurve, RocCurve, pr_curve, roc_curve
 from fedgauge.metrics.estimate import (
     LEVEL,
     Estimate,
     Interval,
+    Metric,
     add_noise,
     critical,
     holding,
@@ -30,12 +42,157 @@ from fedgauge.metrics.estimate import (
     newcombe_interval,
     within,
 )
-from fedgauge.metrics.reading import Reading
 from fedgauge.metrics.thresholds import AtThreshold
 
+_Made = TypeVar("_Made")
+
+FINE: Final = 1024  # bins from which what scores do within them is less than one example does
 FEW: Final = 20  # examples of a class below which an interval is made for small samples
 _DRAWS: Final = 200
 _FEW_WRONG: Final = 5.0  # misplaced examples of the smaller class, likewise
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Two rows of counts, negatives and positives, and what follows from both, once.
+
+    All measures compare two rows: those of a :class:`~fedgauge.plan.task.Contrast`. Which
+    channels they are, and how many there are, only the task knows.
+
+    Attributes
+    ----------
+    pooled
+        The counts.
+    estimator
+        How curves are drawn between the bin edges.
+    level
+        Confidence of intervals and bands and, under noise, of bounds.
+    positions
+        Where in the bins the scores lie, if that was measured.
+    """
+
+    pooled: PooledCounts
+    estimator: Estimator
+    level: float
+    positions: Positions | None = None
+    _made: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.pooled.shrinks and not shrinks(self.estimator):
+            object.__setattr__(self, "pooled", self.pooled.unshrunk)
+
+    @property
+    def tied(self) -> bool:
+        """Whether all scores in a bin are equal."""
+        return self.pooled.axis.separates_all
+
+    @property
+    def precision_of_rows(self) -> float | None:
+        """Average precision of examples, where bins are so fine that they tell it; else None."""
+        pooled = self.pooled
+        if pooled.noisy or pooled.divided or not isinstance(self.estimator, Aligned):
+            return None
+        require_both_classes(pooled.negatives, pooled.positives)
+        if pooled.apart:
+            return areas.tied_precision(pooled.counts)
+        if pooled.axis.bins < FINE or pooled.single.any():
+            return None
+        return areas.precision_one_by_one(pooled.counts)
+
+    @cached_property
+    def distribution(self) -> ScoreDistribution:
+        """The rates of both rows along all thresholds; needs examples of both."""
+        pooled, smooths = self.pooled, isinstance(self.estimator, Range)
+        counts = pooled.unbiased if smooths else pooled.likely
+        return estimate(
+            pooled.axis, counts, self.estimator, straight=pooled.apart, single=pooled.single
+        )
+
+    @cached_property
+    def roc(self) -> RocCurve:
+        """The ROC curve."""
+        return roc_curve(self.distribution)
+
+    @cached_property
+    def pr(self) -> PrCurve:
+        """The PR curve."""
+        return pr_curve(self.distribution)
+
+    @cached_property
+    def rates(self) -> tuple[Floats, Floats]:
+        """False and true positive rates at threshold infinity and at each edge, descending."""
+        return areas.edge_rates(self.pooled.likely)
+
+    @cached_property
+    def unshrunk(self) -> "Reading":
+        """The same from counts as noise left them: what intervals and bounds are made of."""
+        return replace(self, pooled=self.pooled.unshrunk) if self.pooled.is_shrunk else self
+
+    @cached_property
+    def ratio(self) -> float:
+        """Number of positives for each negative."""
+        require_both_classes(self.pooled.negatives, self.pooled.positives)
+        return self.pooled.positives / self.pooled.negatives
+
+    @cached_property
+    def worst(self) -> "Reading":
+        """The same with positives as low and negatives as high as divided bins allow."""
+        return self._moved(negatives_up=True, positives_up=False)
+
+    @cached_property
+    def best(self) -> "Reading":
+        """The same with positives as high and negatives as low as divided bins allow."""
+        return self._moved(negatives_up=False, positives_up=True)
+
+    def _moved(self, *, negatives_up: bool, positives_up: bool) -> "Reading":
+        if not self.pooled.divided:
+            return self
+        pooled = self.pooled.moved(negatives_up=negatives_up, positives_up=positives_up)
+        return replace(self, pooled=pooled if self.pooled.shrinks else pooled.unshrunk)
+
+    def once(self, make: Callable[["Reading"], _Made]) -> _Made:
+        """What a function makes of it, made when first asked for."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: _Made = self._made[make]
+        return made
+
+    def losses(self, loss: Loss) -> BinLosses:
+        """Losses of examples in each bin."""
+        if loss not in self._made:
+            counts, axis = self.pooled.counts, self.pooled.axis
+            self._made[loss] = bin_losses(axis, counts, loss, self.positions)
+        by_bin: BinLosses = self._made[loss]
+        return by_bin
+
+    def redrawn(self, draws: int, *, sampling: bool) -> Floats:
+        """Counts as they would come out again, where both rows then have examples."""
+        drawn = self.pooled.redrawn(draws, sampling=sampling)
+        usable = np.all(drawn.sum(axis=-1) > 0, axis=-1)
+        return drawn if usable.all() else drawn[usable]
+
+
+class ReadingMetric(Metric):
+    """A metric of a :class:`Reading`: called with one, or an attribute of what has a `_reading`."""
+
+    def __init__(self, compute: Callable[[Reading], Estimate], title: str, **listing: bool) -> None:
+        @wraps(compute)
+        def of_owner(owner: Any) -> Estimate:
+            return compute(owner._reading)
+
+        super().__init__(of_owner, title, **listing)
+        self._compute = compute
+
+    def __call__(self, reading: Reading) -> Estimate:
+        """The metric of a reading."""
+        return self._compute(reading)
+
+
+def reading_metric(
+    title: str, *, listed: bool = True, recorded: bool = False
+) -> Callable[[Callable[[Reading], Estimate]], ReadingMetric]:
+    """Make a function of a reading a metric; its docstring is that of the metric."""
+    return partial(ReadingMetric, title=title, listed=listed, recorded=recorded)
 
 
 class _Ingredients(NamedTuple):
@@ -56,6 +213,7 @@ class _Ingredients(NamedTuple):
     caution: str | None = None
 
 
+@reading_metric("ROC AUC", recorded=True)
 def roc_auc(reading: Reading) -> Estimate:
     """Area under the ROC curve."""
     return _read(
@@ -80,8 +238,9 @@ def _roc_auc(reading: Reading) -> Estimate:
     return _estimate(reading, _Ingredients(number, straight, interval, noise, deviation, shift))
 
 
+@reading_metric("average precision", recorded=True)
 def average_precision(reading: Reading) -> Estimate:
-    """Average precision."""
+    """Average precision, the area under the PR curve."""
     return _read(
         reading,
         _average_precision,
@@ -171,18 +330,31 @@ def mean_loss(reading: Reading, loss: Loss) -> Estimate:
     return _loss_estimate(reading, by_bin, number, gradient, 1.0, scale, caution)
 
 
+@reading_metric("log loss", recorded=True)
+def log_loss(reading: Reading) -> Estimate:
+    """Mean negative log-likelihood of the labels, in nats."""
+    return mean_loss(reading, "log")
+
+
+@reading_metric("Brier score", recorded=True)
+def brier_score(reading: Reading) -> Estimate:
+    """Mean squared difference of score and label."""
+    return mean_loss(reading, "squared")
+
+
 def _mean_loss(reading: Reading, loss: Loss) -> Bounded:
     return _bounded(reading, lambda r: areas.mean_loss(r.pooled.counts, r.losses(loss)))
 
 
+@reading_metric("normalized entropy", recorded=True)
 def normalized_entropy(reading: Reading) -> Estimate:
-    """Log loss over the entropy of the share of positives (He et al. 2014)."""
+    """Log loss over that of always predicting the share of positives; below 1 is better."""
     pooled = reading.pooled
     by_bin = reading.losses("log")
     loss = _mean_loss(reading, "log")
     total = pooled.negatives + pooled.positives  # without either the rate is 0 or 1 to the last bit
     rate = pooled.positives / total
-    base = areas.entropy(rate)
+    base = areas.entropy(rate)  # He et al. 2014
     slope = math.log((1.0 - rate) / rate)
     towards = np.array([[-rate], [1.0 - rate]]) / total
     gradient = (by_bin.mean - loss.value) / (total * base) - loss.value * slope * towards / base**2
@@ -257,8 +429,9 @@ def partial_auc(reading: Reading, max_fpr: float, *, standardise: bool) -> Estim
     return _read(reading, estimate, lambda r: scaled(area(r).value))
 
 
+@reading_metric("PR-gain area")
 def auprg(reading: Reading) -> Estimate:
-    """Area under the precision-recall-gain curve; at most 1, and negative below chance."""
+    """Area under the precision-recall-gain curve."""
 
     def area(r: Reading) -> Bounded:
         return areas.auprg(r.roc, r.rates, r.ratio, tied=r.tied)
@@ -307,12 +480,13 @@ def _bootstrapped(
     )
 
 
-def largest_gap(reading: Reading) -> Estimate:
-    """Kolmogorov-Smirnov distance of the classes."""
-    return _read(reading, _largest_gap, lambda r: areas.largest_gap(r.rates, tied=r.tied)[0].value)
+@reading_metric("KS distance", recorded=True)
+def ks_statistic(reading: Reading) -> Estimate:
+    """Kolmogorov-Smirnov distance: the largest difference of the two rates."""
+    return _read(reading, _ks_statistic, lambda r: areas.largest_gap(r.rates, tied=r.tied)[0].value)
 
 
-def _largest_gap(reading: Reading) -> Estimate:
+def _ks_statistic(reading: Reading) -> Estimate:
     pooled = reading.pooled
     require_both_classes(pooled.negatives, pooled.positives)
     number, where = areas.largest_gap(reading.rates, tied=reading.tied)
@@ -336,9 +510,10 @@ def _largest_gap(reading: Reading) -> Estimate:
     )
 
 
-def mann_whitney_u(reading: Reading, auc: Estimate) -> Estimate:
-    """Pairs of a positive and a negative in the right order, ties counting half."""
-    pairs = reading.pooled.positives * reading.pooled.negatives
+@reading_metric("Mann-Whitney U", listed=False)
+def mann_whitney_u(reading: Reading) -> Estimate:
+    """Pairs of a positive and a negative that are in order, ties counting half."""
+    auc, pairs = roc_auc(reading), reading.pooled.positives * reading.pooled.negatives
     return _mann_whitney_u(reading, auc.unshrunk, pairs).moved_to(auc.value * pairs)
 
 

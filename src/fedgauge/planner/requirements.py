@@ -20,9 +20,9 @@ from fedgauge.estimation.counts import DrawnBlock, PooledCounts, drawn_blocks, r
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.histograms.axis import Axis
 from fedgauge.metrics.areas import require_probabilities
-from fedgauge.metrics.calibration import GROUPS, Forecasts, Groups, calibration_error
+from fedgauge.metrics.calibration import expected_calibration_error
 from fedgauge.metrics.estimate import LEVEL, Estimate, metrics_of
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold, ThresholdMetric
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.planner.search import MakesAxis, check_hints, like, predict, propose
@@ -262,7 +262,11 @@ def _wish(metric: str, at: float | None) -> _Wish:
     if metric in (ROC_AREA_ERROR, CALIBRATION_ERROR):
         if at is not None:
             raise PlanError(f"{metric} has no threshold: leave out at, or name a metric at one.")
-        return _Wish(None if metric == ROC_AREA_ERROR else _calibration_error, 0.5)
+        if metric == ROC_AREA_ERROR:
+            return _Wish(None, 0.5)
+        return _Wish(
+            lambda pooled: expected_calibration_error(Reading(pooled, Aligned(), LEVEL)), 0.5
+        )
     if metric not in rows:
         raise PlanError(
             f"metric must be {ROC_AREA_ERROR}, {CALIBRATION_ERROR} or one at a threshold "
@@ -272,11 +276,6 @@ def _wish(metric: str, at: float | None) -> _Wish:
         raise PlanError(f"{metric} has a threshold: name it, such as at=0.5.")
     low, high = rows[metric].formula.scale
     return _Wish(lambda pooled: rows[metric].read(AtThreshold(pooled, at, LEVEL)), (high - low) / 2)
-
-
-def _calibration_error(pooled: PooledCounts) -> Estimate:
-    forecasts = Forecasts.of(Reading(pooled, Aligned(), LEVEL))
-    return calibration_error(Groups.of(forecasts, GROUPS), "expected", LEVEL)
 
 
 def _played(

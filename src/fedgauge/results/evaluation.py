@@ -1,11 +1,10 @@
-"""`Evaluation`, the result a user holds, and the slices it can be narrowed to."""
+"""`Evaluation`: the result a user holds, or a slice of it."""
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, SupportsFloat
+from typing import Any, SupportsFloat
 
 from msgspec import UNSET
 
@@ -21,12 +20,18 @@ from fedgauge.histograms.calibrator import Calibrator, Fitted
 from fedgauge.keys import SigningKey
 from fedgauge.metrics import calibrators
 from fedgauge.metrics.areas import Positions, positions
-from fedgauge.metrics.estimate import LEVEL, check_level
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.bands import PR, ROC
+from fedgauge.metrics.calibration import Forecasts
+from fedgauge.metrics.curves import PrCurve, RocCurve, average_pr, average_roc
+from fedgauge.metrics.estimate import LEVEL, Estimate, check_level
+from fedgauge.metrics.multiclass import ClassConfusion, Shared
+from fedgauge.metrics.ranking import Reading
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
+from fedgauge.results import averages
+from fedgauge.results.averages import Against, Average
 from fedgauge.results.groups import Gaps, gaps_of, listed_group, share_rows, why_joined
-from fedgauge.results.metrics import Averaged
+from fedgauge.results.metrics import Metrics
 from fedgauge.results.models import Comparison, compare
 from fedgauge.results.record import Record, facts_of, record_of
 from fedgauge.results.signature import Signature, as_made, examine, follows, prove
@@ -42,18 +47,34 @@ from fedgauge.secagg import Confirmed
 from fedgauge.storage import read_whole, write_whole
 
 
-class SlicedResult(Averaged):
-    """The counts of one slice, or of several, of what was released.
+class Evaluation(Metrics):
+    """A pooled evaluation of a classifier.
 
-    `slice_` is None for the whole result.
+    Made by :func:`fedgauge.evaluate` or :meth:`from_json`. It holds the plan, the pooled
+    counts and what may be claimed about privacy; everything else follows from these.
+
+    Examples
+    --------
+    >>> import fedgauge as fg
+    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
+    >>> result = fg.evaluate(sites)
+    >>> result.roc_auc
+    Estimate(0.8889, interval 0.4010..0.9884 at 95%)
+    >>> round(result.at_threshold(0.5).recall, 3)
+    0.667
     """
 
     def __init__(
         self,
         plan: EvaluationPlan,
+        privacy: PrivacyStatement,
         released: Released,
-        slice_: Slice | None,
-        calibrator: Calibrator | None,
+        *,
+        estimator: Estimator,
+        level: float = LEVEL,
+        proof: Any = None,
+        calibrator: Calibrator | None = None,
+        slice_: Slice | None = None,
     ) -> None:
         self._plan = plan
         self._released = released
@@ -63,6 +84,14 @@ class SlicedResult(Averaged):
         self._counts = counts_of(plan, released, self._parts[0])
         self._calibrator = calibrator
         self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
+        if not shrinks(estimator):
+            self._pooled = self._pooled.unshrunk
+        self._privacy = privacy
+        self._estimator = estimator
+        self._level = check_level(level)
+        self._proof = proof
+        self._saved: bytes | None = None  # what it was read from
+        self._origin = self  # what it is another reading of
 
     @property
     def plan(self) -> EvaluationPlan:
@@ -162,13 +191,15 @@ class SlicedResult(Averaged):
         return self._slice
 
     @cached_property
-    def slices(self) -> tuple[Self, ...]:
+    def slices(self) -> tuple["Evaluation", ...]:
         """The result of each slice, in the order of the plan; of itself where it is one."""
         if len(self._parts) == 1:
             return (self,)
         return tuple(self._of(each) for each in self._parts)
 
-    def select(self, *, model: str | None = None, group: Any = None, label: Any = None) -> Self:
+    def select(
+        self, *, model: str | None = None, group: Any = None, label: Any = None
+    ) -> "Evaluation":
         """The result of one slice: a model, a group, a class, or several of these.
 
         What is left open is all: of a group alone, all its classes, which :meth:`macro` averages.
@@ -231,9 +262,106 @@ class SlicedResult(Averaged):
         )
         return compare(one, other, (first, second), margin)
 
-    @abstractmethod
-    def _of(self, slice_: Slice) -> Self:
-        """The same reading of another part."""
+    def macro(
+        self,
+        metric: str,
+        *,
+        average: Average = "macro",
+        against: Against = "rest",
+        at: float | None = None,
+    ) -> Estimate:
+        """A metric averaged over the classes, or the labels, of the task.
+
+        Classes without examples have no metric and are left out, and so are those that noise
+        hides; `caution` names them. The interval holds whatever way the scores of one example go
+        together, which counts do not tell: it is wide rather than wrong.
+
+        Parameters
+        ----------
+        metric
+            The name of a metric of one slice, such as ``"roc_auc"`` or ``"average_precision"``;
+            with `at` of one at a threshold, such as ``"recall"``.
+        average
+            ``"macro"``: every class counts the same. ``"weighted"``: by its number of examples.
+            ``"micro"``: one metric of all pairs of an example and a class.
+        against
+            ``"rest"``: each class against all others. ``"one"``: every class against every
+            other, by the score of the one and by that of the other (Hand & Till 2001); weighted
+            by the examples of both.
+        at
+            The threshold, the same for every score.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> scores = [[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]]
+        >>> rows = fg.Examples(["cat", "dog", "owl", "cat"], np.array(scores))
+        >>> task = fg.MulticlassTask(labels=["cat", "dog", "owl"])
+        >>> result = fg.evaluate({"site": rows}, task=task)
+        >>> f"{result.macro('roc_auc'):.3f}", f"{result.macro('roc_auc', against='one'):.3f}"
+        ('0.889', '0.917')
+        """
+        return averages.macro(self, metric, average, against, at)
+
+    def macro_roc_curve(self, *, average: Average = "macro", against: Against = "rest") -> RocCurve:
+        """The mean of the ROC curves of all classes: of their true positive rates at each FPR.
+
+        Its points belong to no one threshold, so its `thresholds` are NaN; those of a micro
+        average, which is one curve, are its own. `average` and `against` are as for :meth:`macro`.
+        """
+        by_class, weights = averages.distributions(self, average, against)
+        if average == "micro":
+            return ROC.make(by_class[0])
+        return average_roc([ROC.make(each) for each in by_class], weights)
+
+    def macro_pr_curve(self, *, average: Average = "macro", against: Against = "rest") -> PrCurve:
+        """The mean of the PR curves of all classes: of their precisions at each recall.
+
+        As :meth:`macro_roc_curve`.
+        """
+        by_class, weights = averages.distributions(self, average, against)
+        if average == "micro":
+            return PR.make(by_class[0])
+        return average_pr([PR.make(each) for each in by_class], weights)
+
+    def confusion_matrix(self) -> ClassConfusion:
+        """How often each class was predicted, by its highest score, of examples of each class.
+
+        Of plans whose task counts it: ``MulticlassTask(labels, also=["confusion"])``.
+
+        Examples
+        --------
+        >>> import fedgauge as fg
+        >>> scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+        >>> rows = fg.Examples(["cat", "dog", "dog"], scores)
+        >>> task = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
+        >>> matrix = fg.evaluate({"site": rows}, task=task).confusion_matrix()
+        >>> matrix.counts.tolist(), round(matrix.balanced_accuracy.value, 3)
+        ([[1, 0], [1, 1]], 0.75)
+        """
+        return averages.class_table(self, "confusion")
+
+    def top_k_accuracy(self, k: int) -> Estimate:
+        """Share of examples whose class has one of the `k` highest scores.
+
+        Of equal scores those of earlier classes count as higher. Of plans whose task counts it:
+        ``MulticlassTask(labels, also=["ranks"])``.
+        """
+        return averages.top_k_accuracy(self, k)
+
+    def top_label(self) -> Metrics:
+        """The highest score of each example, as a forecast that its class is the true one.
+
+        Positives are the examples predicted rightly. So ``expected_calibration_error`` and
+        ``calibration_curve()`` are those of the top label. Of plans whose task counts it:
+        ``MulticlassTask(labels, also=["top"])``.
+        """
+        return averages.top_label(self)
+
+    @cached_property
+    def _shared(self) -> Shared:
+        """The channels that classes or labels have in common."""
+        return averages.shared(self)
 
     def gaps(self, metric: str, *, at: float | None = None, against: str | None = None) -> Gaps:
         """How far a metric differs between groups, with intervals.
@@ -324,67 +452,9 @@ class SlicedResult(Averaged):
         withheld = self.withheld
         if withheld is not None:
             raise NoSignal(withheld)
-        require_examples(self._pooled, listed_group(self._plan, self._slice.group))
+        group = self._slice.group
+        require_examples(self._pooled, group and listed_group(self._plan, group))
         return self._pooled
-
-
-def _whole(slices: tuple[Slice, ...]) -> Slice:
-    """What a result is about of which nothing was selected: all, or the only model there is."""
-    models, labels = {each.model for each in slices}, {each.label for each in slices}
-    return Slice(
-        model=models.pop() if len(models) == 1 else None,
-        label=labels.pop() if len(labels) == 1 else None,
-    )
-
-
-def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:
-    """The slices that have all that is wanted of them."""
-    told = [(name, getattr(wanted, name)) for name in Slice.__struct_fields__]
-    return tuple(
-        each
-        for each in slices
-        if all(getattr(each, name) == value for name, value in told if value is not None)
-    )
-
-
-class Evaluation(SlicedResult):
-    """A pooled evaluation of a classifier.
-
-    Made by :func:`fedgauge.evaluate` or :meth:`from_json`. It holds the plan, the pooled
-    counts and what may be claimed about privacy; everything else follows from these.
-
-    Examples
-    --------
-    >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> result.roc_auc
-    Estimate(0.8889, interval 0.4010..0.9884 at 95%)
-    >>> round(result.at_threshold(0.5).recall, 3)
-    0.667
-    """
-
-    def __init__(
-        self,
-        plan: EvaluationPlan,
-        privacy: PrivacyStatement,
-        released: Released,
-        *,
-        estimator: Estimator,
-        level: float = LEVEL,
-        proof: Any = None,
-        calibrator: Calibrator | None = None,
-        slice_: Slice | None = None,
-    ) -> None:
-        super().__init__(plan, released, slice_, calibrator)
-        if not shrinks(estimator):
-            self._pooled = self._pooled.unshrunk
-        self._privacy = privacy
-        self._estimator = estimator
-        self._level = check_level(level)
-        self._proof = proof
-        self._saved: bytes | None = None  # what it was read from
-        self._origin = self  # what it is another reading of
 
     @property
     def privacy(self) -> PrivacyStatement:
@@ -590,7 +660,8 @@ class Evaluation(SlicedResult):
                 "after it. Fit to the scores as they were counted: "
                 "result.with_calibrator(None).calibrator(...)."
             )
-        form = calibrators.fit(self._forecasts, method)
+        forecasts = self._reading.once(Forecasts.of)
+        form = calibrators.fit(forecasts, method)
         own = "the result that it was fitted on has a caution" if self.caution else ""
         fitted = Fitted(
             self.examples,
@@ -600,7 +671,7 @@ class Evaluation(SlicedResult):
             self._privacy.delta,
             self._plan.digest,
             self._source(self._slice),
-            calibrators.caution(self._forecasts) or own,
+            calibrators.caution(forecasts) or own,
         )
         return Calibrator(method, form, fitted)
 
@@ -727,3 +798,22 @@ class Evaluation(SlicedResult):
         who, *lines = verdict(self).splitlines()
         parts = (line.partition("  ") for line in lines)
         return _html.table(((title, words.strip()) for title, _, words in parts), caption=who)
+
+
+def _whole(slices: tuple[Slice, ...]) -> Slice:
+    """What a result is about of which nothing was selected: all, or the only model there is."""
+    models, labels = {each.model for each in slices}, {each.label for each in slices}
+    return Slice(
+        model=models.pop() if len(models) == 1 else None,
+        label=labels.pop() if len(labels) == 1 else None,
+    )
+
+
+def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:
+    """The slices that have all that is wanted of them."""
+    told = [(name, getattr(wanted, name)) for name in Slice.__struct_fields__]
+    return tuple(
+        each
+        for each in slices
+        if all(getattr(each, name) == value for name, value in told if value is not None)
+    )

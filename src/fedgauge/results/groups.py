@@ -14,15 +14,15 @@ from fedgauge.estimation.counts import PooledCounts, require_examples
 from fedgauge.estimation.remapping import mapped
 from fedgauge.metrics.differences import gap, level_of_each
 from fedgauge.metrics.estimate import Estimate, Interval, metrics_of, show
-from fedgauge.metrics.reading import Reading
+from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold, check_threshold
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import REST, Contrast, Group, Slice, Sliced
-from fedgauge.results.metrics import Calibrated, Contrasted
+from fedgauge.results.metrics import Metrics, NamedMetric
 from fedgauge.results.summary import Backend, frame_of
 
 if TYPE_CHECKING:
-    from fedgauge.results.evaluation import SlicedResult
+    from fedgauge.results.evaluation import Evaluation
 
 XAUC: Final = "xauc"
 _ALSO: Final = {"selection_rate": "flagged"}  # what those who compare groups call it
@@ -208,7 +208,7 @@ class _GapRow(NamedTuple):
 class _Reader:
     """Reads one metric off any channels of a result, at any level, each once."""
 
-    def __init__(self, result: SlicedResult, metric: str, at: float | None) -> None:
+    def __init__(self, result: Evaluation, metric: str, at: float | None) -> None:
         self._result = result
         self._read, self.title = _metric(metric, None if at is None else check_threshold(at))
         self._known: dict[tuple[Contrast, float], Estimate | UndefinedMetric] = {}
@@ -234,10 +234,10 @@ class _Reader:
         if pooled.hidden is not None:
             raise NoSignal(f"the noise hides the number of {pooled.hidden}.")
         require_examples(pooled)
-        return self._read(Contrasted(Reading(pooled, result.estimator, level)))
+        return self._read(Reading(pooled, result.estimator, level))
 
 
-def gaps_of(result: SlicedResult, metric: str, at: float | None, against: str | None) -> Gaps:
+def gaps_of(result: Evaluation, metric: str, at: float | None, against: str | None) -> Gaps:
     """See :meth:`fedgauge.Evaluation.gaps`."""
     task = result.plan.task
     if not (isinstance(task, Sliced) and task.groups):
@@ -351,29 +351,20 @@ def _crossed(positives: Contrast, negatives: Contrast) -> Contrast:
     return Contrast(negatives.negatives, positives.positives)
 
 
-def _metric(name: str, at: float | None) -> tuple[Callable[[Contrasted], Estimate], str]:
+def _metric(name: str, at: float | None) -> tuple[Callable[[Reading], Estimate], str]:
     """How a metric is read, and what it is called."""
-    if name == XAUC:
-        _refuse_threshold(name, at)
-        return (lambda part: part.roc_auc), "xAUC"
-    attribute = _ALSO.get(name, name)
+    attribute = "roc_auc" if name == XAUC else _ALSO.get(name, name)
     for row in metrics_of(AtThreshold):
         if row.name == attribute:
             if at is None:
                 raise InputError(f"{name} is at a threshold. Say which: gaps({name!r}, at=0.5).")
-            return (
-                lambda part: getattr(part.at_threshold(at), attribute)
-            ), f"{row.title} at {at:g}"
-    for row in metrics_of(Calibrated):
+            return NamedMetric(attribute, at).read, f"{row.title} at {at:g}"
+    for row in metrics_of(Metrics):
         if row.name == attribute:
-            _refuse_threshold(name, at)
-            return (lambda part: getattr(part, attribute)), row.title
-    known = ", ".join(row.name for kind in (AtThreshold, Calibrated) for row in metrics_of(kind))
+            if at is not None:
+                raise InputError(f"{name} is over all thresholds. Leave out at=.")
+            return NamedMetric(attribute, None).read, "xAUC" if name == XAUC else row.title
+    known = ", ".join(row.name for kind in (AtThreshold, Metrics) for row in metrics_of(kind))
     raise InputError(
         f"there is no metric {name!r}. There are: {known}, {', '.join(_ALSO)}, {XAUC}."
     )
-
-
-def _refuse_threshold(name: str, at: float | None) -> None:
-    if at is not None:
-        raise InputError(f"{name} is over all thresholds. Leave out at=.")

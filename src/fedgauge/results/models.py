@@ -11,10 +11,10 @@ from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.histograms.tables import JointScores, LossDifferences
 from fedgauge.metrics.differences import DifferencesAt, Joint, Losses, ModelPair
 from fedgauge.metrics.estimate import Estimate
-from fedgauge.results.metrics import tables_of
+from fedgauge.results.averages import tables_of
 
 if TYPE_CHECKING:
-    from fedgauge.results.evaluation import SlicedResult
+    from fedgauge.results.evaluation import Evaluation
 
 _JOINT: Final = "from both scores of each row, counted together"
 _MARGINS: Final = (
@@ -149,7 +149,7 @@ class Comparison:
 
 
 def compare(
-    one: "SlicedResult", other: "SlicedResult", models: tuple[str, str], margin: float | None
+    one: "Evaluation", other: "Evaluation", models: tuple[str, str], margin: float | None
 ) -> Comparison:
     """The comparison of two models' results on the same rows."""
     is_number = isinstance(margin, int | float | np.number)
@@ -160,7 +160,7 @@ def compare(
     return Comparison(*models, pair, margin)
 
 
-def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
+def _joint(result: "Evaluation", models: tuple[str, str]) -> Joint | None:
     """Both scores together, if they were counted of these rows."""
     plan, released = result.plan, result.released
     for table, values, variance in tables_of(plan, released, result.slice.group, JointScores):
@@ -174,7 +174,7 @@ def _joint(result: "SlicedResult", models: tuple[str, str]) -> Joint | None:
     return None
 
 
-def _losses(result: "SlicedResult", models: tuple[str, str]) -> Losses | None:
+def _losses(result: "Evaluation", models: tuple[str, str]) -> Losses | None:
     """The differences of losses, if they were counted of these rows."""
     group = result.slice.group
     for table, values, variance in tables_of(result.plan, result.released, group, LossDifferences):
