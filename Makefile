@@ -7,11 +7,12 @@ MINUTES ?= 10
 CHROMIUM := apt-get install --no-install-recommends chromium
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup demo chromium test kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
+.PHONY: help setup everything demo chromium test test-slow kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
-	@echo "make test   run all tests"
+	@echo "make test   run the tests"
+	@echo "make test-slow  more seeds and cells of long statistics"
 	@echo "make kernels  some tests under the kernels of old and of usual processors"
 	@echo "make setup  install everything for development into $(VENV)"
 	@echo "make lint   ruff, mypy --strict, import-linter"
@@ -62,7 +63,7 @@ $(VENV)/.docs: $(VENV)/.demo
 
 $(VENV)/.build: $(BIN)/python constraints.txt
 	@echo "Installing the build tools into $(VENV) (once)"
-	@$(PIP) build twine
+	@$(PIP) build hatchling twine
 	@touch $@
 
 $(OLDEST)/.ready: $(BIN)/python pyproject.toml constraints.txt tools/oldest.py
@@ -88,12 +89,25 @@ demo: $(VENV)/.demo
 	@echo "The command is $(BIN)/fedgauge; '. $(BIN)/activate' puts it on the path of this shell"
 
 test: $(VENV)/.test chromium
-	@$(BIN)/python -m pytest --numprocesses 2
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+test-slow: $(VENV)/.test
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m slow tests
 
 # Processors choose the kernels of BLAS, which differ in the last digits of what they compute.
-kernels: $(VENV)/.test
-	@for kernel in Prescott Haswell; do echo "OPENBLAS_CORETYPE=$$kernel"; OPENBLAS_CORETYPE=$$kernel \
-		$(BIN)/python -m pytest --numprocesses 2 tests/unit/test_kept_results.py tests/oracle/test_areas.py tests/oracle/test_calibration.py tests/oracle/test_pchip.py || exit 1; done
+kernels: kernel-Prescott kernel-Haswell
+
+kernel-%: $(VENV)/.test
+	@echo "OPENBLAS_CORETYPE=$*"
+	@OPENBLAS_CORETYPE=$* $(BIN)/python -m pytest -p no:cacheprovider tests/unit/test_kept_results.py tests/oracle/test_areas.py tests/oracle/test_calibration.py tests/oracle/test_pchip.py
+
+# What .ci/run needs, with one resolution; the steps below may then run side by side.
+everything: $(VENV)/.everything chromium
+
+$(VENV)/.everything: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing fedgauge and the tools for tests, documentation and builds into $(VENV) (once)"
+	@$(PIP) --editable '.[test,docs]' build hatchling twine
+	@for stamp in .demo .test .docs .build .everything; do touch $(VENV)/$$stamp; done
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check .

@@ -44,7 +44,7 @@ def build(folder, version):
     print("Building the source distribution, and the wheel from it and from the tree")
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "build", "--outdir", DIST, ROOT)
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT)
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
     sdist, wheel = (
         DIST / f"fedgauge-{version}.tar.gz",
         DIST / f"fedgauge-{version}-py3-none-any.whl",
