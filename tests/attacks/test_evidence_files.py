@@ -20,18 +20,8 @@ from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR as SERVER
 from fedgauge.protocol import EVERYONE, Envelope, session_id
 from fedgauge.secagg import Stage
-from fedgauge.secagg.evidence import (
-    Dispute,
-    File,
-    Signed,
-    WrongDealing,
-)
-from fedgauge.secagg.messages import (
-    Advertisement,
-    Opened,
-    Shares,
-    complaint,
-)
+from fedgauge.secagg.evidence import Dispute, File, Signed, WrongDealing
+from fedgauge.secagg.messages import Advertisement, Opened, Shares, complaint
 from fedgauge.secagg.secret_sharing import Box, Kind, SharePair
 
 HOSTILE, READER = "site-1", "site-0"

@@ -90,10 +90,7 @@ READ = {
             ("encode", "FILE", "rows.csv", "--label", "y", "--score", "p", "-o", "o.fgr"),
         ],
     ),
-    "map": (
-        "map.json",
-        [("apply", "FILE", "rows.csv", "--score", "p", "-o", "out.csv")],
-    ),
+    "map": ("map.json", [("apply", "FILE", "rows.csv", "--score", "p", "-o", "out.csv")]),
     "rows": (
         "rows.csv",
         [
@@ -368,10 +365,7 @@ def small_disk():
             "e.json",
         ),
         (("trend", "looks", "-o", "t.json"), "t.json"),
-        (
-            ("plan", "--clients", 3, "--epsilon", 1, "--examples", 600, "-o", "p.json"),
-            "p.json",
-        ),
+        (("plan", "--clients", 3, "--epsilon", 1, "--examples", 600, "-o", "p.json"), "p.json"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )

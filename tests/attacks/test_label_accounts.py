@@ -16,12 +16,7 @@ from rows import draw_client
 import fedgauge as fg
 from fedgauge.errors import BudgetExceeded, LedgerError
 from fedgauge.plan.task import LabelTask
-from fedgauge.site import (
-    Account,
-    Cost,
-    add_witness,
-    create_site,
-)
+from fedgauge.site import Account, Cost, add_witness, create_site
 from fedgauge.site.ledger_entries import Asked, Departure, SumRoster
 from fedgauge.vertical.flips import Flips, count_by_bin
 

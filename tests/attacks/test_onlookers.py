@@ -12,12 +12,7 @@ from rows import draw_client
 import fedgauge as fg
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import (
-    Invitation,
-    Stage,
-    Sum,
-    SummationServer,
-)
+from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 
 
 def opened_by_onlooker(run):

@@ -7,13 +7,7 @@ import pytest
 from scipy.special import ndtri
 from shown import UNFOLD, parts, silence, tables
 
-from fedgauge.metrics.bands import (
-    DET,
-    GAIN,
-    PR,
-    PR_GAIN,
-    ROC,
-)
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC
 from fedgauge.report.figures import TOLERANCE
 
 _KINDS = ["exact sum", "distributed noise", "local reports", "classes", "label parties"]

@@ -43,11 +43,7 @@ def noisy():
     return fg.Trend.of(looks, skipped={"notes.txt": "its name does not end in .json"})
 
 
-TRENDS = {
-    "moving": moving,
-    "noisy": noisy,
-    "one look": lambda: fg.Trend.of({"a": week(1)}),
-}
+TRENDS = {"moving": moving, "noisy": noisy, "one look": lambda: fg.Trend.of({"a": week(1)})}
 
 
 @pytest.fixture(scope="module")

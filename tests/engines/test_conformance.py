@@ -7,14 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from conformance import (
-    CLIENTS,
-    EVERYBODY,
-    OTHERS,
-    assert_goes_on,
-    assert_sum_over,
-    every_stage,
-)
+from conformance import CLIENTS, EVERYBODY, OTHERS, assert_goes_on, assert_sum_over, every_stage
 from counts import counts_of, pooled_counts
 from plans import exact_plan, noisy_plan
 from rows import draw_clients

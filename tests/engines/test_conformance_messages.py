@@ -296,13 +296,7 @@ def test_plan_that_sites_do_not_allow(judging, plan, match):
 
 
 def test_budget_is_spent_once_by_each_who_sent(judging):
-    judging.run(
-        noisy_plan(),
-        CLIENTS,
-        silent={
-            "site-1": Stage.MASK,
-        },
-    )
+    judging.run(noisy_plan(), CLIENTS, silent={"site-1": Stage.MASK})
     sites = judging.sites(CLIENTS)
     for name in OTHERS:
         assert sites.entries(name) == ["reserve", "commit", "sent", "survivors"]

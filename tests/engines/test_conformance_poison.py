@@ -33,11 +33,7 @@ IMPOSSIBLE = {
         at(EXACT, *UNCHANGED_TOTALS),
         "a count of the sum is negative",
     ),
-    "negative-score-sum": (
-        SUMS,
-        sums_at(SUMS, 0, 3, -SCORES[0, 3] - 1),
-        "a score sum is negative",
-    ),
+    "negative-score-sum": (SUMS, sums_at(SUMS, 0, 3, -SCORES[0, 3] - 1), "a score sum is negative"),
     "large-score-sum": (
         SUMS,
         sums_at(SUMS, 0, 3, SUMS.sum_steps * COUNTS[0, 3] - SCORES[0, 3] + 1),

@@ -26,12 +26,7 @@ from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
 from fedgauge.site import add_trust
 from fedgauge.vertical import flower as flower_labels
-from fedgauge.vertical.label_party import (
-    ROSTER,
-    LabelParty,
-    OwnLabels,
-    RosterCall,
-)
+from fedgauge.vertical.label_party import ROSTER, LabelParty, OwnLabels, RosterCall
 
 APPS = Path(__file__).parent / "flower_apps"
 DOCS = Path(__file__).parents[2] / "docs"

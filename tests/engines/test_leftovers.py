@@ -103,10 +103,7 @@ def test_reports_that_were_being_made_have_no_name(commands, place):
 
 @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.MASK])
 def test_an_exchange_is_cleaned_up(exact_steps, commands, stage):
-    for who, verb, step in (
-        (A, VERBS[stage], "answer"),
-        (COORDINATOR, "advance", "advance"),
-    ):
+    for who, verb, step in ((A, VERBS[stage], "answer"), (COORDINATOR, "advance", "advance")):
         for last in itertools.count(1):
             with copied(exact_steps[stage, step]) as world:
                 request = {"arguments": world.arguments(who, verb)}

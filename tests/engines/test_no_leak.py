@@ -25,13 +25,7 @@ import fedgauge as fg
 from fedgauge.engines import participant, simulation
 from fedgauge.engines import simulation as rounds
 from fedgauge.keys import SigningKey
-from fedgauge.secagg import (
-    Stage,
-    Sum,
-    SummationServer,
-    masking,
-    secret_sharing,
-)
+from fedgauge.secagg import Stage, Sum, SummationServer, masking, secret_sharing
 
 NAMES = ["clinic-a", "clinic-b", "clinic-c", "clinic-d", "clinic-e"]
 POSITIVE, NEGATIVE, THIRD = "malignant-xq", "benign-kz", "unsure-wy"

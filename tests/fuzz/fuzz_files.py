@@ -9,35 +9,17 @@ from functools import reduce
 import commands
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fuzz_inputs import (
-    Unmade,
-    each_alone,
-    forgiving,
-    new_folder,
-    pack,
-    part_of,
-    parts_of,
-)
+from fuzz_inputs import Unmade, each_alone, forgiving, new_folder, pack, part_of, parts_of
 from plans import report_plan, small_noisy_plan
 from sites import make_site
 
 import fedgauge as fg
 from fedgauge.data.rewriting import Rewrite
-from fedgauge.data.row_checks import (
-    KeyedFile,
-    ScoredFile,
-    ids_in,
-    scores_in,
-)
+from fedgauge.data.row_checks import KeyedFile, ScoredFile, ids_in, scores_in
 from fedgauge.engines.site_rows import read_note
 from fedgauge.errors import FedgaugeError
 from fedgauge.keys import SigningKey, key_from_text, key_to_text
-from fedgauge.site import (
-    Account,
-    Cost,
-    Ledger,
-    Site,
-)
+from fedgauge.site import Account, Cost, Ledger, Site
 from fedgauge.site.ledger_file import START, Head
 from fedgauge.site.site import approval_path, approve, require_approval
 

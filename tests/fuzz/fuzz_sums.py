@@ -37,19 +37,9 @@ from fedgauge.engines.participant import judge_invitation
 from fedgauge.errors import FedgaugeError
 from fedgauge.protocol import COORDINATOR as BOSS_PLACE
 from fedgauge.protocol import EVERYONE, Envelope, session_id
-from fedgauge.secagg import (
-    Invitation,
-    Stage,
-    SummationClient,
-    SummationServer,
-)
+from fedgauge.secagg import Invitation, Stage, SummationClient, SummationServer
 from fedgauge.secagg.evidence import File
-from fedgauge.secagg.masking import (
-    AgreementKey,
-    derive,
-    pair,
-    seal,
-)
+from fedgauge.secagg.masking import AgreementKey, derive, pair, seal
 from fedgauge.secagg.messages import (
     Inbox,
     Opening,

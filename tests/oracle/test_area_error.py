@@ -11,13 +11,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 
 import fedgauge as fg
-from fedgauge import (
-    Aligned,
-    Axis,
-    InputError,
-    Quantile,
-    area_error,
-)
+from fedgauge import Aligned, Axis, InputError, Quantile, area_error
 from fedgauge import exact_pr_curve as exact_pr
 from fedgauge import exact_roc_curve as exact_roc
 from fedgauge.estimation.distribution import estimate, from_exact_quantiles

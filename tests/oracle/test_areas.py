@@ -467,9 +467,7 @@ def test_straight_average_precision_is_the_area_under_the_straight_curve(counts)
     bins = np.tile(np.arange(counts.shape[1]), 2)
     scores = (np.repeat(bins, counts.ravel().astype(int)) + 0.5) / counts.shape[1]
     result = fg.evaluate(
-        {"a": (labels, scores)},
-        axis=Axis.uniform(counts.shape[1]),
-        estimator=fg.Aligned("linear"),
+        {"a": (labels, scores)}, axis=Axis.uniform(counts.shape[1]), estimator=fg.Aligned("linear")
     )
     area = result.pr_curve().path.area()
     assert straight_average_precision(counts) == pytest.approx(area, abs=1e-9)

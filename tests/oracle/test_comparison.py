@@ -123,10 +123,7 @@ def test_the_order_of_models_turns_differences_round(exact):
 
 @pytest.mark.parametrize(
     ("privacy", "losses", "least", "most"),
-    [
-        (fg.DistributedDP(1.0), False, 1.1, 1.8),
-        (fg.DistributedDP(2.0), True, 1.1, 1.8),
-    ],
+    [(fg.DistributedDP(1.0), False, 1.1, 1.8), (fg.DistributedDP(2.0), True, 1.1, 1.8)],
     ids=["joint", "losses"],
 )
 def test_under_noise_the_difference_is_within_its_interval(privacy, losses, least, most):

@@ -10,11 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import fedgauge as fg
 
 SCORES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "scores"
-AXES = {
-    "auto": "auto",
-    "coarse": fg.Axis.uniform(32),
-    "logit": fg.Axis.logit(1024),
-}
+AXES = {"auto": "auto", "coarse": fg.Axis.uniform(32), "logit": fg.Axis.logit(1024)}
 ROUNDING = 1e-12
 
 
@@ -99,10 +95,7 @@ CLIPPING = {
     "exact, fine": ({}, fg.Axis.uniform(4096, outside="clip")),
     "epsilon 0.1": ({"privacy": fg.DistributedDP(0.1)}, "auto"),
     "epsilon 1": ({"privacy": fg.DistributedDP(1.0)}, "auto"),
-    "epsilon 1, 64 bins": (
-        {"privacy": fg.DistributedDP(1.0)},
-        fg.Axis.uniform(64, outside="clip"),
-    ),
+    "epsilon 1, 64 bins": ({"privacy": fg.DistributedDP(1.0)}, fg.Axis.uniform(64, outside="clip")),
     "epsilon 1, logit": ({"privacy": fg.DistributedDP(1.0)}, fg.Axis.logit(64, outside="clip")),
     "local 3": ({"privacy": fg.LocalDP(3.0)}, "auto"),
     "local 5": ({"privacy": fg.LocalDP(5.0)}, fg.Axis.uniform(64, outside="clip")),

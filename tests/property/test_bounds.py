@@ -24,12 +24,7 @@ from sklearn import metrics as sk
 from strategies import ON_GRID, labelled
 
 import fedgauge as fg
-from fedgauge import (
-    Aligned,
-    Axis,
-    Quantile,
-    UndefinedMetric,
-)
+from fedgauge import Aligned, Axis, Quantile, UndefinedMetric
 from fedgauge.estimation.counts import PooledCounts
 from fedgauge.metrics.estimate import metrics_of
 from fedgauge.metrics.thresholds import (

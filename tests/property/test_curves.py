@@ -5,14 +5,7 @@ from sklearn import metrics as sk
 from strategies import GRID, ON_GRID, labelled
 
 import fedgauge as fg
-from fedgauge import (
-    Aligned,
-    Axis,
-    Quantile,
-    area_error,
-    exact_pr_curve,
-    exact_roc_curve,
-)
+from fedgauge import Aligned, Axis, Quantile, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.estimation.distribution import from_exact_quantiles
 from fedgauge.metrics.curves import pr_curve, roc_curve
 
@@ -27,11 +20,7 @@ def edges():
     )
 
 
-axes = st.one_of(
-    st.integers(1, 50).map(Axis.uniform),
-    st.integers(1, 50).map(Axis.logit),
-    edges(),
-)
+axes = st.one_of(st.integers(1, 50).map(Axis.uniform), st.integers(1, 50).map(Axis.logit), edges())
 interpolations = st.sampled_from(["pchip", "linear"])
 quantile_estimators = st.builds(
     Quantile, st.integers(2, 20), interpolations, st.sampled_from(["separate", "combine"])

@@ -19,28 +19,11 @@ from duties import Giving
 from mutants import bytes_mutant, mutant, raw_mutant
 from plans import small_noisy_plan, small_plan
 
-from fedgauge import (
-    Axis,
-    Cohort,
-    DistributedDP,
-    EvaluationPlan,
-)
+from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import FedgaugeError, ProtocolError
 from fedgauge.keys import SigningKey
-from fedgauge.protocol import (
-    COORDINATOR,
-    EVERYONE,
-    VERSION,
-    Envelope,
-    session_id,
-)
-from fedgauge.secagg import (
-    Invitation,
-    Stage,
-    Sum,
-    SummationClient,
-    SummationServer,
-)
+from fedgauge.protocol import COORDINATOR, EVERYONE, VERSION, Envelope, session_id
+from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg import messages as messages_module
 from fedgauge.secagg.graph import Graph, choose_graph
 from fedgauge.secagg.messages import Terms

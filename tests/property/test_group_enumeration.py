@@ -13,12 +13,7 @@ import plans
 import pytest
 from losses import worst_loss
 
-from fedgauge import (
-    BinaryTask,
-    Cohort,
-    DistributedDP,
-    Examples,
-)
+from fedgauge import BinaryTask, Cohort, DistributedDP, Examples
 from fedgauge.engines.contribution import count_batches
 from fedgauge.histograms import channels
 from fedgauge.privacy.units import limit_rows

@@ -19,12 +19,7 @@ from sklearn import metrics as sk
 from strategies import GRID, ON_GRID, labelled
 
 from fedgauge import Axis, UndefinedMetric
-from fedgauge.histograms.calibrator import (
-    Beta,
-    Calibrator,
-    LogOddsLine,
-    Steps,
-)
+from fedgauge.histograms.calibrator import Beta, Calibrator, LogOddsLine, Steps
 
 # Floats next to each other may tie once they are mapped; those of people do not.
 SCORES = st.one_of(ON_GRID, st.floats(0, 1).map(lambda score: round(score, 6)))

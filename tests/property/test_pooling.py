@@ -144,10 +144,7 @@ def test_two_decimal_scores_on_any_uniform_axis(data, bins):
 
 
 @many
-@given(
-    tree=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    seed=st.integers(0, 2**32 - 1),
-)
+@given(tree=st.lists(st.integers(1, 5), min_size=1, max_size=4), seed=st.integers(0, 2**32 - 1))
 def test_levels_of_any_tree_add_up(tree, seed):
     rng = np.random.default_rng(seed)
     axis = Axis.uniform(int(np.prod(tree)))

@@ -19,12 +19,7 @@ from hypothesis import strategies as st
 from losses import count_rows, log_law, worst_loss
 
 import fedgauge
-from fedgauge import (
-    Axis,
-    Examples,
-    HistogramRound,
-    ScoreHistogram,
-)
+from fedgauge import Axis, Examples, HistogramRound, ScoreHistogram
 from fedgauge.privacy import Cohort, DistributedDP
 from fedgauge.privacy.units import limit_rows
 from noise import level_noise, share_law

@@ -9,22 +9,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from plans import small_noisy_plan, small_plan
 
-from fedgauge import (
-    Axis,
-    Cohort,
-    DistributedDP,
-    EvaluationPlan,
-)
+from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import CohortTooSmall
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import Envelope
-from fedgauge.secagg import (
-    Invitation,
-    Stage,
-    Sum,
-    SummationClient,
-    SummationServer,
-)
+from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg import client as client_module
 from fedgauge.secagg import graph as graph_module
 from fedgauge.secagg import messages as messages_module

@@ -79,8 +79,7 @@ def test_the_worst_loss_is_epsilon(name, neighbours):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["joint and losses", "joint and losses, groups", "joint, two groupings", "two pairs"],
+    "name", ["joint and losses", "joint and losses, groups", "joint, two groupings", "two pairs"]
 )
 def test_noise_as_if_a_row_were_seen_once_breaks_the_promise(name):
     """The mutant: every table and level with the whole budget."""

@@ -19,12 +19,7 @@ COVERS = 0.93
 AXIS = Axis.uniform(64, outside="clip")
 # Examples, share of positives, threshold. Of the second and third, a handful are positives that
 # are flagged: a normal interval covers 37 to 89% there.
-WORLDS = [
-    (2000, 0.3, 0.25),
-    (500, 0.02, 0.125),
-    (500, 0.1, 0.875),
-    (20_000, 0.05, 0.046875),
-]
+WORLDS = [(2000, 0.3, 0.25), (500, 0.02, 0.125), (500, 0.1, 0.875), (20_000, 0.05, 0.046875)]
 NOISES = {"exact": ((64,), ()), "flat": ((64,), (2.0,)), "tree": ((8, 8), (8.0, 8.0))}
 CELLS = [
     (world, noise)

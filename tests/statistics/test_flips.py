@@ -11,12 +11,7 @@ from scipy.special import ndtri
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.privacy.local import (
-    debias,
-    flip,
-    least_chance,
-    variances,
-)
+from fedgauge.privacy.local import debias, flip, least_chance, variances
 
 ROWS = 1_000_000
 FALSE_ALARM = 1e-6

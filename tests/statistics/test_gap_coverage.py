@@ -25,10 +25,7 @@ sys.modules[_SPEC.name] = study
 _SPEC.loader.exec_module(study)
 
 UNEQUAL, FEW = study.PAIRS[1], study.PAIRS[3]
-CELLS = [
-    study.Cell(*UNEQUAL, bins=64),
-    study.Cell(*FEW, bins=16, epsilon=1.0),
-]
+CELLS = [study.Cell(*UNEQUAL, bins=64), study.Cell(*FEW, bins=16, epsilon=1.0)]
 CHANCE = FALSE_ALARM / (len(CELLS) * len(study.METRICS) + 1)
 
 

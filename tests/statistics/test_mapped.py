@@ -12,12 +12,7 @@ import rows
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
-from fedgauge.histograms.calibrator import (
-    Beta,
-    Calibrator,
-    LogOddsLine,
-    Steps,
-)
+from fedgauge.histograms.calibrator import Beta, Calibrator, LogOddsLine, Steps
 
 SITES = 10
 draw_rows = partial(rows.draw_log_odds, apart=1.8, deviation=1.3, low=-1.5)

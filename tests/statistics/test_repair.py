@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fedgauge.estimation.repair import (
-    consistent,
-    leaf_variance,
-    monotone,
-    noise_covariance,
-)
+from fedgauge.estimation.repair import consistent, leaf_variance, monotone, noise_covariance
 
 REPLICATES = 20_000
 FALSE_ALARM = 1e-6

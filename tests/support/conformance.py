@@ -22,12 +22,7 @@ from standin import StandInGrid, with_reply
 
 import fedgauge as fg
 from fedgauge.engines import flower, simulation
-from fedgauge.engines.contribution import (
-    contribution,
-    count_rows,
-    find_bins,
-    release,
-)
+from fedgauge.engines.contribution import contribution, count_rows, find_bins, release
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import INVITATION, SECOND, Exchange, take_part
 from fedgauge.engines.participant import Participant
@@ -100,14 +95,7 @@ class SimulationEngine:
         self._monkeypatch = monkeypatch
 
     def run(
-        self,
-        plan,
-        clients,
-        *,
-        silent=None,
-        silent_then=None,
-        on_request=as_sent,
-        on_reply=as_sent,
+        self, plan, clients, *, silent=None, silent_then=None, on_request=as_sent, on_reply=as_sent
     ):
         self.refusals = {}
         if not (silent or silent_then) and on_request is on_reply is as_sent:
@@ -217,14 +205,7 @@ class ExchangeEngine:
         return self._sites.site(COORDINATOR).key
 
     def run(
-        self,
-        plan,
-        clients,
-        *,
-        silent=None,
-        silent_then=None,
-        on_request=as_sent,
-        on_reply=as_sent,
+        self, plan, clients, *, silent=None, silent_then=None, on_request=as_sent, on_reply=as_sent
     ):
         self._runs += 1
         self.refusals = {}
@@ -283,14 +264,7 @@ class FlowerEngine(ExchangeEngine):
         self._monkeypatch = monkeypatch
 
     def run(
-        self,
-        plan,
-        clients,
-        *,
-        silent=None,
-        silent_then=None,
-        on_request=as_sent,
-        on_reply=as_sent,
+        self, plan, clients, *, silent=None, silent_then=None, on_request=as_sent, on_reply=as_sent
     ):
         self.refusals = {}
         sites = self.sites(clients)
@@ -343,11 +317,7 @@ class FlowerEngine(ExchangeEngine):
         return Watched
 
 
-ENGINES = {
-    "simulation": SimulationEngine,
-    "exchange": ExchangeEngine,
-    "flower": FlowerEngine,
-}
+ENGINES = {"simulation": SimulationEngine, "exchange": ExchangeEngine, "flower": FlowerEngine}
 
 
 # What the suite gives every engine

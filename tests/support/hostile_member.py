@@ -20,23 +20,9 @@ import msgspec
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import EVERYONE, Envelope
-from fedgauge.secagg import (
-    Stage,
-    SummationClient,
-    SummationServer,
-    client,
-    masking,
-    secret_sharing,
-)
+from fedgauge.secagg import Stage, SummationClient, SummationServer, client, masking, secret_sharing
 from fedgauge.secagg import secret_sharing as boxes_module
-from fedgauge.secagg.messages import (
-    Ballot,
-    Inbox,
-    Opening,
-    SealedOpening,
-    Shares,
-    opening,
-)
+from fedgauge.secagg.messages import Ballot, Inbox, Opening, SealedOpening, Shares, opening
 from fedgauge.secagg.secret_sharing import Box
 
 # What moves a secret: X25519 does not look at the three lowest bits of a key.

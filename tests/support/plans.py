@@ -2,12 +2,7 @@
 
 import math
 
-from fedgauge import (
-    Axis,
-    Cohort,
-    DistributedDP,
-    EvaluationPlan,
-)
+from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 
 
 def plan_for(

@@ -14,13 +14,7 @@ from plans import small_plan
 from fedgauge.errors import CohortTooSmall, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
-from fedgauge.secagg import (
-    Invitation,
-    Stage,
-    Sum,
-    SummationClient,
-    SummationServer,
-)
+from fedgauge.secagg import Invitation, Stage, Sum, SummationClient, SummationServer
 from fedgauge.secagg import messages as messages_module
 from fedgauge.secagg.graph import Graph, choose_graph, picks
 from fedgauge.secagg.masking import AgreementKey

@@ -13,12 +13,7 @@ import fedgauge as fg
 from fedgauge.engines.network import follow
 from fedgauge.engines.participant import Participant
 from fedgauge.plan.plan import encode_axis
-from fedgauge.secagg import (
-    Invitation,
-    Stage,
-    Sum,
-    SummationServer,
-)
+from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 
 A, B, C, D = NAMES = [f"site-{letter}" for letter in "abcd"]
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}

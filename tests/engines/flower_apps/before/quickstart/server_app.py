@@ -21,9 +21,5 @@ class SlowingFedAvg(FedAvg):
 def main(grid, context):
     """Train."""
     strategy = SlowingFedAvg(fraction_train=1.0)
-    result = strategy.start(
-        grid=grid,
-        initial_arrays=ArrayRecord([np.zeros(3)]),
-        num_rounds=2,
-    )
+    result = strategy.start(grid=grid, initial_arrays=ArrayRecord([np.zeros(3)]), num_rounds=2)
     context.state["final"] = result.arrays
