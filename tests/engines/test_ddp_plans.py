@@ -72,20 +72,6 @@ def test_plan_and_shortcuts_agree(clients, privacy):
     assert by_plan.plan is plan
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("privacy", {"privacy": POLYA}),
-        ("hints", {"examples": 100}),
-        ("hints", {"positive_rate": 0.3}),
-    ],
-)
-def test_plan_with_shortcuts_is_refused(clients, name, options):
-    plan = fg.EvaluationPlan.for_histogram(clipping(8), fg.Cohort(6), privacy=POLYA)
-    with pytest.raises(fg.PlanError, match=f"a plan already says {name}"):
-        fg.evaluate(clients, plan, **options)
-
-
 def test_plan_that_breaks_its_promise_is_refused_before_data_is_read():
     plan = fg.EvaluationPlan.for_histogram(clipping(8), fg.Cohort(6), privacy=POLYA)
     text = plan.to_bytes().replace(b'"noise":[1.0]', b'"noise":[1.5]')
@@ -149,15 +135,6 @@ def test_neighbouring_datasets_give_the_same_plan(clients, options):
 
 
 # Cohort
-
-
-@pytest.mark.parametrize("needed", [7, 100])
-def test_fewer_clients_than_the_cohort_needs(clients, needed):
-    cohort = fg.Cohort(needed)
-    plan = fg.EvaluationPlan.for_histogram(clipping(8), cohort, privacy=POLYA)
-    for options in ({"plan": plan}, {"cohort": cohort, "privacy": POLYA}):
-        with pytest.raises(fg.PlanError, match=f"needs {needed} clients and 6 took part"):
-            fg.evaluate(clients, **options)
 
 
 @every_model
