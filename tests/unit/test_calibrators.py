@@ -107,9 +107,8 @@ def test_what_has_no_map_is_refused(results):
     with pytest.raises(fg.UndefinedMetric, match="probabilities"):
         result.calibrator()
     axis = fg.Axis.uniform(8, outside="clip")
-    hidden = fg.evaluate(
-        {"a": overconfident(60)}, axis=axis, privacy=fg.DistributedDP(0.01), seed=1
-    )
+    clients, privacy = split(*overconfident(60), 20), fg.DistributedDP(0.01)
+    hidden = fg.evaluate(clients, axis=axis, privacy=privacy, seed=1)
     with pytest.raises(fg.NoSignal):
         hidden.calibrator()
 
@@ -179,7 +178,7 @@ def test_where_noise_hides_the_shape_all_log_odds_move_by_one_number(method):
 
 
 def test_a_map_carries_the_caution_of_few_reports_and_of_its_result(monkeypatch):
-    axis, rows = fg.Axis.uniform(16, outside="clip"), overconfident(1000)
+    axis, rows = fg.Axis.uniform(32, outside="clip"), overconfident(2000)
     result = fg.evaluate({"a": rows}, axis=axis, privacy=fg.LocalDP(2.0), seed=1)
     assert result.calibrator("isotonic").fitted.caution.endswith(SHIFT)
     result = evaluated(5000)
