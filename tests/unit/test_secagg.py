@@ -311,7 +311,7 @@ def test_a_plan_that_cannot_be_or_does_not_fit_is_refused(plan):
 def test_a_plan_is_not_read_before_it_is_asked_for(monkeypatch):
     """A site judges first who the coordinator is: reading a plan can be made costly."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("it was read")
 
     monkeypatch.setattr(EvaluationPlan, "from_bytes", refuse)

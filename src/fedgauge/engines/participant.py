@@ -41,7 +41,6 @@ from fedgauge.histograms.histogram import ScoreHistogram
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan, plan
 from fedgauge.plan.explain import summarise
-from fedgauge.plan.limits import peek
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
@@ -69,7 +68,10 @@ class Delivery(NamedTuple):
 
 
 def judge_origin(site: Site, invitation: Invitation) -> None:
-    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones."""
+    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones.
+
+    The plan is read here, with no more bins than the site allows.
+    """
     mine = site.key.public
     if invitation.coordinator == mine and mine not in invitation.members:
         raise PlanRefused(
@@ -77,8 +79,7 @@ def judge_origin(site: Site, invitation: Invitation) -> None:
             "site file of one that was invited, with --site."
         )
     judge_coordinator(site, invitation.coordinator)
-    sizes = peek(invitation.plan_bytes)
-    site.judge_sizes(sizes.bins, sizes.counts)
+    invitation.read_plan(site.policy.max_bins)
 
 
 def judge_coordinator(site: Site, coordinator: bytes) -> None:

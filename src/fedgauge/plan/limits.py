@@ -4,14 +4,12 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from fedgauge.errors import AxisError, PlanError
+from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.histograms.axis import MOST_BINS, MOST_POINTS, Axis
-from fedgauge.histograms.calibrator import MOST_KNOTS
-from fedgauge.histograms.two_round import MOST_COARSE, MOST_FOUND
 from fedgauge.plan.task import LabelTask
 
 if TYPE_CHECKING:
@@ -88,179 +86,30 @@ def _check_min_cell(plan: "EvaluationPlan") -> None:
 
 MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 bytes each
 MOST_LEVELS: Final = 24  # more than halving the most bins takes
-_MOST_ROUNDS: Final = 8
 _MOST_PER_ROW: Final = 1000  # counts that one row adds to: the budget is shared among them
 _SESSION: Final = re.compile("([0-9a-f]{64})?")
 _MOST_NUMBERS: Final = 1 << 26  # of a histogram: half a gigabyte
-
-
-class PlanSizes(NamedTuple):
-    """What a plan asks a site to hold.
-
-    The bins of its axis, the levels of its tree, and the counts of its histogram: bins times
-    groups, classes and scores. Of two rounds, the most that either has.
-    """
-
-    bins: int
-    levels: int
-    counts: int
-
-
-class _Axis(msgspec.Struct):
-    bins: int
-    points: list[float] | None = None
-
-
-class _Round(msgspec.Struct):
-    nodes: list[int]
-
-
-class _Form(msgspec.Struct):
-    x: list[float] = []
-    y: list[float] = []
-    edges: list[float] = []
-    values: list[float] = []
-
-
-class _Map(msgspec.Struct):
-    form: _Form
-
-
-class _Two(msgspec.Struct):
-    bins: int
-    coarse: _Axis
+_MOST_SAID: Final = 300  # characters of what is wrong: a number may have thousands
 
 
 class _Found(msgspec.Struct):
-    two: _Two
-    counts: list[int]
-    starts: list[int] = []
     session: str = ""
 
 
-class _Measured(msgspec.Struct):
-    kind: str = ""
-    labels: list[Any] = []
-    models: list[Any] = []
-    groups: dict[str, list[Any]] = {}
-    crossed: bool = False
-
-    @property
-    def scores(self) -> int:
-        """Scores of a row: of each model, and each class or label."""
-        return max(len(self.models), 1) * max(len(self.labels), 1)
-
-    @property
-    def per_row(self) -> int:
-        """Counts that a row adds to: of each score, and each way of grouping."""
-        groupings = 1 if self.crossed else len(self.groups)
-        return self.scores * max(groupings, 1)
-
-    @property
-    def channels(self) -> int:
-        """Rows of counts, as :class:`fedgauge.histograms.channels.Layout` has them."""
-        groups = [len(values) + 1 for values in self.groups.values()]
-        cells = math.prod(groups) if self.crossed else sum(groups) or 1
-        classes = len(self.labels) if self.kind == "multiclass" else 2
-        return self.scores * cells * classes
-
-
-class _Task(_Measured):
-    of: _Measured | None = None  # what a search is for
-    two: _Two | None = None
-
-
-class _Outline(msgspec.Struct):
-    """The parts of a plan that say how large it is; all others are passed over."""
-
-    task: _Task
-    axis: _Axis
-    tree: list[int]
-    rounds: list[_Round]
-    calibrator: _Map | None = None
-    found: _Found | None = None
-
-    @property
-    def measured(self) -> _Measured:
-        """What is told apart in the end."""
-        return self.task.of or self.task
-
-    @property
-    def two(self) -> _Two | None:
-        """How bins are, or were, found."""
-        return self.found.two if self.found is not None else self.task.two
-
-
 class _Second(msgspec.Struct):
+    """Which first round a plan follows; all other parts are passed over."""
+
     found: _Found | None = None
 
 
-def peek(data: bytes) -> PlanSizes:
-    """The sizes of a distributed plan, which is not read any further.
-
-    Raises
-    ------
-    PlanError
-        If it is no plan, or larger than any may be.
-
-    Examples
-    --------
-    >>> from fedgauge import Axis, Cohort, EvaluationPlan
-    >>> peek(EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(3)).to_bytes())
-    PlanSizes(bins=64, levels=1, counts=128)
-    """
-    check_bytes(len(data))
-    with plan_errors("JSON"):
-        return _judged(msgspec.json.decode(data, type=_Outline))
-
-
-def peek_plain(plain: Any, form: str) -> PlanSizes:
-    """The same for a plan as plain data, read from such a form."""
-    with plan_errors(form):
-        return _judged(msgspec.convert(plain, _Outline))
-
-
-def _judged(outline: _Outline) -> PlanSizes:
-    axis, tree = outline.axis, outline.tree
-    _check_axis(axis)
-    form = _Form() if outline.calibrator is None else outline.calibrator.form
-    if max(map(len, (form.x, form.y, form.edges, form.values))) > MOST_KNOTS:
-        raise PlanError(f"the plan's map has more than {MOST_KNOTS:,} knots.")
-    check_levels(tree)
-    if len(outline.rounds) > _MOST_ROUNDS or any(
-        len(sent.nodes) > MOST_LEVELS for sent in outline.rounds
-    ):
-        raise PlanError(f"the rounds of a plan have at most {MOST_LEVELS} levels each.")
-    bins = max(axis.bins, *_bins_of(outline))
-    task = outline.measured
-    check_counts(max(task.per_row, len(task.groups)), 0)  # before anything is multiplied
-    counts = task.channels * axis.bins
-    if outline.two is not None:  # of either round, whichever it is
-        counts = max(task.channels * outline.two.bins, task.scores * outline.two.coarse.bins)
-    check_counts(task.per_row, counts)
-    return PlanSizes(bins, len(tree), counts)
-
-
-def _check_axis(axis: _Axis) -> None:
-    if axis.bins > MOST_BINS:
-        raise PlanError(f"the plan's axis has {axis.bins:,} bins; at most {MOST_BINS:,} can be.")
-    if len(axis.points or ()) > MOST_POINTS + 1:
-        raise PlanError(f"the plan's axis lists more than {MOST_POINTS + 1:,} points.")
-
-
-def _bins_of(outline: _Outline) -> tuple[int, ...]:
-    """The bins of both rounds, where there are two."""
-    two, found = outline.two, outline.found
-    if two is None:
-        return (0,)
-    _check_axis(two.coarse)
-    listed = () if found is None else (len(found.counts), len(found.starts))
-    if max(two.coarse.bins, *listed, 0) > MOST_COARSE or two.bins > MOST_FOUND:
-        raise PlanError(
-            f"the first of two rounds has at most {MOST_COARSE:,} bins, and the second at most "
-            f"{MOST_FOUND:,}."
+def check_bins(bins: int, most: int) -> None:
+    """Refuse an axis of more bins than any plan, or than a site allows, before it is made."""
+    if bins > MOST_BINS:
+        raise PlanError(f"the plan's axis has {bins:,} bins; at most {MOST_BINS:,} can be.")
+    if bins > most:
+        raise PlanRefused(
+            f"the plan's axis has {bins:,} bins, this site allows {most:,} (max_bins)."
         )
-    return two.coarse.bins, two.bins
 
 
 def first_session(data: bytes) -> bytes | None:
@@ -333,7 +182,7 @@ def plan_errors(form: str) -> Iterator[None]:
     except UnicodeDecodeError:
         raise PlanError(f"this is not a plan in {form}: it is not UTF-8.") from None
     except msgspec.MsgspecError as error:
-        reason = str(error).rstrip(".")
+        reason = str(error)[:_MOST_SAID].rstrip(".")
         raise PlanError(f"this is not a plan in {form}: {reason}.") from None
     except RecursionError:
         raise PlanError(f"this is not a plan in {form}: it is nested too deeply.") from None

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedgauge import _html
 from fedgauge.arrays import Floats
 from fedgauge.errors import AxisError, PlanError, PlanRefused, RecordError
-from fedgauge.histograms.axis import Axis, AxisSpec
+from fedgauge.histograms.axis import MOST_BINS, Axis, AxisSpec
 from fedgauge.histograms.calibrator import Calibrator, Steps
 from fedgauge.histograms.histogram import Draw, ScoreHistogram, check_tree
 from fedgauge.histograms.tables import AnyTable, TableSum, margins
@@ -26,14 +26,13 @@ from fedgauge.plan.label_rounds import FlipRound, PairName, PairRound
 from fedgauge.plan.limits import (
     MOST_BYTES,
     NO_SMALL_CELLS,
+    check_bins,
     check_bytes,
     check_counts,
     check_keys,
     check_levels,
     check_rules,
     check_unit,
-    peek,
-    peek_plain,
     plan_errors,
     require_clipping,
 )
@@ -58,6 +57,7 @@ from fedgauge.storage import read_bounded, write_whole
 # TOML's own moments come with +00:00. Some versions of Python read 24:00:00 as the next day.
 _FORM: Final = re.compile(r"(\d{4}-\d\d-\d\d)(T(?!24)\d\d:\d\d:\d\d)?(?(2)(Z|\+00:00))")
 _LAST_SECOND: Final = "T23:59:59"
+_MOST_AXES: Final = 2  # where there are two rounds
 
 
 def now() -> datetime:
@@ -103,11 +103,25 @@ def encode_axis(value: Any) -> Any:
     raise NotImplementedError(type(value).__name__)
 
 
-def decode_axis(kind: type, value: Any) -> Any:
-    """The inverse of :func:`encode_axis`."""
+def decode_axis(kind: type, value: Any, most_bins: int = MOST_BINS) -> Any:
+    """The inverse of :func:`encode_axis`; edges of more bins are not worked out."""
     if kind is Axis:
-        return Axis.from_spec(msgspec.convert(value, AxisSpec))
+        spec = msgspec.convert(value, AxisSpec)
+        check_bins(spec.bins, most_bins)
+        return Axis.from_spec(spec)
     raise NotImplementedError(kind.__name__)
+
+
+def _decode_axes(most_bins: int) -> Callable[[type, Any], Any]:
+    """The same for one plan in JSON, whose keys may be repeated: no more than its two axes."""
+    numbers = iter(range(_MOST_AXES))
+
+    def decode(kind: type, value: Any) -> Any:
+        if next(numbers, None) is None:
+            raise PlanError(f"a plan has at most {_MOST_AXES} axes.")
+        return decode_axis(kind, value, most_bins)
+
+    return decode
 
 
 def without_none(value: Any) -> Any:
@@ -860,11 +874,14 @@ class EvaluationPlan(
         return msgspec.json.encode(self, enc_hook=encode_axis)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Read a distributed plan; its digest is that of exactly these bytes."""
-        peek(data)
+    def from_bytes(cls, data: bytes, *, most_bins: int = MOST_BINS) -> Self:
+        """Read a distributed plan; its digest is that of exactly these bytes.
+
+        One with an axis of more than `most_bins` is refused before the axis is made.
+        """
+        check_bytes(len(data))
         with plan_errors("JSON"):
-            plan = msgspec.json.decode(data, type=cls, dec_hook=decode_axis)
+            plan = msgspec.json.decode(data, type=cls, dec_hook=_decode_axes(most_bins))
         if plan.to_bytes() != data:
             raise PlanError(
                 "the plan is not in the form it is distributed in, so its digest would differ "
@@ -884,7 +901,6 @@ class EvaluationPlan(
         with plan_errors("TOML"):
             check_keys(text)
             plain = msgspec.toml.decode(text)
-            peek_plain(plain, "TOML")
             if isinstance(moment := plain.get("not_after"), date):  # TOML has dates of its own
                 plain["not_after"] = moment.isoformat()
             return msgspec.convert(plain, type=cls, dec_hook=decode_axis)

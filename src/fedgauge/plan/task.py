@@ -17,6 +17,7 @@ from fedgauge.errors import InputError, PlanError
 from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.channels import Block, Layout
 from fedgauge.histograms.tables import (
+    MOST_TABLES,
     AnyTable,
     JointScores,
     LossDifferences,
@@ -64,6 +65,8 @@ def check_pairs(pairs: Any, models: Sequence[str]) -> tuple[tuple[str, str], ...
     """Pairs of the task's models, none of them twice."""
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise PlanError(_NO_PAIRS)
+    if len(pairs) > MOST_TABLES:  # each has a table
+        raise PlanError(f"a plan has at most {MOST_TABLES} tables.")
     read = []
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
@@ -81,7 +84,7 @@ def check_labels(labels: Any) -> tuple[Label, ...]:
     """Labels of classes, no two of which mean the same."""
     if isinstance(labels, str) or not isinstance(labels, Sequence | np.ndarray):
         raise PlanError('labels must be a list of classes, such as ["cat", "dog", "owl"].')
-    read = tuple(check_positive(label) for label in labels)
+    read = tuple(check_positive(label) for label in labels[: MOST_NAMES + 1])
     if any(label is None for label in read) or not 2 <= len(read) <= MOST_NAMES:
         raise PlanError(f"a task of several classes has 2 to {MOST_NAMES:,} labels.")
     for label in read:
@@ -119,9 +122,9 @@ def check_names(what: str, names: Any) -> tuple[str, ...]:
         names = names.tolist()
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise PlanError(f"{what} must be a list of names.")
-    read = tuple(check_name(what, name) for name in names)
-    if not read or len(read) > MOST_NAMES:
+    if not 1 <= len(names) <= MOST_NAMES:
         raise PlanError(f"{what} must be 1 to {MOST_NAMES:,} names.")
+    read = tuple(check_name(what, name) for name in names)
     if len(set(read)) < len(read):
         raise PlanError(f"{what} has a name twice. Name each once.")
     require_apart(what, read)
@@ -302,6 +305,8 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
             raise PlanError(
                 'groups must map groupings to their values, such as {"sex": ["women", "men"]}.'
             )
+        if len(self.groups) > MOST_NAMES:
+            raise PlanError(f"a task has at most {MOST_NAMES:,} groupings.")
         groups = {
             check_name("a grouping", name): check_names(f"groups of {name!r}", values)
             for name, values in self.groups.items()

@@ -26,7 +26,6 @@ from fedgauge.histograms.histogram import ScoreHistogram
 from fedgauge.histograms.tables import AnyTable, TableSum
 from fedgauge.metrics.estimate import LEVEL, Estimate, check_level, metrics_of
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.limits import peek_plain
 from fedgauge.plan.plan import decode_axis, encode_axis
 from fedgauge.plan.task import Contrast, LabelTask, Sliced
 from fedgauge.privacy import LocalDP, PrivacyStatement
@@ -153,7 +152,6 @@ class Record(msgspec.Struct, frozen=True):
                     f"{FORMAT!r}."
                 )
             plain = _as_now(msgspec.json.decode(data))
-            peek_plain(plain.get("plan"), "JSON")
             record = msgspec.convert(plain, type=cls, dec_hook=decode_axis)
             record._check_counts()
             record._check_statement()

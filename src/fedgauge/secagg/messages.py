@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from fedgauge.errors import ProtocolError
+from fedgauge.histograms.axis import MOST_BINS
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import first_session
@@ -97,6 +98,7 @@ class Invitation:
         self.graph = Graph(len(members), terms.degree, terms.threshold)
         self.session = session_id(envelope.body)
         self._terms = terms
+        self._plan: EvaluationPlan | None = None
         envelope.check(
             terms.coordinator,
             session=self.session,
@@ -105,22 +107,24 @@ class Invitation:
             recipients={EVERYONE},
         )
 
-    @cached_property
+    @property
     def plan(self) -> EvaluationPlan:
         """The plan; refused when the graph does not protect its cohort."""
-        plan = EvaluationPlan.from_bytes(self._terms.plan)
+        return self.read_plan()
+
+    def read_plan(self, most_bins: int = MOST_BINS) -> EvaluationPlan:
+        """The same; the first time it is read, refused with more bins, before these are made."""
+        if self._plan is not None:
+            return self._plan
+        plan = EvaluationPlan.from_bytes(self._terms.plan, most_bins=most_bins)
         check_members(len(self.members), plan.sum_cohort)
         if not is_safe(self.graph, plan.sum_cohort):
             raise ProtocolError(
                 "the invitation proposes neighbours too few, or a threshold too low, to protect "
                 "the cohort of its plan."
             )
+        self._plan = plan
         return plan
-
-    @property
-    def plan_bytes(self) -> bytes:
-        """The plan as it was sent: its sizes can be judged before it is read."""
-        return self._terms.plan
 
     @property
     def plan_digest(self) -> str:

@@ -13,6 +13,7 @@ from fedgauge.data.examples import Label, meaning
 from fedgauge.errors import PlanRefused, SiteError
 from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan.limits import check_bins
 from fedgauge.plan.task import LabelTask, MeasuredTask, MulticlassTask, measured_by, quoted
 from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
@@ -308,22 +309,6 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def judge_sizes(policy: Policy, bins: int, counts: int) -> None:
-    """Refuse an axis finer, or counts more, than the site file allows.
-
-    Both can be told before anything is built.
-    """
-    if bins > policy.max_bins:
-        raise PlanRefused(
-            f"the plan's axis has {bins:,} bins, this site allows {policy.max_bins:,} (max_bins)."
-        )
-    if counts > policy.max_counts:
-        raise PlanRefused(
-            f"the plan asks for {counts:,} counts, this site allows {policy.max_counts:,} "
-            "(max_counts). Tell fewer groups, classes or models apart, or use fewer bins."
-        )
-
-
 def judge_slices(policy: Policy, plan: EvaluationPlan) -> None:
     """Refuse labels, groups or counts outside of the site file; reads no data.
 
@@ -336,7 +321,13 @@ def judge_slices(policy: Policy, plan: EvaluationPlan) -> None:
     _judge_groups(policy, task)
     whole = plan.whole
     for sent, terms in zip(whole.rounds, whole.terms_by_round, strict=True):
-        judge_sizes(policy, math.prod(terms.tree), sent.numbers(terms))
+        check_bins(math.prod(terms.tree), policy.max_bins)
+        counts = sent.numbers(terms)
+        if counts > policy.max_counts:
+            raise PlanRefused(
+                f"the plan asks for {counts:,} counts, this site allows {policy.max_counts:,} "
+                "(max_counts). Tell fewer groups, classes or models apart, or use fewer bins."
+            )
 
 
 def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:

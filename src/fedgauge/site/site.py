@@ -28,7 +28,6 @@ from fedgauge.site.policy import (
     SiteFile,
     by_key,
     judge_exact_slices,
-    judge_sizes,
     judge_slices,
     read_site_file,
 )
@@ -235,10 +234,6 @@ class Site:
         self._judge_privacy(plan)
         judge_slices(self.policy, plan)
         judge_promise(plan)
-
-    def judge_sizes(self, bins: int, counts: int) -> None:
-        """Refuse a plan larger than the site file allows, which shows before it is built."""
-        judge_sizes(self.policy, bins, counts)
 
     def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
         """Refuse exact sums by which whoever chooses the plan or the model could single out."""
