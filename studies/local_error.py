@@ -23,8 +23,8 @@ import numpy as np
 from scipy.special import expit
 
 import fedgauge as fg
+from fedgauge.engines.reports import release_reports
 from fedgauge.estimation.counts import PooledCounts, drawn_blocks
-from fedgauge.local.encode import release_reports
 from fedgauge.metrics.areas import auc_gradient
 from fedgauge.metrics.ranking import Reading
 from fedgauge.privacy.local import OracleKind

@@ -20,10 +20,10 @@ from typing import Literal
 import numpy as np
 
 import fedgauge as fg
+from fedgauge.engines.reports import release_reports, simulate_block
 from fedgauge.engines.simulation import simulate
 from fedgauge.estimation.counts import PooledCounts, Released
 from fedgauge.estimation.distribution import estimate
-from fedgauge.local.encode import release_reports, simulate_block
 from fedgauge.metrics.curves import roc_curve
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.plan import Slice

@@ -25,6 +25,7 @@ from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.vertical.files import Bins, Roster, Totals, assignment_digest
+from fedgauge.vertical.label_party import ROW_KINDS
 from poison import at, poison
 
 VICTIM, OTHER = SHOPS[:2]
@@ -319,7 +320,7 @@ def test_bins_that_are_swapped_after_joining_are_refused_before_anything_is_spen
     site = platform.site(VICTIM)
     refusal(
         platform,
-        lambda: submit(Exchange(platform.run, site), site, tell=print),
+        lambda: submit(Exchange(platform.run, site), site, kinds=ROW_KINDS, tell=print),
         entries=["reserve"],
     )
 

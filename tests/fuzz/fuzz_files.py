@@ -22,6 +22,7 @@ from fedgauge.keys import SigningKey, key_from_text, key_to_text
 from fedgauge.site import Account, Cost, Ledger, Site
 from fedgauge.site.ledger_file import START, Head
 from fedgauge.site.site import approval_path, approve, require_approval
+from fedgauge.vertical.label_party import ROW_KINDS
 
 
 def site_file():
@@ -152,7 +153,7 @@ def notes():
     ]
 
     def run(data):
-        assert read_note(data).columns
+        assert read_note(data, ROW_KINDS).columns
 
     return seeds, run
 

@@ -13,8 +13,8 @@ import pytest
 from report_laws import law_of, power, worst
 
 import fedgauge as fg
+from fedgauge.engines.reports import Turns
 from fedgauge.local import messages
-from fedgauge.local.rounds import Turns
 from fedgauge.plan.two_rounds import Found
 from fedgauge.privacy.keystream import SimulatedKeystream
 

@@ -11,9 +11,9 @@ from scipy.stats import binom
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
+from fedgauge.engines.reports import simulate_reports
 from fedgauge.estimation import sanity
 from fedgauge.estimation.counts import PooledCounts
-from fedgauge.local.encode import simulate_reports
 from fedgauge.privacy.keystream import SimulatedKeystream
 
 BINS, CLIENTS, EXAMPLES = 64, 5, 1000

@@ -11,9 +11,9 @@ from scipy.stats import binom
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
+from fedgauge.engines.reports import release_reports, simulate_reports
 from fedgauge.estimation import sanity
 from fedgauge.estimation.counts import Released
-from fedgauge.local.encode import release_reports, simulate_reports
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.local import debias, flip

@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import logit
 
 import fedgauge as fg
-from fedgauge.local.encode import simulate_reports
+from fedgauge.engines.reports import simulate_reports
 from fedgauge.privacy import oracles as local
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.oracles import debias, randomise

@@ -23,7 +23,6 @@ from standin import StandInGrid, with_reply
 import fedgauge as fg
 from fedgauge.engines import flower, simulation
 from fedgauge.engines.contribution import contribution, count_rows, find_bins, release
-from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import INVITATION, SECOND, Exchange, take_part
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.simulation import simulate
@@ -215,8 +214,7 @@ class ExchangeEngine:
         sites.start(mail[COORDINATOR], plan, invited=list(clients))
         for name in clients:
             mail[name].mkdir()
-        coordinator = sites.site(COORDINATOR)
-        central = Coordinator(Exchange(mail[COORDINATOR], coordinator), coordinator)
+        central = sites.coordinator(mail[COORDINATOR])
         rounds = {"": silent, SECOND: silent_then} if plan.is_search else {"": silent}
         try:
             for (within, quiet), stage in itertools.product(rounds.items(), Stage):

@@ -9,6 +9,7 @@ from fedgauge.engines.exchange import Exchange, take_part
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Site, create_site
+from fedgauge.vertical.files import totals_for
 
 COORDINATOR = "consortium"
 
@@ -52,7 +53,7 @@ class Consortium:
         return Exchange(run, self.site(name))
 
     def coordinator(self, run):
-        return Coordinator(self.exchange(run), self.site(COORDINATOR))
+        return Coordinator(self.exchange(run), self.site(COORDINATOR), totals=totals_for)
 
     def start(self, run, plan, invited=None):
         """Invite sites by name, all by default; the session's id."""

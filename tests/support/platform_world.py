@@ -6,9 +6,9 @@ from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.engines.exchange import Exchange, join, submit
-from fedgauge.engines.site_rows import NamedLabels
 from fedgauge.secagg import Stage
 from fedgauge.vertical.files import Roster, assign_bins
+from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
 SHOPS = [f"shop-{letter}" for letter in "abcd"]
 LABEL_DP = fg.DistributedDP(8.0, unit="label", neighbours="flip")
@@ -59,7 +59,7 @@ class Platform(Consortium):
             case Stage.ADVERTISE:
                 return join(exchange, site, self.labels(name))
             case Stage.MASK:
-                return submit(exchange, site, tell=lambda _: None).path
+                return submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path
             case _:
                 return super().answer(run, name, stage, data)
 

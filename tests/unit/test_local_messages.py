@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from odd import Raises
 
 import fedgauge as fg
+from fedgauge.engines.reports import KeptIds, Turns
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.local.encode import find_second, result_of, write_reports
 from fedgauge.local.messages import MOST_BYTES, LevelReports, Reason, ReportFormat, encode_rows
-from fedgauge.local.rounds import KeptIds, RowsInOrder, SecondPlan, Turns, load_plan, read_plan
+from fedgauge.local.rounds import RowsInOrder, SecondPlan, load_plan, read_plan
 from fedgauge.plan.two_rounds import Found
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.site import Policy, create_site

@@ -12,7 +12,8 @@ import pytest
 from rows import draw_rows
 
 import fedgauge as fg
-from fedgauge.local.encode import result_of, simulate_reports
+from fedgauge.engines.reports import simulate_reports
+from fedgauge.local.encode import result_of
 from fedgauge.local.messages import (
     LevelReports,
     Reason,

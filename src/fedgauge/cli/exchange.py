@@ -48,11 +48,12 @@ from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.review import Rehearsal, rehearse
-from fedgauge.engines.site_rows import NamedLabels, NamedRows, Rows
+from fedgauge.engines.site_rows import NamedRows, Rows
 from fedgauge.errors import InputError
 from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
+from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
 FILE = "CSV, TSV (also .gz) or Parquet of labels and scores, or of labels and ids."
 _LABEL = "Column of the true label; of several labels a row, of each: fever=y1,cough=y2."
@@ -271,7 +272,8 @@ def join(
         is_enough = label is not None
         rows = _rows(file, named, make_dialect(separator, decimal), is_enough=is_enough)
         path = with_progress(
-            quiet, lambda: join_with(exchange, site, rows, tell=warn, show=seen.append)
+            quiet,
+            lambda: join_with(exchange, site, rows, kinds=ROW_KINDS, tell=warn, show=seen.append),
         )
         plan = exchange.invitation().plan
     for told in exchange.in_the_way:
@@ -331,7 +333,8 @@ def submit(
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
         sent = with_progress(
-            quiet, lambda: submit_rows(exchange, site, rows, tell=warn, show=seen.append)
+            quiet,
+            lambda: submit_rows(exchange, site, rows, kinds=ROW_KINDS, tell=warn, show=seen.append),
         )
     for told in exchange.in_the_way:
         warn(told)

@@ -16,7 +16,7 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
-from fedgauge.engines.coordinator import Coordinator, totals_for
+from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
@@ -29,7 +29,7 @@ from fedgauge.privacy.models import chance
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Cost, Site
 from fedgauge.site.ledger import total_of
-from fedgauge.vertical.files import Totals
+from fedgauge.vertical.files import Totals, totals_for
 
 Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, though it was paid for by then.")]
@@ -240,7 +240,7 @@ def advance(
     with readable_errors():
         site = Site.from_toml(site_file)
         exchange = Exchange(run, site)
-        coordinator = Coordinator(exchange, site)
+        coordinator = Coordinator(exchange, site, totals=totals_for)
         outcome = with_progress(
             quiet,
             lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
@@ -272,7 +272,7 @@ def _start(
     exchange = Exchange(run, site)
     if any(run.glob("*.fgx")):
         raise fg.ExchangeError(HOLDS_ONE.format(run))
-    server = Coordinator(exchange, site).start(plan, members)
+    server = Coordinator(exchange, site, totals=totals_for).start(plan, members)
     if not quiet:
         screen.print(
             f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False

@@ -44,7 +44,6 @@ from fedgauge.cli.terminal import (
 )
 from fedgauge.data.columns import floats_of
 from fedgauge.data.row_checks import ID, RowSummary, ids_in, scores_in
-from fedgauge.engines.site_rows import NamedLabels
 from fedgauge.errors import located
 from fedgauge.keys import key_to_text
 from fedgauge.plan.explain import brief
@@ -61,6 +60,7 @@ from fedgauge.vertical.files import (
     read_file,
 )
 from fedgauge.vertical.joining import Unscored
+from fedgauge.vertical.label_party import NamedLabels
 
 if TYPE_CHECKING:
     from fedgauge.arrays import Floats

@@ -1,16 +1,15 @@
 """The coordinator of an exchange: starts it, advances it from round to round, gets the result."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from fedgauge import storage
 from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, listed, place_of
-from fedgauge.engines.network import conclude, follow
+from fedgauge.engines.network import KnownTotals, conclude, follow
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
 from fedgauge.plan.task import LabelTask
 from fedgauge.plan.two_rounds import require_whole
 from fedgauge.protocol import COORDINATOR
@@ -18,17 +17,21 @@ from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import MOST_STATE, read_bounded
-from fedgauge.vertical.files import Totals
+
+FindTotals = Callable[[Site, EvaluationPlan], KnownTotals | None]
 
 
-def totals_for(site: Site, plan: EvaluationPlan) -> Totals | None:
-    """What this site keeps of the bins it assigned, where labels are apart from scores."""
-    if plan.is_alone:
-        raise PlanError(NO_SUM_OF_FLIPS if plan.privacy.flips_labels else NO_SUM_ALONE)
-    return Totals.kept(site, plan) if isinstance(plan.task, LabelTask) else None
+def _no_totals(site: Site, plan: EvaluationPlan) -> None:
+    """There are none: rows have a label and a score."""
+    del site
+    if isinstance(plan.task, LabelTask):
+        raise PlanError(
+            "the plan is for labels apart from scores, and nothing says how many examples each "
+            "party has in each bin. Start it with `fedgauge exchange start`, or pass totals=."
+        )
 
 
-def _require_parties(totals: Totals, members: Collection[bytes], site: Site) -> None:
+def _require_parties(totals: KnownTotals, members: Collection[bytes], site: Site) -> None:
     """Refuse members who were given no bins."""
     strangers = [member for member in members if member not in totals.parties]
     if strangers:
@@ -40,17 +43,27 @@ def _require_parties(totals: Totals, members: Collection[bytes], site: Site) -> 
 
 
 class Coordinator:
-    """Who starts an exchange, advances it from round to round, and gets the result."""
+    """Who starts an exchange, advances it from round to round, and gets the result.
 
-    def __init__(self, exchange: Exchange, site: Site) -> None:
+    Parameters
+    ----------
+    exchange, site
+        The folder, and whose it is.
+    totals
+        Finds what the site keeps of a plan for labels apart from scores, such as
+        :func:`fedgauge.vertical.files.totals_for`. Without it such plans are refused.
+    """
+
+    def __init__(self, exchange: Exchange, site: Site, *, totals: FindTotals = _no_totals) -> None:
         self._exchange = exchange
         self._site = site
+        self._totals = totals
 
     def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
         """Invite the members with these public keys."""
         plan.check_time()
         require_whole(plan)
-        totals = totals_for(self._site, plan)
+        totals = self._totals(self._site, plan)
         if totals is not None:
             _require_parties(totals, members, self._site)
         server = SummationServer.invite(plan, members, self._site.key, names=self._site.peers)
@@ -174,7 +187,7 @@ class Coordinator:
         self._path(self._exchange.invitation()).unlink(missing_ok=True)
 
     def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
-        totals = totals_for(self._site, server.invitation.plan)
+        totals = self._totals(self._site, server.invitation.plan)
         result = conclude(server, outcome, key=self._site.key, estimator=Aligned(), totals=totals)
         self._exchange.write_result(result.record.to_json())
         self._path(server.invitation).unlink()

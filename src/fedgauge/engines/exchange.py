@@ -10,7 +10,7 @@ soon as it is there, every step is one of the second round.
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -23,7 +23,7 @@ from fedgauge import storage
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
-from fedgauge.engines.site_rows import Rows, read_note
+from fedgauge.engines.site_rows import NamedRows, Rows, read_note
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, RecordError
 from fedgauge.escaping import in_one_line
 from fedgauge.keys import key_to_text
@@ -502,6 +502,7 @@ def join(
     site: Site,
     rows: Rows | None = None,
     *,
+    kinds: Sequence[type[Rows]] = (NamedRows,),
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[RowSummary], None] = lambda _: None,
 ) -> Path:
@@ -509,11 +510,11 @@ def join(
 
     Joining again may name other rows as long as none were counted; those of an exact sum stay, and
     so do those of a second round, which are named at the first and need not be named again. Before
-    an exact sum rows are read: `show` and `tell` as for :func:`submit`.
+    an exact sum rows are read: `kinds`, `show` and `tell` as for :func:`submit`.
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
-    rows = _rows_to_join(site, invitation, rows)
+    rows = _rows_to_join(site, invitation, rows, kinds)
     told = _teller(invitation, rows, tell, show)
     participant = Participant(
         site,
@@ -522,7 +523,7 @@ def join(
         show=told,
     )
     reply = participant.answer(invitation.data)
-    named = _named_rows(participant, invitation)
+    named = _named_rows(participant, invitation, kinds)
     if named != rows:
         counted = participant.session(invitation.session).stage >= Stage.MASK
         if named is not None and (counted or not invitation.plan.is_noisy):
@@ -532,7 +533,9 @@ def join(
     return exchange.write_reply(invitation, Stage.ADVERTISE, reply)
 
 
-def _rows_to_join(site: Site, invitation: Invitation, rows: Rows | None) -> Rows:
+def _rows_to_join(
+    site: Site, invitation: Invitation, rows: Rows | None, kinds: Sequence[type[Rows]]
+) -> Rows:
     """The rows that were named; of a second round, those that were named at the first."""
     if invitation.follows is None:
         if rows is None:
@@ -544,7 +547,7 @@ def _rows_to_join(site: Site, invitation: Invitation, rows: Rows | None) -> Rows
     note = participant.recall(invitation.session) or participant.recall(invitation.follows)
     if note is None:
         raise ExchangeError(NOT_JOINED)
-    named = read_note(note)
+    named = read_note(note, kinds)
     if rows not in (None, named):
         raise ExchangeError(_other_rows(named, invitation.plan, counted=True))
     return named
@@ -562,6 +565,7 @@ def submit(
     site: Site,
     rows: Rows | None = None,
     *,
+    kinds: Sequence[type[Rows]] = (NamedRows,),
     tell: Callable[[str], None],
     show: Callable[[RowSummary], None] = lambda _: None,
 ) -> Submitted:
@@ -574,6 +578,9 @@ def submit(
     ----------
     exchange, site, rows
         Where, who, and which rows.
+    kinds
+        What an operator may have named when joining: with
+        ``fedgauge.vertical.label_party.ROW_KINDS`` also labels apart from scores.
     tell
         Told, in sentences, what is wrong with the rows; for the site's operator alone.
     show
@@ -583,7 +590,7 @@ def submit(
     exchange.require_open(invitation)
     request = exchange.request_to_me(invitation, Stage.MASK)
     participant = Participant(site)
-    named = _named_rows(participant, invitation)
+    named = _named_rows(participant, invitation, kinds)
     if named is None:
         raise ExchangeError(NOT_JOINED)
     stands = participant.session(invitation.session).stage >= Stage.MASK
@@ -613,9 +620,11 @@ def _teller(
     return told
 
 
-def _named_rows(participant: Participant, invitation: Invitation) -> Rows | None:
+def _named_rows(
+    participant: Participant, invitation: Invitation, kinds: Sequence[type[Rows]]
+) -> Rows | None:
     note = participant.recall(invitation.session)
-    return None if note is None else read_note(note)
+    return None if note is None else read_note(note, kinds)
 
 
 def _other_rows(named: Rows, plan: EvaluationPlan, *, counted: bool) -> str:

@@ -1,14 +1,29 @@
 """A secure sum over any carrier of requests and replies: rounds, timeouts, dropouts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from fedgauge.engines.contribution import find_bins, release
+from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Estimator
 from fedgauge.keys import SigningKey
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Replies, Sum, SummationServer
-from fedgauge.vertical.files import Totals
+
+
+class KnownTotals(Protocol):
+    """How many examples each member has in each bin: known where it sends its positives alone."""
+
+    @property
+    def parties(self) -> tuple[bytes, ...]:
+        """Public keys of the members that were given bins."""
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What was publicly known and used."""
+
+    def complete(self, released: Released, survivors: Iterable[bytes]) -> Released:
+        """What is known once the positives of these members are."""
 
 
 class Carrier(Protocol):
@@ -25,7 +40,7 @@ def drive(
     key: SigningKey | None,
     estimator: Estimator,
     hand_over: Callable[[SummationServer], None] = lambda _: None,
-    totals: Totals | None = None,
+    totals: KnownTotals | None = None,
 ) -> Evaluation:
     """All rounds of a summation; who falls silent is a dropout.
 
@@ -59,7 +74,7 @@ def conclude(
     *,
     key: SigningKey | None,
     estimator: Estimator,
-    totals: Totals | None = None,
+    totals: KnownTotals | None = None,
 ) -> Evaluation:
     """What an opened sum says, signed with the coordinator's `key`.
 

@@ -26,6 +26,7 @@ from fedgauge.engines.contribution import (
     release,
     to_numbers,
 )
+from fedgauge.engines.reports import draws_of, simulate_reports
 from fedgauge.errors import InputError, PlanError, PrivacyWarning, ProtocolError, located
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Aligned, Estimator
@@ -442,8 +443,6 @@ def _run_once(
     if summation == "secure":
         return _run_securely(clients, resolved, source)
     if plan.privacy.sends_reports:
-        from fedgauge.local.encode import draws_of, simulate_reports  # what servers need
-
         pooled, draw = _Pooled(plan), draws_of(plan, source, secret)
         count = count_clients(clients, plan, pooled.take, largest=pooled.largest, draw=draw)
         return simulate_reports(plan, pooled.histogram, count, source), plan

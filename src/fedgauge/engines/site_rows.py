@@ -4,24 +4,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedgauge.data.examples import Data
 from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
 from fedgauge.data.row_checks import (
-    ID,
-    KeyedFile,
-    PlacedRows,
-    Places,
     RowSummary,
-    ScoredFile,
-    ids_of,
 )
-from fedgauge.errors import ExchangeError, InputError, located
+from fedgauge.errors import ExchangeError, InputError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import (
     AnyTask,
@@ -34,11 +26,30 @@ from fedgauge.plan.task import (
 )
 from fedgauge.site import Site
 from fedgauge.storage import MALFORMED
-from fedgauge.vertical.files import Bins, require_listed
-from fedgauge.vertical.joining import written_otherwise
 
 _MOST_SHOWN: Final = 5  # names in an option, as an example
 _REPEATED: Final = ("--model-score", "--group")
+
+
+class Rows(Protocol):
+    """A site's rows, as its operator named them when joining."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    @property
+    def columns(self) -> str:
+        """The columns in words."""
+
+    def check(self, plan: EvaluationPlan, site: Site) -> None:
+        """Refuse, before anything is spent, a file that cannot be counted under a plan."""
+
+    def data(self, plan: EvaluationPlan, site: Site) -> Data:
+        """The rows."""
+
+    def warnings(self, counted: RowSummary, plan: EvaluationPlan) -> list[str]:
+        """What is wrong with the rows, as far as they were counted; each names the file."""
 
 
 class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -179,106 +190,6 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return [f"{self.path}: {sentence}" for sentence in told]
 
 
-class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a label party's rows are, and the bins of its examples.
-
-    Rows are named by the column `key`: of ids or, where `scored`, of the party's own scores.
-    """
-
-    path: str
-    label: str
-    key: str
-    bins: str
-    scored: bool = False
-    separator: str | None = None
-    decimal: str = "."
-
-    @property
-    def columns(self) -> str:
-        """The columns in words."""
-        return f"label {self.label}, {'score' if self.scored else 'id'} {self.key}"
-
-    def source(self) -> KeyedFile | ScoredFile:
-        """The labels and what names them, if the file and its columns are there."""
-        if self.scored:
-            return ScoredFile(
-                ScoreFile(
-                    self.path,
-                    label=self.label,
-                    score=self.key,
-                    separator=self.separator,
-                    decimal=self.decimal,
-                )
-            )
-        return self._by_id()
-
-    def _by_id(self) -> KeyedFile:
-        return KeyedFile(
-            self.path,
-            key=self.key,
-            label=self.label,
-            separator=self.separator,
-            decimal=self.decimal,
-        )
-
-    def check(self, plan: EvaluationPlan, site: Site) -> None:
-        """Refuse, before anything is spent, labels or bins that are not for this plan and site."""
-        if not isinstance(plan.task, LabelTask):
-            raise InputError(
-                "the plan is for rows that have a label and a score. Leave out --id and --bins, "
-                "and name the column of scores: --score COLUMN."
-            )
-        self.source().check()
-        self.places(plan, site)
-
-    def places(self, plan: EvaluationPlan, site: Site) -> Places:
-        """The bin of each example."""
-        with located(self.bins):
-            bins = Bins.load(self.bins)
-            places = bins.check(plan, site.key.public)
-            if places.by_id == self.scored:
-                raise InputError(
-                    "these bins go by ids. Name their column: --id COLUMN."
-                    if self.scored
-                    else "these bins go by scores. Name their column, --score, and leave out --id."
-                )
-            require_listed(site, bins.ids, bins.scores)
-        return places
-
-    def data(self, plan: EvaluationPlan, site: Site) -> Data:
-        """The rows: labels, and bins for scores."""
-        return PlacedRows(self.source(), self.places(plan, site))
-
-    def warnings(self, counted: RowSummary, plan: EvaluationPlan) -> list[str]:
-        """What is wrong with the rows, as far as they were counted; each names the file."""
-        told = counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
-        told = [each.replace("`fedgauge plan", "`fedgauge vertical assign") for each in told]
-        if counted.oddities.unlisted and (mismatch := self._mismatch(counted.oddities.rows)):
-            told.append(mismatch)
-        return [f"{self.path}: {sentence}" for sentence in told]
-
-    def _mismatch(self, rows: int) -> str | None:
-        """Whether other examples are meant than were asked about, of which so many have rows.
-
-        It is said and never refused: which examples have rows may tell of labels, as where buyers
-        alone are exported, and silence would tell it to whoever chose the examples.
-        """
-        more, way = 0, ""
-        if not self.scored:
-            with suppress(Exception):  # what cannot be read was told by who counted it
-                own = pa.chunked_array(list(self._by_id().keys()), ID).combine_chunks()
-                listed = ids_of("bins", list(Bins.load(self.bins).ids))
-                other = own.filter(pc.invert(pc.is_in(own, value_set=listed))).drop_null()
-                more, way = written_otherwise(other, listed)
-        if rows and more <= rows:
-            return None
-        told = "few rows are" if rows else "no row is"
-        told += " of an example that has a bin"
-        told += f": {more:,} {'more ' if rows else ''}would be {way}" if more else ""
-        return f"{told}. Check the column {self.key!r}, and that it is written as on the roster."
-
-
-Rows = NamedRows | NamedLabels
 T = TypeVar("T")
 
 
@@ -332,15 +243,12 @@ def _pairs(named: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={column}" for name, column in named.items())
 
 
-def read_note(note: bytes) -> Rows:
-    """Rows as they were noted when a site joined."""
-    try:
-        try:
-            return msgspec.json.decode(note, type=NamedRows)
-        except msgspec.ValidationError:
-            return msgspec.json.decode(note, type=NamedLabels)
-    except MALFORMED:
-        raise ExchangeError(
-            "this site's note on which rows it joined with is damaged. Abandon this evaluation "
-            "and join a new one."
-        ) from None
+def read_note(note: bytes, kinds: Sequence[type[Rows]] = (NamedRows,)) -> Rows:
+    """Rows of one of these kinds, as they were noted when a site joined."""
+    for kind in kinds:
+        with suppress(*MALFORMED):
+            return msgspec.json.decode(note, type=kind)
+    raise ExchangeError(
+        "this site's note on which rows it joined with is damaged. Abandon this evaluation "
+        "and join a new one."
+    )

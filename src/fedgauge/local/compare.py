@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from fedgauge.data.examples import Label, LabelReader, read_batches
 from fedgauge.data.files import ScoreTable
+from fedgauge.engines.reports import ID_BYTES
 from fedgauge.engines.simulation import Clients, evaluate, pairs
 from fedgauge.errors import NoSignal
-from fedgauge.local.rounds import ID_BYTES
 from fedgauge.metrics.curves import PrCurve, RocCurve, area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.results.evaluation import Evaluation

@@ -5,32 +5,24 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, TypedDict
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedgauge import storage
-from fedgauge.arrays import Floats
 from fedgauge.data.examples import Data, Examples
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.row_checks import LenientRows, RowSummary, in_short
 from fedgauge.engines.contribution import find_bins
+from fedgauge.engines.reports import release_reports
 from fedgauge.errors import PlanRefused, RecordError
-from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Aligned, Estimator
-from fedgauge.estimation.repair import consistent
 from fedgauge.histograms.channels import ChannelReader
-from fedgauge.histograms.histogram import Draw, ScoreHistogram
 from fedgauge.keys import SigningKey
 from fedgauge.local.messages import ReportFormat, report_rows
-from fedgauge.local.rounds import KeptIds, RowsInOrder, SecondPlan
+from fedgauge.local.rounds import RowsInOrder, SecondPlan
 from fedgauge.local.server import ReportCounts, ReportServer
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy.keystream import WordSource
-from fedgauge.privacy.oracles import Oracle, Tallies, debias_drawn, draw_topics, randomise, settle
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.site import Site
 from fedgauge.site.ledger_entries import Departure, Step
@@ -141,7 +133,6 @@ def charge_of(plan: EvaluationPlan, site: Site) -> Charge:
 
 
 _LOG: Final = logging.getLogger("fedgauge")
-_AT_ONCE: Final = 65_536  # rows reported together
 
 
 def write_reports(
@@ -277,73 +268,3 @@ def find_second(server: ReportServer, key: SigningKey) -> SecondPlan:
         return SecondPlan.sign(find_bins(plan, released), key).data
 
     return SecondPlan.from_bytes(server.close_round(made))
-
-
-def draws_of(plan: EvaluationPlan, source: WordSource, secret: bytes) -> Draw | None:
-    """What draws the block that each row is reported of; None where there is one, for all rows.
-
-    In one of two rounds, -1 for rows that report in the other. The secret says which.
-    """
-    blocks = len(plan.task.layout.blocks)
-    if not plan.has_two_rounds:
-        return None if blocks == 1 else lambda rows: draw_topics(source, rows, blocks)
-    kept = KeptIds(plan, secret)
-
-    def drawn(rows: int) -> NDArray[np.int64]:
-        return np.where(kept.take(rows).mine, draw_topics(source, rows, blocks), -1)
-
-    return drawn
-
-
-def simulate_reports(
-    plan: EvaluationPlan, pooled: ScoreHistogram, clients: int, source: WordSource
-) -> Released:
-    """What a report for every row tells, each randomised by itself.
-
-    `pooled` has each row, that reports in this round, in the block that is drawn for it
-    (:func:`draws_of`).
-    """
-    by_block, layout = plan.oracles_by_block, plan.task.layout
-    tallies, by_level = [], []
-    for oracles, block in zip(by_block, layout.blocks, strict=True):
-        found = simulate_block(oracles, pooled.counts[layout.rows(block)], source)
-        tallies += found[0]
-        by_level += found[1]
-    reports = sum(by_level)
-    levels = debias_drawn(by_block, tallies, by_level, layout.sizes)
-    variances = plan.noise_variances(reports)
-    return release_reports(plan, levels, variances, clients=clients, reports=reports)
-
-
-def simulate_block(
-    oracles: Sequence[Oracle], counts: NDArray[np.int64], source: WordSource
-) -> tuple[list[Tallies], list[int]]:
-    """Sums, and numbers, of the reports about each level of one block."""
-    tallies = [np.zeros(oracle.tallies, dtype=np.int64) for oracle in oracles]
-    by_level = [0] * len(oracles)
-    # Sums do not depend on the order of rows, so a row's cell is all there is to know.
-    ends = np.cumsum(counts.ravel())
-    for start in range(0, int(ends[-1]), _AT_ONCE):
-        rows = np.arange(start, min(start + _AT_ONCE, int(ends[-1])))
-        leaves = np.searchsorted(ends, rows, side="right")
-        for level, payloads in enumerate(randomise(oracles, leaves, source)):
-            oracles[level].add(tallies[level], payloads)
-            by_level[level] += len(payloads)
-    return tallies, by_level
-
-
-def release_reports(
-    plan: EvaluationPlan,
-    levels: list[Floats],
-    variances: tuple[float, ...],
-    *,
-    clients: int,
-    reports: int,
-) -> Released:
-    """Counts of the bins: least squares over the tree, given the number of reports.
-
-    In every block the counts are of all rows: those that it is not reported of are like the others.
-    """
-    layout, counts = plan.task.layout, consistent(levels, plan.tree, variances)
-    blocks = [settle(counts[layout.rows(block)], reports) for block in layout.blocks]
-    return Released(plan.axis, np.concatenate(blocks), clients, reports=reports)

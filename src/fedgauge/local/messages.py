@@ -13,7 +13,7 @@ Topics are the levels of the tree; where a row has several scores or is grouped 
 levels of the first block (`histograms/channels.py`), then of the second and so on. A report is
 about one of them, drawn at random. A message's length follows from the header, so messages in a
 file need nothing between them. Of two rounds an id says which one its report is of
-(`local/rounds.py`).
+(`engines/reports.py`).
 """
 
 import logging
@@ -28,10 +28,10 @@ import numpy as np
 
 from fedgauge.data.examples import Data, Examples
 from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary
+from fedgauge.engines.reports import ID_BYTES, Ids, KeptIds, Turns
 from fedgauge.errors import ReportRefused
 from fedgauge.histograms.calibrator import mapped
 from fedgauge.histograms.channels import Block, ChannelReader
-from fedgauge.local.rounds import ID_BYTES, Ids, KeptIds, Turns
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import summarise
 from fedgauge.privacy.keystream import Keystream, WordSource

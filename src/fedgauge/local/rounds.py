@@ -1,19 +1,13 @@
-"""Two rounds of local reports: whose turn it is, and the plan of the second, signed by the intake.
-
-Each report has an id, and a public coin in it says of which round the report is: its first 64 bits
-are a number that is below the share of the first round, or not. A client draws the ids of its rows
-from a secret that it keeps between the rounds, so that each row is reported in one of them.
-"""
+"""Two rounds of local reports: whether rows changed between them, the signed plan of the second."""
 
 import hashlib
 from collections.abc import Container
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fedgauge import storage
 from fedgauge.data.examples import Examples
@@ -24,83 +18,11 @@ from fedgauge.keys import SigningKey, is_anybodys, key_from_text, key_to_text, v
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import MOST_BYTES, check_bytes
 from fedgauge.plan.task import measured_by
-from fedgauge.privacy.keystream import KeptKeystream
 from fedgauge.storage import MALFORMED, open_regular, read_bounded
 
-ID_BYTES: Final = 16
-LEAST_SECRET: Final = 32  # bytes: nobody may guess whose turn it is, and so which rows are which
-_WORD_BYTES: Final = 8
 _BEGIN: Final = b'{"signer":'
 _MORE_BYTES: Final = 1000  # than the plan has
 _MODE: Final = 0o644  # the plan is public
-
-Ids = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
-
-
-class Turns:
-    """Which ids report in the round that is run under a plan of two.
-
-    Parameters
-    ----------
-    plan
-        A plan for local reports in two rounds, before or after its bins were found.
-
-    Examples
-    --------
-    >>> from fedgauge import LocalDP, TwoRound
-    >>> plan = EvaluationPlan.for_reports(TwoRound(8, share=0.5), LocalDP(1.0))
-    >>> Turns(plan).fit(np.array([[0] * 16, [255] * 16], dtype=np.uint8))
-    array([ True, False])
-    """
-
-    def __init__(self, plan: EvaluationPlan) -> None:
-        # Exact: the share is a float, and 2^64 a power of two.
-        self._below = np.uint64(int(plan.whole.chance_to_report * 2.0**64))
-        self._is_first = plan.is_search
-
-    def fit(self, ids: Ids) -> Mask:
-        """Whether each id, 16 bytes, is of this round."""
-        octets = np.ascontiguousarray(ids[:, :_WORD_BYTES])
-        coins = octets.view("<u8").ravel()
-        return np.asarray((coins < self._below) == self._is_first)
-
-
-class RoundRows(NamedTuple):
-    """Ids of some rows, and whether each is reported in this round."""
-
-    ids: Ids
-    mine: Mask
-
-
-class KeptIds:
-    """The ids of a client's rows, in order: the same under both plans of an evaluation.
-
-    What a row holds plays no part. A row is known by its place.
-
-    Parameters
-    ----------
-    plan
-        A plan for local reports in two rounds.
-    secret
-        Random bytes that the client keeps between the rounds, 32 or more.
-    """
-
-    def __init__(self, plan: EvaluationPlan, secret: bytes | None) -> None:
-        if not isinstance(secret, bytes) or len(secret) < LEAST_SECRET:
-            raise PlanError(
-                "each row is reported in one of the two rounds of this plan, and a secret says in "
-                f"which: {LEAST_SECRET} random bytes or more (secret=), drawn once and kept until "
-                "the second."
-            )
-        self._stream = KeptKeystream(secret, b"report ids " + bytes.fromhex(plan.whole.digest))
-        self._turns = Turns(plan)
-
-    def take(self, rows: int) -> RoundRows:
-        """The ids of the next rows."""
-        words = self._stream.words(rows * (ID_BYTES // _WORD_BYTES))
-        ids = words.astype("<u8").view(np.uint8).reshape(rows, ID_BYTES)
-        return RoundRows(ids, self._turns.fit(ids))
 
 
 class RowsInOrder:

@@ -27,7 +27,6 @@ from fedgauge.data.row_checks import (
     in_short,
 )
 from fedgauge.engines.contribution import contribution, count_leniently, release
-from fedgauge.engines.site_rows import NamedLabels
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -71,6 +70,7 @@ from fedgauge.vertical.files import (
     terms_of,
 )
 from fedgauge.vertical.flips import Flips, count_by_bin
+from fedgauge.vertical.label_party import NamedLabels
 
 FORMAT: Final = "fedgauge-answer/1"
 _SIGNED_AS: Final = b"fedgauge answer\0"

@@ -25,6 +25,7 @@ from fedgauge.keys import KEY_BYTES, SigningKey, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.label_rounds import PairName
 from fedgauge.plan.plan import decode_axis, encode_axis
+from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.site import Site
@@ -575,6 +576,13 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def kept(cls, site: Site, plan: EvaluationPlan) -> Self:
         """Those of a plan, as kept by this site."""
         return kept(site, plan, cls, KEPT_FORMAT)
+
+
+def totals_for(site: Site, plan: EvaluationPlan) -> Totals | None:
+    """What this site keeps of the bins it assigned; None where rows have labels and scores."""
+    if plan.is_alone:
+        raise PlanError(NO_SUM_OF_FLIPS if plan.privacy.flips_labels else NO_SUM_ALONE)
+    return Totals.kept(site, plan) if isinstance(plan.task, LabelTask) else None
 
 
 def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:
