@@ -42,7 +42,6 @@ def test_commands_run(tmp_path, shell):
             "report": "Open report.html in a browser",
             "plan": "ROC Area Error",
             "explain": "What leaves each site",
-            "compare": "local DP, epsilon 5",
         }
         assert told[command.split()[1]] in done.stdout
     assert (tmp_path / "result.json").exists()

@@ -74,7 +74,7 @@ def check_package(_):
         assert "Traceback" not in done.stderr
         if arguments == ["--version"]:
             assert done.stdout == f"fedgauge {fg.__version__}\n"
-    for name in ("evaluate", "show", "plan", "explain", "demo", "compare", "encode", "intake"):
+    for name in ("evaluate", "show", "plan", "explain", "demo", "encode", "intake"):
         assert "Usage" in run(name, "--help")
 
 

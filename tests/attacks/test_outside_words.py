@@ -49,7 +49,6 @@ READS = {
     "calibrate": "r.json -o made.json",
     "apply": "map.json rows.csv --score p -o mapped.csv",
     "doctor": f"--run run {_BY_SITE}",
-    "compare": f"rows.csv {_COLUMNS} --epsilon 1",
     "encode": f"reports.toml rows.csv {_COLUMNS} -o made.fgr",
     "intake": "reports.toml rows.fgr",
     "find-bins": f"rounds.toml -o second.toml --state state {_BY_SITE}",

@@ -193,17 +193,6 @@ def test_an_intake_of_nothing():
     assert "there is no nowhere" in complaint(run("intake", "plan.toml", "nowhere"))
 
 
-def test_compare_shows_all_models():
-    files = [f"{site}.csv" for site in SITES]
-    done = run("compare", *files, *COLUMNS, "--local-epsilon", 3, "--seed", 1)
-    assert done.exit_code == 0, done.stderr
-    for told in ("secure aggregation", "distributed DP, epsilon 1", "local DP, epsilon 3"):
-        assert told in done.stdout
-    assert "local DP, epsilon 3: each site must trust nobody: each row is protected" in done.stdout
-    assert "65,536" in done.stdout
-    assert run("compare", *files, *COLUMNS, "--quiet").stdout == ""
-
-
 def in_percent():
     for site in SITES:
         table = np.loadtxt(f"{site}.csv", delimiter=",", skiprows=1)

@@ -211,7 +211,7 @@ def test_a_file_counts_once(folder):
     (folder / "link.csv").symlink_to("a.csv")
     told = complaint(run("evaluate", "a.csv", "link.csv", *COLUMNS))
     assert "link.csv is the same file as a.csv" in told
-    told = complaint(run("compare", "a.csv", "b.csv", "./a.csv", *COLUMNS))
+    told = complaint(run("evaluate", "a.csv", "b.csv", "./a.csv", *COLUMNS))
     assert "a.csv is given twice" in told
     told = complaint(run("evaluate", "a.csv", folder / "a.csv", *COLUMNS, "--client", "who"))
     assert "is the same file as a.csv" in told
@@ -507,8 +507,6 @@ def test_separator_and_decimal(separator):
     files = [f"eu-{name}" for name in FILES]
     usual = done(evaluate(*COLUMNS))
     assert done(run("evaluate", *files, *COLUMNS, *written)) == usual
-    told = done(run("compare", *files, *COLUMNS, *written, "--seed", 1))
-    assert told == done(run("compare", *FILES, *COLUMNS, "--seed", 1))
 
 
 def test_remedies_for_text_files_are_options():

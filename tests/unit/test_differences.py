@@ -511,7 +511,7 @@ def test_a_model_that_says_it_adds_noise_does_and_claims_epsilon_for_it(model):
     assert (stated.cohort is None) == (not model.needs_cohort)
     assert model.sends_reports == plan.final.sends_reports
     assert model.flips_labels == plan.final.flips_labels
-    for words in (model.title, model.trust, model.promise, model.unprotected):
+    for words in (model.title, model.promise, model.unprotected):
         assert words
         assert not words.endswith(" ")
 

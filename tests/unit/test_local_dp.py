@@ -13,7 +13,6 @@ from rows import draw_rows
 import fedgauge as fg
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.local.compare import compare
 from fedgauge.local.encode import result_of, write_reports
 from fedgauge.local.messages import ReportFormat, report_rows
 from fedgauge.plan import ReportRound
@@ -246,20 +245,6 @@ def test_planning_takes_more_bins_for_more_data(spec):
     many = fg.planner.propose(privacy=spec, clients=1, examples=50_000_000, positive_rate=0.3)
     assert few.axis.bins < many.axis.bins
     assert few.predicted.roc_area_error > 3 * many.predicted.roc_area_error
-
-
-def test_comparing_models_on_the_same_rows():
-    clients = {"a": draw_rows(30_000, 1), "b": draw_rows(30_000, 2)}
-    models = [fg.SecureAggregation(), fg.DistributedDP(1.0), fg.LocalDP(3.0)]
-    found = compare(clients, models, seed=2)
-    exact, central, local = found.models
-    assert exact.roc_auc_error < central.roc_auc_error < local.roc_auc_error < 0.05
-    assert (exact.bytes_per_client, central.bytes_per_client) == (65_536, 1_024)
-    assert local.bytes_per_client == 30_000 * (16 + 8)
-    assert local.trust.startswith("nobody")
-    assert found.exact_auc == pytest.approx(exact.result.roc_auc.value, abs=1e-3)
-    hidden = compare({"a": draw_rows(100)}, [fg.LocalDP(0.1)], seed=1).models[0]
-    assert hidden.roc_auc_error is None
 
 
 # Sites.

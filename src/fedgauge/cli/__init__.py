@@ -32,7 +32,6 @@ _ELSEWHERE: Final = {
     "calibrate": ("calibrate", "calibrate"),
     "apply": ("calibrate", "apply"),
     "doctor": ("site", "doctor"),
-    "compare": ("local", "compare"),
     "encode": ("local", "encode"),
     "intake": ("local", "intake"),
     "find-bins": ("local", "find_bins"),

@@ -1,27 +1,20 @@
-"""Commands of local DP: make reports, take them in, and compare it with the other models."""
+"""Commands of local DP: make reports, take them in, and find the bins of a second round."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli import exchange
 from fedgauge.cli.options import (
     Decimal,
-    HintExamples,
-    HintRate,
-    OracleKind,
-    OracleOption,
     Quiet,
     Separator,
     SiteOption,
     joined,
-    make_clients,
     make_dialect,
-    naming_labels,
 )
 from fedgauge.cli.show import require_curves
 from fedgauge.cli.terminal import (
@@ -35,13 +28,10 @@ from fedgauge.cli.terminal import (
 )
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.keys import key_to_text
-from fedgauge.local.compare import LocalComparison
-from fedgauge.local.compare import compare as compare_models
 from fedgauge.local.encode import approved, find_second, result_of, write_reports
 from fedgauge.local.messages import Reason
 from fedgauge.local.rounds import load_plan, read_plan
 from fedgauge.local.server import Receipt
-from fedgauge.privacy import AnyPrivacyModel
 from fedgauge.storage import open_regular
 
 PlanFile = Annotated[
@@ -219,68 +209,6 @@ def _say_next(server: fg.ReportServer, plan: Path, state: Path, *, quiet: bool) 
     )
 
 
-def compare(
-    files: Annotated[list[Path], typer.Argument(help="CSV, TSV or Parquet files of all clients.")],
-    label: Label,
-    score: Score,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget under distributed DP.")] = 1.0,
-    local_epsilon: Annotated[
-        float | None,
-        typer.Option(help=r"Privacy budget under local DP. \[default: as --epsilon]"),
-    ] = None,
-    client: Annotated[
-        str | None,
-        typer.Option(help="Column that names the client. Without it each file is one client."),
-    ] = None,
-    positive: Annotated[
-        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
-    ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    oracle: OracleOption = OracleKind.OUE,
-    examples: HintExamples = None,
-    positive_rate: HintRate = None,
-    seed: Annotated[int | None, typer.Option(help="Repeatable noise.")] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Show the same data under secure aggregation, distributed DP and local DP.
-
-    For whoever holds all rows and wants to choose: nothing is protected here.
-
-    Example:
-
-      fedgauge compare site-*.csv --label y --score p --epsilon 1 --local-epsilon 5
-    """
-    with readable_errors(), naming_labels(files, label, separator):
-        models: list[AnyPrivacyModel] = [
-            fg.SecureAggregation(),
-            fg.DistributedDP(epsilon),
-            fg.LocalDP(epsilon if local_epsilon is None else local_epsilon, oracle=oracle.value),
-        ]
-        dialect = make_dialect(separator, decimal)
-        clients = make_clients(files, client, label, score, None, dialect)
-        comparison = with_progress(
-            quiet,
-            lambda: compare_models(
-                clients,
-                models,
-                examples=examples,
-                positive_rate=positive_rate,
-                positive=positive,
-                seed=seed,
-            ),
-        )
-    if not quiet:
-        screen.print(_comparison_table(comparison))
-        for model in comparison.models:
-            screen.print(f"{model.privacy.title}: each site must trust {model.trust}", markup=False)
-        screen.print(
-            "One draw of noise each. Distributed DP hides that a row is there, local DP also what "
-            "it is: the same epsilon promises more.",
-            markup=False,
-        )
-
-
 def _report_files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.exists():
@@ -334,15 +262,3 @@ def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:
 
 def _epsilon(plan: fg.EvaluationPlan) -> float:
     return plan.statement("simulated").epsilon or 0.0
-
-
-def _comparison_table(comparison: LocalComparison) -> Table:
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    table.title = f"Exact AUC of the pooled rows: {comparison.exact_auc:.4f}"
-    for column in ("Errors of", "AUC", "ROC area", "PR area", "Bytes per client"):
-        table.add_column(column, no_wrap=True)
-    for model in comparison.models:
-        errors = (model.roc_auc_error, model.roc_area_error, model.pr_area_error)
-        told = ["no signal" if error is None else f"{error:.1e}" for error in errors]
-        table.add_row(model.privacy.title, *told, f"{model.bytes_per_client:,}")
-    return table

@@ -127,7 +127,6 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     adds_noise: ClassVar[bool] = True
     sends_reports: ClassVar[bool] = False
     kind: ClassVar[str] = "distributed DP"
-    trust: ClassVar[str] = "that enough other sites add their noise and do not pool what they know"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

@@ -154,7 +154,6 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
 
     adds_noise: ClassVar[bool] = True
     kind: ClassVar[str] = "local DP"
-    trust: ClassVar[str] = "nobody: each row is protected before it leaves its site"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)

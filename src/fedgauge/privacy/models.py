@@ -127,7 +127,6 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 
     adds_noise: ClassVar[bool]
     kind: ClassVar[str]
-    trust: ClassVar[str]
 
     @property
     def sends_reports(self) -> bool:
@@ -270,7 +269,6 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
     adds_noise: ClassVar[bool] = False
     sends_reports: ClassVar[bool] = False
     kind: ClassVar[str] = "secure aggregation"
-    trust: ClassVar[str] = "that enough sites do not pool what they know; the exact sum is shown"
 
     @property
     def budget(self) -> None:
