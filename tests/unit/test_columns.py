@@ -14,7 +14,6 @@ from plans import noisy_plan
 import fedgauge as fg
 from fedgauge import Examples, ScoreFile
 from fedgauge.data.columns import coded, pick, read_column, to_numpy
-from fedgauge.data.examples import Examples as Examples_columns
 from fedgauge.data.examples import LabelReader
 from fedgauge.engines.contribution import count_leniently
 
@@ -45,11 +44,8 @@ def test_text_stays_in_arrow(column):
     assert read.to_pylist() == WORDS
     assert to_numpy(read).tolist() == WORDS
     assert read.null_count == read.indices.null_count == 1
-
-
-@every_text
-def test_codes_are_those_of_the_rows_in_order_of_appearance(column):
-    read = coded(read_column("y_true", column))
+    # Codes are those of the rows in order of appearance.
+    read = coded(read)
     assert read.to_pylist() == WORDS
     assert list(dict.fromkeys(read.dictionary.to_pylist())) == ["no", "yes", "maybe"]
     last = coded(pick(read, slice(4, 99)))
@@ -85,9 +81,6 @@ def test_text_that_spells_numbers_is_as_good_as_numbers():
     assert (reader.missing, reader.unusable) == (0, 0)
     reader(read_column("y_true", pa.array(["nan", None, "2"])))
     assert (reader.missing, reader.unusable) == (2, 1)
-
-
-def test_scores_in_text_are_numbers_all_the_same():
     assert Examples([0, 1], pa.array(["0.25", "1e-3"])).y_score.tolist() == [0.25, 0.001]
 
 
@@ -139,16 +132,11 @@ def make_columns():
 COLUMNS = make_columns()
 
 
-@pytest.fixture(params=TASKS)
-def asked(request):
-    return TASKS[request.param]
-
-
 def in_memory(label, score, group):
     def table(names):
         return np.column_stack([COLUMNS[name] for name in names])
 
-    return Examples_columns(
+    return Examples(
         COLUMNS[label] if isinstance(label, str) else table(label),
         {model: table(each) for model, each in score.items()}
         if isinstance(score, dict)
@@ -176,31 +164,30 @@ def save(columns, path):
     return path
 
 
+@pytest.fixture(scope="module")
+def expected():
+    """What rows in memory give, by task."""
+    return {
+        what: evaluate({"a": in_memory(**named)}, task) for what, (named, task) in TASKS.items()
+    }
+
+
+@pytest.mark.parametrize("what", TASKS)
 @pytest.mark.parametrize("ending", ["csv", "tsv.gz", "parquet"])
-def test_files_count_like_memory(asked, tmp_path, ending):
-    named, task = asked
+def test_files_count_like_memory_leniently_or_not(expected, what, tmp_path, ending):
+    named, task = TASKS[what]
     file = fg.ScoreFile(save(COLUMNS, tmp_path / f"s.{ending}"), **named)
     file.check()
-    assert evaluate({"a": file}, task) == evaluate({"a": in_memory(**named)}, task)
+    for batches in (list(file()), list(file.leniently(lambda: None))):
+        assert evaluate({"a": lambda batches=batches: batches}, task) == expected[what]
 
 
+@pytest.mark.parametrize("what", TASKS)
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table, None])
-def test_tables_count_like_memory(asked, tmp_path, make):
-    named, task = asked
+def test_tables_count_like_memory(expected, what, tmp_path, make):
+    named, task = TASKS[what]
     source = save(COLUMNS, tmp_path / "s.csv") if make is None else make(COLUMNS)
-    table = fg.ScoreTable(source, client="site", **named)
-    assert evaluate(table, task) == evaluate({"a": in_memory(**named)}, task)
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_lenient_reading_is_the_same_of_clean_rows(asked, tmp_path, ending):
-    named, task = asked
-    file = fg.ScoreFile(save(COLUMNS, tmp_path / f"s.{ending}"), **named)
-    strict, lenient = (
-        evaluate({"a": lambda batches=batches: batches}, task)
-        for batches in (list(file()), list(file.leniently(lambda: None)))
-    )
-    assert strict == lenient
+    assert evaluate(fg.ScoreTable(source, client="site", **named), task) == expected[what]
 
 
 SMALL = {"kind": ["cat", "dog"], "n1": ["0.1", "0.9"], "n2": ["0.8", "x"], "sex": ["women", None]}
@@ -240,13 +227,14 @@ def test_every_column_of_scores_is_checked_before_rows_are_read(tmp_path):
 @pytest.mark.parametrize(
     "column",
     [
-        pytest.param(["1", None, "2"], id="text"),
-        pytest.param([1, None, 2], id="integers"),
-        pytest.param([1.0, None, 2.0], id="floats"),
-        pytest.param(pa.array(["1", None, "2"]).dictionary_encode(), id="dictionary"),
-        pytest.param(pa.array(["1 ", None, " 2"]), id="blanks"),
-        pytest.param(pa.array(["1.0", None, "2.0"]), id="written as decimals"),
+        ["1", None, "2"],
+        [1, None, 2],
+        [1.0, None, 2.0],
+        pa.array(["1", None, "2"]).dictionary_encode(),
+        pa.array(["1 ", None, " 2"]),
+        pa.array(["1.0", None, "2.0"]),
     ],
+    ids=["text", "integers", "floats", "dictionary", "blanks", "written as decimals"],
 )
 @pytest.mark.parametrize("leniently", [False, True])
 def test_a_group_of_any_type_is_text_and_a_missing_one_is_other(tmp_path, column, leniently):
@@ -294,19 +282,19 @@ def test_labels_of_several_kinds_stay_what_they_are(tmp_path):
 def test_columns_in_memory_of_which_one_value_is_no_number():
     """In a table of objects, as in a column, it spoils no other value."""
     scores = np.array([[0.1, 0.9], ["x", 0.4]], dtype=object)
-    read = Examples_columns.leniently(["cat", "dog"], scores).scores[None]
+    read = Examples.leniently(["cat", "dog"], scores).scores[None]
     np.testing.assert_array_equal(read, [[0.1, 0.9], [np.nan, 0.4]])
     masked = np.ma.MaskedArray([[0.1, 0.9], [0.3, 0.4]], mask=[[0, 0], [1, 0]])
-    read = Examples_columns.leniently(["cat", "dog"], masked).scores[None]
+    read = Examples.leniently(["cat", "dog"], masked).scores[None]
     np.testing.assert_array_equal(read, [[0.1, 0.9], [np.nan, 0.4]])
     with pytest.raises(fg.InputError, match="masked"):
-        Examples_columns(["cat", "dog"], masked)
+        Examples(["cat", "dog"], masked)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_table_of_scores_is_not_copied(order):
     scores = np.asarray(np.random.default_rng(0).random((5, 3)), order=order)
-    read = Examples_columns([0, 1, 2, 0, 1], scores).scores[None]
+    read = Examples([0, 1, 2, 0, 1], scores).scores[None]
     assert np.shares_memory(read, scores)
     np.testing.assert_array_equal(read, scores)
 

@@ -34,11 +34,6 @@ def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
 COUNTS = [[30, 15, 4, 1], [2, 5, 6, 12]]
 
 
-def test_totals():
-    result = make_evaluation(COUNTS)
-    assert (result.negatives, result.positives, result.clients) == (50, 25, 3)
-
-
 def test_auc_by_hand():
     # Pairs won outright plus half of those within a bin, over all pairs; then all or none of them.
     won = 12 * 49 + 6 * 45 + 5 * 30
@@ -47,13 +42,6 @@ def test_auc_by_hand():
     assert auc.value == pytest.approx((won + within / 2) / 1250, abs=1e-11)
     assert auc.bounds == pytest.approx((won / 1250, (won + within) / 1250), abs=1e-11)
     assert auc.parts["binning"] == pytest.approx(within / 2 / 1250, abs=1e-11)
-
-
-def test_average_precision_bounds_by_hand():
-    # One bin, one negative before or after two positives.
-    low, high = make_evaluation([[1], [2]]).average_precision.bounds
-    assert low == pytest.approx((1 / 2 + 2 / 3) / 2, abs=1e-11)
-    assert high == pytest.approx(1.0, abs=1e-11)
 
 
 @pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Aligned("linear"), fg.Quantile(16)])
@@ -70,28 +58,12 @@ def test_bounds_hold_the_value(estimator, alone):
             assert 0.0 <= low <= estimate.value <= high <= 1.0
 
 
-@pytest.mark.parametrize("pr", ["separate", "combine"])
-@pytest.mark.parametrize("place", [0, 1, 3])
-def test_quantiles_of_a_class_within_one_bin(place, pr):
-    counts = np.array([[0, 0, 0, 0], [3, 2, 4, 5]])
-    counts[0, place] = 6
-    result = make_evaluation(counts, estimator=fg.Quantile(16, pr=pr))
-    assert result.roc_auc.bounds[0] <= result.roc_auc.value <= result.roc_auc.bounds[1]
-
-
 def test_numbers_are_plain_floats():
     for axis in (fg.Axis.uniform(4), fg.Axis.from_values([0.0, 0.2, 0.5, 1.0])):
         result = make_evaluation(COUNTS, axis=axis)
         for estimate in (result.roc_auc, result.average_precision):
-            assert {type(number) for number in (estimate.value, *estimate.bounds)} == {float}
-
-
-def test_curves_start_and_end_where_curves_do():
-    roc, pr = make_evaluation(COUNTS).roc_curve(), make_evaluation(COUNTS).pr_curve()
-    assert (roc.fpr[0], roc.tpr[0], roc.fpr[-1], roc.tpr[-1]) == (0, 0, 1, 1)
-    assert (pr.recall[0], pr.precision[0]) == (1.0, 25 / 75)
-    assert (pr.recall[-1], pr.precision[-1]) == (0.0, 1.0)
-    np.testing.assert_array_equal(roc.thresholds, [np.inf, 0.75, 0.5, 0.25, 0.0])
+            numbers = (estimate.value, *estimate.bounds, *estimate.parts.values())
+            assert {type(number) for number in numbers} == {float}
 
 
 def test_another_estimator_reads_the_same_counts():
@@ -106,46 +78,36 @@ def test_another_estimator_reads_the_same_counts():
 
 
 def test_verdict_in_five_lines():
-    who, auc, precision, privacy, measured = str(make_evaluation(COUNTS)).splitlines()
-    assert who == "3 clients, 75 examples, 33.3% positive"
     result = make_evaluation(COUNTS)
-    assert auc.startswith("ROC AUC ")
-    assert f"{result.roc_auc.value:.4f}" in auc
-    assert f"{result.roc_auc.low:.4f} to {result.roc_auc.high:.4f} at 95%" in auc
-    assert precision.startswith("average precision ")
-    assert f"{result.average_precision.value:.4f}" in precision
-    low, high = result.average_precision.low, result.average_precision.high
-    assert f"{low:.4f} to {high:.4f} at 95%" in precision
+    assert (result.negatives, result.positives, result.clients) == (50, 25, 3)
+    who, *areas, privacy, measured = str(result).splitlines()
+    assert who == "3 clients, 75 examples, 33.3% positive"
+    for line, name, area in zip(
+        areas,
+        ("ROC AUC ", "average precision "),
+        (result.roc_auc, result.average_precision),
+        strict=True,
+    ):
+        assert line.startswith(name)
+        assert f"{area.value:.4f}" in line
+        assert f"{area.low:.4f} to {area.high:.4f} at 95%" in line
     assert "no differential privacy" in privacy
     assert "simulated" in privacy
     assert result.plan.digest[:8] in measured
     assert "64 bytes per client" in measured
-
-
-@pytest.mark.parametrize(
-    ("axis", "words"),
-    [
+    alone = make_evaluation(COUNTS, clients=1)
+    assert str(alone).startswith("1 client, ")
+    assert repr(result) == f"<Evaluation of 75 examples at 3 clients: ROC AUC {result.roc_auc}>"
+    assert "1 clients" not in repr(alone)
+    for axis, words in (
         (fg.Axis.uniform(4), "4 bins of equal width,"),
         (fg.Axis.logit(4), "4 bins of equal width in log-odds,"),
         (fg.Axis.from_edges([0, 0.1, 0.2, 0.3, 1]), "4 bins between given edges,"),
         (fg.Axis.from_values([0, 1, 2, 3]), "4 known score values,"),
-    ],
-)
-def test_verdict_names_the_axis(axis, words):
-    text = str(make_evaluation(COUNTS, axis=axis))
-    assert len(text.splitlines()) == 5
-    assert words in text
-
-
-def test_verdict_counts_one_client_in_the_singular():
-    result = make_evaluation(COUNTS, clients=1)
-    assert str(result).startswith("1 client, ")
-    assert "1 clients" not in repr(result)
-
-
-def test_repr_is_short_and_holds_no_counts():
-    result = make_evaluation(COUNTS)
-    assert repr(result) == f"<Evaluation of 75 examples at 3 clients: ROC AUC {result.roc_auc}>"
+    ):
+        text = str(make_evaluation(COUNTS, axis=axis))
+        assert len(text.splitlines()) == 5
+        assert words in text
 
 
 @pytest.mark.parametrize(
@@ -243,32 +205,22 @@ def test_metrics_at_thresholds(result, backend):
     assert [row["metric"] for row in rows if row["value"] is None] == ["precision", "mcc"]
 
 
-def test_pandas_is_what_one_gets(result):
-    assert list(result.to_frame().columns) == COLUMNS
-    assert result.to_frame().dtypes["low"] == np.float64
-
-
-def test_thresholds_of_a_table(result):
+def test_frames_of_thresholds_levels_and_undefined_metrics(result):
     table = result.threshold_table()
     frame = result.to_frame(table)
     assert frame["threshold"].unique().tolist() == [float(at) for at in table]
     assert len(frame) == len(table) * 17
-
-
-def test_no_thresholds(result):
     frame = result.to_frame([], backend="polars")
     assert frame.shape == (0, len(COLUMNS) + 1)
     assert frame.schema["threshold"] == frame.schema["value"] == pl.Float64
-
-
-def test_level(result):
+    assert list(result.to_frame().columns) == COLUMNS
+    assert result.to_frame().dtypes["low"] == np.float64
     assert set(result.at_level(0.9).to_frame()["level"].dropna()) == {0.9}
-
-
-def test_what_one_class_leaves_undefined_is_missing():
     frame = fg.evaluate({"a": ([0, 0], [0.1, 0.4])}).to_frame().set_index("metric")
     assert math.isnan(frame["value"]["roc_auc"])
     assert frame["value"]["brier_score"] == pytest.approx(0.085, abs=1e-3)
+    with pytest.raises(fg.InputError, match="one of pandas, polars, pyarrow, got 'numpy'"):
+        result.to_frame(backend="numpy")
 
 
 def test_without_signal_there_is_no_frame():
@@ -284,11 +236,6 @@ def test_a_library_that_is_not_installed(result, backend, monkeypatch):
     with pytest.raises(fg.InputError, match=rf"{backend} is not installed.*pip install {backend}"):
         result.to_frame(backend=backend)
     assert result.to_frame(backend="pyarrow").num_rows == len(metrics_of(fg.Evaluation))
-
-
-def test_another_library(result):
-    with pytest.raises(fg.InputError, match="one of pandas, polars, pyarrow, got 'numpy'"):
-        result.to_frame(backend="numpy")
 
 
 AXIS = fg.Axis.uniform(4, outside="clip")
@@ -450,12 +397,6 @@ def cells(html):
     return page.cells
 
 
-def test_text_and_tables_are_escaped():
-    assert cells(_html.text(HOSTILE)) == [HOSTILE]
-    table = _html.table([(HOSTILE, HOSTILE)], caption=HOSTILE)
-    assert cells(table) == [HOSTILE] * 3
-
-
 def test_evaluation():
     result = fg.evaluate({"a": ROWS, "b": ROWS})
     who, *shown = cells(result._repr_html_())
@@ -464,14 +405,13 @@ def test_evaluation():
     assert " ".join([who, *shown]).split() == str(result).split()
 
 
-def test_estimate():
+def test_text_tables_and_estimates_are_escaped(monkeypatch):
+    assert cells(_html.text(HOSTILE)) == [HOSTILE]
+    assert cells(_html.table([(HOSTILE, HOSTILE)], caption=HOSTILE)) == [HOSTILE] * 3
     estimate = fg.Estimate(0.5, (0.4, 0.6), 0.3, 0.7, 0.95, caution=HOSTILE)
     assert "".join(cells(estimate._repr_html_())) == str(estimate)
-
-
-def test_estimate_whose_words_look_like_markup(monkeypatch):
     monkeypatch.setattr(fg.Estimate, "__str__", lambda _: HOSTILE)
-    assert cells(fg.Estimate(0.5, (0.4, 0.6))._repr_html_()) == [HOSTILE]
+    assert cells(estimate._repr_html_()) == [HOSTILE]
 
 
 def test_threshold():
@@ -498,11 +438,6 @@ def test_plan(plan, told):
     text = " ".join(cells(plan._repr_html_()))
     for words in (*told, plan.digest[:8], repr(plan.axis)):
         assert words in text
-
-
-def test_repr_of_a_result_shows_the_auc_in_one_line():
-    result = fg.evaluate({"a": ROWS, "b": ROWS})
-    assert repr(result) == f"<Evaluation of 12 examples at 2 clients: ROC AUC {result.roc_auc}>"
 
 
 def test_repr_of_a_result_without_an_auc():
@@ -545,9 +480,6 @@ def test_a_row_has_what_tables_need():
     ]
     assert Thing.b is rows[0]
     assert Thing.b.__doc__ == "B, in words."
-
-
-def test_an_attribute_is_an_estimate_computed_once():
     thing = Thing()
     assert thing.b is thing.b
     assert (thing.b.value, thing.computed) == (2.0, 1)
