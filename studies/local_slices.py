@@ -130,10 +130,10 @@ def divided(cell: Cell, rows: fg.Examples, seed: int) -> list[float]:
     histogram, layout = plan.histogram(), plan.task.layout
     histogram.update_batches([rows])
     tallies, reports = [], []
-    for oracles, block in zip(plan.oracles_by_block, layout.blocks, strict=True):
+    for oracles, block in zip(plan.reported.by_block(plan.terms), layout.blocks, strict=True):
         told = simulate_block(oracles, histogram.counts[layout.rows(block)], source)
         tallies, reports = tallies + told[0], reports + told[1]
-    levels = debias_drawn(plan.oracles_by_block, tallies, reports, layout.sizes)
+    levels = debias_drawn(plan.reported.by_block(plan.terms), tallies, reports, layout.sizes)
     levels = [level / blocks for level in levels]  # each row is there as often
     noise = plan.noise_variances(len(rows))
     released = release_reports(plan, levels, noise, clients=1, reports=len(rows))

@@ -36,7 +36,7 @@ IMPOSSIBLE = {
     "negative-score-sum": (SUMS, sums_at(SUMS, 0, 3, -SCORES[0, 3] - 1), "a score sum is negative"),
     "large-score-sum": (
         SUMS,
-        sums_at(SUMS, 0, 3, SUMS.sum_steps * COUNTS[0, 3] - SCORES[0, 3] + 1),
+        sums_at(SUMS, 0, 3, SUMS.final.sum_steps * COUNTS[0, 3] - SCORES[0, 3] + 1),
         "a score sum is above",
     ),
 }

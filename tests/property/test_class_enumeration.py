@@ -85,12 +85,15 @@ def changes_of(plan):
     nothing = np.zeros_like(sent[:1])
     others = sent if plan.privacy.neighbours == "replace-one" else nothing
     moved = np.unique(np.abs(sent[:, None] - others).reshape(-1, sent.shape[1]), axis=0)
-    ends = np.cumsum([plan.channels * nodes for nodes in plan.final.nodes] + list(plan.cells))
+    ends = np.cumsum(
+        [plan.task.rows_sent * nodes for nodes in plan.final.nodes]
+        + list(plan.summed.cells(plan.terms))
+    )
     return np.split(moved, ends[:-1], axis=1)
 
 
 def loss_of(plan):
-    laws = [*plan.noise_laws(shares=HONEST), *plan.table_laws(HONEST)]
+    laws = [*plan.noise_laws(shares=HONEST), *plan.summed.table_laws(plan.terms, HONEST)]
     return worst_loss(laws, changes_of(plan))
 
 

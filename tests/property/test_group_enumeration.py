@@ -64,7 +64,9 @@ def changes_of(plan):
     others = held if spec.neighbours == "replace-one" else np.zeros_like(held[:1])
     changes = np.abs(held[:, None] - others[None]).reshape(-1, held.shape[1])
     changes = np.unique(changes, axis=0)
-    ends = [plan.channels * math.prod(plan.tree[: depth + 1]) for depth in range(len(plan.tree))]
+    ends = [
+        plan.task.rows_sent * math.prod(plan.tree[: depth + 1]) for depth in range(len(plan.tree))
+    ]
     return np.split(changes, np.cumsum(ends)[:-1], axis=1)
 
 

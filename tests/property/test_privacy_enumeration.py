@@ -278,8 +278,8 @@ def all_numbers(tree, steps, unit, cap):
 def sums_changes(plan, truth=None):
     """By level, sums last, how far every number moves, for every pair of neighbours."""
     spec, tree = truth or plan.privacy, plan.tree
-    held = all_numbers(tree, plan.sum_steps, spec.unit, spec.max_per_unit)
-    nothing = numbers_of(tree, plan.sum_steps, spec, ((), ()))[None]
+    held = all_numbers(tree, plan.final.sum_steps, spec.unit, spec.max_per_unit)
+    nothing = numbers_of(tree, plan.final.sum_steps, spec, ((), ()))[None]
     others = held if spec.neighbours == "replace-one" else nothing
     changes = np.abs(held[:, None] - others[None]).reshape(-1, held.shape[1])
     changes = np.unique(changes, axis=0)

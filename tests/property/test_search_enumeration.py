@@ -121,7 +121,7 @@ def noise_of(plan):
 
 def edges_after(plan, output):
     """The plan of the second round, of a first sum."""
-    counts = output.reshape(plan.channels, -1).astype(float)
+    counts = output.reshape(plan.task.rows_sent, -1).astype(float)
     return find_bins(plan, Released(plan.axis, counts, HONEST))
 
 

@@ -64,8 +64,10 @@ def loss_of(plan, *, rounds=None):
     others = held if plan.privacy.neighbours == "replace-one" else none
     changes = np.abs(held[:, None] - others[None]).reshape(-1, held.shape[1])
     noisy = plan if rounds is None else msgspec.structs.replace(plan, rounds=rounds)
-    laws = noisy.noise_laws(shares=HONEST) + noisy.table_laws(shares=HONEST)
-    sizes = [plan.channels * nodes for nodes in plan.final.nodes] + list(plan.cells)
+    laws = noisy.noise_laws(shares=HONEST) + noisy.summed.table_laws(noisy.terms, shares=HONEST)
+    sizes = [plan.task.rows_sent * nodes for nodes in plan.final.nodes] + list(
+        plan.summed.cells(plan.terms)
+    )
     parts = np.split(np.unique(changes, axis=0), np.cumsum(sizes)[:-1], axis=1)
     return worst_loss(laws, parts)
 

@@ -92,7 +92,7 @@ def test_channels_stray_as_their_sides_do(runs):
     truth = Released(plan.axis, exact, 1, reports=ROWS)
     pooled = PooledCounts.of(plan, truth, TASK.slices[0])
     weights = areas.auc_gradient(pooled.counts)
-    expanded = np.zeros((plan.channels, plan.axis.bins))
+    expanded = np.zeros((plan.task.rows_sent, plan.axis.bins))
     for side, rows in enumerate(TASK.contrast(TASK.slices[0])):
         expanded[list(rows)] = weights[side]
     blocks = every_block(plan, exact)

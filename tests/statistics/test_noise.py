@@ -165,7 +165,7 @@ def test_nodes_classes_and_levels_are_independent():
     )
     source, rounds = SimulatedKeystream(8), 10_000
     draws = [
-        law.draw(source, (rounds, plan.channels, nodes)).reshape(rounds, -1)
+        law.draw(source, (rounds, plan.task.rows_sent, nodes)).reshape(rounds, -1)
         for law, nodes in zip(plan.noise_laws(shares=3), plan.final.nodes, strict=True)
     ]
     noise = np.concatenate(draws, axis=1)

@@ -28,7 +28,7 @@ def pooled_sums(plan, clients, names=None):
         clipped = np.clip(scores, edges[0], edges[-1])
         index = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, plan.axis.bins - 1)
         places = (clipped - edges[index]) / (edges[index + 1] - edges[index])
-        steps = np.round(places * plan.sum_steps).astype(np.int64)
+        steps = np.round(places * plan.final.sum_steps).astype(np.int64)
         np.add.at(total, (labels.astype(np.int64), index), steps)
     return total
 

@@ -26,10 +26,12 @@ def poison(monkeypatch, added):
 
 def at(plan, *changes):
     """Numbers to add: by class, bin and how many; on the leaves, and on the nodes above them."""
-    counts = np.zeros((plan.channels, plan.axis.bins), dtype=np.int64)
+    counts = np.zeros((plan.task.rows_sent, plan.axis.bins), dtype=np.int64)
     for label, place, number in changes:
         counts[label, place] += number
-    levels = [counts.reshape(plan.channels, nodes, -1).sum(axis=2) for nodes in plan.final.nodes]
+    levels = [
+        counts.reshape(plan.task.rows_sent, nodes, -1).sum(axis=2) for nodes in plan.final.nodes
+    ]
     numbers = np.concatenate([level.ravel() for level in levels])
     return np.pad(numbers, (0, plan.numbers - numbers.size))
 
@@ -37,5 +39,7 @@ def at(plan, *changes):
 def sums_at(plan, label, place, number):
     """A number to add to one score sum."""
     added = np.zeros(plan.numbers, dtype=np.int64)
-    added[plan.numbers - plan.channels * plan.axis.bins + label * plan.axis.bins + place] = number
+    added[plan.numbers - plan.task.rows_sent * plan.axis.bins + label * plan.axis.bins + place] = (
+        number
+    )
     return added

@@ -110,7 +110,7 @@ class Edited:
             changes, enc_hook=encode_axis
         )
         self._data = msgspec.json.encode(plain)
-        self.sum_cohort = plan.sum_cohort
+        self.terms = plan.terms
 
     def to_bytes(self):
         return self._data

@@ -277,9 +277,9 @@ SUMS = {
 def test_score_sums_reach_the_result(options, privacy):
     loaded = load(*options, "--score-sums", "--bins", 16)
     assert loaded.plan.privacy == privacy
-    assert loaded.plan.sum_steps == 256
+    assert loaded.plan.final.sum_steps == 256
     assert loaded.released.sums.shape == (2, 16)
-    assert load(*options, "--bins", 16).plan.sum_steps == 0
+    assert load(*options, "--bins", 16).plan.final.sum_steps == 0
 
 
 BAD_SUMS = {
@@ -303,7 +303,7 @@ def test_score_sums_that_cannot_be_are_told_with_the_remedy(options, remedy):
 def test_a_plan_with_score_sums(needs):
     done(run("plan", *HINTS, "--epsilon", 1, "--score-sums", "--want", 0.01, "-o", "p.toml"))
     loaded = fg.EvaluationPlan.load("p.toml")
-    assert loaded.sum_steps == 256
+    assert loaded.final.sum_steps == 256
     assert sum(loaded.final.noise) + loaded.final.sums.noise == pytest.approx(1.0)
     ((_, kwargs),) = needs
     assert kwargs["score_sums"] is True

@@ -131,7 +131,7 @@ REFUSED = {
         "this one mixes them",
     ),
     "a sum": (lambda: PLAN.summed, "which nobody sums securely"),
-    "a cohort of a sum": (lambda: PLAN.sum_cohort, "which nobody sums securely"),
+    "a cohort of a sum": (lambda: PLAN.terms.sum_cohort, "which nobody sums securely"),
     "for_histogram": (
         lambda: fg.EvaluationPlan.for_histogram(AXIS, fg.Cohort(3), privacy=LABEL),
         "use EvaluationPlan.for_flips",

@@ -239,7 +239,7 @@ def test_a_plan_for_a_histogram():
     assert plan.tree == (4, 16)
     assert plan.rounds == (HistogramRound(nodes=(64,)),)
     assert plan.privacy == SecureAggregation()
-    assert plan.channels == 2
+    assert plan.task.rows_sent == 2
     assert plan.bytes_per_client == 2 * 64 * 8
     assert plan_for().tree == (64,)
 
@@ -515,7 +515,7 @@ def test_score_sums_in_another_form_are_refused(sums):
 
 def test_sizes_include_the_score_sums():
     plan = plan_for(CLIPPED, score_sums=True)
-    assert plan.sum_steps == 256
+    assert plan.final.sum_steps == 256
     assert plan.numbers == 2 * (64 + 64)
     assert plan.bytes_per_client == 2 * 128 * 8
     assert NOISY_SUMS.numbers == 2 * (8 + 64 + 64)
@@ -593,7 +593,7 @@ def test_a_sum_needs_a_cohort():
 def test_a_plan_for_reports_has_no_cohort_to_sum_over():
     plan = EvaluationPlan.under(LocalDP(1.0), Axis.uniform(4, outside="clip"))
     with pytest.raises(PlanError, match="for local reports, which nobody sums"):
-        _ = plan.sum_cohort
+        _ = plan.terms.sum_cohort
 
 
 def test_reports_carry_no_score_sums():

@@ -387,14 +387,14 @@ def test_score_sums_leave_the_counts_four_fifths(planned):
         score_sums=True,
     )
     with_sums.check_promise()
-    assert with_sums.sum_steps == 256
+    assert with_sums.final.sum_steps == 256
     assert sum(with_sums.final.noise) == pytest.approx(1.0)
     assert with_sums.predicted == pytest.approx(planned.predicted, rel=1e-6)
 
 
 def test_exact_proposals_take_score_sums():
     plan = planner.propose(privacy=fg.SecureAggregation(), clients=CLIENTS, score_sums=True)
-    assert plan.sum_steps == 256
+    assert plan.final.sum_steps == 256
     assert plan.predicted is not None
 
 

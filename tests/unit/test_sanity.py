@@ -67,9 +67,9 @@ def test_scores_of_the_same_rows_are_of_as_many_of_each_group_and_class(kind):
     """One channel alone cannot have one row more; two that a row is in together can."""
     task, together = SLICED[kind]
     plan = exact_plan(bins=4, task=task)
-    fits = np.full((plan.channels, 4), 50)
+    fits = np.full((plan.task.rows_sent, 4), 50)
     release(plan, fits.ravel(), CLIENTS)
-    for channel in range(plan.channels):
+    for channel in range(plan.task.rows_sent):
         counts = fits.copy()
         counts[channel, 1] += 1
         with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
@@ -84,7 +84,7 @@ def test_scores_of_the_same_rows_are_of_as_many_of_each_group_and_class(kind):
 def test_models_agree_on_each_class_of_each_group():
     """Two women more who are negative, two fewer who are positive; the men the other way round."""
     plan = exact_plan(bins=4, task=fg.BinaryTask(groups={"sex": ["women"]}, models=("new", "old")))
-    counts = np.full((plan.channels, 4), 50)
+    counts = np.full((plan.task.rows_sent, 4), 50)
     counts[:4, 0] += [2, -2, -2, 2]  # by the new model, of four channels each
     with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
         release(plan, counts.ravel(), CLIENTS)
@@ -162,7 +162,9 @@ def test_scores_of_the_same_rows_differ_by_noise_alone(tree):
     plan = plan_for(NOISES["polya"], tree, COHORT, task=task)
     variances = node_variances(tree, plan.noise_variances(CLIENTS))
     checked = 2 * 4 * sum(plan.final.nodes) + 2 * (2 + 1 + 2)
-    by_class = noise_reach(2 * tree[0] * variances[0], CLIENTS * plan.noise_parts, 1e-6 / checked)
+    by_class = noise_reach(
+        2 * tree[0] * variances[0], CLIENTS * plan.summed.noise_parts(plan.terms), 1e-6 / checked
+    )
     for beyond, told in ((-0.01, False), (0.01, True)):
         counts = np.full((4, 8), 500.0)
         counts[2] -= (by_class + beyond) / 8  # of one class, by the second model
@@ -337,7 +339,7 @@ def tabled(plan, rows=400):
 def moves(plan):
     """Of each table: one row's weight taken from a cell, and given to another of the table."""
     end = plan.numbers
-    for table, cells in zip(plan.tables[::-1], plan.cells[::-1], strict=True):
+    for table, cells in zip(plan.tables[::-1], plan.summed.cells(plan.terms)[::-1], strict=True):
         end -= cells
         by_group = np.arange(end, end + cells).reshape(table.groups(plan.task.layout), -1)
         if len(by_group) > 1:
@@ -383,7 +385,7 @@ def test_tables_of_other_rows_beyond_what_noise_does(kind):
         wrong[-1] += change * last.weight
         assert impossible_caution(plan, release(plan, wrong, CLIENTS)) is not None
     if last.grouping or last.by_class:  # none below zero, and as many rows in all
-        wrong, half = total.copy(), plan.cells[-1] // 2
+        wrong, half = total.copy(), plan.summed.cells(plan.terms)[-1] // 2
         wrong[-half:] += wrong[-2 * half : -half]
         wrong[-2 * half : -half] = 0
         assert impossible_caution(plan, release(plan, wrong, CLIENTS)) is not None

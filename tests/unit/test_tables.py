@@ -277,7 +277,7 @@ def test_exact_tables_of_other_rows_than_the_counts_are_refused():
     plan = plan_for(LOSSES)
     total = to_numbers(plan, counted(plan))
     release(plan, total, 3)
-    for place, change in ((-1, 128), (-1, -(2**20)), (plan.channels * 16, 1)):
+    for place, change in ((-1, 128), (-1, -(2**20)), (plan.task.rows_sent * 16, 1)):
         wrong = total.copy()
         wrong[place] += change
         with pytest.raises(fg.ProtocolError, match="a table"):

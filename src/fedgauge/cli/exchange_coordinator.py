@@ -24,7 +24,6 @@ from fedgauge.engines.review import review as look_at
 from fedgauge.engines.site_rows import column_options
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan.explain import explain
-from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.models import chance
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Cost, Site
@@ -90,7 +89,7 @@ def _columns(invitation: Invitation, site: Site) -> str:
     if not knows(site, invitation):
         return "--label COLUMN --score COLUMN"
     plan = invitation.plan
-    if isinstance(plan.task, LabelTask):
+    if plan.task.of_labels:
         key = "--score" if plan.task.self_scored else "--id"
         return f"--label COLUMN {key} COLUMN --bins FILE"
     cap = plan.privacy.unit_cap

@@ -48,7 +48,7 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.slice_options import Also, Crossed, PairedBrier, PairOption, SliceOptions, task_of
 from fedgauge.cli.terminal import readable_errors, refuse_to_replace, screen, warn, with_progress
-from fedgauge.plan.task import SearchTask, Sliced, measured_by
+from fedgauge.plan.task import Sliced, measured_by
 
 if TYPE_CHECKING:
     from fedgauge.plan.plan import Prediction
@@ -474,7 +474,7 @@ def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:
         "values": f"known values on {ends}, each a bin of its own",
     }
     told = f"{axis.bins:,} {kinds[axis.kind]}"
-    if isinstance(chosen.task, SearchTask):
+    if chosen.task.two is not None:
         two = chosen.task.two
         then = f"at most {two.bins:,} bins of equal depth, found in the first"
         share = f", for {two.share:.0%} of epsilon" if chosen.is_noisy else ""

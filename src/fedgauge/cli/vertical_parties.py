@@ -422,7 +422,7 @@ def _expected(assigned: AnyAssignment, positive_rate: float | None) -> _Errors:
         examples = sum(sum(by_bin) for _, by_bin in totals.by_party)
         if not plan.privacy.flips_labels:
             there = predicted(
-                *(plan.privacy, plan.sum_cohort, plan.tree),
+                *(plan.privacy, plan.terms.sum_cohort, plan.tree),
                 parties=parties,
                 examples=examples,
                 positive_rate=rate,

@@ -18,7 +18,6 @@ from fedgauge.histograms.histogram import Draw, ScoreHistogram
 from fedgauge.histograms.tables import MergedEdges, TableSum
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import summarise
-from fedgauge.plan.task import SearchTask
 from fedgauge.plan.two_rounds import Found
 from fedgauge.privacy.keystream import KeptKeystream, WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
@@ -140,7 +139,7 @@ def _parts(plan: EvaluationPlan, histogram: ScoreHistogram) -> list[tuple[Number
     largest = plan.summed.largest
     parts = [(level[plan.task.sent], largest) for level in _levels_sent(plan, histogram)]
     if histogram.sums is not None:
-        parts.append((histogram.sums, largest * plan.sum_steps))
+        parts.append((histogram.sums, largest * plan.final.sum_steps))
     tables = zip(plan.tables, histogram.tables, strict=True)
     return parts + [(values, largest * table.weight) for table, values in tables]
 
@@ -156,11 +155,13 @@ def draw_noise(plan: EvaluationPlan, source: WordSource, *, shares: int = 1) -> 
     if not plan.is_noisy:
         return np.zeros(plan.numbers, dtype=np.int64)
     laws = zip(plan.noise_laws(shares), plan.final.nodes, strict=True)
-    parts = [law.draw(source, (plan.channels * nodes,)) for law, nodes in laws]
+    parts = [law.draw(source, (plan.task.rows_sent * nodes,)) for law, nodes in laws]
     sums_law = plan.sums_law(shares)
     if sums_law is not None:
-        parts.append(sums_law.draw(source, (plan.channels * plan.axis.bins,)))
-    tables = zip(plan.table_laws(shares), plan.cells, strict=True)
+        parts.append(sums_law.draw(source, (plan.task.rows_sent * plan.axis.bins,)))
+    tables = zip(
+        plan.summed.table_laws(plan.terms, shares), plan.summed.cells(plan.terms), strict=True
+    )
     parts += [law.draw(source, (cells,)) for law, cells in tables]
     return np.concatenate(parts)
 
@@ -185,9 +186,9 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
 
     An exact sum that no rows have is refused.
     """
-    ends = np.cumsum([plan.channels * count for count in plan.final.nodes]).astype(int)
+    ends = np.cumsum([plan.task.rows_sent * count for count in plan.final.nodes]).astype(int)
     counted, tables = _split(plan, total)
-    *levels, sums = (part.reshape(plan.channels, -1) for part in np.split(counted, ends))
+    *levels, sums = (part.reshape(plan.task.rows_sent, -1) for part in np.split(counted, ends))
     variances = plan.noise_variances(clients)
     margins = plan.margins(tables)
     levels = levels if margins is None else [margins]
@@ -196,12 +197,14 @@ def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
     counts = consistent(levels, plan.tree, variances) if variances else levels[0]
     if not (variances or counts.any()):
         raise ResultWithheld("there are no examples at any site, so there is nothing to evaluate.")
-    released = Released(plan.axis, counts, clients, sums if plan.sum_steps else None, tables=tables)
+    released = Released(
+        plan.axis, counts, clients, sums if plan.final.sum_steps else None, tables=tables
+    )
     if not plan.min_cell:
         return released
     if plan.found is not None:
         released = _beside_first(plan, plan.found, released)
-    return hide_small(plan.task, released, plan.min_cell, plan.sum_steps)
+    return hide_small(plan.task, released, plan.min_cell, plan.final.sum_steps)
 
 
 def _beside_first(plan: EvaluationPlan, found: Found, released: Released) -> Released:
@@ -209,7 +212,7 @@ def _beside_first(plan: EvaluationPlan, found: Found, released: Released) -> Rel
     rows = released.counts.sum(axis=0) // len(plan.task.layout.groupings)
     first = np.array(found.counts, dtype=np.int64)
     kept = edges_beside(released.axis.edges, rows, found.edges, first, plan.min_cell)
-    return merge_at(released, MergedEdges(kept, kept), plan.min_cell, plan.sum_steps)
+    return merge_at(released, MergedEdges(kept, kept), plan.min_cell, plan.final.sum_steps)
 
 
 def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") -> EvaluationPlan:
@@ -217,15 +220,16 @@ def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") ->
 
     Scores of several models or classes share the bins: their counts are added up.
     """
-    task = plan.task
-    if not isinstance(task, SearchTask):
+    two = plan.task.two
+    if two is None:
         raise PlanError("only the first of two rounds finds bins.")
     many = released.reports or released.clients
-    return plan.located(Found.of(task.two, released.axis, released.counts, many, session))
+    return plan.located(Found.of(two, released.axis, released.counts, many, session))
 
 
 def _split(plan: EvaluationPlan, total: Numbers) -> tuple[Numbers, tuple[TableSum, ...]]:
     """The numbers of the histogram, and those of each table."""
-    first = plan.numbers - sum(plan.cells)
-    counted, *tables = np.split(total, first + np.cumsum([0, *plan.cells[:-1]]).astype(int))
+    cells = [table.cells(plan.task.layout, plan.axis) for table in plan.tables]
+    first = plan.numbers - sum(cells)
+    counted, *tables = np.split(total, first + np.cumsum([0, *cells[:-1]]).astype(int))
     return counted, tuple(map(TableSum, plan.tables, tables))

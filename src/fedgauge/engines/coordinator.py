@@ -10,7 +10,6 @@ from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import LabelTask
 from fedgauge.plan.two_rounds import require_whole
 from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
@@ -24,7 +23,7 @@ FindTotals = Callable[[Site, EvaluationPlan], KnownTotals | None]
 def _no_totals(site: Site, plan: EvaluationPlan) -> None:
     """There are none: rows have a label and a score."""
     del site
-    if isinstance(plan.task, LabelTask):
+    if plan.task.of_labels:
         raise PlanError(
             "the plan is for labels apart from scores, and nothing says how many examples each "
             "party has in each bin. Start it with `fedgauge exchange start`, or pass totals=."

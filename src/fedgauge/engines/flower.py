@@ -146,7 +146,7 @@ def evaluate(
     plan.check_time()
     require_whole(plan)
     anchor = anchor_of(site)
-    wait_for_nodes(grid, plan.sum_cohort.min_survivors, timeout)
+    wait_for_nodes(grid, plan.terms.sum_cohort.min_survivors, timeout)
     if anchor is None:
         return _evaluate_simulated(grid, plan, arrays, timeout, estimator)
     members = [key for key in anchor.peers if key != anchor.key.public]
@@ -174,7 +174,7 @@ def _evaluate_simulated(
     """An evaluation of nodes that have no site file: they first say which key they made up."""
     asked = [message_to(node, b"") for node in grid.get_node_ids()]
     keys = {key for _, key in replies_to(grid, asked, timeout)}
-    needed = plan.sum_cohort.min_survivors
+    needed = plan.terms.sum_cohort.min_survivors
     if len(keys) < needed:
         raise CohortTooSmall(
             f"{len(keys)} nodes without a site file answered and {needed} are needed. {NO_ANCHOR}"

@@ -41,7 +41,6 @@ from fedgauge.histograms.histogram import ScoreHistogram
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan, plan
 from fedgauge.plan.explain import summarise
-from fedgauge.plan.task import LabelTask
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient
@@ -296,7 +295,7 @@ class Pending(NamedTuple):
 
 def require_scores(plan: EvaluationPlan) -> None:
     """Refuse a plan for labels apart from scores, which rows of both are not counted under."""
-    if isinstance(plan.task, LabelTask):
+    if plan.task.of_labels:
         raise PlanRefused(
             "the plan is for labels apart from scores, and this site is asked for rows of both."
         )
@@ -304,7 +303,7 @@ def require_scores(plan: EvaluationPlan) -> None:
 
 def require_labels(plan: EvaluationPlan) -> None:
     """Refuse a plan for rows that have a label and a score, where labels alone are counted."""
-    if not isinstance(plan.task, LabelTask):
+    if not plan.task.of_labels:
         raise PlanRefused(
             "the plan is for rows that have a label and a score, and this site is asked for labels "
             "apart from scores."

@@ -118,7 +118,7 @@ def simulate_reports(
     `pooled` has each row, that reports in this round, in the block that is drawn for it
     (:func:`draws_of`).
     """
-    by_block, layout = plan.oracles_by_block, plan.task.layout
+    by_block, layout = plan.reported.by_block(plan.terms), plan.task.layout
     tallies, by_level = [], []
     for oracles, block in zip(by_block, layout.blocks, strict=True):
         found = simulate_block(oracles, pooled.counts[layout.rows(block)], source)

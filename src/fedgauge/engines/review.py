@@ -22,7 +22,6 @@ from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import explain, summarise
-from fedgauge.plan.task import LabelTask, SearchTask
 from fedgauge.plan.two_rounds import Found
 from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
@@ -122,7 +121,7 @@ def explain_invitation(path: Path) -> str:
         plan = explain(invitation.plan)
     sites = "".join(f"\n  {key_to_text(member)}" for member in invitation.members)
     model = "None travels: each site brings its scores."
-    if isinstance(invitation.plan.task, LabelTask):
+    if invitation.plan.task.of_labels:
         model = "None travels: the examples were scored when they were given their ranges."
     if invitation.model:
         model = f"It comes with the questions, and its digest is {invitation.model.hex()}."
@@ -262,9 +261,9 @@ def _with_classes(plan: EvaluationPlan) -> EvaluationPlan:
 
     A wrong label or group would else show once both rounds are paid for.
     """
-    if not isinstance(plan.task, SearchTask):
-        return plan
     two = plan.task.two
+    if two is None:
+        return plan
     return plan.located(Found(two, (1,) * two.coarse.bins, clients=1))
 
 

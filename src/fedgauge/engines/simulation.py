@@ -38,7 +38,7 @@ from fedgauge.histograms.two_round import TwoRound
 from fedgauge.keys import SigningKey
 from fedgauge.plan import BinaryTask, EvaluationPlan
 from fedgauge.plan.limits import require_clipping
-from fedgauge.plan.task import AnyTask, LabelTask, SearchTask
+from fedgauge.plan.task import AnyTask
 from fedgauge.plan.two_rounds import require_whole
 from fedgauge.planner import Scores, check_hints, check_scores, propose, reference_axis
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
@@ -564,7 +564,7 @@ def _design(
         return axis, _branchings(tree, axis.bins)
     planned = isinstance(tree, str)
     bins = _auto_bins(privacy, task) if planned else math.prod(_branchings(tree, None))
-    paired = noisy and isinstance(task, BinaryTask) and bool(task.pairs)
+    paired = noisy and bool(task.pairs)
     if paired and isinstance(tree, str) and not hints.are_planned:
         # Of two models' scores together; finer, noise would drown them.
         edges = Axis.from_edges(NOISY_EDGES, outside="clip")
@@ -604,7 +604,7 @@ def _any_scale(
         task=task,
         scores=hints.scores,
     )
-    return plan.task.two if isinstance(plan.task, SearchTask) else plan.axis
+    return plan.task.two or plan.axis
 
 
 def default_search(privacy: PrivacyModel, task: AnyTask) -> TwoRound:
@@ -644,7 +644,7 @@ def _task(
 ) -> AnyTask:
     """The task, from what it was given in short."""
     if task is not None:
-        if not isinstance(task, AnyTask) or isinstance(task, LabelTask):
+        if not isinstance(task, AnyTask) or task.of_labels:
             raise PlanError("task must be a BinaryTask, a MulticlassTask or a MultilabelTask.")
         if groups is not None or models is not None or positive is not None:
             raise PlanError("a task already says groups, models and positive. Name them there.")

@@ -17,10 +17,7 @@ from fedgauge.errors import ExchangeError, InputError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import (
     AnyTask,
-    BinaryTask,
-    LabelTask,
     MeasuredTask,
-    MultilabelTask,
     listed,
     measured_by,
 )
@@ -96,7 +93,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def checked(self, plan: EvaluationPlan) -> ScoreFile:
         """The file, unless it cannot be counted under a plan; reads its first rows."""
-        if isinstance(plan.task, LabelTask):
+        if plan.task.of_labels:
             raise InputError(
                 "the plan is for labels apart from scores. Name the column of ids, and the bins "
                 "that this site was sent: --id COLUMN --bins FILE."
@@ -127,7 +124,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             )
 
     def _labels(self, task: MeasuredTask) -> str | list[str]:
-        if isinstance(task, MultilabelTask):
+        if task.layout.labels > 1:
             if isinstance(self.label, str):
                 raise InputError(
                     "the plan has several labels a row. Name the column of each: "
@@ -140,7 +137,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def _scores(self, task: MeasuredTask) -> str | list[str] | dict[str, list[str]]:
         models = task.layout.models
-        names = () if isinstance(task, LabelTask | BinaryTask) else task.labels_told
+        names = tuple(filter(None, task.labels_told))
         if models:
             given = _by_name("--model-score", self.models, models, task.layout.scores)
             if any(len(columns) != task.layout.scores for columns in given):
@@ -220,7 +217,7 @@ def column_options(task: AnyTask) -> str:
     """
     task = measured_by(task)
     layout = task.layout
-    names = () if isinstance(task, LabelTask | BinaryTask) else task.labels_told
+    names = tuple(filter(None, task.labels_told))
     label = _options("--label", names) if layout.labels > 1 else "--label COLUMN"
     score = _options("--class-scores", names) if names else "--score COLUMN"
     if layout.models:

@@ -20,7 +20,7 @@ from fedgauge.estimation.shrinkage import MOST_BINS, shrunk, shrunk_within
 from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.tables import TableSum
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.task import OTHER, Contrast, LabelTask
+from fedgauge.plan.task import OTHER, Contrast
 from fedgauge.privacy.oracles import settle
 
 _TWO: Final = 2  # channels of which none is hidden where a result is shown
@@ -177,7 +177,7 @@ def drawn_blocks(
 
     `released` has unbiased counts of all channels.
     """
-    sides = np.full(plan.channels, len(contrast), dtype=np.intp)
+    sides = np.full(plan.task.rows_sent, len(contrast), dtype=np.intp)
     for side, channels in enumerate(contrast):
         sides[list(channels)] = side
     return tuple(
@@ -203,7 +203,7 @@ def _rows(plan: EvaluationPlan) -> list[slice]:
 def _block(
     plan: EvaluationPlan, number: int, released: Floats, sides: NDArray[np.intp]
 ) -> DrawnBlock:
-    noise = partial(plan.block_variances, number)
+    noise = partial(plan.reported.node_variances, plan.terms, block=number)
     return DrawnBlock(released, sides, noise, len(plan.task.layout.blocks))
 
 
@@ -580,7 +580,7 @@ def require_examples(pooled: PooledCounts, group: str | None = None) -> None:
 
 def counts_of(plan: EvaluationPlan, released: Released, slice_: Slice) -> PooledCounts:
     """What a release says of one slice."""
-    kind = LabelCounts if isinstance(plan.task, LabelTask) else PooledCounts
+    kind = LabelCounts if plan.task.of_labels else PooledCounts
     return kind.of(plan, released, slice_)
 
 

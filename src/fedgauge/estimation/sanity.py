@@ -22,7 +22,7 @@ from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.tables import Table, TableSum
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.rounds import nodes_by_level
-from fedgauge.plan.task import LabelTask, listed
+from fedgauge.plan.task import listed
 from fedgauge.privacy.local import retold
 from fedgauge.privacy.oracles import WHOLE
 
@@ -93,11 +93,11 @@ def check_exact(
         any(np.any(each) for each, _ in _differences(plan, counts)),
         "scores of the same rows are of other numbers of them",
     )
-    if plan.sum_steps:
+    if plan.final.sum_steps:
         _refuse(bool(sums.min() < 0), "a score sum is negative")
         # Rounded up, and so without a product that could overflow.
         _refuse(
-            bool(np.any(-(-sums // plan.sum_steps) > counts)),
+            bool(np.any(-(-sums // plan.final.sum_steps) > counts)),
             "a score sum is above what the examples in its bin add up to",
         )
     for table, cells in tables:
@@ -204,7 +204,7 @@ def is_possible(
         return _are_flips(plan, released, chance)
     checked = [*_not_negative(plan, released), *_between_levels(plan, released, levels)]
     chance /= sum(numbers.size for numbers, _ in checked)
-    parts = released.clients * plan.noise_parts
+    parts = released.clients * plan.summed.noise_parts(plan.terms)
     rounding = _ROUNDING * float(np.abs(released.counts).max())
     return all(
         numbers.min() >= -noise_reach(variance, parts, chance) - rounding
@@ -222,7 +222,7 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield level, variance
         yield most - level, variance
     by_channel = plan.tree[0] * variances[0]  # the highest nodes have no noise in common
-    if isinstance(plan.task, LabelTask):  # so many examples there are, and so no more positives
+    if plan.task.of_labels:  # so many examples there are, and so no more positives
         highest = counts.reshape(len(counts), plan.tree[0], -1).sum(axis=2)
         for many, blocks in _in_blocks(highest):
             yield blocks, many * variances[0]
@@ -233,7 +233,7 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
     law = plan.sums_law(shares=1)
     if law is not None and released.sums is not None:
         # In bins: the examples of a bin add up to between none and all of its width.
-        sums, steps = released.sums / plan.sum_steps, plan.sum_steps
+        sums, steps = released.sums / plan.final.sum_steps, plan.final.sum_steps
         variance = clients * law.variance / steps**2
         yield sums, variance
         yield counts - sums, variance + variances[-1]
@@ -439,7 +439,7 @@ def _holds_more(
     variance = float(pooled.noise_variance(weights)) + examples * share * (1.0 - share)
     parts = math.inf
     if pooled.noisy and not (plan.final.sends_reports or plan.final.flips_labels):
-        parts = released.clients * plan.noise_parts
+        parts = released.clients * plan.summed.noise_parts(plan.terms)
     # Least squares weigh a bin and a total by up to 1 each, and a bound holds for weights up to 1.
     scale = 1.0 + share
     return excess > scale * noise_reach(variance / scale**2, parts, FALSE_ALARM / 2 / among)

@@ -15,7 +15,7 @@ from fedgauge.errors import ResultWithheld
 from fedgauge.estimation.counts import Released
 from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.tables import AnyTable, MergedEdges, TableSum
-from fedgauge.plan.task import AnyTask, Sliced
+from fedgauge.plan.task import AnyTask, Task
 
 _NONE: Final = -1  # no way to cut
 _CUTS: Final = 1 << 32  # more than there are: a number of cells and a cut go in one number
@@ -229,7 +229,7 @@ def hide_small(task: AnyTask, released: Released, least: int, sum_steps: int) ->
     ResultWithheld
         If a class has examples, and fewer than `least` in all.
     """
-    if not isinstance(task, Sliced) or not task.groups:
+    if not task.groups:
         return merge_small(released, least, sum_steps)
     kept = kept_edges(ungrouped(task, released.counts), least)
     joined = too_small(task, released.counts, least)
@@ -241,7 +241,7 @@ def hide_small(task: AnyTask, released: Released, least: int, sum_steps: int) ->
     return merge_at(joint, MergedEdges(kept, kept[further]), least, sum_steps)
 
 
-def too_small(task: Sliced, counts: NDArray[np.int64], least: int) -> tuple[str, ...]:
+def too_small(task: Task, counts: NDArray[np.int64], least: int) -> tuple[str, ...]:
     """Names of groups that are counted in the last one of their grouping, "other".
 
     Those with examples of a class, and fewer than `least`; where "other" is then still small, also
@@ -264,7 +264,7 @@ def too_small(task: Sliced, counts: NDArray[np.int64], least: int) -> tuple[str,
 
 
 def _too_small(
-    task: Sliced, grouping: tuple[str, ...], totals: NDArray[np.int64], least: int
+    task: Task, grouping: tuple[str, ...], totals: NDArray[np.int64], least: int
 ) -> list[str]:
     names = [each.name for each in task.groups_told.values() if each.grouping == grouping]
     # By group, and by block and class: scores of several models are of the same rows, and a group
@@ -283,7 +283,7 @@ def _too_small(
     return [names[cell] for cell in sorted(joined)[:-1]]
 
 
-def joining(task: Sliced, joined: tuple[str, ...]) -> Indices:
+def joining(task: Task, joined: tuple[str, ...]) -> Indices:
     """Where the counts of each channel go when these groups are counted in the last one."""
     places = np.arange(task.rows)
     for name in joined:
@@ -293,7 +293,7 @@ def joining(task: Sliced, joined: tuple[str, ...]) -> Indices:
     return places
 
 
-def _together(task: Sliced, told: TableSum, joined: tuple[str, ...]) -> TableSum:
+def _together(task: Task, told: TableSum, joined: tuple[str, ...]) -> TableSum:
     """A table with these groups counted in the last one, where it tells them apart."""
     cells, rows = told.by_group(task.layout).copy(), joined_cells(task, told.table, joined)
     cells[-1] += cells[rows].sum(axis=0)
@@ -301,13 +301,13 @@ def _together(task: Sliced, told: TableSum, joined: tuple[str, ...]) -> TableSum
     return told._replace(values=cells.ravel())
 
 
-def joined_cells(task: Sliced, table: AnyTable, joined: tuple[str, ...]) -> list[int]:
+def joined_cells(task: Task, table: AnyTable, joined: tuple[str, ...]) -> list[int]:
     """Which of these groups a table tells apart, by number."""
     groups = [task.groups_told[name] for name in joined]
     return [group.cell for group in groups if group.grouping == table.grouping]
 
 
-def ungrouped(task: Sliced, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def ungrouped(task: Task, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The counts that the same task without groups would have."""
     grouping = task.layout.groupings[0]
     cells = task.layout.cells(grouping)
@@ -317,7 +317,7 @@ def ungrouped(task: Sliced, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return whole
 
 
-def _channels(task: Sliced, grouping: tuple[str, ...], cell: int) -> list[int]:
+def _channels(task: Task, grouping: tuple[str, ...], cell: int) -> list[int]:
     """All channels of one group: of each block, and of each class."""
     layout = task.layout
     return [

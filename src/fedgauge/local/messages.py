@@ -231,7 +231,7 @@ def report_rows(
     plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()
-    blocks = plan.oracles_by_block
+    blocks = plan.reported.by_block(plan.terms)
     rows = _LeafCells(plan, data, source, watch)
     kept = KeptIds(plan, secret) if plan.has_two_rounds else None
     for drawn, leaves in rows.read(form.most_reports):

@@ -198,7 +198,10 @@ class ReportServer:
 
     def _counts(self, by_level: list[tuple[int, Tallies]]) -> ReportCounts:
         reports, tallies = zip(*by_level, strict=True)
-        blocks, channels = self._plan.oracles_by_block, self._plan.task.layout.sizes
+        blocks, channels = (
+            self._plan.reported.by_block(self._plan.terms),
+            self._plan.task.layout.sizes,
+        )
         levels = debias_drawn(blocks, tallies, reports, channels)
         return ReportCounts(levels, self._plan.noise_variances(sum(reports)), sum(reports))
 

@@ -9,18 +9,12 @@ from numpy.typing import NDArray
 from fedgauge.data.examples import Label
 from fedgauge.data.row_checks import Oddities, Parts, RowSummary
 from fedgauge.plan.plan import EvaluationPlan
-from fedgauge.plan.task import (
-    OTHER,
-    AnyTask,
-    BinaryTask,
-    MulticlassTask,
-    MultilabelTask,
-    SearchTask,
-    Sliced,
-    measured_by,
-    quoted,
-)
+from fedgauge.plan.task import OTHER, Task, measured_by
 
+_LABELS: Final = {
+    "class": "Classes, of which a row has one",
+    "label": "Labels, of which a row may have several",
+}
 LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
     "In evaluations between sites that each keep their own rows; their results say enforced. Where "
@@ -56,20 +50,7 @@ def brief(plan: EvaluationPlan) -> str:
 
 def _positive(plan: EvaluationPlan) -> tuple[str, str]:
     """Which label is evaluated: the one that the data are about."""
-    task = measured_by(plan.task)
-    if isinstance(task, MulticlassTask):
-        text = f"Each class in turn, all others as negative: {_all(task.labels)}."
-    elif isinstance(task, MultilabelTask):
-        names = _all(task.labels)
-        text = f"Rows with 1 or true in the column of a label, all others as negative: {names}."
-    elif task.positive is None:
-        text = (
-            "The plan names no label: rows labelled 1 or true count as positive, all others as "
-            "negative."
-        )
-    else:
-        text = f"Rows labelled {quoted(task.positive)} count as positive, all others as negative."
-    return "What counts as positive", text
+    return "What counts as positive", measured_by(plan.task).positive_in_words
 
 
 def _all(names: Iterable[Label]) -> str:
@@ -80,7 +61,7 @@ def _all(names: Iterable[Label]) -> str:
 def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
     """What rows are told apart by beyond two classes and one score, and what that shows."""
     task = measured_by(plan.task)
-    if not isinstance(task, Sliced) or len(task.slices) == 1:
+    if len(task.slices) == 1:
         return
     text = f"{' '.join(_kinds(task))} The result shows as much of each of these as of all rows"
     text += ", and how far groups differ." if task.groups else "."
@@ -92,15 +73,13 @@ def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
     yield "What is told apart", text
 
 
-def _kinds(task: Sliced) -> Iterator[str]:
+def _kinds(task: Task) -> Iterator[str]:
     labels = [name for name in task.labels_told if name is not None]
-    if isinstance(task, MultilabelTask):
-        yield f"Labels, of which a row may have several, with a score for each: {_all(labels)}."
-    elif labels:
-        yield f"Classes, of which a row has one, with a score for each: {_all(labels)}."
+    if labels:
+        yield f"{_LABELS[task.label_noun]}, with a score for each: {_all(labels)}."
     if task.models:
         yield f"Models that score the same rows: {_all(task.models)}."
-    if isinstance(task, BinaryTask) and task.pairs:
+    if task.pairs:
         pairs = "; ".join(f"{one} and {other}" for one, other in task.pairs)
         yield f"Both scores of a row are also counted together, of these models: {pairs}."
     if task.groups:
@@ -126,7 +105,7 @@ def _as_text(paragraphs: Iterable[tuple[str, str]]) -> str:
 _ENOUGH: Final = 50  # rows of a class, to say that its scores are lower than another class's
 
 
-def summarise(task: AnyTask, counts: NDArray[Any], oddities: Oddities) -> RowSummary:
+def summarise(task: Task, counts: NDArray[Any], oddities: Oddities) -> RowSummary:
     """What a client's rows came to, by its counts in channels and bins; for its operator.
 
     Examples
@@ -140,7 +119,7 @@ def summarise(task: AnyTask, counts: NDArray[Any], oddities: Oddities) -> RowSum
     >>> summarise(task, histogram.counts, oddities).in_words
     '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: women (1), men (1), other (1)'
     """
-    if isinstance(task, SearchTask):  # of which no class is told
+    if task.two is not None:  # no class is told apart yet
         return RowSummary(None, oddities)
     labels, positives = _labels(task, counts), None
     if labels is None:
@@ -150,18 +129,18 @@ def summarise(task: AnyTask, counts: NDArray[Any], oddities: Oddities) -> RowSum
     return RowSummary(positives, oddities, labels, groups, _swapped(task, counts))
 
 
-def _labels(task: AnyTask, counts: NDArray[Any]) -> Parts | None:
+def _labels(task: Task, counts: NDArray[Any]) -> Parts | None:
     """Rows of each class, or positives of each label, where there are several."""
-    if not isinstance(task, MulticlassTask | MultilabelTask):
+    if task.labels_told == (None,):
         return None
     whole = task.slices[: len(task.labels_told)]  # of the first model
     rows = {
         str(each.label): int(counts[list(task.contrast(each).positives)].sum()) for each in whole
     }
-    return Parts("of classes" if isinstance(task, MulticlassTask) else "positive", rows)
+    return Parts("of classes" if task.layout.classes else "positive", rows)
 
 
-def _groups(task: AnyTask, counts: NDArray[Any]) -> list[Parts]:
+def _groups(task: Task, counts: NDArray[Any]) -> list[Parts]:
     """Rows of each value of every grouping, by the first score."""
     layout, parts = task.layout, []
     for name, values in layout.groups:
@@ -175,15 +154,15 @@ def _groups(task: AnyTask, counts: NDArray[Any]) -> list[Parts]:
     return parts
 
 
-def _swapped(task: AnyTask, counts: NDArray[Any]) -> tuple[str, ...]:
+def _swapped(task: Task, counts: NDArray[Any]) -> tuple[str, ...]:
     """Classes by whose score another one of them has the highest scores on average.
 
     A poor model does that to some class, but hardly so that each of them is the highest by the
     score of another one: cats by that of dogs, and dogs by that of cats.
     """
-    if not isinstance(task, MulticlassTask):
+    layout, classes, bins = task.layout, len(task.layout.classes), counts.shape[1]
+    if not classes:
         return ()
-    layout, classes, bins = task.layout, len(task.labels), counts.shape[1]
     highest = np.arange(classes)
     for block in layout.blocks[: classes * len(layout.groupings)]:  # of the first model
         size = layout.cells(block.grouping) * classes
@@ -195,4 +174,4 @@ def _swapped(task: AnyTask, counts: NDArray[Any]) -> tuple[str, ...]:
     wrong = np.flatnonzero(highest != np.arange(classes))
     if not np.array_equal(np.sort(highest[wrong]), wrong):
         return ()
-    return tuple(str(task.labels[number]) for number in wrong.tolist())
+    return tuple(str(layout.classes[number]) for number in wrong.tolist())

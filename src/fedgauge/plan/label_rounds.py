@@ -9,8 +9,9 @@ import numpy as np
 from fedgauge.arrays import Floats
 from fedgauge.errors import PlanError
 from fedgauge.histograms.axis import Axis
+from fedgauge.histograms.tables import AnyTable
 from fedgauge.plan.rounds import BYTES_PER_COUNT, RoundTerms, alone_in_words
-from fedgauge.privacy import DistributedDP, PrivacyModel, local, models
+from fedgauge.privacy import PrivacyModel, local, models
 from fedgauge.privacy.noise import ShareLaw
 
 
@@ -30,6 +31,7 @@ class FlipRound(
     flips_labels: ClassVar[bool] = True
     is_noisy: ClassVar[bool] = True
     sum_steps: ClassVar[int] = 0
+    tables: ClassVar[tuple[AnyTable, ...]] = ()
 
     @classmethod
     def calibrated(cls, privacy: PrivacyModel, bins: int) -> Self:
@@ -127,6 +129,7 @@ class PairRound(
     flips_labels: ClassVar[bool] = False
     is_noisy: ClassVar[bool] = True
     sum_steps: ClassVar[int] = 0
+    tables: ClassVar[tuple[AnyTable, ...]] = ()
 
     @property
     def places(self) -> int:
@@ -153,7 +156,7 @@ class PairRound(
     def check_promise(self, terms: RoundTerms) -> None:
         """Refuse a privacy model whose noise is not that of the mechanism."""
         noise = PAIR_NOISE[self.mechanism]
-        if not isinstance(terms.privacy, DistributedDP) or terms.privacy.noise != noise:
+        if terms.privacy.noise != noise:
             raise PlanError(
                 f"{self.mechanism} needs DistributedDP with noise={noise!r}, unit='label' and "
                 "neighbours='flip'."

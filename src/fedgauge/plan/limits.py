@@ -10,7 +10,6 @@ import msgspec
 
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.histograms.axis import MOST_BINS, MOST_POINTS, Axis
-from fedgauge.plan.task import LabelTask
 
 if TYPE_CHECKING:
     from fedgauge.plan.plan import EvaluationPlan
@@ -39,7 +38,7 @@ def require_clipping(axis: Axis) -> None:
 
 def check_unit(plan: "EvaluationPlan") -> None:
     """Refuse a promise for labels where more than them is counted, or the other way round."""
-    if plan.privacy.protects_labels != isinstance(plan.task, LabelTask):
+    if plan.privacy.protects_labels != plan.task.of_labels:
         raise PlanError(
             "a promise for labels (unit='label') goes with a task of labels apart from scores, "
             "and no other. Evaluate with fedgauge.evaluate_vertical, or protect examples."
@@ -48,7 +47,7 @@ def check_unit(plan: "EvaluationPlan") -> None:
 
 def _check_apart(plan: "EvaluationPlan") -> None:
     """Refuse what needs scores where label parties have none, but bins that they were told."""
-    if isinstance(plan.task, LabelTask) and (plan.sum_steps or plan.calibrator is not None):
+    if plan.task.of_labels and (plan.final.sum_steps or plan.calibrator is not None):
         raise PlanError(
             "label parties have no scores to sum or to map. Leave out score sums and the map: "
             "whoever scored the examples maps scores before they are given bins."
@@ -80,7 +79,7 @@ def _check_min_cell(plan: "EvaluationPlan") -> None:
         raise PlanError("the plan has a table whose small cells cannot be merged (min_cell).")
     if plan.axis.bins > MOST_POINTS:
         raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
-    if plan.sum_steps and not math.isfinite(plan.axis.high - plan.axis.low):
+    if plan.final.sum_steps and not math.isfinite(plan.axis.high - plan.axis.low):
         raise PlanError("merged bins are too wide for score sums. Narrow the axis.")
 
 

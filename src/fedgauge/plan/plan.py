@@ -538,7 +538,7 @@ class EvaluationPlan(
         )
         plan = cls(task, axis, tree, privacy, cohort, (sent,), min_cell)
         plan.sums_law(shares=1)  # refused now where it cannot be drawn
-        plan.table_laws(shares=1)
+        sent.table_laws(plan.terms, shares=1)
         return plan
 
     @classmethod
@@ -564,7 +564,7 @@ class EvaluationPlan(
     @property
     def is_search(self) -> bool:
         """Whether this is the first of two rounds: it finds bins, and there is no result yet."""
-        return isinstance(self.task, SearchTask)
+        return self.task.two is not None
 
     @property
     def has_two_rounds(self) -> bool:
@@ -574,7 +574,7 @@ class EvaluationPlan(
     @property
     def chance_to_report(self) -> float:
         """The chance that a row is reported in the round that is run; 1 but for two rounds."""
-        if isinstance(self.task, SearchTask):
+        if self.task.two is not None:
             return self.task.two.share
         return 1.0 if self.found is None else 1.0 - self.found.two.share
 
@@ -637,13 +637,7 @@ class EvaluationPlan(
     @property
     def is_alone(self) -> bool:
         """Whether each label party answers by itself, in private from everybody."""
-        about_labels = isinstance(self.task, LabelTask)
-        return about_labels and (self.privacy.flips_labels or self.terms.is_alone)
-
-    @property
-    def sum_cohort(self) -> Cohort:
-        """Who must take part in the sum; refused where rows are reported."""
-        return self.terms.sum_cohort
+        return self.task.of_labels and (self.privacy.flips_labels or self.terms.is_alone)
 
     @property
     def oracles(self) -> tuple[Oracle, ...]:
@@ -652,11 +646,6 @@ class EvaluationPlan(
         Of several blocks, those of the first, then of the second and so on.
         """
         return self.reported.oracles(self.terms)
-
-    @property
-    def oracles_by_block(self) -> tuple[tuple[Oracle, ...], ...]:
-        """The same, of each block."""
-        return self.reported.by_block(self.terms)
 
     def check_promise(self) -> None:
         """Refuse a plan whose noise costs more than it promises."""
@@ -697,19 +686,10 @@ class EvaluationPlan(
         """The law of the sum of `shares` clients' noise on score sums; None without noise."""
         return self.summed.sums_law(self.terms, shares)
 
-    def table_laws(self, shares: int) -> list[ShareLaw]:
-        """The law of the sum of `shares` clients' noise in each table; empty without noise."""
-        return self.summed.table_laws(self.terms, shares)
-
     @property
     def tables(self) -> tuple[AnyTable, ...]:
         """What is counted besides the histogram."""
-        return self.final.tables if isinstance(self.final, HistogramRound) else ()
-
-    @property
-    def cells(self) -> tuple[int, ...]:
-        """How many numbers each table has."""
-        return tuple(self.summed.cells(self.terms)) if self.tables else ()
+        return self.final.tables
 
     def margins(self, tables: Sequence[TableSum]) -> NDArray[Any] | None:
         """The histogram's counts where they are sums of a table's cells; else None."""
@@ -720,11 +700,6 @@ class EvaluationPlan(
     def table_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise of so many clients in one cell of each table; 0 without noise."""
         return self.summed.table_variances(self.terms, contributions) if self.tables else ()
-
-    @property
-    def noise_parts(self) -> float:
-        """How many independent parts one client's noise on a number has."""
-        return (self.noise_laws(shares=1) + self.table_laws(shares=1))[0].parts
 
     def noise_variances(self, contributions: int) -> tuple[float, ...]:
         """Variance of the noise at one node of each level; empty without noise.
@@ -740,10 +715,6 @@ class EvaluationPlan(
         noise.
         """
         return self.final.node_variances(self.terms, leaves)
-
-    def block_variances(self, block: int, leaves: Floats) -> list[Floats]:
-        """The same of any block of local reports."""
-        return self.reported.node_variances(self.terms, leaves, block)
 
     def in_words(self) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of the plan."""
@@ -822,16 +793,6 @@ class EvaluationPlan(
         return _html.table(_summary(self), caption=f"Plan {self.digest[:8]}")
 
     @property
-    def channels(self) -> int:
-        """How many rows a histogram has: slices times classes."""
-        return self.task.rows_sent
-
-    @property
-    def sum_steps(self) -> int:
-        """Steps that the scores within a bin are summed in; 0 where they are not."""
-        return self.final.sum_steps
-
-    @property
     def is_noisy(self) -> bool:
         """Whether the counts of the result are noisy."""
         return self.final.is_noisy
@@ -841,7 +802,7 @@ class EvaluationPlan(
         return ScoreHistogram(
             self.axis,
             layout=self.task.layout,
-            sum_steps=self.sum_steps,
+            sum_steps=self.final.sum_steps,
             calibrator=self.calibrator,
             tables=self.tables,
             draw=draw,

@@ -100,6 +100,10 @@ class Round(Protocol):
         """Steps that the scores within a bin are summed in; 0 where they are not."""
 
     @property
+    def tables(self) -> tuple[AnyTable, ...]:
+        """What is counted besides the histogram."""
+
+    @property
     def is_noisy(self) -> bool:
         """Whether what is released is noisy."""
 
@@ -245,6 +249,11 @@ class HistogramRound(
         nodes = () if tables_alone else _nodes_sent(privacy, tree)
         return cls(nodes, noise.levels[:levels], largest, sums, tables)
 
+    def of_bins(self, bins: int, privacy: PrivacyModel, layout: Layout) -> Self:
+        """The same for as many bins, without a tree: its noise does not depend on them."""
+        del privacy, layout
+        return structs.replace(self, nodes=(bins,))
+
     @property
     def sum_steps(self) -> int:
         """Steps that the scores within a bin are summed in; 0 where they are not."""
@@ -318,6 +327,10 @@ class HistogramRound(
         if not self.is_noisy:
             return []
         return [law for table in self.tables for law in _laws(table, terms, shares)]
+
+    def noise_parts(self, terms: RoundTerms) -> float:
+        """How many independent parts one client's noise on a number has."""
+        return (self.laws(terms, shares=1) + self.table_laws(terms, shares=1))[0].parts
 
     def cells(self, terms: RoundTerms) -> list[int]:
         """How many numbers each table has."""
@@ -570,6 +583,7 @@ class ReportRound(
     flips_labels: ClassVar[bool] = False
     is_noisy: ClassVar[bool] = True
     sum_steps: ClassVar[int] = 0
+    tables: ClassVar[tuple[AnyTable, ...]] = ()
 
     @classmethod
     def calibrated(cls, privacy: PrivacyModel, tree: Sequence[int], layout: Layout) -> Self:
@@ -577,6 +591,10 @@ class ReportRound(
         nodes = nodes_by_level(tree)
         noise = privacy.calibrate_reports(_cells(nodes, layout))
         return cls(nodes, noise.chances, noise.blocks)
+
+    def of_bins(self, bins: int, privacy: PrivacyModel, layout: Layout) -> Self:
+        """The same for as many bins, without a tree."""
+        return self.calibrated(privacy, (bins,), layout)
 
     def oracles(self, terms: RoundTerms) -> tuple[Oracle, ...]:
         """What randomises a report about each level of the first block, of the second and so on."""

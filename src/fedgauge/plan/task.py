@@ -214,7 +214,49 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         """The parts of the result."""
         raise NotImplementedError
 
+    of_labels: ClassVar[bool] = False  # apart from scores, which another party has
+
     # What a task without slices answers; `Sliced` and the tasks below it know better.
+    @property
+    def positive(self) -> Label | None:
+        """The label of the positive class; None where labels are bool or 0/1, or several."""
+        return None
+
+    @property
+    def two(self) -> TwoRound | None:
+        """How bins are found, in the first of two rounds; None in any other."""
+        return None
+
+    @property
+    def assignment(self) -> str:
+        """The digest of the bins that examples were given; empty where there is none."""
+        return ""
+
+    @property
+    def self_scored(self) -> bool:
+        """Whether parties with labels scored their own examples."""
+        return False
+
+    @property
+    def crossed(self) -> bool:
+        """Whether groups are all combinations of several groupings."""
+        return False
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, str]]:
+        """Pairs of models whose scores are also counted together."""
+        return ()
+
+    @property
+    def positive_in_words(self) -> str:
+        """Which rows count as positive, for whoever must approve of it."""
+        if self.positive is None:
+            return (
+                "The plan names no label: rows labelled 1 or true count as positive, all others as "
+                "negative."
+            )
+        return f"Rows labelled {quoted(self.positive)} count as positive, all others as negative."
+
     @property
     def groups(self) -> Mapping[str, Sequence[str]]:
         """The groupings that rows are told apart by, and the values of each."""
@@ -544,8 +586,6 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     labels: Sequence[Label]
     also: Sequence[str] = ()
 
-    positive: ClassVar[None] = None
-
     def __post_init__(self) -> None:
         super().__post_init__()
         msgspec.structs.force_setattr(self, "labels", check_labels(self.labels))
@@ -610,6 +650,11 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
         return f"{super().counted} for each class"
 
     @property
+    def positive_in_words(self) -> str:
+        """Which rows count as positive: each class in turn."""
+        return f"Each class in turn, all others as negative: {', '.join(map(str, self.labels))}."
+
+    @property
     def _examples(self) -> str:
         return f"how many examples of each class ({listed(self.labels_told)})"
 
@@ -636,8 +681,6 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
     """
 
     labels: Sequence[str]
-
-    positive: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -673,6 +716,12 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
         return Contrast(*(tuple(channel(block, cell, c) for cell in cells) for c in (0, 1)))
 
     @property
+    def positive_in_words(self) -> str:
+        """Which rows count as positive, by each label."""
+        names = ", ".join(self.labels)
+        return f"Rows with 1 or true in the column of a label, all others as negative: {names}."
+
+    @property
     def _examples(self) -> str:
         labels = listed(self.labels_told)
         return f"for each label ({labels}) how many positive and how many negative examples"
@@ -702,6 +751,8 @@ class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
     positive: Label | None = None
     assignment: str = ""
     self_scored: bool = False
+
+    of_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "positive", check_positive(self.positive))

@@ -16,7 +16,7 @@ from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.two_round import PARTS, CoarseGroups, TwoRound
 from fedgauge.plan.limits import check_counts, is_session
 from fedgauge.plan.rounds import HistogramRound, ReportRound, RoundTerms
-from fedgauge.plan.task import ScoredTask, SearchTask, Task
+from fedgauge.plan.task import ScoredTask, SearchTask, Task, measured_by
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.models import LevelNoise
 
@@ -126,11 +126,11 @@ def terms_of(plan: "EvaluationPlan") -> tuple[RoundTerms, RoundTerms]:
 
 
 def _parts(plan: "EvaluationPlan") -> tuple[ScoredTask, TwoRound]:
-    if isinstance(plan.task, SearchTask):
-        return plan.task.of, plan.task.two
-    if plan.found is None or not isinstance(plan.task, ScoredTask):
+    task = measured_by(plan.task)
+    two = plan.task.two if plan.found is None else plan.found.two
+    if two is None or not isinstance(task, ScoredTask):
         raise PlanError("a plan of two rounds is for scores and labels in one place.")
-    return plan.task, plan.found.two
+    return task, two
 
 
 def terms_within(
@@ -154,34 +154,32 @@ def check(plan: "EvaluationPlan") -> None:
     if plan.found is not None:
         _check_located(plan, plan.found)
         return
-    task = plan.task
-    assert isinstance(task, SearchTask)  # noqa: S101  (asked of no other plan)
-    if plan.axis != task.two.coarse or plan.tree != (task.two.coarse.bins,):
+    _, two = _parts(plan)
+    if plan.axis != two.coarse or plan.tree != (two.coarse.bins,):
         raise PlanError("the first of two rounds counts over the coarse axis, without a tree.")
     for sent, terms in zip(plan.rounds, terms_of(plan), strict=True):
         _check_kind(sent).check(terms)
-    _check_simple(plan, task)
+    _check_simple(plan)
 
 
-def _check_simple(plan: "EvaluationPlan", task: SearchTask) -> None:
+def _check_simple(plan: "EvaluationPlan") -> None:
     """Refuse what is not counted in two rounds."""
+    task, two = _parts(plan)
     if plan.calibrator is not None:
         raise PlanError(
             "two rounds are for scores of an unknown scale, and a map gives probabilities. Leave "
             "out one of them."
         )
-    if task.of.tables(task.two.coarse, noisy=plan.privacy.adds_noise):
+    if task.tables(two.coarse, noisy=plan.privacy.adds_noise):
         raise PlanError(
             "two rounds count one score at a time. Leave out pairs, paired_brier and also, or name "
             "an axis."
         )
-    check_counts(task.of.per_row, task.of.rows * task.two.bins)
+    check_counts(task.per_row, task.rows * two.bins)
 
 
 def _check_kind(sent: object) -> Sent:
-    if not isinstance(sent, Sent) or (
-        isinstance(sent, HistogramRound) and (sent.sums is not None or sent.tables)
-    ):
+    if not isinstance(sent, Sent) or sent.sum_steps or sent.tables:
         raise PlanError("two rounds are for counts, or reports, without score sums and tables.")
     return sent
 
@@ -239,10 +237,8 @@ def located(plan: "EvaluationPlan", found: Found) -> "EvaluationPlan":
 
 def _of_bins(plan: "EvaluationPlan", second: Sent, bins: int) -> Sent:
     """The second round for as many bins as were found: its noise does not depend on them."""
-    if isinstance(second, HistogramRound):
-        return structs.replace(second, nodes=(bins,))
     task, _ = _parts(plan)
-    return ReportRound.calibrated(plan.privacy, (bins,), task.layout)
+    return second.of_bins(bins, plan.privacy, task.layout)
 
 
 def check_promise(plan: "EvaluationPlan") -> None:
@@ -258,7 +254,7 @@ def check_promise(plan: "EvaluationPlan") -> None:
             sent.check_promise(within)
         return
     levels = [sent.seen_by_a_row(within).levels for sent, within in zip(summed, terms, strict=True)]
-    plan.privacy.check_promise(LevelNoise(levels[0] + levels[1], 0.0), plan.sum_cohort)
+    plan.privacy.check_promise(LevelNoise(levels[0] + levels[1], 0.0), plan.terms.sum_cohort)
 
 
 def shares_of(plan: "EvaluationPlan") -> tuple[float, float]:

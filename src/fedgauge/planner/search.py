@@ -20,7 +20,7 @@ from fedgauge.histograms.two_round import TwoRound
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.limits import NO_SMALL_CELLS
 from fedgauge.plan.plan import Instead, Prediction
-from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, SearchTask
+from fedgauge.plan.task import AnyTask, BinaryTask
 from fedgauge.plan.two_rounds import Found
 from fedgauge.planner.simulated import (
     SHAPES,
@@ -209,7 +209,7 @@ def _run(
     *,
     shrink: bool,
 ) -> Floats:
-    if isinstance(plan.task, SearchTask):
+    if plan.task.two is not None:
         plan = _located(plan, plan.task.two, world, groups, rng)
     counts = _reported(plan, world.on(plan.axis), rng)
     variances = plan.noise_variances(_contributions(plan, counts))
@@ -227,10 +227,12 @@ def _located(
 ) -> EvaluationPlan:
     """The plan of the second round; the first counts all groups, each by every score."""
     rows = _reported(plan, world.on(two.coarse), rng).sum(axis=0) * groups
-    counts, starts = rows * plan.channels, ()
+    counts, starts = rows * plan.task.rows_sent, ()
     if plan.is_noisy:
         (variance,) = plan.noise_variances(_contributions(plan, rows))
-        counts = counts + rng.normal(scale=np.sqrt(variance * plan.channels), size=two.coarse.bins)
+        counts = counts + rng.normal(
+            scale=np.sqrt(variance * plan.task.rows_sent), size=two.coarse.bins
+        )
     elif plan.min_cell:
         starts = tuple(kept_edges(counts[None].astype(np.int64), plan.min_cell)[:-1].tolist())
         counts = np.add.reduceat(counts, starts)
@@ -473,7 +475,12 @@ def _of_scale(scores: Scores, known: _Known) -> EvaluationPlan:
 
 def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
     """The plan for probabilities, remembering what two rounds would give."""
-    if plan.predicted is None or plan.tables or plan.privacy != known.privacy or plan.sum_steps:
+    if (
+        plan.predicted is None
+        or plan.tables
+        or plan.privacy != known.privacy
+        or plan.final.sum_steps
+    ):
         return plan
     two, _ = known.designs("probabilities")
     other, errors = known.best(two, "probabilities")
@@ -481,7 +488,7 @@ def _beside_two_rounds(plan: EvaluationPlan, known: _Known) -> EvaluationPlan:
 
 
 def _instead(plan: EvaluationPlan, errors: Prediction) -> Instead:
-    two = plan.task.two if isinstance(plan.task, SearchTask) else None
+    two = plan.task.two
     return Instead(2, two.bins, errors) if two is not None else Instead(1, plan.axis.bins, errors)
 
 
@@ -497,7 +504,7 @@ def _designs(
     axis: Axis | MakesAxis | None, positive_rate: float, at: float | None, task: AnyTask
 ) -> list[tuple[Axis, tuple[int, ...]]]:
     """Axes and trees to choose from."""
-    if axis is None and isinstance(task, BinaryTask) and task.pairs:
+    if axis is None and task.pairs:
         # As fine as scores of two models together can be under noise: errors of each alone, by
         # which designs are chosen, say nothing about their difference.
         return [(_with_edge(reference_axis(NOISY_RANGES, positive_rate), at), (NOISY_RANGES,))]
@@ -571,7 +578,8 @@ def check_hints(
 ) -> tuple[int, float]:
     """The hints, or what stands in for them: of several classes all have the same share."""
     n = DEFAULT_EXAMPLES if examples is None else examples
-    usual = 1.0 / len(task.labels) if isinstance(task, MulticlassTask) else DEFAULT_POSITIVE_RATE
+    classes = () if task is None else task.layout.classes
+    usual = 1.0 / len(classes) if classes else DEFAULT_POSITIVE_RATE
     rate = usual if positive_rate is None else positive_rate
     if not _is_real(n) or not 2 <= n < 2**62:
         raise PlanError(f"examples must be at least 2, got {examples!r}.")

@@ -435,7 +435,7 @@ def _drawn_alike(
 def _every_channel(plan: EvaluationPlan, counts: Floats, contrast: Contrast) -> Floats:
     """Counts of all channels, where those of a slice are alike, and other groups like it."""
     rows = len(contrast.negatives) + len(contrast.positives)
-    channels = np.tile(counts.sum(axis=0) / rows, (plan.channels, 1))
+    channels = np.tile(counts.sum(axis=0) / rows, (plan.task.rows_sent, 1))
     for side, own in zip(counts, contrast, strict=True):
         channels[list(own)] = side / len(own)
     return channels

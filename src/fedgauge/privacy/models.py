@@ -144,6 +144,11 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         return False
 
     @property
+    def noise(self) -> str | None:
+        """The law of the noise on a sum, by name; None where none is added to one."""
+        return None
+
+    @property
     def needs_cohort(self) -> bool:
         """Whether the promise rests on others who take part."""
         return not (self.sends_reports or self.flips_labels)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.metrics.estimate import Estimate, Interval, show, show_count
-from fedgauge.plan.task import LabelTask, Sliced
+from fedgauge.plan.task import Sliced
 from fedgauge.report.figures import rounded
 from fedgauge.report.html import folded, paragraph, table
 from fedgauge.results.evaluation import Evaluation
@@ -326,7 +326,7 @@ def _rows(name: str, result: Evaluation) -> Iterator[list[str]]:
         average = ", macro average" if part.is_several else ""
         numbers = [_number(part, metric) for metric in _NUMBERS.values()]
         # How many reports, or scores, there are is known; of rows noise is all that is.
-        counted = part.reports is not None or isinstance(part.plan.task, LabelTask)
+        counted = part.reports is not None or part.plan.task.of_labels
         about = "about " if part.plan.is_noisy and not counted else ""
         told = f"{about}{show_count(part.examples)}"
         examples = "hidden" if part.withheld is not None else told

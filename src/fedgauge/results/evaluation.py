@@ -619,7 +619,7 @@ class Evaluation(Metrics):
         return positions(
             self._counts.counts,
             self._released.sums,
-            self._plan.sum_steps,
+            self._plan.final.sum_steps,
             noise=(
                 (law.variance, leaf_variance(self._plan.tree, self._counts.variances))
                 if law is not None

@@ -27,7 +27,7 @@ from fedgauge.histograms.tables import AnyTable, TableSum
 from fedgauge.metrics.estimate import LEVEL, Estimate, check_level, metrics_of
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.plan import decode_axis, encode_axis
-from fedgauge.plan.task import Contrast, LabelTask, Sliced
+from fedgauge.plan.task import Contrast, Sliced
 from fedgauge.privacy import LocalDP, PrivacyStatement
 from fedgauge.privacy.models import tag_of
 
@@ -306,7 +306,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:
         """Whether counts of this plan can be on this axis."""
-        if isinstance(self.plan.task, LabelTask):  # whose plan knows bins by number alone
+        if self.plan.task.of_labels:  # whose plan knows bins by number alone
             return axis.bins == self.plan.axis.bins
         return bool(self.plan.min_cell) and is_merging(self.plan.axis, axis)
 
@@ -342,7 +342,7 @@ class Record(msgspec.Struct, frozen=True):
         )
 
     def _sums_fit(self, part: SliceRecord) -> bool:
-        steps, sums = self.plan.sum_steps, part.score_sums
+        steps, sums = self.plan.final.sum_steps, part.score_sums
         if not steps or sums is None:
             return not steps and sums is None
         if not self._is_table(sums) or not all(abs(q) <= _MOST_SUM for row in sums for q in row):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.metrics.estimate import metrics_of
-from fedgauge.plan.task import LabelTask, Slice
+from fedgauge.plan.task import Slice, Task
 
 if TYPE_CHECKING:
     from fedgauge.metrics.estimate import Estimate
@@ -106,7 +106,7 @@ def who(result: Evaluation) -> str:
     examples = result.examples
     about = "about " if result.pooled.noisy else ""
     share = f"{result.positives / examples:.1%}" if examples else "unknown share"
-    if isinstance(result.plan.task, LabelTask):
+    if result.plan.task.of_labels:
         holders = _holders(result.plan.task, result.clients)
         told = f"{holders}; {examples:,} examples"  # as many as have scores
         if hidden is not None:
@@ -117,7 +117,7 @@ def who(result: Evaluation) -> str:
     return f"{counted(result)}, {about}{examples:,} examples, {share} positive"
 
 
-def _holders(task: LabelTask, parties: int) -> str:
+def _holders(task: Task, parties: int) -> str:
     """Who held what, where labels were apart from scores."""
     if task.self_scored:
         return f"scores and labels at {'1 party' if parties == 1 else f'{parties:,} parties'}"
@@ -237,7 +237,7 @@ def _measurement(result: Evaluation) -> str:
     bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
     if result.plan.found is not None:
         bins = f"{_bins(result.plan.axis.bins)} found in a first round"
-    if isinstance(result.plan.task, LabelTask):
+    if result.plan.task.of_labels:
         bins = f"positives in {_bins(axis.bins)} of whoever scored"
     elif axis != result.plan.axis:
         found = "" if result.plan.found is None else " found in a first round"

@@ -117,8 +117,8 @@ class Invitation:
         if self._plan is not None:
             return self._plan
         plan = EvaluationPlan.from_bytes(self._terms.plan, most_bins=most_bins)
-        check_members(len(self.members), plan.sum_cohort)
-        if not is_safe(self.graph, plan.sum_cohort):
+        check_members(len(self.members), plan.terms.sum_cohort)
+        if not is_safe(self.graph, plan.terms.sum_cohort):
             raise ProtocolError(
                 "the invitation proposes neighbours too few, or a threshold too low, to protect "
                 "the cohort of its plan."
@@ -155,7 +155,7 @@ class Invitation:
         In the second of two exact sums as many as were in the first: the difference of sums over
         other members would show those that are missing.
         """
-        least = survivors_needed(self.graph, self.plan.sum_cohort)
+        least = survivors_needed(self.graph, self.plan.terms.sum_cohort)
         found = self.plan.found
         return least if found is None or self.plan.is_noisy else max(least, found.clients)
 

@@ -470,7 +470,7 @@ class SummationServer:
         """
         ordered = sorted(set(members))
         masking.word_bits(len(ordered), plan.most_per_count)  # refuses sums that do not fit
-        graph = choose_graph(len(ordered), plan.sum_cohort)
+        graph = choose_graph(len(ordered), plan.terms.sum_cohort)
         invitation = Invitation.made(plan, ordered, key, os.urandom(RUN_BYTES), graph, model=model)
         return cls(invitation, key, names=names)
 

@@ -14,7 +14,7 @@ from fedgauge.errors import PlanRefused, SiteError
 from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import check_bins
-from fedgauge.plan.task import LabelTask, MeasuredTask, MulticlassTask, measured_by, quoted
+from fedgauge.plan.task import Task, measured_by, quoted
 from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.ledger_entries import Cost
@@ -315,7 +315,7 @@ def judge_slices(policy: Policy, plan: EvaluationPlan) -> None:
     Of two rounds, what either of them asks for.
     """
     task = measured_by(plan.task)
-    if isinstance(task, LabelTask):
+    if task.of_labels:
         _judge_apart(plan, task)
     _judge_labels(policy, task)
     _judge_groups(policy, task)
@@ -388,7 +388,7 @@ def _judge_exact_tables(policy: Policy, plan: EvaluationPlan) -> None:
             )
 
 
-def _judge_labels(policy: Policy, task: MeasuredTask) -> None:
+def _judge_labels(policy: Policy, task: Task) -> None:
     """Refuse labels that the site file does not list.
 
     Which labels rows have would show in whether a site falls silent.
@@ -396,8 +396,8 @@ def _judge_labels(policy: Policy, task: MeasuredTask) -> None:
     # One that is not named is 1; so it is in each column of several labels a row.
     asked: tuple[Label, ...] = (1 if task.positive is None else task.positive,)
     told = "calls {} the positive label"
-    if isinstance(task, MulticlassTask):
-        asked, told = tuple(task.labels), "tells the class {} apart"
+    if task.layout.classes:
+        asked, told = task.layout.classes, "tells the class {} apart"
     allowed = {meaning(label) for label in policy.labels}
     for label in asked:
         if meaning(label) not in allowed:
@@ -407,7 +407,7 @@ def _judge_labels(policy: Policy, task: MeasuredTask) -> None:
             )
 
 
-def _judge_groups(policy: Policy, task: MeasuredTask) -> None:
+def _judge_groups(policy: Policy, task: Task) -> None:
     """Refuse more groups than the site file allows."""
     layout, most = task.layout, policy.max_groups
     groups = sum(map(layout.cells, layout.groupings)) if layout.groups else 0
@@ -419,7 +419,7 @@ def _judge_groups(policy: Policy, task: MeasuredTask) -> None:
         )
 
 
-def _judge_apart(plan: EvaluationPlan, task: LabelTask) -> None:
+def _judge_apart(plan: EvaluationPlan, task: Task) -> None:
     """Refuse labels apart from scores where the bins, which the scorer chose, show a label."""
     if not plan.privacy.adds_noise:
         raise PlanRefused(

@@ -17,7 +17,6 @@ from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
-from fedgauge.plan.task import SearchTask
 from fedgauge.site.exact_sums import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.ledger_entries import FIRST, NOBODY, Account, Asked, Cost, SumRoster, Turn
@@ -191,7 +190,7 @@ class Site:
         self._judge_privacy(plan)
         self._judge_silence(plan)
         judge_slices(self.policy, plan)
-        if plan.sum_steps and not self.policy.score_sums:
+        if plan.final.sum_steps and not self.policy.score_sums:
             raise PlanRefused(
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
                 "tell more of bins with few examples than counts do."
@@ -250,7 +249,7 @@ class Site:
                 f"the plan's result may show fewer than {policy.min_cell} examples in a bin "
                 f"(min_cell). Plan with min_cell = {policy.min_cell}."
             )
-        if plan.calibrator is not None and plan.sum_steps:
+        if plan.calibrator is not None and plan.final.sum_steps:
             raise PlanRefused(
                 "the plan asks for score sums of scores that go through a map, and in an exact sum "
                 "a map that is steep within a bin shows single scores. Leave out one of them, or "
@@ -271,7 +270,7 @@ class Site:
                 f"(min_bin_width), and fine bins single out patients. Plan with {remedy} or with "
                 f'noise, or allow this axis: axes = ["{axis.digest}"].'
             )
-        if isinstance(plan.task, SearchTask) and plan.task.two.narrowest < least:
+        if plan.task.two is not None and plan.task.two.narrowest < least:
             raise PlanRefused(
                 "the plan's second round may have bins narrower than "
                 f"{policy.min_bin_width:g} (min_bin_width), and fine bins single out patients. "
@@ -292,7 +291,7 @@ class Site:
             raise PlanRefused("this site is not among those invited.")
 
     def _judge_cohort(self, plan: EvaluationPlan, invited: int) -> None:
-        cohort = plan.sum_cohort
+        cohort = plan.terms.sum_cohort
         least = max(self.policy.min_cohort, LEAST_COHORT)
         if cohort.min_survivors < least:
             raise PlanRefused(

@@ -582,7 +582,7 @@ def totals_for(site: Site, plan: EvaluationPlan) -> Totals | None:
     """What this site keeps of the bins it assigned; None where rows have labels and scores."""
     if plan.is_alone:
         raise PlanError(NO_SUM_OF_FLIPS if plan.privacy.flips_labels else NO_SUM_ALONE)
-    return Totals.kept(site, plan) if isinstance(plan.task, LabelTask) else None
+    return Totals.kept(site, plan) if plan.task.of_labels else None
 
 
 def completed(released: Released, axis: Axis, totals: NDArray[np.int64]) -> Released:

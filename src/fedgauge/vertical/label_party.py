@@ -32,7 +32,6 @@ from fedgauge.engines.site_rows import NamedRows, Rows
 from fedgauge.errors import InputError, PlanRefused, ProtocolError, located
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
@@ -89,7 +88,7 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def check(self, plan: EvaluationPlan, site: Site) -> None:
         """Refuse, before anything is spent, labels or bins that are not for this plan and site."""
-        if not isinstance(plan.task, LabelTask):
+        if not plan.task.of_labels:
             raise InputError(
                 "the plan is for rows that have a label and a score. Leave out --id and --bins, "
                 "and name the column of scores: --score COLUMN."
