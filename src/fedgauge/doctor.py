@@ -102,7 +102,7 @@ def _site(path: Path) -> Iterator[Finding]:
 def _owner_faults(path: Path) -> list[str]:
     """All that lets others than its owner read or change what a site relies on."""
     try:
-        file = SiteFile.from_text(path.read_text("utf-8"), any_format=True)
+        file = SiteFile.from_text(path.read_text("utf-8"))
         names = [file.key, file.ledger]
     except (FedgaugeError, OSError, UnicodeDecodeError):  # found next, and told then
         names = []

@@ -11,8 +11,7 @@ from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey, verify
 from fedgauge.storage import MALFORMED
 
-VERSION: Final = 3
-PROVED_VERSIONS: Final = (2, VERSION)  # of messages in the proofs of results, whose form stayed
+VERSION: Final = 1
 COORDINATOR: Final = -1
 EVERYONE: Final = -2
 _TRUNCATED: Final = "Input data was truncated"  # as msgspec says it
@@ -90,7 +89,7 @@ class Envelope(Message, frozen=True):
         body: bytes,
     ) -> Self:
         """The body, signed together with its place."""
-        signature = key.sign(_signed(VERSION, session, stage, sender, recipient, body))
+        signature = key.sign(_signed(session, stage, sender, recipient, body))
         return cls(
             version=VERSION,
             session=session,
@@ -102,12 +101,12 @@ class Envelope(Message, frozen=True):
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, versions: Iterable[int] = (VERSION,)) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         """Read an envelope; its signature is not checked yet."""
         if len(data) > MOST_BYTES:
             raise ProtocolError(f"a message has at most {MOST_BYTES:,} bytes, got {len(data):,}.")
         envelope = super().from_bytes(data)
-        if envelope.version not in versions:
+        if envelope.version != VERSION:
             raise ProtocolError(
                 f"a message has version {envelope.version}; this fedgauge speaks {VERSION}. "
                 "Use the same version of fedgauge everywhere."
@@ -124,16 +123,7 @@ class Envelope(Message, frozen=True):
             raise ProtocolError(f"a message of stage {self.stage} came where {stage} is due.")
         if self.sender != sender or self.recipient not in recipients:
             raise ProtocolError("a message is from or to somebody else.")
-        if not is_signed(
-            public,
-            self.signature,
-            session,
-            stage,
-            sender,
-            self.recipient,
-            self.body,
-            version=self.version,
-        ):
+        if not is_signed(public, self.signature, session, stage, sender, self.recipient, self.body):
             raise ProtocolError("a message is not signed by the one who is said to send it.")
 
 
@@ -145,18 +135,14 @@ def is_signed(
     sender: int,
     recipient: int,
     body: bytes,
-    *,
-    version: int = VERSION,
 ) -> bool:
     """Whether `public` signed this body at this place."""
-    return verify(public, _signed(version, session, stage, sender, recipient, body), signature)
+    return verify(public, _signed(session, stage, sender, recipient, body), signature)
 
 
-def _signed(
-    version: int, session: bytes, stage: int, sender: int, recipient: int, body: bytes
-) -> bytes:
+def _signed(session: bytes, stage: int, sender: int, recipient: int, body: bytes) -> bytes:
     try:
-        place = struct.pack("<Bqqq", version, stage, sender, recipient)
+        place = struct.pack("<Bqqq", VERSION, stage, sender, recipient)
     except struct.error:
         raise ProtocolError("a message has numbers out of range.") from None
     return b"fedgauge message\0" + hashlib.sha256(session).digest() + place + body

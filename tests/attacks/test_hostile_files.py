@@ -26,9 +26,10 @@ from fedgauge.cli import main
 from fedgauge.data import files, rewriting
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.rewriting import Rewrite
-from fedgauge.errors import PlanError
+from fedgauge.errors import PlanError, SiteError
 from fedgauge.privacy.accounting import gaussian_delta, skellam_delta
 from fedgauge.site import Site, create_site
+from fedgauge.site.policy import SiteFile
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "results"
 MEGABYTE = 1 << 20
@@ -540,6 +541,8 @@ def test_a_key_of_many_parts_is_refused_unread(around, dot):
     key = edge + dot.join("a" * 3000) + edge
     with pytest.raises(PlanError, match="a key in it has too many parts"):
         fg.EvaluationPlan.from_toml(f"{around % key}\n")
+    with pytest.raises(SiteError, match="a key in it has too many parts"):
+        SiteFile.from_text(f"{around % key}\n")
 
 
 @pytest.mark.parametrize("width", [5e-324, 1e-300, 1e-18])

@@ -256,7 +256,7 @@ def invited(tmp_path_factory):
     }
 
 
-def test_rows_named_by_earlier_versions_are_understood():
+def test_a_note_names_what_is_not_usual():
     note = b'{"path":"/a.csv","label":"y","score":"p"}'
     assert read_note(note) == NamedRows("/a.csv", "y", "p")
     assert msgspec.json.encode(NamedRows("/a.csv", "y", "p")) == note

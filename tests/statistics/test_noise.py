@@ -56,7 +56,6 @@ TABLES = {
     ),
     "poisson": (noise.poisson(Fraction(7, 3)), stats.poisson(7 / 3)),
     "wide poisson": (noise.poisson(Fraction(400)), stats.poisson(400)),
-    "discrete Laplace": (noise.discrete_laplace(0.3), stats.dlaplace(0.3)),
 }
 
 

@@ -26,11 +26,10 @@ from fedgauge.site import (
     add_witness,
     create_site,
     ledger_file,
-    migrate_site,
     name_dataset,
 )
 
-SIGNED = Path(__file__).parents[1] / "fixtures" / "signed-protocol-2.json"
+SIGNED = Path(__file__).parents[1] / "fixtures" / "results" / "enforced.json"
 EVALUATIONS = {
     "exact": lambda: fg.evaluate(clients(), axis=fg.Axis.uniform(16)),
     "sums": lambda: fg.evaluate(clients(), axis=fg.Axis.uniform(16), score_sums=True),
@@ -420,9 +419,6 @@ def test_no_path(site):
 def test_other_changes_keep_the_witness(site, place):
     add_witness(site.path, place)
     assert name_dataset(site.path, "next").witness_path == place
-    edit(site, "format = 2\n", "")
-    migrate_site(site.path)
-    assert Site.from_toml(site.path).witness_path == place
 
 
 def test_the_commands(site, place):

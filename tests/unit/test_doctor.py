@@ -67,7 +67,7 @@ def test_every_finding_that_is_not_well_says_what_to_do(tmp_path):
         (lambda site: site.key_path.unlink(), "there is no key file"),
         (lambda site: site.key_path.chmod(0o644), "chmod 600"),
         (lambda site: site.path.chmod(0o664), "chmod go-w"),
-        (lambda site: site.path.write_text("format = 2\n"), "missing required field"),
+        (lambda site: site.path.write_text("format = 1\n"), "missing required field"),
     ],
     ids=["file", "key", "key mode", "file mode", "text"],
 )
@@ -118,7 +118,7 @@ def test_a_site_that_left_its_ledger_behind(site):
     for path in (site.ledger_path, site.head_path):
         path.unlink()
     finding = found("Ledger", site.path)
-    assert (finding.state, "fedgauge ledger new" in finding.told) == ("mend", True)
+    assert (finding.state, "put both back" in finding.told) == ("mend", True)
     assert not site.ledger_path.exists()
 
 

@@ -85,35 +85,17 @@ def test_the_ledger_counts_sums_under_way_and_not_those_given_back(ledger):
 
 
 def test_an_exact_sum_is_reserved_with_its_roster(ledger):
-    for missing in ("exact", "rules"):
+    for lacking in ({"exact": None}, {"rules": None}, {"exact": ExactSum(None, "plan")}):
         with pytest.raises(LedgerError, match="its roster and the site's rules"):
-            ledgers.reserve(ledger, 1, EXACT, SUMS, **{missing: None})
+            ledgers.reserve(ledger, 1, EXACT, SUMS, **lacking)
     assert ledger.entries() == []
 
 
-# Sums of earlier versions
-
-
-def test_sums_of_earlier_versions_tell_too_little():
-    legacy = ExactSum(None, None)
-    for known in (legacy, legacy._replace(survivors=sites("vabc"))):
-        for rules in (STRICT, OPEN):
-            with pytest.raises(PlanRefused, match=r"earlier version.*`fedgauge site dataset NAME`"):
-                check_join([known], over("vabc"), rules)
-
-
-def test_a_ledger_of_an_earlier_version_is_read(ledger):
-    """Its sums have no roster; other datasets and noisy sums go on."""
+def test_an_exact_sum_without_its_roster_is_no_entry_of_ours(ledger):
     with ledger._chain.open() as pages:
         pages.append(encode("reserve", session=session(1), account=SUMS, cost=EXACT))
-        pages.append(encode("commit", session=session(1)))
-        pages.append(encode("survivors", session=session(1), survivors=sites("vabc")))
-    assert ledger.status(session(1)) == "committed"
-    with pytest.raises(PlanRefused, match="earlier version"):
-        ledgers.reserve(ledger, 2, EXACT, SUMS, exact=over("vabc"), rules=OPEN)
-    other = Account("stroke-2", "-", "-")
-    ledgers.reserve(ledger, 2, EXACT, other, exact=over("vabc"), rules=OPEN)
-    ledgers.reserve(ledger, 3, 0.1, mix_exact=True)
+    with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit the others"):
+        ledger.sessions()
 
 
 # Over whom
@@ -454,9 +436,18 @@ def test_entries_of_unknown_sessions_do_not_fit(kind):
 
 def test_nothing_leaves_before_it_is_committed():
     now = datetime.now(UTC)
-    reserved = Entry(1, now, "reserve", session(1), SUMS, EXACT)
+    reserved = Entry(1, now, "reserve", session(1), SUMS, EXACT, roster=over("vab").roster)
     with pytest.raises(LedgerError, match="entry 2 of the ledger does not fit"):
-        Books.of([reserved, Entry(2, now, "sent", session(1))])
+        Books.of([reserved, Entry(2, now, "sent", session(1), left=ledgers.SUBMITTED)])
+
+
+def test_what_left_is_said():
+    now, roster = datetime.now(UTC), over("vab").roster
+    reserved = Entry(1, now, "reserve", session(1), SUMS, EXACT, roster=roster)
+    committed = Entry(2, now, "commit", session(1))
+    for kind in ("sent", "reply"):
+        with pytest.raises(LedgerError, match="entry 3 of the ledger does not fit"):
+            Books.of([reserved, committed, Entry(3, now, kind, session(1))])
 
 
 def named(*sets):

@@ -226,7 +226,7 @@ def test_what_columns_are_called_matters_row_by_row():
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_fingerprints_from_before_names_were_taken_fit(what):
+def test_names_that_were_not_taken_fit_all_names(what):
     found = taken(TABLES[what]("ab"))
     assert found.named is not None
     assert found.fits(msgspec.structs.replace(found, named=None))

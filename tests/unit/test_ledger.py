@@ -513,7 +513,7 @@ def test_a_new_ledger_is_not_made_by_using_it(ledger, tmp_path, gone):
     every_call_fails(ledger, "is gone" if gone == "ledger.sqlite" else "head .* is gone")
     for path in tmp_path.iterdir():
         path.unlink()
-    every_call_fails(ledger, "neither a ledger .* nor its head.*`fedgauge ledger new --site FILE`")
+    every_call_fails(ledger, "neither a ledger .* nor its head.*: put both back")
     assert os.listdir(tmp_path) == ["site.key.head.lock"]
 
 

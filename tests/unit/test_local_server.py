@@ -149,30 +149,6 @@ def test_an_id_at_another_level_keeps_no_report_out():
         assert server.conflicts == 1
 
 
-def test_an_intake_from_before_goes_on(tmp_path):
-    """Of its reports only ids are known: what comes under one of them counts as it did then."""
-    plan = PLANS["oue"]
-    honest, hostile, one, _ = swapped(plan)
-    more = single_reports(plan)[5:8]
-    with fg.ReportServer(plan, tmp_path) as server:
-        server.accept(honest)
-        before = counts_of(server)
-    with sqlite3.connect(tmp_path / FILE_NAME) as file:
-        file.executescript(
-            "DROP TABLE seen; DROP TABLE conflicts;"
-            "CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID;"
-        )
-        file.execute("INSERT INTO seen VALUES (?)", (bytes(one.ids[0]),))
-    file.close()
-    for accepted in (3, 0):
-        with fg.ReportServer(plan, tmp_path) as server:
-            assert server.accept_all([honest, hostile]) == (0, {"duplicate": 2})
-            if accepted:
-                assert counts_of(server) == before
-            assert server.accept_all(more).accepted == accepted
-            assert server.conflicts == 0
-
-
 def test_a_message_with_some_known_reports_adds_the_others():
     plan = PLANS["oue-tree"]
     labels, scores = draw_rows(ROWS)

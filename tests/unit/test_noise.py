@@ -46,16 +46,6 @@ def poisson(rate):
     return mass, rate, rate
 
 
-def discrete_laplace(epsilon):
-    half = mpmath.mpf(epsilon) / 2
-    # 2 a / (1 - a)^2 = 1 / (2 sinh^2(epsilon / 2)); (1 - a) / (1 + a) = tanh(epsilon / 2).
-    return (
-        lambda k: mpmath.tanh(half) * mpmath.exp(-2 * half * abs(k)),
-        mpmath.mpf(0),
-        1 / (2 * mpmath.sinh(half) ** 2),
-    )
-
-
 def discrete_gaussian(spread):
     s = mpmath.mpf(spread.numerator) / spread.denominator
 
@@ -81,13 +71,6 @@ CASES = {
         for epsilon in (0.1, 1.0, 6.0)
     },
     **{f"poisson {rate}": (partial(noise.poisson, rate), partial(poisson, rate)) for rate in RATES},
-    **{
-        f"laplace {epsilon}": (
-            partial(noise.discrete_laplace, epsilon),
-            partial(discrete_laplace, epsilon),
-        )
-        for epsilon in (0.02, 0.5, 1.0, 8.0)
-    },
     **{
         f"gaussian {spread}": (
             partial(noise.discrete_gaussian, spread),
@@ -146,7 +129,7 @@ def test_tables_rise_to_the_end(name):
     table = CASES[name][0]()
     assert all(mass >= 0 for mass in masses(table))
     assert table.cumulative[-1] <= 2**BITS
-    if name.startswith(("laplace", "gaussian")):
+    if name.startswith("gaussian"):
         drawn = masses(table)
         assert len(drawn) == 1 - 2 * table.first
         # Rounding may differ by a unit on each side; what is cut goes to the last value.
@@ -183,7 +166,6 @@ def crafted(table):
     [
         partial(noise.negative_binomial, Fraction(1, 3), 0.7),
         partial(noise.poisson, Fraction(9, 2)),
-        partial(noise.discrete_laplace, 0.5),
         partial(noise.discrete_gaussian, Fraction(7)),
         partial(noise.discrete_gaussian, Fraction(4000)),  # its last edge is 2^128
     ],
@@ -212,7 +194,7 @@ def test_ties_are_settled_one_by_one_in_order():
 
 
 def test_edges_that_share_a_high_word_are_told_apart():
-    table = noise.discrete_laplace(0.5)
+    table = noise.negative_binomial(Fraction(1), 0.5)
     shared = [edge for edge in table.cumulative if edge >> 64 == 2**64 - 1]
     assert len(shared) > 20
     for edge in shared:
@@ -233,7 +215,6 @@ def test_as_many_draws_as_asked_for(count):
     [
         partial(noise.negative_binomial, Fraction(1, 3), 100.0),
         partial(noise.poisson, Fraction(1, 2**130)),
-        partial(noise.discrete_laplace, 100.0),
         partial(noise.discrete_gaussian, Fraction(1, 1000)),
     ],
 )

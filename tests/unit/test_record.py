@@ -460,10 +460,10 @@ def test_numbers_beyond_all_floats_are_refused(tmp_path):
         fg.Evaluation.from_json(path)
 
 
-# Results under local DP were once saved with a cohort of one
+# What a result says of its privacy follows from its plan
 
 
-OLD_COHORT = {"min_survivors": 1, "max_colluding": 0}
+COHORT_OF_ONE = {"min_survivors": 1, "max_colluding": 0}
 
 
 @pytest.fixture
@@ -473,30 +473,11 @@ def local(tmp_path):
     return path
 
 
-def with_cohorts(data, of_plan, of_statement):
-    data["plan"]["cohort"], data["privacy"]["cohort"] = of_plan, of_statement
-
-
-def test_the_cohort_of_one_is_read_as_none(local):
-    new = fg.Evaluation.from_json(local)
-    alter(local, lambda data: with_cohorts(data, OLD_COHORT, OLD_COHORT))
-    assert fg.Evaluation.from_json(local).record == new.record
-    assert new.privacy.cohort is None
-
-
-@pytest.mark.parametrize(
-    ("of_plan", "of_statement"),
-    [
-        ({"min_survivors": 6, "max_colluding": 1}, OLD_COHORT),
-        (OLD_COHORT, {"min_survivors": 6, "max_colluding": 1}),
-        (OLD_COHORT | {"more": 1}, OLD_COHORT),
-        ("inf", "inf"),
-        (OLD_COHORT, None),
-    ],
-    ids=str,
-)
-def test_no_other_cohort_is(local, of_plan, of_statement):
-    alter(local, lambda data: with_cohorts(data, of_plan, of_statement))
+@pytest.mark.parametrize("of_plan", [COHORT_OF_ONE, None], ids=str)
+def test_local_reports_have_no_cohort(local, of_plan):
+    assert fg.Evaluation.from_json(local).privacy.cohort is None
+    alter(local, lambda data: data["plan"].update(cohort=of_plan))
+    alter(local, lambda data: data["privacy"].update(cohort=COHORT_OF_ONE))
     with pytest.raises(fg.RecordError):
         fg.Evaluation.from_json(local)
 

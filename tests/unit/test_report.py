@@ -345,7 +345,7 @@ def test_evaluate_saves_a_report(tmp_path):
     assert Page(html.read_text()).data["reports"][0]["name"] == "r"
 
 
-SIGNED = Path(__file__).parents[1] / "fixtures" / "signed-protocol-2.json"
+SIGNED = Path(__file__).parents[1] / "fixtures" / "results" / "enforced.json"
 BINS = fg.Axis.uniform(32, outside="clip")
 GROUPS = ["women", "men", "few"]
 pytestmark = pytest.mark.usefixtures("few_redraws")

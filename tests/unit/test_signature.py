@@ -6,11 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from commands import run
 from consortium import COORDINATOR
 from exchange import EXACT, NAMES, A, make_world
 from forks import fast_folder
-from rows import draw_rows
 from scene import BOSS
 from sites import open_policy
 
@@ -18,14 +16,12 @@ import fedgauge as fg
 from fedgauge.engines.network import conclude
 from fedgauge.histograms.calibrator import Beta, Calibrator, Steps
 from fedgauge.keys import SigningKey, key_to_text
-from fedgauge.protocol import Envelope
 from fedgauge.results.record import Record
 from fedgauge.results.signature import Proof, prove
 from fedgauge.secagg import Confirmed, Stage
 from fedgauge.secagg.messages import to_bitmap
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "results"
-EARLIER = KEPT.parent / "signed-protocol-2.json"
 NOISY = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(8, outside="clip"),
     fg.Cohort(3, 1),
@@ -128,66 +124,18 @@ def test_a_result_between_sites_is_verified(signed, read):
     )
 
 
-def test_a_result_signed_under_the_protocol_before_is_verified(read):
-    """Five sites confirmed it when messages had version 2."""
-    text = EARLIER.read_bytes()
-    proof = msgspec.convert(json.loads(text)["proof"], Proof)
-    assert Envelope.from_bytes(proof.invitation, versions=[2]).version == 2
-    signature = read(text).signature
-    assert (signature.state, signature.clients, len(signature.members)) == ("unknown key", 5, 5)
-    assert (
-        CHANGED in read(text.replace(b'"min_survivors":4', b'"min_survivors":3')).signature.in_words
-    )
-
-
-def as_before(read, plain):
-    """A noisy result as it was saved before counts were shrunk: it does not say that they are."""
-    bare = read(plain).with_estimator(fg.Aligned(shrink=False))
-    kept = json.loads(bare.record.to_json())
-    del kept["estimator"]["shrink"]
-    return kept
-
-
-def test_a_noisy_result_of_before_follows_from_its_counts_as_it_was_made(made, read, state_of):
-    kept = as_before(read, made["noisy"].plain)
-    assert kept["slices"] != made["noisy"].plain["slices"]
-    result = read(kept)
-    assert result.signature.state == "unknown key"
-    assert result.estimator == fg.Aligned()  # and is read better than it was made
-    # A file that says how it was made is held to that.
-    assert "BROKEN" in state_of(kept | {"estimator": made["noisy"].plain["estimator"]})
-    assert "BROKEN" in state_of(made["noisy"].plain | {"estimator": kept["estimator"]})
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("part", ["value", "low", "bounds"])
-def test_an_edited_metric_is_found_in_old_and_new_files(made, read, before, part):
+def test_a_noisy_result_is_held_to_the_estimator_it_names(made, state_of):
     plain = made["noisy"].plain
-    kept = as_before(read, plain) if before else plain
+    assert "BROKEN" in state_of(plain | {"estimator": plain["estimator"] | {"shrink": False}})
+
+
+@pytest.mark.parametrize("part", ["value", "low", "bounds"])
+def test_an_edited_metric_is_found(made, read, part):
+    kept = made["noisy"].plain
     auc = kept["slices"][0]["metrics"]["roc_auc"]
     auc[part] = [b + 1e-4 for b in auc[part]] if part == "bounds" else auc[part] + 1e-4
     signature = read(kept).signature
     assert signature.in_words == "BROKEN: its metrics or curves are not those of its counts"
-
-
-def test_commands_take_noisy_results_of_before(made, read, tmp_path):
-    of_sites, folder = made["noisy"], tmp_path / "looks"
-    folder.mkdir()
-    old, new = (folder / f"2026-W0{week}.json" for week in (1, 2))
-    old.write_text(json.dumps(as_before(read, of_sites.plain)))
-    rows = {name: draw_rows(400, seed=i) for i, name in enumerate(NAMES)}
-    fg.evaluate(rows, NOISY, seed=1).to_json(new)
-    verified = run("verify", old, "--key", key_to_text(of_sites.key.public))
-    assert verified.exit_code == 0
-    assert "read by Aligned(interpolation='pchip', shrink=True)" in verified.stdout
-    shown, value = run("show", old), read(of_sites.text).roc_auc
-    assert shown.exit_code == 0
-    assert f"ROC AUC            {value}" in shown.stdout
-    assert "docs/shrinkage.md" in shown.stdout
-    assert run("diff", old, new).exit_code == 0
-    assert run("trend", folder).exit_code == 0
-    assert run("report", old, "-o", tmp_path / "r.html").exit_code == 0
-    assert "docs/shrinkage.md" in (tmp_path / "r.html").read_text()
 
 
 def as_indented(plain):
@@ -592,9 +540,8 @@ def test_what_is_said_to_be_enforced_is_not_verified_by_that(tmp_path, read):
     assert signature.in_words.startswith("unsigned: nothing shows who made the result")
 
 
-@pytest.mark.parametrize("name", ["enforced", "intake"])
-def test_results_of_before_are_unsigned(name):
-    assert fg.Evaluation.from_json(KEPT / f"{name}.json").signature.in_brief == "unsigned"
+def test_results_of_local_reports_are_unsigned():
+    assert fg.Evaluation.from_json(KEPT / "intake.json").signature.in_brief == "unsigned"
 
 
 def test_a_key_that_signs_results_signs_no_messages(exact):

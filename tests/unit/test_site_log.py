@@ -21,8 +21,7 @@ from fedgauge.keys import key_to_text
 from fedgauge.local.encode import write_reports
 from fedgauge.secagg import Stage, SummationServer
 from fedgauge.site import Account, Cost, create_site
-from fedgauge.site.ledger import Books
-from fedgauge.site.ledger_entries import Asked, Departure, decode
+from fedgauge.site.ledger_entries import Asked, Departure
 from fedgauge.site.log import COLUMNS, to_csv, what_left
 
 NAMES = ("a", "b", "c")
@@ -197,48 +196,6 @@ def test_the_plan_of_a_noisy_sum_is_no_concern_of_exact_ones(ledger):
     ledgers.spend(ledger, 2, float("inf"), account, **exact)
     with pytest.raises(PlanRefused, match="of another plan"):
         ledgers.spend(ledger, 3, float("inf"), account, **exact | {"exact": other})
-
-
-OLD = [  # as written by earlier versions
-    '{"time":"2026-01-02T03:04:05+00:00","kind":"reserve","session":"%s","account":'
-    '{"dataset":"stroke","unit":"example","neighbours":"add-remove"},"epsilon":0.5,"delta":0.0}',
-    '{"time":"2026-01-02T03:05:05+00:00","kind":"commit","session":"%s"}',
-    '{"time":"2026-01-02T03:06:05+00:00","kind":"sent","session":"%s"}',
-]
-
-
-def test_ledgers_of_earlier_versions_are_read(finished):
-    lines = [line % session(1).hex() for line in OLD]
-    entries = [decode(number, line) for number, line in enumerate(lines, start=1)]
-    assert Books.of(entries).spends[session(1)].sent
-    site = finished[0].site("a")
-    site.__dict__["ledger"] = type("Old", (), {"entries": lambda _: entries})()
-    (row,) = what_left(site)
-    assert (row.step, row.size, row.sha256, row.plan, row.coordinator) == (
-        "submit",
-        None,
-        "",
-        "",
-        "",
-    )
-    assert row.cost == Cost(0.5, 0.0)
-    (cells,) = csv.DictReader(io.StringIO(to_csv([row])))
-    assert (cells["bytes"], cells["sha256"], cells["epsilon"]) == ("", "", "0.5")
-
-
-def test_a_contribution_of_an_earlier_version_is_not_recorded_twice(ledger, monkeypatch):
-    ledgers.spend(ledger, 1, 0.1)
-    with monkeypatch.context() as earlier:
-        earlier.setattr("fedgauge.site.ledger.encode", without_left)
-        ledger.record_sent(session(1), SUBMITTED)
-    assert ledger.is_sent(session(1))
-    ledger.record_sent(session(1), SUBMITTED)
-    assert [entry.kind for entry in ledger.entries()] == ["reserve", "commit", "sent"]
-
-
-def without_left(kind, *, session, left):
-    del left
-    return f'{{"time":"2026-01-02T03:04:05+00:00","kind":"{kind}","session":"{session.hex()}"}}'
 
 
 # The command

@@ -575,6 +575,9 @@ def test_whom_a_site_trusts_cannot_be_changed_in_memory(site_file):
     [
         ('name = "hospital-a"', "", "name"),
         ('dataset = "stroke"', "", "dataset"),
+        ("format = 1\n", "", "format"),
+        ("format = 1\n", "format = 0\n", "format 0, and this fedgauge reads 1"),
+        ("format = 1\n", "format = 2\n", "format 2, and this fedgauge reads 1"),
         ('key = "site.key"', "", "key"),
         ('ledger = "ledger.sqlite"', "", "ledger"),
         ('key = "site.key"', 'key = ""', "path of a file"),
@@ -669,7 +672,7 @@ def test_a_site_shows_no_secret(site_file):
     assert "hospital-a" in repr(site_file)
 
 
-def test_a_site_file_from_before_score_sums_refuses_them(site_file):
+def test_a_limit_that_a_site_file_leaves_out_has_its_default(site_file):
     lines = site_file.path.read_text().splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith("score_sums")]
     assert len(kept) == len(lines) - 1

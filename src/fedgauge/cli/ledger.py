@@ -12,7 +12,7 @@ from fedgauge.cli.options import NeighbourKind, Quiet, SiteOption
 from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
 from fedgauge.engines.participant import Participant, Pending
 from fedgauge.errors import LedgerError, SiteError
-from fedgauge.site import Account, Balance, Cost, Entry, Site, new_ledger
+from fedgauge.site import Account, Balance, Cost, Entry, Site
 
 _LABELS = (
     "label, flip: what all plans on the dataset cost one label, were it the other one. Plans under "
@@ -145,23 +145,6 @@ def release(
     else:
         told = f"Spent on {spend.account}, and stays: {_cost(spend.cost)}. Its rows were counted, "
         screen.print(f"{told}or may have been.", markup=False)
-
-
-@ledger_app.command("new")
-def new(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
-    """Make the ledger of a site that never took part in anything.
-
-    `site init` makes one; this is for site files of before it did. Whatever was spent on the
-    site's data before is forgotten: if the site took part, put its ledger back instead.
-
-    Example:
-
-      fedgauge ledger new --site hospital-a/site.toml
-    """
-    with readable_errors():
-        site = new_ledger(site_file)
-    if not quiet:
-        screen.print(f"Made {site.ledger_path}, in which nothing is spent", markup=False)
 
 
 @ledger_app.command("set-limit")

@@ -19,7 +19,6 @@ from fedgauge.site import (
     add_trust,
     add_witness,
     create_site,
-    migrate_site,
     name_dataset,
     replace_trust,
 )
@@ -119,38 +118,6 @@ def init(
     screen.print(f"Made {site.path} and {site.key_path}", markup=False)
     screen.print("Tell your partners this key, so that they can check who told them:")
     screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}", markup=False)
-
-
-@site_app.command("migrate")
-def migrate(
-    allow_exact: Annotated[
-        bool, typer.Option("--allow-exact", help="Allow sums without noise, as before.")
-    ] = False,
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
-) -> None:
-    """Write the site file of an earlier version anew. The old one is kept beside it.
-
-    Earlier versions allowed exact sums unless told not to; now they must be asked for. The
-    ledger stays as it is.
-
-    Example:
-
-      fedgauge site migrate --site hospital-a/site.toml
-    """
-    with readable_errors():
-        aside = migrate_site(site_file, allow_exact=allow_exact)
-        site = Site.from_toml(site_file)
-    if not quiet:
-        exact = "allowed" if allow_exact else "not allowed (--allow-exact)"
-        screen.print(f"Wrote {site_file} anew; the old one is {aside}", markup=False)
-        screen.print(f"Exact sums are {exact}. Read it through.", markup=False)
-        if not site.ledger_path.exists():
-            screen.print(
-                f"There is no ledger {site.ledger_path}. Put it and its head back or, if this site "
-                "never took part in anything, run `fedgauge ledger new`.",
-                markup=False,
-            )
 
 
 @site_app.command("dataset")
@@ -388,7 +355,7 @@ def _log_table(rows: list[Left]) -> Table:
     for column in ("time (UTC)", *who, *what):
         table.add_column(column, no_wrap=True)
     for row in rows:
-        shortened = (row.plan[:8], row.model[:8], "" if row.size is None else f"{row.size:,}")
+        shortened = (row.plan[:8], row.model[:8], f"{row.size:,}")
         charged = "" if row.cost is None else epsilon_of(row.cost)
         table.add_row(
             f"{row.time:%Y-%m-%d %H:%M}",

@@ -30,7 +30,7 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     model that is sent makes the scores, so that they are no part of the data. `groups` is about
     groups too; None where rows have none. `columns` are digests with each score by itself, where
     rows have several. `named` is about the names of columns too, by which whoever counts finds
-    them; None where there are none to mix up, or an earlier version took the fingerprint. Of
+    them; None where there are none to mix up. Of
     reports in two rounds there is one digest, of all rows in their order.
     """
 

@@ -334,15 +334,6 @@ class ReportServer:
             )
         self._read_levels()
         self._read_refused()
-        self._upgrade()
-
-    def _upgrade(self) -> None:
-        """Bring the tables of an intake to today's form that kept ids, and as they are."""
-        columns = "SELECT count(*) FROM pragma_table_info('seen')"
-        if self._connection.execute(columns).fetchone() == (1,):
-            self._connection.create_function("mark", 1, _mark, deterministic=True)
-            for statement in _UPGRADE:
-                self._connection.execute(statement)
 
     def _make_schema(self) -> None:
         for statement in (*_SCHEMA, _CLOSED) if self._plan.is_search else _SCHEMA:
@@ -372,27 +363,20 @@ class ReportServer:
 
 
 _NEW_ID: Final = "INSERT OR IGNORE INTO seen VALUES (?, ?)"
-# Of reports that came before there were conflicts nothing but the id is known.
 _KNOWN: Final = (
-    "SELECT 1 FROM seen WHERE id = ?1 AND (report IS NULL OR report = ?2) "
+    "SELECT 1 FROM seen WHERE id = ?1 AND report = ?2 "
     "UNION ALL SELECT 1 FROM conflicts WHERE report = ?2"
 )
-_CONFLICTS: Final = "CREATE TABLE conflicts (report BLOB PRIMARY KEY) WITHOUT ROWID"
 _SCHEMA: Final = (
     f"PRAGMA application_id={_APPLICATION}",
     "CREATE TABLE plan (content BLOB NOT NULL)",
     "CREATE TABLE levels "
     "(level INTEGER PRIMARY KEY, reports INTEGER NOT NULL, tallies BLOB NOT NULL)",
-    "CREATE TABLE seen (id BLOB PRIMARY KEY, report BLOB) WITHOUT ROWID",
-    _CONFLICTS,
+    "CREATE TABLE seen (id BLOB PRIMARY KEY, report BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE conflicts (report BLOB PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE refused (reason TEXT PRIMARY KEY, count INTEGER NOT NULL)",
 )
 _CLOSED: Final = "CREATE TABLE closed (content BLOB NOT NULL)"
-_UPGRADE: Final = (
-    "ALTER TABLE seen ADD COLUMN report BLOB",
-    "UPDATE seen SET id = mark(id)",
-    _CONFLICTS,
-)
 
 
 def _marks(level: int, part: LevelReports) -> Iterator[_Marks]:

@@ -29,10 +29,10 @@ from fedgauge.plan.limits import (
     check_bins,
     check_bytes,
     check_counts,
-    check_keys,
     check_levels,
     check_rules,
     check_unit,
+    has_long_keys,
     plan_errors,
     require_clipping,
 )
@@ -860,7 +860,8 @@ class EvaluationPlan(
         """Read a plan from TOML."""
         check_bytes(len(text))
         with plan_errors("TOML"):
-            check_keys(text)
+            if has_long_keys(text):
+                raise PlanError("this is not a plan in TOML: a key in it has too many parts.")
             plain = msgspec.toml.decode(text)
             if isinstance(moment := plain.get("not_after"), date):  # TOML has dates of its own
                 plain["not_after"] = moment.isoformat()

@@ -122,19 +122,6 @@ def poisson(mean: Fraction) -> DrawTable:
 
 
 @lru_cache(maxsize=256)
-def discrete_laplace(epsilon: float) -> DrawTable:
-    """P(k) ~ exp(-epsilon |k|)."""
-    import mpmath
-
-    _check_width(TAIL_RATE / epsilon)
-    with mpmath.workprec(_PRECISION):
-        a = mpmath.exp(-mpmath.mpf(epsilon))
-        above = _above((1 - a) / (1 + a), 0, lambda _: a)
-        cumulative = _cumulated(above[:0:-1] + above)
-        return DrawTable(1 - len(above), cumulative, 0.0, 2 * a / (1 - a) ** 2)
-
-
-@lru_cache(maxsize=256)
 def discrete_gaussian(sigma2: Fraction) -> DrawTable:
     """P(k) ~ exp(-k^2 / (2 sigma2))."""
     import mpmath

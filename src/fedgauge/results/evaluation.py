@@ -34,7 +34,7 @@ from fedgauge.results.groups import Gaps, gaps_of, listed_group, share_rows, why
 from fedgauge.results.metrics import Metrics
 from fedgauge.results.models import Comparison, compare
 from fedgauge.results.record import Record, facts_of, record_of
-from fedgauge.results.signature import Signature, as_made, examine, follows, prove
+from fedgauge.results.signature import Signature, examine, follows, prove
 from fedgauge.results.summary import (
     Backend,
     counted,
@@ -525,8 +525,7 @@ class Evaluation(Metrics):
         signature = examine(self._saved or facts.to_json(), facts)
         if signature.state != "unknown key" or self._saved is None:
             return signature
-        made = self.with_estimator(as_made(self._saved, self._estimator))
-        if not follows(self._saved, made.record):
+        if not follows(self._saved, self.record):
             return signature.as_broken("its metrics or curves are not those of its counts")
         return signature
 

@@ -28,8 +28,7 @@ from fedgauge.metrics.estimate import LEVEL, Estimate, check_level, metrics_of
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.plan import decode_axis, encode_axis
 from fedgauge.plan.task import Contrast, Sliced
-from fedgauge.privacy import LocalDP, PrivacyStatement
-from fedgauge.privacy.models import tag_of
+from fedgauge.privacy import PrivacyStatement
 
 if TYPE_CHECKING:
     from fedgauge.results.evaluation import Evaluation
@@ -151,7 +150,7 @@ class Record(msgspec.Struct, frozen=True):
                     f"this result has format {header.format!r}; this version of fedgauge reads "
                     f"{FORMAT!r}."
                 )
-            plain = _as_now(msgspec.json.decode(data))
+            plain = msgspec.json.decode(data)
             record = msgspec.convert(plain, type=cls, dec_hook=decode_axis)
             record._check_counts()
             record._check_statement()
@@ -376,27 +375,6 @@ def _is_due(stated: Any, due: Any) -> bool:
 
 class _RecordHeader(msgspec.Struct):
     format: str
-
-
-_ALONE: Final = {"min_survivors": 1, "max_colluding": 0}
-
-
-def _as_now(record: Any) -> Any:
-    """A saved result as this version writes it.
-
-    Plans for local reports used to name a cohort of one, which meant nothing.
-    """
-    plan: Any = record.get("plan") if isinstance(record, dict) else None
-    privacy: Any = plan.get("privacy") if isinstance(plan, dict) else None
-    if not isinstance(privacy, dict) or privacy.get("model") != tag_of(LocalDP):
-        return record
-    statement = record.get("privacy")
-    if not isinstance(statement, dict):
-        return record
-    if plan.get("cohort") != _ALONE or statement.get("cohort") != _ALONE:
-        return record
-    kept = {name: value for name, value in plan.items() if name != "cohort"}
-    return record | {"plan": kept, "privacy": statement | {"cohort": None}}
 
 
 def thresholds_to_plain(thresholds: Floats) -> list[Threshold]:

@@ -18,9 +18,7 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from fedgauge.errors import FedgaugeError, RecordError
-from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey, key_to_text, verify
-from fedgauge.protocol import PROVED_VERSIONS
 from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Invitation, Stage
 from fedgauge.secagg.graph import MOST_MEMBERS
@@ -196,20 +194,10 @@ def is_signed(saved: bytes, invitation: Invitation) -> bool:
     return of_it and verify(invitation.coordinator, covered, proof.signature)
 
 
-def as_made(saved: bytes, estimator: Estimator) -> Estimator:
-    """The estimator that metrics and curves of a saved result were made by, which is read by this.
-
-    Before results said whether counts are shrunk under noise, none were.
-    """
-    if isinstance(estimator, Aligned) and "shrink" not in msgspec.json.decode(saved)["estimator"]:
-        return msgspec.structs.replace(estimator, shrink=False)
-    return estimator
-
-
 def follows(saved: bytes, record: Record) -> bool:
     """Whether metrics, curves and variances, as saved, are those of a record made anew.
 
-    A saved result may lack some that this version has, but has none that it lacks.
+    A saved result may lack some, but has none that the record lacks.
     """
     stored = msgspec.json.decode(saved)["slices"]
     again = msgspec.json.decode(record.to_json())["slices"]
@@ -228,7 +216,7 @@ def _checked(saved: dict[str, Any], record: Record) -> Signature:
     proof = msgspec.convert(record.proof, Proof)
     if len(proof.invitation) > _MOST_INVITATION or len(proof.votes) > MOST_MEMBERS:
         raise RecordError("its proof is too large")
-    invitation = Invitation(proof.invitation, versions=PROVED_VERSIONS)
+    invitation = Invitation(proof.invitation)
     # Base64 has several texts for the same bytes, and this one is covered by no signature.
     if record.proof["signature"] != msgspec.to_builtins(proof.signature):
         raise RecordError(_CHANGED)

@@ -64,23 +64,18 @@ class _Keys(msgspec.Struct, frozen=True, array_like=True):
     box: bytes
 
 
-def _new_key() -> bytes:
-    return os.urandom(masking.KEY_BYTES)
-
-
 class _State(msgspec.Struct):
     """All that a member remembers between requests. Secret: it holds the keys."""
 
     invitation: bytes
     stage: int
+    noise_key: bytes
     answered: dict[bytes, bytes] = {}
     mask_key: bytes = b""
     box_key: bytes = b""
     seed: bytes = b""
     setting: bytes = b""
     own_mask: bytes = b""
-    # A session that was joined before there were such keys gets one when it is read.
-    noise_key: bytes = msgspec.field(default_factory=_new_key)
     present: bytes = b""
     sharers: bytes = b""
     survivors: bytes = b""
@@ -123,8 +118,9 @@ class SummationClient:
         state = _State(
             invitation=invitation.data,
             stage=Stage.ADVERTISE,
-            mask_key=_new_key(),
-            box_key=_new_key(),
+            noise_key=os.urandom(masking.KEY_BYTES),
+            mask_key=os.urandom(masking.KEY_BYTES),
+            box_key=os.urandom(masking.KEY_BYTES),
             seed=os.urandom(SEED_BYTES),
             setting=setting,
         )
@@ -234,7 +230,7 @@ class SummationClient:
         mine = self._picked(state) & present
         self._require_holders(len(mine) + 1)
         self._meet(roster.peers, mine, state)
-        state.present, state.own_mask = roster.present, _new_key()
+        state.present, state.own_mask = roster.present, os.urandom(masking.KEY_BYTES)
         points = [member + 1 for member in sorted(mine | {self._me})]
         threshold = self._invitation.graph.threshold
         masks = secret_sharing.split(

@@ -30,7 +30,6 @@ from fedgauge.plan.limits import first_session
 from fedgauge.protocol import (
     COORDINATOR,
     EVERYONE,
-    VERSION,
     Envelope,
     Message,
     is_signed,
@@ -77,8 +76,8 @@ class Invitation:
     coordinator one trusts is worth the work of reading it.
     """
 
-    def __init__(self, data: bytes, *, versions: Iterable[int] = (VERSION,)) -> None:
-        envelope = Envelope.from_bytes(data, versions=versions)
+    def __init__(self, data: bytes) -> None:
+        envelope = Envelope.from_bytes(data)
         terms = Terms.from_bytes(envelope.body)
         members = terms.members
         keys = (*members, terms.coordinator, terms.run, terms.box)
@@ -89,7 +88,6 @@ class Invitation:
         if len(terms.model) not in (0, DIGEST_BYTES):
             raise ProtocolError("an invitation names its model by a digest of a wrong length.")
         self.data = data
-        self.version = envelope.version
         self.members = members
         self.coordinator = terms.coordinator
         self.model = terms.model
@@ -169,8 +167,7 @@ class Invitation:
         """Whether a member signed this in a round."""
         if not 0 <= member < len(self.members):
             return False
-        public, version = self.members[member], self.version
-        return is_signed(public, signature, self.session, stage, member, to, body, version=version)
+        return is_signed(self.members[member], signature, self.session, stage, member, to, body)
 
     @property
     def bits(self) -> int:

@@ -8,9 +8,7 @@ from fedgauge.site.setup import (
     add_trust,
     add_witness,
     create_site,
-    migrate_site,
     name_dataset,
-    new_ledger,
     replace_trust,
 )
 from fedgauge.site.site import Site
@@ -27,8 +25,6 @@ __all__ = [
     "add_trust",
     "add_witness",
     "create_site",
-    "migrate_site",
     "name_dataset",
-    "new_ledger",
     "replace_trust",
 ]

@@ -129,8 +129,8 @@ class ExactRules(NamedTuple):
 class ExactSum(NamedTuple):
     """One exact sum that a site took part in, or is about to.
 
-    `plan` is a digest. `roster` is None where an earlier version of fedgauge did not record it,
-    `survivors` where this site was never asked about them. `certain` says whether all members see
+    `plan` is a digest. `roster` is None of what is no sum over sites, `survivors` where this site
+    was never asked about them. `certain` says whether all members see
     each other, so that a sum is over exactly the survivors.
     """
 
@@ -164,7 +164,7 @@ class ExactSum(NamedTuple):
 def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) -> None:
     """Refuse to join an exact sum that this site will not, or may not, see through."""
     roster, certain = asked.roster, asked.certain
-    assert roster is not None  # noqa: S101  (only sums of earlier versions have none)
+    assert roster is not None  # noqa: S101  (the ledger refuses an exact sum without one)
     had = count_sums(earlier)
     if had + asked.counts_as > rules.exact_sums:
         both = " Two rounds are two of them." if asked.counts_as > 1 else ""
@@ -178,11 +178,6 @@ def check_join(earlier: Sequence[ExactSum], asked: ExactSum, rules: ExactRules) 
             "the plan is for two exact sums of one evaluation, and in a large one a site cannot be "
             "certain who is in a sum, so it cannot be told what the two show together. Run with "
             "noise, or in one round."
-        )
-    if any(each.roster is None for each in earlier):
-        raise PlanRefused(
-            "exact sums on this dataset were made by an earlier version of fedgauge, which did not "
-            f"keep who was invited and what the rows were. {_new_name(rules)}"
         )
     if any(each.plan != asked.plan for each in earlier):
         raise PlanRefused(

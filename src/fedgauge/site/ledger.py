@@ -66,7 +66,7 @@ class Spend(NamedTuple):
     turn: Turn | None = None
 
     def departure(self, step: Step) -> Departure | None:
-        """What left at a step; None where nothing did, or an earlier version did not say."""
+        """What left at a step; None where nothing did."""
         return next((each for each in self.departures if each.step == step), None)
 
     @property
@@ -109,7 +109,7 @@ class Books(NamedTuple):
             case Entry(kind="limit", account=Account() as account, cost=Cost() as cost):
                 self.limits[account] = cost
             case Entry(kind="reserve", account=Account() as account, cost=Cost() as cost) if (
-                entry.session and not spend
+                entry.session and not spend and (entry.roster or not cost.is_exact_sum)
             ):
                 self.spends[entry.session] = Spend(
                     account,
@@ -127,10 +127,11 @@ class Books(NamedTuple):
                 self.spends[session] = spend._replace(status="committed")
             case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
                 self.spends[session] = spend._replace(status="released")
-            case Entry(kind="sent", session=bytes() as session) if spend and not spend.is_open:
-                left = () if entry.left is None else (entry.left,)
+            case Entry(kind="sent", session=bytes() as session, left=Departure() as left) if (
+                spend and not spend.is_open
+            ):
                 self.spends[session] = spend._replace(
-                    sent=True, departures=(*spend.departures, *left)
+                    sent=True, departures=(*spend.departures, left)
                 )
             case Entry(kind="reply", session=bytes() as session, left=Departure() as left) if spend:
                 self.spends[session] = spend._replace(departures=(*spend.departures, left))
@@ -571,7 +572,7 @@ class Ledger:
                     f"session {_short(session)} sent something else at this step ({left.step}). A "
                     "new attempt needs a new session."
                 )
-            if before is None and not (left.is_contribution and spend.sent):
+            if before is None:
                 kind: Kind = "sent" if left.is_contribution else "reply"
                 pages.append(encode(kind, session=session, left=left))
 
@@ -781,7 +782,7 @@ def _check_room(
     if not cost.is_exact_sum:
         due = cost if flips is None else _due(books, account, cost, flips)
         check_budget(books, account, due, default_limit)
-    elif exact is None or rules is None:
+    elif exact is None or exact.roster is None or rules is None:
         raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
     else:
         check_join(books.exact_sums(account.dataset), exact, rules)

@@ -216,10 +216,9 @@ class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
     `certain` says whether the sum is proved to be over exactly the survivors. A contribution
-    leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``; what
-    entries of earlier versions do not say of it is None. `flips` names labels as flipped, which
-    cost what they cost once, in however many sessions they are told. `turn` is None but for plans
-    of two rounds, which cost what they cost once.
+    leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``. `flips`
+    names labels as flipped, which cost once, in however many sessions they are sent. `turn` is None
+    but for plans of two rounds, which cost once.
     """
 
     number: int

@@ -260,8 +260,7 @@ class Chain:
                 raise LedgerError(f"ledger {self._path} is gone. {LOST}")
             raise LedgerError(
                 f"there is neither a ledger {self._path} nor its head {self._head.path}. A site is "
-                "carried over as a whole: put both back. If it never took part in anything, "
-                "`fedgauge ledger new --site FILE` makes them."
+                "carried over as a whole: put both back."
             )
         if known is None:
             raise LedgerError(

@@ -30,7 +30,7 @@ COLUMNS: Final = (
 
 
 class Left(NamedTuple):
-    """One thing that left, or was about to; what an earlier version did not record is empty.
+    """One thing that left, or was about to.
 
     `cost` is None where nothing was charged: a session is charged once, for what is made of rows,
     two rounds with the one that was counted first, and labels as flipped the first time that they
@@ -49,7 +49,7 @@ class Left(NamedTuple):
     step: str
     plan: str
     model: str
-    size: int | None
+    size: int
     sha256: str
     cost: Cost | None
 
@@ -77,8 +77,9 @@ def _rows(site: Site, entries: Iterable[Entry]) -> Iterator[Left]:
 
 
 def _row(site: Site, about: Entry, entry: Entry, cost: Cost | None) -> Left:
-    assert about.session is not None and about.account is not None  # noqa: S101, PT018  (a reserve)
-    key, approver, left = about.asked.coordinator, about.asked.approver, entry.left
+    left = entry.left
+    assert about.session and about.account and left  # noqa: S101, PT018  (a reserve, a departure)
+    key, approver = about.asked.coordinator, about.asked.approver
     return Left(
         time=entry.time,
         evaluation=about.session.hex(),
@@ -87,12 +88,11 @@ def _row(site: Site, about: Entry, entry: Entry, cost: Cost | None) -> Left:
         coordinator_key="" if key is None else key_to_text(key),
         approver="" if approver is None else site.approvers.get(approver, ""),
         approver_key="" if approver is None else key_to_text(approver),
-        # Earlier versions recorded contributions to sums alone.
-        step="submit" if left is None else left.step,
+        step=left.step,
         plan=about.asked.dated or about.plan or "",
         model=about.asked.model.hex(),
-        size=None if left is None else left.size,
-        sha256="" if left is None else left.sha256,
+        size=left.size,
+        sha256=left.sha256,
         cost=cost,
     )
 
@@ -114,7 +114,7 @@ def to_csv(rows: Iterable[Left]) -> str:
                 row.step,
                 row.plan,
                 row.model,
-                "" if row.size is None else row.size,
+                row.size,
                 row.sha256,
                 row.account.unit if protects else "",
                 row.account.neighbours if protects else "",

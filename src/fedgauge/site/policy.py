@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final, Self, get_args
 
 import msgspec
 
@@ -13,7 +13,7 @@ from fedgauge.data.examples import Label, meaning
 from fedgauge.errors import PlanRefused, SiteError
 from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.limits import check_bins
+from fedgauge.plan.limits import check_bins, has_long_keys
 from fedgauge.plan.task import Task, measured_by, quoted
 from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
 from fedgauge.privacy.models import tag_of
@@ -22,8 +22,7 @@ from fedgauge.storage import bounded, faults, open_regular, require_own
 
 LEAST_COHORT: Final = 3
 _PRIVATE_FOLDERS: Final = ("sessions", "answers")
-FORMAT: Final = 2
-_FIRST_FORMAT: Final = 1  # which did not say so
+FORMAT: Final = 1
 _MOST_DAYS: Final = 3650
 _MOST_BYTES: Final = 1 << 22  # tens of thousands of peers
 
@@ -223,26 +222,17 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise SiteError(f"{name} must be the path of a file.")
 
     @classmethod
-    def from_text(cls, text: str, *, any_format: bool = False) -> "SiteFile":
-        """Read and check a site file; SiteError says what is wrong where.
-
-        Files of earlier versions are refused unless `any_format`: their policy left open what
-        must be said now.
-        """
+    def from_text(cls, text: str) -> Self:
+        """Read and check a site file; SiteError says what is wrong where."""
+        if has_long_keys(text):
+            raise SiteError("a key in it has too many parts.")
         try:
-            plain = {"format": _FIRST_FORMAT} | msgspec.toml.decode(text, type=dict[str, Any])
-            is_old = plain["format"] == _FIRST_FORMAT and not any_format
-            file = None if is_old else msgspec.convert(plain, type=cls)
+            file = msgspec.toml.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise SiteError(str(error)) from None
         except (RecursionError, ValueError):
             raise SiteError("it is nested too deeply, or a number in it is too long.") from None
-        if file is None:
-            raise SiteError(
-                "it was made by an earlier version, which allowed exact sums unless told not "
-                "to. `fedgauge site migrate --site FILE` writes it anew."
-            )
-        if file.format not in (_FIRST_FORMAT, FORMAT):
+        if file.format != FORMAT:
             raise SiteError(
                 f"it has format {file.format}, and this fedgauge reads {FORMAT}. Use the latest "
                 "version."

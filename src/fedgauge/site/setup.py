@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fedgauge import storage
-from fedgauge.errors import LedgerError, SiteError, located
+from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
@@ -132,74 +132,6 @@ def _make_folder(folder: Path) -> None:
     for above in reversed(folder.parents):
         above.mkdir(mode=0o755, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-
-
-def migrate_site(path: str | Path, *, allow_exact: bool = False) -> Path:
-    """Write a site file of an earlier version anew; the old one is kept beside it.
-
-    Earlier versions allowed exact sums unless told not to, so they are allowed now only when
-    that is said again. Ledgers need no migration, and none is made: a site file that came without
-    its ledger would start with nothing spent.
-
-    Parameters
-    ----------
-    path
-        The site file.
-    allow_exact
-        Allow secure aggregation without noise.
-
-    Returns
-    -------
-    Path
-        Where the old file is.
-    """
-    path = Path(path).absolute()
-    before = read_site_file(path)
-    with located(f"site file {path}"):
-        old = SiteFile.from_text(before, any_format=True)
-    if old.format == FORMAT:
-        raise SiteError(f"site file {path} is of this version. Nothing was changed.")
-    kept = {*old.policy.models} - {EXACT} | ({EXACT} if allow_exact else set())
-    policy = msgspec.structs.replace(old.policy, models=tuple(sorted(kept)))
-    text = _written(msgspec.structs.replace(old, format=FORMAT, policy=policy))
-    Site.from_text(text, path)  # nothing is written when it would not be valid
-    aside = path.with_name(f"{path.name}.old")
-    try:
-        storage.write_new(aside, before.encode())
-    except FileExistsError:
-        raise SiteError(f"{aside} exists. Move it away, so that it is not lost.") from None
-    except OSError as error:
-        raise SiteError(f"cannot write {aside}: {error.strerror}.") from None
-    _rewritten(path, text)
-    return aside
-
-
-def new_ledger(path: str | Path) -> Site:
-    """Make the ledger of a site that was made before sites came with one, and never took part.
-
-    What was spent before, if anything was, is forgotten. Refused where anything tells that the site
-    had a ledger: one, its head, a witness, or an evaluation that it joined.
-
-    Parameters
-    ----------
-    path
-        The site file.
-
-    Returns
-    -------
-    Site
-        The site.
-    """
-    site = Site.from_toml(path)
-    joined = (site.folder / "sessions").glob("*.client")
-    for trace in (site.witness_path, *joined):
-        if trace is not None:
-            raise SiteError(
-                f"{trace} tells that this site took part, so it had a ledger. Put that back, with "
-                "its head; if it is lost, take the budget of its datasets as used up."
-            )
-    Ledger.create(site.ledger_path, head=site.head_path)
-    return site
 
 
 def add_witness(path: str | Path, witness: str | Path) -> Site:

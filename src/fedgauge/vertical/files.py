@@ -292,7 +292,7 @@ def check_rosters(rosters: Mapping[bytes, Roster]) -> None:
         )
 
 
-RANKS_FORMAT: Final = "fedgauge-ranks/2"
+RANKS_FORMAT: Final = "fedgauge-ranks/1"
 # Examples, and what is counted of them: far more than there are people.
 Many = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 T = TypeVar("T")
