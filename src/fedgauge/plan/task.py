@@ -291,6 +291,11 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         """The rows of counts that curves of a slice are made of."""
         raise NotImplementedError
 
+    def pair(self, slice_: Slice, other: Slice) -> Contrast:
+        """One class against one other, by the score of the first."""
+        del slice_, other
+        raise InputError('labels are not told from each other: against="rest".')
+
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The counts that are sent, in order."""

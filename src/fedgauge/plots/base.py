@@ -18,7 +18,6 @@ from fedgauge.escaping import printable
 from fedgauge.metrics.bands import Band
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.plan import Slice
-from fedgauge.plan.task import MulticlassTask, Sliced
 from fedgauge.results.evaluation import Evaluation
 
 if TYPE_CHECKING:
@@ -388,15 +387,13 @@ def _names(result: Evaluation, kind: str) -> list[str]:
 
 
 def _plural(result: Evaluation, kind: str) -> str:
-    if kind == "label" and isinstance(result.plan.task, MulticlassTask):
-        return "classes"
-    return f"{kind}s"
+    noun = result.plan.task.label_noun if kind == "label" else kind
+    return "classes" if noun == "class" else f"{noun}s"
 
 
 def _is_listed(result: Evaluation, group: str) -> bool:
     """Whether the plan names the group: of other rows nobody misses the curve."""
-    task = result.plan.task
-    return isinstance(task, Sliced) and task.groups_told[group].listed
+    return result.plan.task.groups_told[group].listed
 
 
 def _reference(result: Evaluation, kind: str, averages: bool) -> str | None:

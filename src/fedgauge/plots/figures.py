@@ -12,7 +12,6 @@ import numpy as np
 from fedgauge.errors import InputError, RecordError, UndefinedMetric
 from fedgauge.metrics.bands import PR, ROC
 from fedgauge.plan import Slice
-from fedgauge.plan.task import MulticlassTask, Sliced
 from fedgauge.plots.base import Drawn, draw_legend, is_dark
 from fedgauge.plots.calibration import DecisionCurveDisplay, ReliabilityDisplay
 from fedgauge.plots.comparison import ComparisonDisplay, ConfusionMatrixDisplay, GapDisplay
@@ -136,12 +135,10 @@ def _of_slices(result: Evaluation) -> list[tuple[str, str, _Table]]:
     """Files, titles and displays of what slices are compared by."""
     task, mine, mapped = result.plan.task, result.slice, result.mapped_by is not None
     found: list[tuple[str, str, _Table]] = []
-    if not isinstance(task, Sliced):
-        return found
     if task.groups and mine.group is None and not result.is_several:
         gaps = GapDisplay.from_gaps(result.gaps("roc_auc"))
         found.append((OF_SLICES[0], "ROC AUC by group", gaps))
-    if isinstance(task, MulticlassTask) and "confusion" in task.also:
+    if "confusion" in task.also:
         if result.has_average and mine.group is None and not mapped:
             matrix = ConfusionMatrixDisplay.from_matrix(result.confusion_matrix(), normalize="true")
             found.append((OF_SLICES[1], "Confusion matrix", matrix))

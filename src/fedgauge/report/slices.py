@@ -10,7 +10,6 @@ import numpy as np
 
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.metrics.estimate import Estimate, Interval, show, show_count
-from fedgauge.plan.task import Sliced
 from fedgauge.report.figures import rounded
 from fedgauge.report.html import folded, paragraph, table
 from fedgauge.results.evaluation import Evaluation
@@ -88,8 +87,7 @@ class SliceFigures(NamedTuple):
 
 def gaps_between_groups(result: Evaluation, *, brief: bool) -> Iterator[SliceFigures]:
     """How far groups differ, of each model and class; if `brief`, in ROC AUC alone."""
-    task = result.plan.task
-    if not (isinstance(task, Sliced) and task.groups):
+    if not result.plan.task.groups:
         return
     for place, part in enumerate(each for each in result.slices if each.slice.group is None):
         of = "" if str(part.slice) == "all" else f" of {part.slice}"
@@ -155,7 +153,7 @@ def _gap_table(gaps: Gaps, of: str) -> str:
 def models_compared(result: Evaluation) -> Iterator[SliceFigures]:
     """How models differ on the same rows, where these have one label."""
     task = result.plan.task
-    if not isinstance(task, Sliced) or task.labels_told != (None,) or result.mapped_by is not None:
+    if task.labels_told != (None,) or result.mapped_by is not None:
         return
     if result.slice.model is not None:
         return
@@ -288,7 +286,7 @@ def _confusion(part: Evaluation, of: str) -> Iterator[str]:
 def whole_models(result: Evaluation) -> list[Evaluation]:
     """A result of each model; itself where there is one."""
     task = result.plan.task
-    if isinstance(task, Sliced) and task.models and result.slice.model is None:
+    if task.models and result.slice.model is None:
         return [result.select(model=name) for name in task.models]
     return [result]
 

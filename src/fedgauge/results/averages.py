@@ -19,7 +19,7 @@ from fedgauge.metrics.multiclass import ClassConfusion, Influence, Move, Part, S
 from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.plan import EvaluationPlan, Slice
-from fedgauge.plan.task import CLASS_TABLES, Contrast, MulticlassTask, Sliced
+from fedgauge.plan.task import CLASS_TABLES, Contrast
 from fedgauge.results.metrics import Metrics, NamedMetric
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def tables_of(
     Of all rows a table by group is the sum of its groups, and has the noise of each.
     """
     task = plan.task
-    told = task.groups_told[group] if group is not None and isinstance(task, Sliced) else None
+    told = None if group is None else task.groups_told[group]
     variances = plan.table_variances(released.clients)
     for each, variance in zip(released.tables, variances, strict=True):
         if not isinstance(each.table, kind):
@@ -166,7 +166,7 @@ def top_label(result: "Evaluation") -> TopLabel:
 def _table(result: "Evaluation", name: str) -> tuple[NDArray[Any], float]:
     """The sums of a table of the task, and the noise variance of one of its cells."""
     task = result.plan.task
-    if not isinstance(task, MulticlassTask) or name not in task.also:
+    if name not in task.also:
         raise InputError(_NOT_COUNTED.format(name))
     _labelled(result)  # of all classes, and one model
     told = tables_of(result.plan, result.released, result.slice.group, CLASS_TABLES[name])
@@ -198,13 +198,11 @@ def _asked(result: "Evaluation", average: Average, against: Against) -> list[_As
     task, slices = result.plan.task, _labelled(result)
     if against == "one" and average == "micro":
         raise InputError('a micro average is of all pairs at once: against="rest".')
-    if against == "one" and not isinstance(task, MulticlassTask):
-        raise InputError('labels are not told from each other: against="rest".')
     if average == "micro":
         each = [task.contrast(slice_) for slice_ in slices]
         rows = (tuple(row for c in each for row in c[side]) for side in (0, 1))
         return [_Asked("all", Contrast(*rows))]
-    if isinstance(task, MulticlassTask) and against == "one":
+    if against == "one":
         return [
             _Asked(f"{mine.label} against {theirs.label}", task.pair(mine, theirs), (one, two))
             for one, mine in enumerate(slices)

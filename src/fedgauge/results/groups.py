@@ -17,7 +17,7 @@ from fedgauge.metrics.estimate import Estimate, Interval, metrics_of, show
 from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold, check_threshold
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import REST, Contrast, Group, Slice, Sliced
+from fedgauge.plan.task import REST, Contrast, Group, Slice, Task
 from fedgauge.results.metrics import Metrics, NamedMetric
 from fedgauge.results.summary import Backend, frame_of
 
@@ -240,7 +240,7 @@ class _Reader:
 def gaps_of(result: Evaluation, metric: str, at: float | None, against: str | None) -> Gaps:
     """See :meth:`fedgauge.Evaluation.gaps`."""
     task = result.plan.task
-    if not (isinstance(task, Sliced) and task.groups):
+    if not task.groups:
         raise InputError("there are no groups in the plan, and so no gaps. Say groups=... .")
     if result.slice.group is not None:
         raise InputError("gaps are between groups, and this is one of them. Ask the whole result.")
@@ -279,25 +279,21 @@ def gaps_of(result: Evaluation, metric: str, at: float | None, against: str | No
 
 def listed_group(plan: EvaluationPlan, name: str | None) -> str | None:
     """The name of a group, if the plan lists all its values."""
-    task = plan.task
-    listed = isinstance(task, Sliced) and name is not None and task.groups_told[name].listed
-    return name if listed else None
+    return name if name is not None and plan.task.groups_told[name].listed else None
 
 
 def share_rows(plan: EvaluationPlan, one: str | None, other: str | None) -> bool:
     """Whether a row may be in both groups; None is of all rows."""
-    task = plan.task
-    if one is None or other is None or one == other or not isinstance(task, Sliced):
+    if one is None or other is None or one == other:
         return True
-    return task.groups_told[one].grouping != task.groups_told[other].grouping
+    groups = plan.task.groups_told
+    return groups[one].grouping != groups[other].grouping
 
 
 def why_joined(plan: EvaluationPlan, name: str) -> str:
     """Why a group is not shown by itself."""
-    task = plan.task
-    assert isinstance(task, Sliced)  # noqa: S101  (no other has groups)
-    grouping = task.groups_told[name].grouping
-    *_, last = (each.name for each in task.groups_told.values() if each.grouping == grouping)
+    groups = plan.task.groups_told
+    *_, last = (n for n, each in groups.items() if each.grouping == groups[name].grouping)
     return JOINED.format(plan.min_cell, last)
 
 
@@ -314,7 +310,7 @@ def _gap(
     return Gap(*names, first, second, gap(first, second), joint)
 
 
-def _pairs(task: Sliced, against: str | None) -> list[tuple[str, str | None]]:
+def _pairs(task: Task, against: str | None) -> list[tuple[str, str | None]]:
     """Which groups are compared with which; None is all rows outside the first."""
     told = task.groups_told
     if against is not None and against != REST and against not in told:
@@ -326,7 +322,7 @@ def _pairs(task: Sliced, against: str | None) -> list[tuple[str, str | None]]:
     for grouping in task.layout.groupings:
         every = [each for each in told.values() if each.grouping == grouping]
         listed = [each.name for each in every if each.listed]
-        if against in told:
+        if against is not None and against in told:
             if told[against].grouping == grouping:
                 pairs += [(name, against) for name in listed if name != against]
         elif against == REST:

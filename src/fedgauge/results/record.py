@@ -27,7 +27,7 @@ from fedgauge.histograms.tables import AnyTable, TableSum
 from fedgauge.metrics.estimate import LEVEL, Estimate, check_level, metrics_of
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.plan import decode_axis, encode_axis
-from fedgauge.plan.task import Contrast, Sliced
+from fedgauge.plan.task import Contrast
 from fedgauge.privacy import PrivacyStatement
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Record(msgspec.Struct, frozen=True):
     def _joined_fit(self) -> bool:
         """Whether groups that are said to be counted elsewhere can be, and have no counts."""
         task = self.plan.task
-        if not (self._joined and self.plan.min_cell and isinstance(task, Sliced)):
+        if not (self._joined and self.plan.min_cell):
             return not self._joined
         empty = {part.group for part in self.slices if not any(map(any, part.counts))}
         last = {each.grouping: name for name, each in task.groups_told.items()}
@@ -300,7 +300,7 @@ class Record(msgspec.Struct, frozen=True):
     def _of_joined(self, told: TableSum) -> NDArray[Any]:
         """A table's cells of groups that are counted elsewhere, which are empty."""
         task = self.plan.task
-        rows = joined_cells(task, told.table, self._joined) if isinstance(task, Sliced) else []
+        rows = joined_cells(task, told.table, self._joined)
         return told.by_group(task.layout)[rows]
 
     def _is_axis_of_plan(self, axis: Axis) -> bool:
