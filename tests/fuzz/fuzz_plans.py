@@ -225,7 +225,6 @@ def calibrator():
             lambda: repr(found),
             lambda: found.digest,
             found.in_words,
-            found.to_python,
             lambda: found.transform(scores),
             lambda: look_at(msgspec.structs.replace(plan_for(bins=4), calibrator=found)),
         )

@@ -300,20 +300,6 @@ def test_spaces_in_a_file_change_nothing():
     assert fg.Calibrator.from_bytes(spaced) == before
 
 
-# Without NumPy
-
-
-@every_form
-def test_the_source_needs_python_alone_and_refuses_what_transform_refuses(form):
-    text, space = calibrator(form).to_python(), {}
-    imports = {line for line in text.splitlines() if line.startswith(("import", "from"))}
-    assert imports <= {"import math", "from bisect import bisect_right"}
-    exec(text, space)
-    for score in (math.nan, -0.1, 1.1, 55.0, math.inf):
-        with pytest.raises(ValueError, match="between 0 and 1"):
-            space["calibrate"](score)
-
-
 BETA = fg.Calibrator("beta", FORMS["beta"], Fitted(1000, 100, "exact sum"))
 PLAN = plan_for(bins=32)
 MAPPED = PLAN.with_calibrator(BETA)

@@ -1,4 +1,4 @@
-"""`Calibrator`: a map from scores to probabilities, its forms, its file and its Python source.
+"""`Calibrator`: a map from scores to probabilities, its forms and its file.
 
 It is also a step of a scikit-learn pipeline.
 """
@@ -22,77 +22,6 @@ from fedgauge.errors import CalibratorError, InputError
 from fedgauge.storage import read_bounded, write_whole
 
 LOWEST: Final = -700.0  # in log-odds; exp overflows at 710
-
-_SOURCE: Final = '''\
-"""Calibrates scores, needs Python alone: {words}, map {digest}."""
-
-import math
-from bisect import bisect_right
-
-
-def calibrate(score: float) -> float:
-    """The calibrated probability of a score between 0 and 1."""
-    if not 0.0 <= score <= 1.0:
-        raise ValueError("a score lies between 0 and 1; divide percentages by 100")
-{body}'''
-
-_PROBABILITY: Final = f"""\
-    lowest = {LOWEST}
-    if log_odds < lowest:
-        return min(math.exp(log_odds), 1.0 / (1.0 + math.exp(-lowest)))
-    return 1.0 / (1.0 + math.exp(-log_odds))
-"""
-_LOG: Final = "(math.log(score) if score > 0.0 else -math.inf)"
-_LOG_REST: Final = "(math.log1p(-score) if score < 1.0 else -math.inf)"
-
-
-def source(words: str, digest: str, body: str) -> str:
-    """A whole module around the statements of one form."""
-    return _SOURCE.format(words=words, digest=digest, body=body)
-
-
-def beta(a: float, b: float, c: float) -> str:
-    """The statements of a beta map."""
-    terms = [repr(c)]
-    if a:
-        terms.append(f"+ {a!r} * {_LOG}")
-    if b:
-        terms.append(f"- {b!r} * {_LOG_REST}")
-    lines = "\n        ".join(terms)
-    return f"    log_odds = (\n        {lines}\n    )\n{_PROBABILITY}"
-
-
-def log_odds_line(x: tuple[float, ...], y: tuple[float, ...]) -> str:
-    """The statements of straight pieces in log-odds."""
-    return f"""\
-    x = _X
-    y = _Y
-    log_odds = {_LOG} - {_LOG_REST}
-    after = bisect_right(x, log_odds)
-    if after == 0:
-        log_odds = y[0] + (log_odds - x[0])
-    elif after == len(x):
-        log_odds = y[-1] + (log_odds - x[-1])
-    else:
-        share = (log_odds - x[after - 1]) / (x[after] - x[after - 1])
-        log_odds = min(y[after - 1] + share * (y[after] - y[after - 1]), y[after])
-{_PROBABILITY}
-
-_X = {list(x)!r}
-_Y = {list(y)!r}
-"""
-
-
-def steps(edges: tuple[float, ...], values: tuple[float, ...]) -> str:
-    """The statements of steps."""
-    return f"""\
-    return _VALUES[bisect_right(_EDGES, score)]
-
-
-_EDGES = {list(edges)!r}
-_VALUES = {list(values)!r}
-"""
-
 
 MOST_KNOTS: Final = 1 << 16
 _FARTHEST: Final = 1e6  # of any number in log-odds: those of the smallest float are -745
@@ -158,10 +87,6 @@ class Beta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         """Where it stands still."""
         alike = np.nan if self.is_strict else self.apply(np.array([0.5]))[0]
         return Stretches(np.empty(0), np.array([alike]))
-
-    def to_python(self) -> str:
-        """Statements that set `log_odds` from `score`."""
-        return beta(self.a, self.b, self.c)
 
 
 class LogOddsLine(
@@ -236,10 +161,6 @@ class LogOddsLine(
         some = np.diff(ends) > 0  # knots far out are one float
         return _joined(ends[:-1][some][1:], values[some])
 
-    def to_python(self) -> str:
-        """Statements that set `log_odds` from `score`."""
-        return log_odds_line(self.x, self.y)
-
 
 class Steps(
     msgspec.Struct,
@@ -299,10 +220,6 @@ class Steps(
     def stretches(self) -> Stretches:
         """Where it stands still: everywhere."""
         return _joined(*self._arrays)
-
-    def to_python(self) -> str:
-        """A statement that returns the value of the step of `score`."""
-        return steps(self.edges, self.values)
 
 
 def _probabilities(log_odds: Floats) -> Floats:
@@ -513,20 +430,6 @@ class Calibrator(
     def without_facts(self) -> "Calibrator":
         """The same map without what it was fitted on: what a plan carries."""
         return Calibrator(self.method, self.form)
-
-    def to_python(self) -> str:
-        """The map as Python source: a function ``calibrate(score)`` that needs Python alone.
-
-        For phones, databases and other places without NumPy.
-
-        Examples
-        --------
-        >>> space = {}
-        >>> exec(Calibrator("temperature", Beta(0.5, 0.5, 0.0)).to_python(), space)
-        >>> round(space["calibrate"](0.1), 12)
-        0.25
-        """
-        return source(self.in_words(), self.digest, self.form.to_python())
 
     def as_transformer(self) -> "CalibratorTransformer":
         """The map as scikit-learn's pipelines want it; fitting it again does nothing.

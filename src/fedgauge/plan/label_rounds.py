@@ -9,15 +9,11 @@ import numpy as np
 from fedgauge.arrays import Floats
 from fedgauge.errors import PlanError
 from fedgauge.histograms.axis import Axis
-from fedgauge.histograms.tables import AnyTable
-from fedgauge.plan.rounds import BYTES_PER_COUNT, RoundTerms, alone_in_words
+from fedgauge.plan.rounds import Round, RoundTerms, alone_in_words
 from fedgauge.privacy import PrivacyModel, local, models
-from fedgauge.privacy.noise import ShareLaw
 
 
-class FlipRound(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="flips"
-):
+class FlipRound(Round, frozen=True, tag="flips"):
     """Each label party sends, for every bin, how many of its labels are positive once flipped.
 
     `nodes` is the number of bins, `chance` that of a label to be flipped, out of 2^64. A party
@@ -27,11 +23,7 @@ class FlipRound(
     nodes: tuple[int]
     chance: int
 
-    sends_reports: ClassVar[bool] = False
     flips_labels: ClassVar[bool] = True
-    is_noisy: ClassVar[bool] = True
-    sum_steps: ClassVar[int] = 0
-    tables: ClassVar[tuple[AnyTable, ...]] = ()
 
     @classmethod
     def calibrated(cls, privacy: PrivacyModel, bins: int) -> Self:
@@ -56,30 +48,12 @@ class FlipRound(
         """Refuse flips that cost more than the privacy model promises."""
         terms.privacy.check_flips(self.chance)
 
-    def draws(self, terms: RoundTerms) -> list[tuple[ShareLaw, int]]:
-        """None: labels are flipped, and nothing is added to counts."""
-        del terms
-        return []
-
-    def noise_variances(self, terms: RoundTerms, contributions: int) -> tuple[float, ...]:
-        """None of a level: bins differ by the labels they hold (:meth:`node_variances`)."""
-        del terms, contributions
-        return ()
-
     def node_variances(self, terms: RoundTerms, leaves: Floats) -> list[Floats]:
         """Variance of each count, where the classes' `leaves` add up to known totals."""
         del terms
         # Rounded: the classes are estimates, and their sum a number of rows.
         totals = np.rint(leaves.sum(axis=0))
         return [np.broadcast_to(local.variances(totals, self.chance), leaves.shape)]
-
-    def numbers(self, terms: RoundTerms) -> int:
-        """How many counts one party sends."""
-        return terms.channels * sum(self.nodes)
-
-    def bytes_sent(self, terms: RoundTerms) -> int:
-        """Size of one party's counts."""
-        return self.numbers(terms) * BYTES_PER_COUNT
 
     def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
@@ -111,9 +85,7 @@ BYTES_PER_NUMBER: Final = 16
 _MOST_EXAMPLES: Final = 1 << 30  # whose doubled ranks fit 32 bits
 
 
-class PairRound(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="pair"
-):
+class PairRound(Round, frozen=True, tag="pair"):
     """Each label party sends its positives and the sum of their ranks, with all of the noise.
 
     `examples` is how many there are in all: doubled midranks among them reach from 0 to twice as
@@ -124,12 +96,6 @@ class PairRound(
     mechanism: PairName
     examples: int
     nodes: tuple[int] = msgspec.field(default_factory=lambda: (1,))
-
-    sends_reports: ClassVar[bool] = False
-    flips_labels: ClassVar[bool] = False
-    is_noisy: ClassVar[bool] = True
-    sum_steps: ClassVar[int] = 0
-    tables: ClassVar[tuple[AnyTable, ...]] = ()
 
     @property
     def places(self) -> int:
@@ -161,21 +127,6 @@ class PairRound(
                 f"{self.mechanism} needs DistributedDP with noise={noise!r}, unit='label' and "
                 "neighbours='flip'."
             )
-
-    def draws(self, terms: RoundTerms) -> list[tuple[ShareLaw, int]]:
-        """None of a table: noise of a pair is drawn exactly."""
-        del terms
-        return []
-
-    def noise_variances(self, terms: RoundTerms, contributions: int) -> tuple[float, ...]:
-        """None of a level: there are no bins."""
-        del terms, contributions
-        return ()
-
-    def node_variances(self, terms: RoundTerms, leaves: Floats) -> list[Floats]:
-        """None: there are no bins."""
-        del terms, leaves
-        return []
 
     def numbers(self, terms: RoundTerms) -> int:
         """Two."""

@@ -748,8 +748,7 @@ class EvaluationPlan(
         >>> plan.with_not_after("2026-12-31").not_after
         '2026-12-31T23:59:59Z'
         """
-        plan = msgspec.structs.replace(self, not_after=moment)
-        return plan if self.predicted is None else plan.with_prediction(self.predicted)
+        return self._with(not_after=moment)
 
     def with_calibrator(self, calibrator: Calibrator | None) -> Self:
         """The same plan of scores that go through a map before they are binned.
@@ -764,7 +763,10 @@ class EvaluationPlan(
         >>> mapped.digest == plan.digest, mapped.with_calibrator(None) == plan
         (False, True)
         """
-        plan = msgspec.structs.replace(self, calibrator=calibrator)
+        return self._with(calibrator=calibrator)
+
+    def _with(self, **changes: Any) -> Self:
+        plan = msgspec.structs.replace(self, **changes)
         return plan if self.predicted is None else plan.with_prediction(self.predicted)
 
     @property
@@ -892,9 +894,10 @@ class EvaluationPlan(
 def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
     """What a plan is, at a glance."""
     positive = "bool or 0/1" if plan.task.positive is None else repr(plan.task.positive)
+    bins = [("axis", repr(plan.axis)), ("tree", " x ".join(map(str, plan.tree)))]
     rows = [
         ("positive label", positive),
-        *(two_rounds.facts(plan) if plan.has_two_rounds else _bins(plan)),
+        *(two_rounds.facts(plan) if plan.has_two_rounds else bins),
         ("privacy", plan.privacy.title),
     ]
     rows += [(name, words) for name, words in plan.task.told]
@@ -909,7 +912,3 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         rows.append(("not after", plan.not_after))
     sender = "report" if plan.final.sends_reports else "client"
     return [*rows, ("sent", f"{plan.bytes_per_client:,} bytes per {sender}")]
-
-
-def _bins(plan: EvaluationPlan) -> list[tuple[str, str]]:
-    return [("axis", repr(plan.axis)), ("tree", " x ".join(map(str, plan.tree)))]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple, Protocol, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
 from msgspec import structs
@@ -32,6 +32,9 @@ NO_SUM_ALONE: Final = (
     "under this plan each label party answers alone, with all of the noise, and nothing is summed "
     "securely. Answer with `fedgauge vertical answer`."
 )
+
+
+BYTES_PER_COUNT: Final = 8
 
 
 def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
@@ -75,7 +78,7 @@ def why_no_sum(privacy: PrivacyModel) -> str:
     return NO_SUM_OF_REPORTS if privacy.sends_reports else NO_COHORT
 
 
-class Round(Protocol):
+class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
     """One thing that every client sends.
 
     A kind of round is plain data in a plan, and says all that differs between kinds.
@@ -88,52 +91,67 @@ class Round(Protocol):
         Whether labels are flipped at random before they are counted.
     """
 
-    sends_reports: ClassVar[bool]
-    flips_labels: ClassVar[bool]
+    sends_reports: ClassVar[bool] = False
+    flips_labels: ClassVar[bool] = False
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """The number of nodes at each level sent."""
+        raise NotImplementedError
 
     @property
     def sum_steps(self) -> int:
         """Steps that the scores within a bin are summed in; 0 where they are not."""
+        return 0
 
     @property
     def tables(self) -> tuple[AnyTable, ...]:
         """What is counted besides the histogram."""
+        return ()
 
     @property
     def is_noisy(self) -> bool:
         """Whether what is released is noisy."""
+        return True
 
     def check(self, terms: RoundTerms) -> None:
         """Refuse what no plan of these terms holds."""
+        raise NotImplementedError
 
     def check_promise(self, terms: RoundTerms) -> None:
         """Refuse noise that costs more than the privacy model promises."""
+        raise NotImplementedError
 
     def draws(self, terms: RoundTerms) -> list[tuple[ShareLaw, int]]:
-        """Laws of one client's noise, and how many numbers each is on."""
+        """Laws of one client's noise, and how many numbers each is on; empty without tables."""
+        del terms
+        return []
 
     def noise_variances(self, terms: RoundTerms, contributions: int) -> tuple[float, ...]:
-        """Variance of the noise at one node of each level; empty without noise."""
+        """Variance of the noise at one node of each level; empty without noise of levels."""
+        del terms, contributions
+        return ()
 
     def node_variances(self, terms: RoundTerms, leaves: Floats) -> list[Floats]:
         """Variance at every node of each level, where it depends on the counts; else empty."""
+        del terms, leaves
+        return []
 
     def numbers(self, terms: RoundTerms) -> int:
         """How many numbers one client sends, or a report tells apart."""
+        return terms.channels * sum(self.nodes)
 
     def bytes_sent(self, terms: RoundTerms) -> int:
         """Size of what is sent, before any protocol."""
+        return self.numbers(terms) * BYTES_PER_COUNT
 
-    def in_words(self, terms: RoundTerms) -> Sequence[tuple[str, str]]:
+    def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
+        raise NotImplementedError
 
 
 def alone_in_words(terms: RoundTerms, leaves: str, learned: str) -> list[tuple[str, str]]:
-    """Titles and paragraphs of a round in which each label party answers by itself."""
+    """Titles and paragraphs of a round in which the promise does not rest on others."""
     return [
         ("What leaves each site", leaves),
         ("What is learned from it", learned),
@@ -145,7 +163,6 @@ def alone_in_words(terms: RoundTerms, leaves: str, learned: str) -> list[tuple[s
 
 # Rows of one client in one bin: more than any has, and 2^22 of them fit 64 bits.
 LARGEST: Final = 2**40
-BYTES_PER_COUNT: Final = 8
 
 # Steps that the scores within a bin are summed in. Rounding, 1/512 of a bin, is far below what
 # sampling and noise do to a mean. More would cost: tables of noise are as long as steps over
@@ -174,14 +191,7 @@ class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise: float = 0.0
 
 
-class HistogramRound(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    tag_field="kind",
-    tag="histogram",
-    omit_defaults=True,
-):
+class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
     """Each client sends, for every channel, the counts of the nodes at some tree levels.
 
     `nodes` lists the number of nodes at each level sent. `noise` is the strength of the noise
@@ -208,9 +218,6 @@ class HistogramRound(
     largest: int = msgspec.field(default_factory=lambda: LARGEST)
     sums: ScoreSums | None = None
     tables: tuple[AnyTable, ...] = ()
-
-    sends_reports: ClassVar[bool] = False
-    flips_labels: ClassVar[bool] = False
 
     @classmethod
     def calibrated(
@@ -369,11 +376,6 @@ class HistogramRound(
         laws = self.table_laws(terms, shares=1)
         return tuple(contributions * law.variance for law in laws) or (0.0,) * len(self.tables)
 
-    def node_variances(self, terms: RoundTerms, leaves: Floats) -> list[Floats]:
-        """None of its own: all nodes of a level have the same noise, whatever the counts."""
-        del terms, leaves
-        return []
-
     def numbers(self, terms: RoundTerms) -> int:
         """How many counts and sums one client sends."""
         sums = terms.axis.bins if self.sum_steps else 0
@@ -392,10 +394,6 @@ class HistogramRound(
             most_sum,
             most_cell + max(table_reaches, default=0),
         )
-
-    def bytes_sent(self, terms: RoundTerms) -> int:
-        """Size of one client's counts and sums."""
-        return self.numbers(terms) * BYTES_PER_COUNT
 
     def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
@@ -563,9 +561,7 @@ def _nodes_sent(privacy: PrivacyModel, tree: Sequence[int]) -> tuple[int, ...]:
 _MOST_IN_ALL: Final = 1 << 20  # cells of all blocks, which a server keeps sums of
 
 
-class ReportRound(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="report"
-):
+class ReportRound(Round, frozen=True, tag="report"):
     """Each row is sent as one report about one level of one block, drawn at random and public.
 
     A block is one of the row's scores and one way to group rows: there the row is in one cell, of
@@ -580,10 +576,6 @@ class ReportRound(
     blocks: tuple[int, ...] = ()
 
     sends_reports: ClassVar[bool] = True
-    flips_labels: ClassVar[bool] = False
-    is_noisy: ClassVar[bool] = True
-    sum_steps: ClassVar[int] = 0
-    tables: ClassVar[tuple[AnyTable, ...]] = ()
 
     @classmethod
     def calibrated(cls, privacy: PrivacyModel, tree: Sequence[int], layout: Layout) -> Self:
@@ -620,11 +612,6 @@ class ReportRound(
         """Refuse reports that cost more than the privacy model promises."""
         terms.privacy.check_reports(self.oracles(terms))
 
-    def draws(self, terms: RoundTerms) -> list[tuple[ShareLaw, int]]:
-        """None: rows are randomised, and nothing is added to counts."""
-        del terms
-        return []
-
     def noise_variances(self, terms: RoundTerms, contributions: int) -> tuple[float, ...]:
         """Variance of one node's estimate from so many reports, at each level."""
         blocks = self.by_block(terms)
@@ -640,17 +627,13 @@ class ReportRound(
         blocks = self.by_block(terms)
         return [len(blocks) * each for each in oracles.node_variances(blocks[block], leaves)]
 
-    def numbers(self, terms: RoundTerms) -> int:
-        """How many cells a report tells apart at all levels."""
-        return terms.channels * sum(self.nodes)
-
     def bytes_sent(self, terms: RoundTerms) -> int:
         """Size of one report."""
         return max(oracle.payload_bytes for oracle in self.oracles(terms))
 
     def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
-        privacy, count = terms.privacy, self.bytes_sent(terms)
+        count = self.bytes_sent(terms)
         size = "1 byte" if count == 1 else f"{count:,} bytes"
         leaves = (
             f"One report for each row{_about(terms.layout)} ({size}, and a random number that "
@@ -664,14 +647,7 @@ class ReportRound(
             f"A report alone leaves its row uncertain. Many add up to estimates of {estimated}. "
             "The number of reports of each site is known."
         )
-        nobody = "Nobody in particular: the promise does not rest on others."
-        return [
-            ("What leaves each site", leaves),
-            ("What is learned from it", learned),
-            ("What is promised", privacy.promise),
-            ("Who must take part", nobody),
-            ("What is not protected", f"{privacy.unprotected}."),
-        ]
+        return alone_in_words(terms, leaves, learned)
 
 
 def _about(layout: Layout) -> str:

@@ -415,11 +415,21 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
             if block.model == slice_.model and block.grouping == grouping
         )
 
-    def _cells(self, slice_: Slice, block: Block) -> tuple[int, ...]:
-        """The groups of a block that a slice is made of: one, or all."""
-        if slice_.group is None:
-            return tuple(range(self.layout.cells(block.grouping)))
-        return (self.groups_told[slice_.group].cell,)
+    def contrast(self, slice_: Slice) -> Contrast:
+        """The rows of counts that curves of a slice are made of, by its own score."""
+        return self._against(slice_, (0,), 1)
+
+    def _against(self, slice_: Slice, negatives: Sequence[int], positive: int) -> Contrast:
+        """Some classes against one, by the score of a slice: in one group, or in all."""
+        block = self._blocks(slice_)[self.labels_told.index(slice_.label)]
+        cells: Sequence[int] = range(self.layout.cells(block.grouping))
+        if slice_.group is not None:
+            cells = (self.groups_told[slice_.group].cell,)
+        channel = self.layout.channel
+        return Contrast(
+            tuple(channel(block, cell, each) for cell in cells for each in negatives),
+            tuple(channel(block, cell, positive) for cell in cells),
+        )
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
@@ -428,9 +438,10 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
         if layout.is_plain:
             return tuple(Channel(Slice(), name) for name in Contrast._fields)
         names = {(each.grouping, each.cell): each.name for each in self.groups_told.values()}
+        labels = self.labels_told
         return tuple(
             Channel(
-                Slice(block.model, names.get((block.grouping, cell)), self._label_of(block)),
+                Slice(block.model, names.get((block.grouping, cell)), labels[block.column]),
                 self._class_name(number),
             )
             for block in layout.blocks
@@ -469,14 +480,13 @@ class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
             rows.append(("groups", "; ".join(every) + how))
         return (*rows, ("models", listed(self.models))) if self.models else tuple(rows)
 
-    def _label_of(self, block: Block) -> str | None:
-        return self.labels_told[block.column]
-
     def _class_name(self, number: int) -> str:
         return Contrast._fields[number]
 
-    def _grouping(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        return tuple((name, tuple(values)) for name, values in self.groups.items())
+    def _layout(self, **own: Any) -> Layout:
+        """The channels of its groups and models, and of what a task has of its own."""
+        groups = tuple((name, tuple(values)) for name, values in self.groups.items())
+        return Layout(models=tuple(self.models), groups=groups, crossed=self.crossed, **own)
 
 
 def _called(
@@ -552,18 +562,7 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
     @cached_property
     def layout(self) -> Layout:
         """Which channels rows are counted in."""
-        return Layout(
-            self.positive,
-            models=tuple(self.models),
-            groups=self._grouping(),
-            crossed=self.crossed,
-        )
-
-    def contrast(self, slice_: Slice) -> Contrast:
-        """The rows of counts that curves of a slice are made of."""
-        (block,) = self._blocks(slice_)
-        channel, cells = self.layout.channel, self._cells(slice_, block)
-        return Contrast(*(tuple(channel(block, cell, c) for cell in cells) for c in (0, 1)))
+        return self._layout(positive=self.positive)
 
 
 class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
@@ -617,34 +616,18 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     @cached_property
     def layout(self) -> Layout:
         """Which channels rows are counted in."""
-        return Layout(
-            classes=tuple(self.labels),
-            models=tuple(self.models),
-            groups=self._grouping(),
-            crossed=self.crossed,
-            names=tuple(map(str, self.labels)),
-        )
+        return self._layout(classes=tuple(self.labels), names=tuple(map(str, self.labels)))
 
     def contrast(self, slice_: Slice) -> Contrast:
         """One class against all others, by its own score."""
         column = self.labels_told.index(slice_.label)
-        block = self._blocks(slice_)[column]
-        channel, cells = self.layout.channel, self._cells(slice_, block)
         others = [each for each in range(len(self.labels)) if each != column]
-        return Contrast(
-            tuple(channel(block, cell, other) for cell in cells for other in others),
-            tuple(channel(block, cell, column) for cell in cells),
-        )
+        return self._against(slice_, others, column)
 
     def pair(self, slice_: Slice, other: Slice) -> Contrast:
         """One class against one other, by the score of the first."""
         column, against = (self.labels_told.index(each.label) for each in (slice_, other))
-        block = self._blocks(slice_)[column]
-        channel, cells = self.layout.channel, self._cells(slice_, block)
-        return Contrast(
-            tuple(channel(block, cell, against) for cell in cells),
-            tuple(channel(block, cell, column) for cell in cells),
-        )
+        return self._against(slice_, (against,), column)
 
     def _class_name(self, number: int) -> str:
         return str(self.labels[number])
@@ -706,19 +689,7 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
     @cached_property
     def layout(self) -> Layout:
         """Which channels rows are counted in."""
-        return Layout(
-            labels=len(self.labels),
-            models=tuple(self.models),
-            groups=self._grouping(),
-            crossed=self.crossed,
-            names=tuple(self.labels),
-        )
-
-    def contrast(self, slice_: Slice) -> Contrast:
-        """One label, by its own score."""
-        block = self._blocks(slice_)[self.labels_told.index(slice_.label)]
-        channel, cells = self.layout.channel, self._cells(slice_, block)
-        return Contrast(*(tuple(channel(block, cell, c) for cell in cells) for c in (0, 1)))
+        return self._layout(labels=len(self.labels), names=tuple(self.labels))
 
     @property
     def positive_in_words(self) -> str:
