@@ -7,8 +7,10 @@ import resource
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
+import zlib
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -186,10 +188,15 @@ def test_a_file_of_an_exact_limit_is_read(tmp_path):
 
 
 def packed(path, *parts):
-    with gzip.open(path, "wb", compresslevel=6) as file:
-        for text, times in parts:
-            for _ in range(times):
-                file.write(text)
+    """A file as gzip makes it, but what repeats is compressed once."""
+    deflate, blocks, check, size = zlib.compressobj(6, zlib.DEFLATED, -15), [], 0, 0
+    for text, times in parts:
+        blocks += times * [deflate.compress(text) + deflate.flush(zlib.Z_FULL_FLUSH)]
+        for _ in range(times):
+            check = zlib.crc32(text, check)
+        size += times * len(text)
+    header, empty = b"\x1f\x8b\x08" + bytes(6) + b"\xff", b"\x03\0"
+    path.write_bytes(header + b"".join(blocks) + empty + struct.pack("<II", check, size))
 
 
 BOMBS = {
@@ -337,20 +344,15 @@ def test_few_equal_rows_of_parquet_are_rows(tmp_path):
 # Full disks and closed streams
 
 
-@pytest.fixture
-def small_disk():
-    """A process whose files cannot grow beyond some bytes."""
-
-    def begin(*arguments, most):
-        return subprocess.run(
-            [sys.executable, "-c", "from fedgauge.cli import main; main()", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
-        )
-
-    return begin
+@contextmanager
+def small_disk(most):
+    """Files cannot grow beyond some bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("stood", [False, True], ids=["new", "old"])
@@ -370,7 +372,7 @@ def small_disk():
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
-def test_a_full_disk_leaves_no_half_of_a_file(folder, small_disk, command, target, stood):
+def test_a_full_disk_leaves_no_half_of_a_file(folder, command, target, stood):
     shutil.copy(FIXTURES / "exact-logit.json", "looks/2026-02-01.json")
     path = folder / target
     if stood:
@@ -379,8 +381,9 @@ def test_a_full_disk_leaves_no_half_of_a_file(folder, small_disk, command, targe
         assert run(*command).exit_code == 0
     before = path.read_bytes() if stood else None
     left = {each.name for each in path.parent.iterdir()} if path.parent.is_dir() else set()
-    done = small_disk(*command, most=100 if target in ("out.csv", "out.json") else 400)
-    assert done.returncode in (1, 2), done.stderr
+    with small_disk(100 if target in ("out.csv", "out.json") else 400):
+        done = run(*command)
+    assert done.exit_code in (1, 2), done.stderr
     assert "too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert (path.read_bytes() if path.exists() else None) == before

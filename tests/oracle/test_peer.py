@@ -1,10 +1,9 @@
 """Area Error on real scores against the figures of a paper's published code."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -12,17 +11,9 @@ DATA = ROOT.parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real scores are not at {DATA}")
 
 
-def load_benchmark(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def cells():
-    benchmark = load_benchmark("area_error")
+    benchmark = load_script("area_error", "benchmarks")
     peer = benchmark.peer_figures(DATA)
     return [(cell, peer[cell], errors) for cell, errors in benchmark.cells(DATA)]
 

@@ -7,8 +7,8 @@ of at most one in a thousand over all of them.
 import itertools
 
 import numpy as np
-import pytest
 from scipy.stats import binom, norm
+from scripts import some_at_once
 
 from fedgauge.estimation.counts import PooledCounts, redraw
 from fedgauge.histograms.axis import Axis
@@ -43,7 +43,7 @@ def truths(population, threshold):
     return tp - weight * fp, tp + fn - weight * (fp + tn), weight * tn - fn
 
 
-@pytest.mark.parametrize(("world", "noise"), CELLS, ids=str)
+@some_at_once(("world", "noise"), CELLS, 3, ids=str)
 def test_intervals_cover_false_alarm_one_in_a_thousand(world, noise):
     examples, rate, threshold = world
     tree, variances = NOISES[noise]

@@ -7,6 +7,7 @@ with a chance below one in a thousand in all.
 
 import numpy as np
 import pytest
+from scripts import some_at_once
 
 import calibrator_error
 import calibrator_loss
@@ -14,7 +15,7 @@ import calibrator_loss
 HALVES = 4
 
 
-@pytest.mark.parametrize(
+@some_at_once(
     ("privacy", "examples", "datasets"),
     [("exact", 10_000, 12), ("epsilon 1", 10_000, 12), ("local 5", 100_000, 6)],
 )
@@ -26,7 +27,7 @@ def test_auto_is_nearer_to_the_truth_than_binning_of_the_paper(privacy, examples
     assert found["auto"] < 0.2 * found["as it is"]
 
 
-@pytest.mark.parametrize("privacy", calibrator_loss.PRIVACY)
+@some_at_once("privacy", calibrator_loss.PRIVACY)
 def test_maps_of_real_scores_lose_what_maps_of_raw_scores_do(privacy):
     if not calibrator_loss.SCORES.is_dir():
         pytest.skip(f"needs {calibrator_loss.SCORES}, which is not part of the project")

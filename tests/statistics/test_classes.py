@@ -5,20 +5,15 @@ limit is one in a thousand over all of them. The mean error of 8 datasets is ove
 what hundreds have, in less than one of a thousand.
 """
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.stats import binom
+from scripts import load_script
 
 import fedgauge as fg
 
 RUNS = 40
-_PATH = Path(__file__).parents[2] / "studies" / "classes.py"
-_SPEC = importlib.util.spec_from_file_location("classes_study", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(study)
+study = load_script("classes")
 
 CELLS = [study.Cell(3, 5_000, 2.0, skew=True, confusion=True)]
 LEAST = binom.ppf(1e-3 / (len(CELLS) * 11), RUNS, 0.94) / RUNS

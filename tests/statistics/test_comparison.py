@@ -4,20 +4,15 @@ With intervals that cover 94% of the time, the chance that any of the counts bel
 limit is one in a thousand over all of them.
 """
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.stats import binom
+from scripts import load_script, some_at_once
 
 RUNS = 60
 
-_PATH = Path(__file__).parents[2] / "studies" / "comparison.py"
-_SPEC = importlib.util.spec_from_file_location("comparison_study", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(study)
+study = load_script("comparison")
 
 CELLS = [
     study.Cell(5_000, 0.4),
@@ -27,7 +22,7 @@ CELLS = [
 LEAST = binom.ppf(1e-3 / (len(CELLS) * len(study.METRICS)), RUNS, 0.94) / RUNS
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=study.describe)
+@some_at_once("cell", CELLS, ids=study.describe)
 def test_differences_are_covered_false_alarm_one_in_a_thousand(cell):
     found = study.run(cell, np.random.default_rng(8), RUNS)
     for name in study.METRICS:

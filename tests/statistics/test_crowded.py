@@ -5,9 +5,9 @@ test states.
 """
 
 import numpy as np
-import pytest
 from plans import plan_for, report_plan
 from scipy.stats import binom
+from scripts import some_at_once
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
@@ -26,7 +26,7 @@ PLANS = {
     "reports": report_plan(fg.LocalDP(2.0), (BINS,)),
     "report tree": report_plan(fg.LocalDP(2.0), (8, 8)),
 }
-every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+every_plan = some_at_once("plan", PLANS.values(), 2, ids=PLANS)
 
 
 def on_the_line():

@@ -12,6 +12,7 @@ import pytest
 import rows
 from rows import draw_log_odds
 from scipy import stats
+from scripts import some_at_once
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
@@ -24,7 +25,7 @@ draw_rows = partial(draw_log_odds, seed=7, apart=1.8, deviation=1.3, low=-1.5)
 split = partial(rows.split, sites=SITES)
 
 
-@pytest.mark.parametrize(
+@some_at_once(
     ("noise", "delta", "tree"),
     [("polya", None, (4, 4)), ("polya", None, (2, 2, 3)), ("skellam", 1e-6, (4, 2))],
 )
@@ -65,7 +66,7 @@ CELLS = {
     "fine": Cell(4_000, 0.3, fg.DistributedDP(1.0), (512,)),
 }
 RUNS = {"roc_auc": 200, "average_precision": 60}  # the second draws the noise anew in each
-every_cell = pytest.mark.parametrize("name", CELLS)
+every_cell = some_at_once("name", CELLS)
 
 
 @cache

@@ -4,19 +4,12 @@ With intervals that hold the truth as often as they say, fewer than the limit ha
 ten thousand.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.stats import binom
+from scripts import load_script
 
-_FOLDER = Path(__file__).parents[2] / "studies"
-_SPEC = importlib.util.spec_from_file_location("diff_coverage_study", _FOLDER / "diff_coverage.py")
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules[_SPEC.name] = study
-_SPEC.loader.exec_module(study)
+study = load_script("diff_coverage")
 
 RUNS = 60
 LEAST = binom.ppf(1e-4, RUNS, study.LEVEL) / RUNS

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtri
+from scripts import some_at_once
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -63,7 +64,7 @@ def test_counts_are_unbiased_and_as_noisy_as_stated_false_alarm_one_in_a_million
 CELLS = [(2000, 0.3, 0.85, 3.0), (10_000, 0.25, 0.85, 1.0), (10_000, 0.05, 0.92, 3.0)]
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
+@some_at_once("cell", CELLS, ids=str)
 def test_intervals_of_the_auc_hold_the_truth_false_alarm_one_in_a_thousand(cell):
     """With intervals that cover 93% of the time, over all cells; halves of them do not pass."""
     rows, rate, auc, epsilon = cell

@@ -4,13 +4,9 @@ With intervals that cover as often as the study asks for, the chance that any of
 falls under its limit is one in a thousand over all of them.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
-import pytest
 from scipy.stats import binom
+from scripts import load_script, some_at_once
 
 import fedgauge as fg
 from fedgauge.metrics.differences import gap
@@ -18,11 +14,7 @@ from fedgauge.metrics.differences import gap
 RUNS = 60
 FALSE_ALARM = 1e-3
 
-_FOLDER = Path(__file__).parents[2] / "studies"
-_SPEC = importlib.util.spec_from_file_location("gap_coverage_study", _FOLDER / "gap_coverage.py")
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules[_SPEC.name] = study
-_SPEC.loader.exec_module(study)
+study = load_script("gap_coverage")
 
 UNEQUAL, FEW = study.PAIRS[1], study.PAIRS[3]
 CELLS = [study.Cell(*UNEQUAL, bins=64), study.Cell(*FEW, bins=16, epsilon=1.0)]
@@ -33,7 +25,7 @@ def least(runs):
     return binom.ppf(CHANCE, runs, study.LEAST_FEW) / runs
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.positives:.0f}-{cell.epsilon}")
+@some_at_once("cell", CELLS, ids=lambda cell: f"{cell.positives:.0f}-{cell.epsilon}")
 def test_gaps_cover_false_alarm_one_in_a_thousand(cell):
     found = study.run(cell, np.random.default_rng(5), RUNS)
     assert found["answered"] > 0.85

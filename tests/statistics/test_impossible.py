@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from plans import plan_for, report_plan
 from scipy.stats import binom
+from scripts import some_at_once
 
 import fedgauge as fg
 from fedgauge.engines.contribution import draw_noise, release
@@ -31,7 +32,7 @@ PLANS = {
     "skellam": ((4, 8), fg.DistributedDP(1.0, 1e-6, noise="skellam"), {}),
     "gaussian": ((4, 8), fg.DistributedDP(1.0, 1e-6, noise="discrete-gaussian"), {}),
 }
-every_plan = pytest.mark.parametrize("case", PLANS.values(), ids=PLANS)
+every_plan = some_at_once("case", PLANS.values(), 2, ids=PLANS)
 
 
 def cautions(case, counts=0, results=RESULTS):
@@ -100,7 +101,7 @@ LOCAL = {
     "weak": ((16,), fg.LocalDP(5.0)),
     "hadamard": ((16,), fg.LocalDP(1.0, oracle="hadamard")),
 }
-every_local = pytest.mark.parametrize("case", LOCAL.values(), ids=LOCAL)
+every_local = some_at_once("case", LOCAL.values(), 2, ids=LOCAL)
 
 
 def local_cautions(case, results, rows):

@@ -4,12 +4,11 @@ Errors of 300 releases of bins stray by 4% and those of 3,000 of pairs by 2%: fi
 is left room for, so that another seed fails about once in a million.
 """
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import load_script, some_at_once
 
 from fedgauge import LocalDP
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -20,10 +19,7 @@ from fedgauge.vertical.bins import predicted_deviations
 RUNS = 300
 STRAY = 0.2
 
-_PATH = Path(__file__).parents[2] / "studies" / "label_choice.py"
-_SPEC = importlib.util.spec_from_file_location("label_choice_study", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(study)
+study = load_script("label_choice")
 
 CELLS = [
     study.Cell(20_000, 2, rate=0.5, separation=1.0),
@@ -32,7 +28,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=study.describe)
+@some_at_once("cell", CELLS, ids=study.describe)
 def test_the_mechanism_chosen_is_about_the_best(cell):
     found = study.run(cell, np.random.default_rng(7), RUNS)
     assert found["regret"] <= study.MOST * (1 + STRAY)

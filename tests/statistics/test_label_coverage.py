@@ -4,20 +4,14 @@ With intervals that cover 93.5% of the time, the chance that any of the counts b
 its limit is one in a thousand over all of them.
 """
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
-import pytest
 from scipy.stats import binom
+from scripts import load_script, some_at_once
 
 RUNS = 150
 FALSE_ALARM = 1e-3
 
-_PATH = Path(__file__).parents[2] / "studies" / "label_coverage.py"
-_SPEC = importlib.util.spec_from_file_location("label_coverage_study", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(study)
+study = load_script("label_coverage")
 
 CELLS = [
     study.Cell(500, 0.5, 1.0),
@@ -29,7 +23,7 @@ CHANCE = FALSE_ALARM / (len(CELLS) * len(study.LIMITS))
 LEAST = binom.ppf(CHANCE, RUNS, 0.935) / RUNS
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.examples}-{cell.hinted}")
+@some_at_once("cell", CELLS, 2, ids=lambda cell: f"{cell.examples}-{cell.hinted}")
 def test_intervals_cover_false_alarm_one_in_a_thousand(cell):
     found = study.run(cell, np.random.default_rng(11), RUNS)
     assert found["answered"] == 1.0

@@ -4,22 +4,15 @@ Limits are 4.8 standard deviations of a mean and 5 of a variance or deviation ov
 draws of 24 cells, so that another seed would fail less than once in ten thousand.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from scripts import load_script
 
 import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.oracles import HadamardResponse, UnaryEncoding
 
-_FOLDER = Path(__file__).parents[2] / "studies"
-_SPEC = importlib.util.spec_from_file_location("local_error_study", _FOLDER / "local_error.py")
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules[_SPEC.name] = study
-_SPEC.loader.exec_module(study)
+study = load_script("local_error")
 
 COUNTS = 40 * np.arange(24)
 DRAWS = 1_000

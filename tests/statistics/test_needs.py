@@ -4,22 +4,16 @@ Mean half-widths of two evaluations stray by a few per cent, and those found are
 was wanted: a factor of 1.5 is far from chance, below one in a thousand.
 """
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import load_script, some_at_once
 
 import fedgauge as fg
 from fedgauge.planner import CALIBRATION_ERROR
 
-_PATH = Path(__file__).parents[2] / "studies" / "needs.py"
-_SPEC = importlib.util.spec_from_file_location("needs_study", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules["needs_study"] = study
-_SPEC.loader.exec_module(study)
+study = load_script("needs")
 
 CELLS = [
     study.Cell("beta", 0.2, 4_000, "sa", "recall", 0.3, 0.02),
@@ -29,7 +23,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.privacy}-{cell.metric}")
+@some_at_once("cell", CELLS, ids=lambda cell: f"{cell.privacy}-{cell.metric}")
 def test_answers_are_about_enough(cell):
     found = study.run(cell, np.random.default_rng(5), 2)
     assert math.isnan(found["epsilon"]) == (cell.privacy == "sa")

@@ -4,19 +4,13 @@ Ratios of errors over 30 runs lie four of their standard errors and more below t
 another seed would fail less than once in ten thousand.
 """
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import load_script, some_at_once
 
-_FOLDER = Path(__file__).parents[2] / "studies"
-_SPEC = importlib.util.spec_from_file_location("shrinkage_study", _FOLDER / "shrinkage_shapes.py")
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules[_SPEC.name] = study
-_SPEC.loader.exec_module(study)
+study = load_script("shrinkage_shapes")
 
 GAINS = {
     study.Cell("several modes", 2_000, 1.0, "uniform 64"): 0.9,
@@ -26,7 +20,7 @@ GAINS = {
 }
 
 
-@pytest.mark.parametrize("cell", GAINS, ids=lambda cell: cell.design)
+@some_at_once("cell", GAINS, ids=lambda cell: cell.design)
 def test_where_it_gains_false_alarm_one_in_ten_thousand(cell):
     found = study.run(cell, np.random.default_rng(4), 30)
     assert found["answered"] == 1.0

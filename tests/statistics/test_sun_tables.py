@@ -4,24 +4,18 @@ A deviation of 100 runs strays by 10% or less two times in three, and the paper'
 factor of 1.5 is far from chance, below one in a thousand.
 """
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from scripts import load_script
 
 import sun_tables
 import sun_worlds
 from runner import Found
 
-_PATH = Path(__file__).parents[2] / "studies" / "vertical.py"
-_SPEC = importlib.util.spec_from_file_location("vertical_study", _PATH)
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules["vertical_study"] = study
-_SPEC.loader.exec_module(study)
+study = load_script("vertical")
 
 
 def cell_of(**facts):

@@ -3,34 +3,27 @@
 With alarms as rare as stated, more of them than the limit has a chance of one in ten thousand.
 """
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.stats import binom, kstest, norm
+from scripts import load_script, some_at_once
 
-_FOLDER = Path(__file__).parents[2] / "studies"
-_SPEC = importlib.util.spec_from_file_location("trend_alarms_study", _FOLDER / "trend_alarms.py")
-study = importlib.util.module_from_spec(_SPEC)
-sys.modules[_SPEC.name] = study
-_SPEC.loader.exec_module(study)
+study = load_script("trend_alarms")
 
 RUNS = 40
 QUIET = [study.Cell(2_000, 0.3), study.Cell(2_000, 0.3, epsilon=1.0, tree=(8, 8))]
 CHANGED = [study.Cell(10_000, 0.3, shift=0.05), study.Cell(10_000, 0.3, epsilon=1.0, shift=0.05)]
 
 
-@pytest.mark.parametrize("cell", QUIET, ids=lambda cell: str(cell.epsilon))
+@some_at_once("cell", QUIET, ids=lambda cell: str(cell.epsilon))
 def test_quiet_series_raise_few_alarms_false_alarm_one_in_ten_thousand(cell, monkeypatch):
     monkeypatch.setattr(study, "LOOKS", 26)
     found = study.run(cell, np.random.default_rng(1), RUNS)
     assert found["alarmed"] <= binom.isf(1e-4, RUNS, study.RATE) / RUNS
 
 
-@pytest.mark.parametrize("cell", CHANGED, ids=lambda cell: str(cell.epsilon))
+@some_at_once("cell", CHANGED, ids=lambda cell: str(cell.epsilon))
 def test_a_fall_of_the_auc_is_found_soon(cell):
     """With a chance of 0.99 of each, fewer than 35 of 40 have one of 1e-6."""
     assert study.run(cell, np.random.default_rng(2), RUNS)["within"] >= 35 / 40

@@ -6,28 +6,18 @@ With intervals that cover 94% of the time, the chance that any count below falls
 one in a thousand over all of them.
 """
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.stats import binom
+from scripts import load_script
 
 RUNS = 12
 DATASETS = 60
 FALSE_ALARM = 1e-3
 
 
-def load_study(name):
-    path = Path(__file__).parents[2] / "studies" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_study", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-study = load_study("two_rounds")
-coverage = load_study("two_round_coverage")
+study = load_script("two_rounds")
+coverage = load_script("two_round_coverage")
 
 
 def errors(cell, runs=RUNS):
