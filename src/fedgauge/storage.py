@@ -186,8 +186,6 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# What Windows lacks, it has no need of.
-_UNFOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a link",
@@ -202,15 +200,17 @@ MOST_RESULT: Final = 1 << 28  # bytes: a hundred times what a large result takes
 MOST_STATE: Final = 1 << 32  # of an exchange that is under way
 _WAITS_FOR_NOBODY: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _BINARY: Final = getattr(os, "O_BINARY", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
-def open_regular(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path, *, follow: bool = True) -> BinaryIO:
     """Open a file to read; OSError for all else, and at once.
 
     A pipe makes its reader wait for ever, and a device need not end. What is asked is the open
-    file, so that nobody can put another in its place after the question.
+    file, so that nobody can put another in its place after the question. Without `follow` a link
+    is no file either.
     """
-    handle = os.open(path, os.O_RDONLY | _WAITS_FOR_NOBODY | _BINARY)
+    handle = os.open(path, os.O_RDONLY | _WAITS_FOR_NOBODY | _BINARY | (0 if follow else _NO_LINK))
     try:
         mode = os.fstat(handle).st_mode
         if stat.S_ISDIR(mode):
@@ -284,23 +284,18 @@ def read_regular(path: Path, most: int, error: type[FedgaugeError]) -> bytes:
 
     For folders that others write to: no link is followed, and no pipe or device is waited for.
     """
+    kind = kind_of(path)
+    if kind is not None:
+        raise error(f"{path} is not a file but {kind}. Remove {path}.")
     try:
-        kind = kind_of(path)
-        if kind is not None:
-            raise error(f"{path} is not a file but {kind}. Remove {path}.")
-        # What is checked is what is read: others may have put another thing there since.
-        with os.fdopen(os.open(path, os.O_RDONLY | _UNFOLLOWED), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise error(f"{path} is not a file. Remove {path}.")
-            data = file.read(most + 1) if found.st_size <= most else None
+        with open_regular(path, follow=False) as file:
+            return bounded(file, most)
     except FileNotFoundError:
         raise error(f"there is no file {path}. Check its name and folder.") from None
     except OSError as failed:
+        if failed.errno == errno.EFBIG:
+            raise error(f"{path} is larger than {most:,} bytes. Remove {path}.") from None
         raise error(f"cannot read {path}: {failed.strerror}. Remove {path}.") from None
-    if data is None or len(data) > most:
-        raise error(f"{path} is larger than {most:,} bytes. Remove {path}.")
-    return data
 
 
 def _umask() -> int:

@@ -136,7 +136,7 @@ class Party:
         flips = Flips.kept(self.site.folder / name, IDS, LABELS, epsilon=0.5)
         self.asked += 1
         session = self.asked.to_bytes(32, "big")
-        self.site.reserve_flips(session, FLIPS, flips.digest, asked=Asked(key))
+        self.site.reserve(session, FLIPS, flips=flips.digest, asked=Asked(key))
         self.site.ledger.commit(session)
         counts = count_by_bin(flips.told, bins, 4)
         self.site.ledger.record_sent(session, Departure.of("submit", counts.tobytes()))

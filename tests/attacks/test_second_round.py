@@ -489,7 +489,7 @@ def test_one_approval_is_for_both_rounds(folder):
     with pytest.raises(fg.ExchangeError, match="approved of both"):
         approve(site, second.invitation, officer, evaluation=second.invitation.session.hex())
     assert len(evaluation.sum(second).survivors) == 4
-    asked = [site.ledger.asked(s.invitation.session).approver for s in (server, second)]
+    asked = [site.ledger.spend(s.invitation.session).asked.approver for s in (server, second)]
     assert asked == [officer.public] * 2
     other = evaluation.begin(another(second))
     assert "another second round" in evaluation.refusal(other)

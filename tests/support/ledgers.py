@@ -67,7 +67,7 @@ def every_call_fails(ledger, match):
         lambda: ledger.status(session(1)),
         lambda: ledger.record_survivors(session(1), survivors, rules=RULES),
         lambda: ledger.record_sent(session(1), SUBMITTED),
-        lambda: ledger.is_sent(session(1)),
+        lambda: ledger.spend(session(1)),
         lambda: ledger.set_limit(EXAMPLES, LIMIT),
         ledger.balances,
         lambda: ledger.totals(default_limit=LIMIT),

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from datetime import UTC, datetime
 from functools import partial
 
 import ledgers
@@ -93,7 +92,7 @@ def test_an_exact_sum_is_reserved_with_its_roster(ledger):
 
 def test_an_exact_sum_without_its_roster_is_no_entry_of_ours(ledger):
     with ledger._chain.open() as pages:
-        pages.append(encode("reserve", session=session(1), account=SUMS, cost=EXACT))
+        pages.append(encode(Entry("reserve", session(1), SUMS, EXACT)))
     with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit the others"):
         ledger.sessions()
 
@@ -416,38 +415,35 @@ def test_what_left_is_recorded_once(ledger):
         with pytest.raises(LedgerError, match="has to be committed before"):
             call(session(1))
     ledger.commit(session(1))
-    assert not ledger.is_sent(session(1))
+    assert not ledger.spend(session(1)).sent
     send(session(1))
     send(session(1))
-    assert ledger.is_sent(session(1))
+    assert ledger.spend(session(1)).sent
     assert [entry.kind for entry in ledger.entries()] == ["reserve", "commit", "sent"]
-    for call in (send, ledger.is_sent):
+    for call in (send, ledger.spend):
         with pytest.raises(LedgerError, match="not in the ledger"):
             call(session(2))
 
 
 @pytest.mark.parametrize("kind", ["sent", "data", "survivors", "commit"])
 def test_entries_of_unknown_sessions_do_not_fit(kind):
-    now = datetime.now(UTC)
-    entry = Entry(1, now, kind, session(1), data=DATA, survivors=sites("vab"))
+    entry = Entry(kind, session(1), data=DATA, survivors=sites("vab"), number=1)
     with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit"):
         Books.of([entry])
 
 
 def test_nothing_leaves_before_it_is_committed():
-    now = datetime.now(UTC)
-    reserved = Entry(1, now, "reserve", session(1), SUMS, EXACT, roster=over("vab").roster)
+    reserved = Entry("reserve", session(1), SUMS, EXACT, roster=over("vab").roster)
     with pytest.raises(LedgerError, match="entry 2 of the ledger does not fit"):
-        Books.of([reserved, Entry(2, now, "sent", session(1), left=ledgers.SUBMITTED)])
+        Books.of([reserved, Entry("sent", session(1), left=ledgers.SUBMITTED, number=2)])
 
 
 def test_what_left_is_said():
-    now, roster = datetime.now(UTC), over("vab").roster
-    reserved = Entry(1, now, "reserve", session(1), SUMS, EXACT, roster=roster)
-    committed = Entry(2, now, "commit", session(1))
+    reserved = Entry("reserve", session(1), SUMS, EXACT, roster=over("vab").roster)
+    committed = Entry("commit", session(1), number=2)
     for kind in ("sent", "reply"):
         with pytest.raises(LedgerError, match="entry 3 of the ledger does not fit"):
-            Books.of([reserved, committed, Entry(3, now, kind, session(1))])
+            Books.of([reserved, committed, Entry(kind, session(1), number=3)])
 
 
 def named(*sets):

@@ -158,7 +158,7 @@ def test_a_step_leaves_once(ledger):
     ledger.record_sent(session(1), JOINED)
     ledger.record_sent(session(1), JOINED)
     assert [entry.kind for entry in ledger.entries()] == ["reserve", "reply"]
-    assert not ledger.is_sent(session(1))
+    assert not ledger.spend(session(1)).sent
     with pytest.raises(LedgerError, match=r"sent something else at this step \(join\)"):
         ledger.record_sent(session(1), Departure.of("join", b"other keys"))
     ledger.commit(session(1))

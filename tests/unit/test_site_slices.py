@@ -260,7 +260,7 @@ def test_a_site_charges_flips_by_the_digest_of_their_file(site, tmp_path):
 
     def answer(number, name):
         flips = Flips.kept(tmp_path / name, ["a", "b"], [True, False], epsilon=0.5)
-        site.reserve_flips(session(number), plan, flips.digest)
+        site.reserve(session(number), plan, flips=flips.digest)
         site.ledger.commit(session(number))
 
     answer(1, "labels.flips")
@@ -273,22 +273,22 @@ def test_a_site_charges_flips_by_the_digest_of_their_file(site, tmp_path):
 @pytest.mark.parametrize("plan", [label_plan(), noisy_plan(), exact_plan()])
 def test_only_flips_are_charged_once(site, plan):
     with pytest.raises(PlanRefused, match="not for labels flipped once"):
-        site.reserve_flips(session(1), plan, ONE)
+        site.reserve(session(1), plan, flips=ONE)
     assert site.ledger.entries() == []
 
 
 def test_checking_writes_nothing(site):
-    site.reserve_flips(session(1), flips_plan(), ONE, check_only=True)
+    site.reserve(session(1), flips_plan(), flips=ONE, check_only=True)
     assert site.ledger.entries() == []
     site.ledger.set_limit(LABELS, NOTHING)
     with pytest.raises(BudgetExceeded):
-        site.reserve_flips(session(1), flips_plan(), ONE, check_only=True)
+        site.reserve(session(1), flips_plan(), flips=ONE, check_only=True)
 
 
 def test_the_log_says_who_asked_and_what_left_and_charges_once(site):
     keys = [SigningKey.generate().public for _ in range(2)]
     for number, key in enumerate(keys, start=1):
-        site.reserve_flips(session(number), flips_plan(), ONE, asked=Asked(key))
+        site.reserve(session(number), flips_plan(), flips=ONE, asked=Asked(key))
     for number in (2, 1):  # whichever leaves first
         site.ledger.commit(session(number))
         site.ledger.record_sent(session(number), Departure.of("submit", bytes(number)))
@@ -317,7 +317,7 @@ def test_a_site_without_labels_is_shown_as_before(site):
 def test_labels_are_shown_with_what_all_plans_cost_them(site):
     site.reserve(session(1), noisy_plan())
     site.reserve(session(2), label_plan(0.5))
-    site.reserve_flips(session(3), flips_plan(), ONE)
+    site.reserve(session(3), flips_plan(), flips=ONE)
     told = show(site, "--entries")
     rows = [line.split()[1:5] for line in told.splitlines() if line.startswith("stroke")]
     assert rows == [
@@ -343,7 +343,7 @@ def test_a_limit_of_labels_is_set_and_shown(site):
 
 
 def test_ending_one_of_several_uses_of_flips_promises_too_much_back(site):
-    site.reserve_flips(session(2**250), flips_plan(), ONE)
+    site.reserve(session(2**250), flips_plan(), flips=ONE)
     digits = session(2**250).hex()[:8]
     told = commands.run("ledger", "release", digits, "--site", site.path, columns=200).stdout
     assert "unless another evaluation tells the same flips" in told

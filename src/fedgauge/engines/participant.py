@@ -215,7 +215,7 @@ class SiteDuties:
             of_model=self._delivery is not None,
         )
         # Also where no approver is left: the last one may have been struck off.
-        if site.approvers or site.ledger.asked(invitation.session).approver is not None:
+        if site.approvers or site.ledger.spend(invitation.session).asked.approver is not None:
             require_approval(site, invitation.session, invitation.plan)
 
     def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
@@ -638,7 +638,8 @@ def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> No
 
     It would hold other keys than others were told of, and the site would seem to lie.
     """
-    if answered < asked <= Stage.OPEN and site.ledger.has_left(session, STEPS[Stage(asked)]):
+    ahead = answered < asked <= Stage.OPEN
+    if ahead and site.ledger.spend(session).departure(STEPS[Stage(asked)]) is not None:
         raise LedgerError(
             "this site's state of that evaluation is older than what it sent: it sent something "
             "else at this step. A new attempt needs a new invitation."
@@ -648,7 +649,7 @@ def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> No
 def _require_unsent(site: Site, session: bytes) -> None:
     """Refuse to go on from an old copy of a session: it would use its masks again."""
     status = site.ledger.status(session)
-    if status not in ("reserved", "committed") or site.ledger.is_sent(session):
+    if status not in ("reserved", "committed") or site.ledger.spend(session).sent:
         raise ExchangeError(
             "this site's numbers already left in that evaluation, or its budget was given "
             "back. A new attempt needs a new invitation."

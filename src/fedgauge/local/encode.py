@@ -111,7 +111,7 @@ class _ChargeOfTwo(Charge):
     def _has_left(self, step: Step) -> bool:
         ledger = self._site.ledger
         known = ledger.status(self._session) is not None
-        return known and ledger.has_left(self._session, step)
+        return known and ledger.spend(self._session).departure(step) is not None
 
     def pay(self) -> SiteRecords:
         """Set aside what both rounds cost, in the first."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb
+from operator import mul
 from typing import Final, NamedTuple
 
 from fedgauge.data.fingerprint import Fingerprint
@@ -56,8 +57,8 @@ def fewest_shown(sets: Iterable[frozenset[Site]]) -> int | None:
     for chosen in combinations(columns, rank - 1):
         normal = _normal(chosen, rank)
         if normal is not None:
-            left = zip(weights, (_dot(normal, column) for column in columns), strict=True)
-            fewest = min(fewest, sum(size for size, value in left if value))
+            left = zip(weights, columns, strict=True)
+            fewest = min(fewest, sum(size for size, each in left if sum(map(mul, normal, each))))
     return fewest
 
 
@@ -65,21 +66,15 @@ def _independent(rows: Sequence[Row]) -> list[Row]:
     """Rows that span the same space, none of them superfluous."""
     kept: list[Row] = []
     for row in rows:
-        rest = _reduced(row, kept)
+        rest = list(row)
+        for other in kept:  # their leading entries are distinct
+            lead = next(i for i, value in enumerate(other) if value)
+            if rest[lead]:
+                factor = rest[lead] / other[lead]
+                rest = [a - factor * b for a, b in zip(rest, other, strict=True)]
         if any(rest):
             kept.append(rest)
     return kept
-
-
-def _reduced(row: Row, basis: Sequence[Row]) -> Row:
-    """What is left of a row after the basis, whose leading entries are distinct."""
-    rest = list(row)
-    for other in basis:
-        lead = next(i for i, value in enumerate(other) if value)
-        if rest[lead]:
-            factor = rest[lead] / other[lead]
-            rest = [a - factor * b for a, b in zip(rest, other, strict=True)]
-    return rest
 
 
 def _normal(columns: Sequence[Row], dimension: int) -> Row | None:
@@ -92,14 +87,9 @@ def _normal(columns: Sequence[Row], dimension: int) -> Row | None:
     normal = [Fraction(0)] * dimension
     normal[free] = Fraction(1)
     # Later rows have zeros at the leads of earlier ones, so they are solved first.
-    for row in reversed(basis):
-        lead = next(i for i, value in enumerate(row) if value)
+    for lead, row in reversed(leads.items()):
         normal[lead] = -sum(row[i] * normal[i] for i in range(dimension) if i != lead) / row[lead]
     return normal
-
-
-def _dot(one: Row, other: Row) -> Fraction:
-    return sum((a * b for a, b in zip(one, other, strict=True)), Fraction(0))
 
 
 _ROUNDS: Final = 2
@@ -255,8 +245,9 @@ def check_data(
         if each.data is not None and not data.fits(each.data):
             raise PlanRefused(
                 "the rows are not those of the earlier exact sums on this dataset, and the "
-                "difference of the sums would show what changed. Put them back as they were. "
-                f"{_new_name(rules)}"
+                "difference of the sums would show what changed. Put them back as they were. Where "
+                f"at least {rules.min_new_rows:,} rows are new, or all scores are, name the data "
+                "anew with `fedgauge site dataset NAME`; else run with noise (mix_exact)."
             )
     for other in elsewhere:
         if data.overlaps(other):
@@ -271,13 +262,6 @@ def check_data(
                 f"wait for {rules.min_new_rows:,} new rows, or run with noise. If they have "
                 "nothing to do with each other, lower min_new_rows in the site file."
             )
-
-
-def _new_name(rules: ExactRules) -> str:
-    return (
-        f"Where at least {rules.min_new_rows:,} rows are new, or all scores are, name the data "
-        "anew with `fedgauge site dataset NAME`; else run with noise (mix_exact)."
-    )
 
 
 def _check_story(sets: Sequence[Sites], min_cohort: int) -> None:

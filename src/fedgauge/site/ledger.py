@@ -493,7 +493,7 @@ class Ledger:
                     "A new attempt needs a new session."
                 )
             if spend.status == "reserved":
-                pages.append(encode("commit", session=session))
+                pages.append(encode(Entry("commit", session)))
 
     def release(self, session: bytes) -> None:
         """Give back what a session reserved, whose rows were never read; again: no change."""
@@ -505,7 +505,7 @@ class Ledger:
                     "been. What was spent cannot be given back."
                 )
             if spend.status == "reserved":
-                pages.append(encode("release", session=session))
+                pages.append(encode(Entry("release", session)))
 
     def status(self, session: bytes) -> Status | None:
         """What became of a session; None when the ledger does not know it."""
@@ -514,10 +514,10 @@ class Ledger:
             spend = books.spends.get(session)
         return None if spend is None else spend.status
 
-    def asked(self, session: bytes) -> Asked:
-        """Who asked for a session, and who approved of it."""
+    def spend(self, session: bytes) -> Spend:
+        """A session that the ledger knows: its cost, who asked for it, and what left in it."""
         with self._open() as (_, books):
-            return _known(books, session).asked
+            return _known(books, session)
 
     def count_exact(self, dataset: str) -> int:
         """How many exact sums a dataset has had, those under way or to come included."""
@@ -549,8 +549,7 @@ class Ledger:
 
     def check_account(self, session: bytes, account: Account) -> None:
         """Refuse to count rows of other data than those that a session was reserved for."""
-        with self._open() as (_, books):
-            reserved = _known(books, session).account
+        reserved = self.spend(session).account
         if reserved != account:
             raise LedgerError(
                 f"session {_short(session)} was reserved for {reserved}, and this is {account} "
@@ -574,7 +573,7 @@ class Ledger:
                 )
             if before is None:
                 kind: Kind = "sent" if left.is_contribution else "reply"
-                pages.append(encode(kind, session=session, left=left))
+                pages.append(encode(Entry(kind, session, left=left)))
 
     def record_reports(self, session: bytes, left: Departure, rows: Fingerprint) -> None:
         """Record reports that are about to leave in one of two rounds, or refuse them.
@@ -596,18 +595,8 @@ class Ledger:
                     "was then, and keep it until both rounds are over."
                 )
             if not spend.sent:
-                pages.append(encode("data", session=session, data=rows))
-            pages.append(encode("sent", session=session, left=left))
-
-    def has_left(self, session: bytes, step: Step) -> bool:
-        """Whether something left at a step of a session, or may have."""
-        with self._open() as (_, books):
-            return _known(books, session).departure(step) is not None
-
-    def is_sent(self, session: bytes) -> bool:
-        """Whether a session's contribution left, or may have."""
-        with self._open() as (_, books):
-            return _known(books, session).sent
+                pages.append(encode(Entry("data", session, data=rows)))
+            pages.append(encode(Entry("sent", session, left=left)))
 
     def record_data(self, session: bytes, data: Fingerprint, *, rules: ExactRules) -> None:
         """Record what rows an exact sum is about to be on, or refuse them."""
@@ -615,7 +604,7 @@ class Ledger:
             spend = _known(books, session)
             if spend.data is None:
                 _check_data(books, spend.account.dataset, data, rules, besides=session)
-                pages.append(encode("data", session=session, data=data))
+                pages.append(encode(Entry("data", session, data=data)))
             elif not data.fits(spend.data):
                 raise PlanRefused(
                     "the rows changed since this site joined the exact sum. Put the data back as "
@@ -669,7 +658,7 @@ class Ledger:
                 earlier = books.exact_sums(spend.account.dataset, besides=session)
                 check_same_sites(books, spend, chosen)
                 check_vote(earlier, spend.exact, chosen, rules)
-            pages.append(encode("survivors", session=session, survivors=chosen, certain=certain))
+            pages.append(encode(Entry("survivors", session, survivors=chosen, certain=certain)))
 
     def set_limit(self, account: Account, limit: Cost) -> None:
         """Set the limit of an account or of a whole dataset, from now on.
@@ -679,7 +668,7 @@ class Ledger:
         """
         _check_limit(limit)
         with self._open() as (pages, _):
-            pages.append(encode("limit", account=account, cost=limit))
+            pages.append(encode(Entry("limit", account=account, cost=limit)))
 
     def balances(self) -> list[Balance]:
         """How every account stands, in order; exact sums are in that of labels left out."""
@@ -816,9 +805,9 @@ def _reserved(
     told = ExactSum(None, None) if exact is None else exact
     if not cost.is_exact_sum:
         told = ExactSum(None if turn is None else told.roster, told.plan)
-    return encode(
+    entry = Entry(
         "reserve",
-        session=session,
+        session,
         account=account,
         cost=cost,
         roster=told.roster,
@@ -829,6 +818,7 @@ def _reserved(
         flips=flips,
         turn=turn,
     )
+    return encode(entry)
 
 
 def _live(books: Books, session: bytes) -> Spend:

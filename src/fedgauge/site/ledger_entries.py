@@ -215,14 +215,13 @@ class Departure(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
+    It gets its number and its time when it is written.
     `certain` says whether the sum is proved to be over exactly the survivors. A contribution
     leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``. `flips`
     names labels as flipped, which cost once, in however many sessions they are sent. `turn` is None
     but for plans of two rounds, which cost once.
     """
 
-    number: int
-    time: datetime
     kind: Kind
     session: bytes | None = None
     account: Account | None = None
@@ -236,6 +235,8 @@ class Entry(NamedTuple):
     left: Departure | None = None
     flips: str | None = None
     turn: Turn | None = None
+    number: int = 0
+    time: datetime = datetime.min.replace(tzinfo=UTC)
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -262,42 +263,28 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     turn: tuple[str, str, int] | None = None
 
 
-def encode(
-    kind: Kind,
-    *,
-    session: bytes | None = None,
-    account: Account | None = None,
-    cost: Cost | None = None,
-    survivors: frozenset[bytes] | None = None,
-    certain: bool = True,
-    roster: SumRoster | None = None,
-    plan: str | None = None,
-    data: Fingerprint | None = None,
-    asked: Asked = NOBODY,
-    left: Departure | None = None,
-    flips: str | None = None,
-    turn: Turn | None = None,
-) -> str:
+def encode(entry: Entry) -> str:
     """The line of a new entry, dated now."""
+    cost, roster, asked, turn = entry.cost, entry.roster, entry.asked, entry.turn
     line = _Line(
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        kind=kind,
-        session=None if session is None else session.hex(),
-        account=account,
+        kind=entry.kind,
+        session=None if entry.session is None else entry.session.hex(),
+        account=entry.account,
         epsilon=None if cost is None else "inf" if cost.is_exact_sum else cost.epsilon,
         delta=None if cost is None else cost.delta,
-        survivors=None if survivors is None else _keys(survivors),
-        certain=certain,
+        survivors=None if entry.survivors is None else _keys(entry.survivors),
+        certain=entry.certain,
         roster=None if roster is None else _keys(roster.sites),
         needed=None if roster is None else roster.needed,
-        plan=plan,
-        data=data,
+        plan=entry.plan,
+        data=entry.data,
         coordinator=None if asked.coordinator is None else key_to_text(asked.coordinator),
         model=asked.model.hex(),
         approver=None if asked.approver is None else key_to_text(asked.approver),
         dated=asked.dated,
-        left=left,
-        flips=flips,
+        left=entry.left,
+        flips=entry.flips,
         turn=None if turn is None else ((turn.first or b"").hex(), turn.bins, turn.clients),
     )
     return msgspec.json.encode(line).decode()
@@ -322,8 +309,6 @@ def decode(number: int, text: str) -> Entry:
         if line.roster is not None and line.needed is not None:
             roster = SumRoster(frozenset(map(key_from_text, line.roster)), line.needed)
         return Entry(
-            number=number,
-            time=datetime.fromisoformat(line.time),
             kind=line.kind,
             session=None if line.session is None else bytes.fromhex(line.session),
             account=line.account,
@@ -342,6 +327,8 @@ def decode(number: int, text: str) -> Entry:
             left=None if line.left is None else Departure(*line.left),
             flips=line.flips,
             turn=None if line.turn is None else _turn(*line.turn),
+            number=number,
+            time=datetime.fromisoformat(line.time),
         )
     except (*MALFORMED, ValueError, SiteError, LedgerError):
         raise LedgerError(

@@ -386,9 +386,13 @@ class Site:
         certain: bool = True,
         data: Fingerprint | None = None,
         asked: Asked = NOBODY,
+        flips: str | None = None,
         check_only: bool = False,
     ) -> None:
         """Set the plan's cost aside in the ledger, under this site's policy.
+
+        Labels as flipped are made, and kept, before this is asked for, and sent once it is
+        committed. They cost once: each use is a session of its own, in the ledger and its log.
 
         Parameters
         ----------
@@ -402,9 +406,15 @@ class Site:
             Of an exact sum: the rows, where they are known before it begins.
         asked
             Who asked for it, and who approved of it.
+        flips
+            The digest of labels as flipped (:class:`fedgauge.vertical.flips.Flips`). Other flips
+            of the same labels cost again.
         check_only
             Refuse what would be refused, and write nothing.
         """
+        if flips is not None and not plan.privacy.flips_labels:
+            # Noise is drawn anew for each evaluation: no digest makes it free.
+            raise PlanRefused("the plan is not for labels flipped once and for all.")
         whole, turn = plan.whole, turn_of(plan)
         self.ledger.reserve(
             session,
@@ -418,51 +428,8 @@ class Site:
                 roster, whole.with_not_after(None).digest, certain, data=data, turn=turn
             ),
             rules=self.rules(plan),
+            flips=flips,
             turn=turn,
-            check_only=check_only,
-        )
-
-    def reserve_flips(
-        self,
-        session: bytes,
-        plan: EvaluationPlan,
-        digest: str,
-        *,
-        asked: Asked = NOBODY,
-        check_only: bool = False,
-    ) -> None:
-        """Set aside what flipped labels cost, which is nothing where these were charged before.
-
-        Flips are made, and kept, before this is asked for; they are told once it is committed. Each
-        use is a session of its own, in the ledger and its log. Asked again for a session that is
-        under way, or committed, nothing changes.
-
-        Parameters
-        ----------
-        session
-            The session's id.
-        plan
-            A plan for flipped labels.
-        digest
-            Of the labels as flipped (:class:`fedgauge.vertical.flips.Flips`). Other flips of the
-            same labels cost again.
-        asked
-            Who asked for it, and who approved of it.
-        check_only
-            Refuse what would be refused, and write nothing.
-        """
-        if not plan.privacy.flips_labels:
-            # Noise is drawn anew for each evaluation: no digest makes it free.
-            raise PlanRefused("the plan is not for labels flipped once and for all.")
-        self.ledger.reserve(
-            session,
-            self.account(plan),
-            self.cost(plan),
-            default_limit=self.policy.default_limit,
-            mix_exact=self.policy.mix_exact,
-            asked=asked if plan.not_after is None else asked._replace(dated=plan.digest),
-            exact=ExactSum(None, plan.with_not_after(None).digest),
-            flips=digest,
             check_only=check_only,
         )
 

@@ -387,7 +387,7 @@ def _flipped(
     assert isinstance(plan.privacy, LocalDP)  # noqa: S101  (it flips labels)
     ids, labels, oddities = _read_named(plan, rows)
     kept = Flips.kept(flips, ids, labels, epsilon=plan.privacy.epsilon, positive=plan.task.positive)
-    site.reserve_flips(session, plan, kept.digest)
+    site.reserve(session, plan, flips=kept.digest)
     site.ledger.commit(session)
     places = rows.places(plan, site)
     found = pc.fill_null(pc.index_in(ids, value_set=places.keys), -1).to_numpy()
