@@ -216,6 +216,15 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
 
     of_labels: ClassVar[bool] = False  # apart from scores, which another party has
 
+    @property
+    def whole(self) -> Slice:
+        """What a result of all slices is about: all, or the only model or label there is."""
+        models, labels = self.models, self.labels_told
+        return Slice(
+            model=models[0] if len(models) == 1 else None,
+            label=labels[0] if len(labels) == 1 else None,
+        )
+
     # What a task without slices answers; `Sliced` and the tasks below it know better.
     @property
     def positive(self) -> Label | None:

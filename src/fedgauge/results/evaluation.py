@@ -79,8 +79,13 @@ class Evaluation(Metrics):
         self._plan = plan
         self._released = released
         self._chosen = slice_
-        self._slice = slice_ or _whole(plan.task.slices)
-        self._several = self._slice not in plan.task.slices
+        slices, self._slice = plan.task.slices, slice_ or plan.task.whole
+        # What it is about: one slice, or all that agree with what was selected.
+        self._several = self._slice not in slices
+        if slice_ is None:
+            self._parts = slices
+        else:
+            self._parts = _agreeing(slices, slice_) if self._several else (slice_,)
         self._counts = counts_of(plan, released, self._parts[0])
         self._calibrator = calibrator
         self._pooled = self._counts if calibrator is None else mapped(self._counts, calibrator)
@@ -128,14 +133,6 @@ class Evaluation(Metrics):
     def mapped_by(self) -> Calibrator | None:
         """The map that scores are read through; None where they are as the model gave them."""
         return self._calibrator
-
-    @cached_property
-    def _parts(self) -> tuple[Slice, ...]:
-        """The slices that it is about: one, or all that agree with what was selected."""
-        slices = self._plan.task.slices
-        if self._chosen is None:
-            return slices
-        return (self._slice,) if not self._several else _agreeing(slices, self._slice)
 
     @property
     def _scored(self) -> tuple[Slice, ...]:
@@ -797,15 +794,6 @@ class Evaluation(Metrics):
         who, *lines = verdict(self).splitlines()
         parts = (line.partition("  ") for line in lines)
         return _html.table(((title, words.strip()) for title, _, words in parts), caption=who)
-
-
-def _whole(slices: tuple[Slice, ...]) -> Slice:
-    """What a result is about of which nothing was selected: all, or the only model there is."""
-    models, labels = {each.model for each in slices}, {each.label for each in slices}
-    return Slice(
-        model=models.pop() if len(models) == 1 else None,
-        label=labels.pop() if len(labels) == 1 else None,
-    )
 
 
 def _agreeing(slices: tuple[Slice, ...], wanted: Slice) -> tuple[Slice, ...]:
