@@ -29,7 +29,7 @@ from fedgauge.estimation.counts import PooledCounts
 from fedgauge.estimation.distribution import estimate
 from fedgauge.estimation.repair import consistent
 from fedgauge.metrics import curves
-from fedgauge.plan.plan import Prediction
+from fedgauge.plan.prediction import Prediction
 from fedgauge.planner import reference_axis
 from fedgauge.privacy.keystream import SimulatedKeystream
 

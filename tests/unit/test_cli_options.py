@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
 from fedgauge.cli.options import read_columns, read_lists, read_pairs
-from fedgauge.plan.plan import PredictedErrors, Prediction
+from fedgauge.plan.prediction import PredictedErrors, Prediction
 from fedgauge.plots.figures import NAMES
 
 COLUMNS = ["--label", "y", "--score", "p"]

@@ -11,7 +11,7 @@ import fedgauge as fg
 from fedgauge import planner
 from fedgauge.metrics.estimate import metrics_of
 from fedgauge.metrics.thresholds import AtThreshold
-from fedgauge.plan.plan import PredictedErrors, Prediction
+from fedgauge.plan.prediction import PredictedErrors, Prediction
 from fedgauge.planner import requirements
 
 CLIENTS = 10

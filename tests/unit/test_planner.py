@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 
 import fedgauge as fg
 from fedgauge import planner
-from fedgauge.plan.plan import PredictedErrors, Prediction
+from fedgauge.plan.prediction import PredictedErrors, Prediction
 from fedgauge.planner import search, simulated
 from fedgauge.planner.simulated import ScoreQuantiles, score_tables
 from fedgauge.site import Policy
@@ -74,7 +74,7 @@ def test_prediction_is_not_part_of_the_plan(planned):
     assert silent.predicted is None
 
 
-@pytest.mark.parametrize("forgotten", ["what was played", "everything"])
+@pytest.mark.parametrize("forgotten", ["what was simulated", "everything"])
 def test_same_hints_same_plan(planned, forgotten):
     simulated._played.cache_clear()
     if forgotten == "everything":
@@ -87,10 +87,10 @@ def test_same_hints_same_plan(planned, forgotten):
 
 
 def test_every_pair_of_noises_is_another(planned):
-    one, two = (simulated.play(planned, 5_000, 0.2, draws) for draws in (2, 4))
+    one, two = (simulated.simulate(planned, 5_000, 0.2, draws) for draws in (2, 4))
     assert np.all(one[:, :-1] != two[:, :-1])
     simulated._played.cache_clear()
-    np.testing.assert_array_equal(simulated.play(planned, 5_000, 0.2, 2), one)
+    np.testing.assert_array_equal(simulated.simulate(planned, 5_000, 0.2, 2), one)
 
 
 @pytest.mark.parametrize("privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)])
@@ -450,7 +450,7 @@ def test_probabilities_need_one_round():
 
 def test_same_hints_same_two_rounds():
     first = scaled(fg.DistributedDP(1.0), "margins")
-    search._play.cache_clear()
+    search._simulate.cache_clear()
     search.scaled_worlds.cache_clear()
     again = scaled(fg.DistributedDP(1.0), "margins")
     assert again.to_bytes() == first.to_bytes()
@@ -460,7 +460,7 @@ def test_same_hints_same_two_rounds():
 def test_errors_of_two_rounds_are_those_of_evaluations():
     """Predicted ROC Area Errors against 12 evaluations: within a factor of 1.5 (both vary by 15%).
 
-    The data is one of the planner's worlds, so nothing but what is played through can differ.
+    The data is one of the planner's worlds, so nothing but what is simulated can differ.
     """
     privacy = fg.DistributedDP(1.0)
     two = fg.TwoRound(32, coarse=fg.Axis.asinh(512, scale=1.0))
@@ -472,9 +472,11 @@ def test_errors_of_two_rounds_are_those_of_evaluations():
         fg.area_error(fg.evaluate(clients, plan, seed=seed).roc_curve(), exact)
         for seed in range(12)
     ]
-    played = search._play(plan, "margins", 20_000, 0.3, 12, groups=1, slice_=None, shrink=True)
-    played_errors = played[1, 0]
-    assert 1 / 1.5 < np.mean(errors) / played_errors < 1.5
+    simulated_worlds = search._simulate(
+        plan, "margins", 20_000, 0.3, 12, groups=1, slice_=None, shrink=True
+    )
+    simulated_errors = simulated_worlds[1, 0]
+    assert 1 / 1.5 < np.mean(errors) / simulated_errors < 1.5
 
 
 def test_exact_sums_of_margins_have_bins_that_sites_allow():
@@ -661,8 +663,8 @@ def quick(monkeypatch):
 
 def ordered(monkeypatch, errors, examples=10_000):
     """Names of plans by regret, where each has these errors in each world."""
-    played = {name: np.array([[e, e, e] for e in row]) for name, row in errors.items()}
-    monkeypatch.setattr(search, "play", lambda plan, *_, **__: played[plan])
+    simulated_worlds = {name: np.array([[e, e, e] for e in row]) for name, row in errors.items()}
+    monkeypatch.setattr(search, "simulate", lambda plan, *_, **__: simulated_worlds[plan])
     return search._by_regret(list(errors), examples, 0.2, draws=1, shrink=True)
 
 

@@ -51,7 +51,7 @@ from fedgauge.cli.terminal import readable_errors, refuse_to_replace, screen, wa
 from fedgauge.plan.task import Sliced, measured_by
 
 if TYPE_CHECKING:
-    from fedgauge.plan.plan import Prediction
+    from fedgauge.plan.prediction import Prediction
     from fedgauge.plan.task import AnyTask
 
 PlannedGroups = Annotated[

@@ -158,7 +158,7 @@ def read_ids(values: Any) -> pa.Array:
             return ids.cast(pa.int64())
         except pa.ArrowInvalid:  # more than 64 bits: still whole numbers
             return ids.cast(_TEXT)
-    if _is_text(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return ids.cast(_TEXT)
     raise InputError("ids must be text or whole numbers. Convert the column.")
 
@@ -203,10 +203,6 @@ def _to_arrow(values: Any) -> pa.Array:
             "ids are no flat column of one kind. Ids are text or whole numbers, not both."
         ) from None
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _whole(ids: pa.Array) -> pa.Array:

@@ -417,8 +417,12 @@ class _Tally:
                 "Drop those rows or score them again."
             )
         if refused:
+            axis = self._axis
+            where = f"axis [{axis.low:g}, {axis.high:g}]"
+            if axis.kind == "values":
+                where = f"axis of {axis.bins:,} values"
             raise InputError(
-                f"{refused:,} of {scores:,} scores lie outside {_describe(self._axis)}. Use "
+                f"{refused:,} of {scores:,} scores lie outside the {where}. Use "
                 "an axis that covers them, or outside='clip' to count them in the end bins "
                 "(float32 rounding can lift a probability just above 1). Where their scale is not "
                 "known, axis='two-round' finds it."
@@ -497,9 +501,3 @@ def _read_only(counts: Counts) -> Counts:
     view = counts.view()
     view.setflags(write=False)
     return view
-
-
-def _describe(axis: Axis) -> str:
-    if axis.kind == "values":
-        return f"the axis of {axis.bins:,} values"
-    return f"the axis [{axis.low:g}, {axis.high:g}]"

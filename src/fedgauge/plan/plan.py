@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -36,6 +36,7 @@ from fedgauge.plan.limits import (
     plan_errors,
     require_clipping,
 )
+from fedgauge.plan.prediction import Prediction
 from fedgauge.plan.rounds import (
     LARGEST,
     NO_COHORT,
@@ -185,79 +186,6 @@ def pulled_back(calibrator: Calibrator, axis: Axis) -> Axis:
     inner = np.unique(calibrator.pull_back(axis.edges[1:-1]))
     # Where the end bins end changes no count: they hold all scores beyond.
     return Axis.from_edges([-1.0, *inner.tolist(), 2.0], outside="clip")
-
-
-_NONE: Final = 1e-15  # error that stands for none
-
-
-class PredictedErrors(NamedTuple):
-    """Errors that a planner expects of one class by its score, for the pooled data."""
-
-    roc_area_error: float
-    pr_area_error: float
-    roc_auc_error: float
-
-
-class Prediction(PredictedErrors):
-    """Those errors over all rows, and what else a planner says: not part of a plan's bytes.
-
-    Attributes
-    ----------
-    span
-        The least and the largest errors of plausible scores: what scores are like nobody knows
-        beforehand.
-    withheld
-        The share of results that will say nothing because noise hides a class. In the errors each
-        of them counts as 0.5.
-    groups
-        What to expect of one group, by what rows are grouped by, as if all groups were as large.
-    advice
-        What would have less noise; None where nothing is known to.
-    instead
-        What two rounds would give in the place of one, or one in the place of two; None where
-        nobody asked.
-    """
-
-    span: tuple[PredictedErrors, PredictedErrors]
-    withheld: float = 0.0
-    groups: tuple[tuple[str, "Prediction"], ...] = ()
-    advice: str | None = None
-    instead: "Instead | None" = None
-
-    @classmethod
-    def of(cls, errors: PredictedErrors, span: tuple[PredictedErrors, PredictedErrors]) -> Self:
-        """Errors, and their span."""
-        made = cls(*errors)
-        made.span = span
-        return made
-
-    @classmethod
-    def of_worlds(cls, played: NDArray[np.float64]) -> Self:
-        """The geometric mean over worlds, and the least and the largest of them.
-
-        A plain mean would be that of the world in which a plan does worst. Each row has the errors
-        of one, and at last the share that is withheld.
-        """
-        errors, withheld = played[:, :-1], played[:, -1]
-        usual = np.exp(np.log(np.maximum(errors, _NONE)).mean(axis=0))
-        low, high = errors.min(axis=0), errors.max(axis=0)
-        each = (np.where(high > 0, usual, 0.0), low, high)
-        mean, least, largest = (PredictedErrors(*one.tolist()) for one in each)
-        return cls.of(mean, (least, largest)).but(withheld=float(withheld.mean()))
-
-    def but(self, **told: Any) -> Self:
-        """The same errors, with something else said besides them."""
-        made = type(self)(*self)
-        vars(made).update(vars(self) | told)
-        return made
-
-
-class Instead(NamedTuple):
-    """What as many rounds would give as a plan does not have, with so many bins."""
-
-    rounds: int
-    bins: int
-    errors: Prediction
 
 
 _FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."

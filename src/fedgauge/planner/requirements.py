@@ -1,6 +1,6 @@
 """Is there enough data? What a wanted error, or a wanted interval, takes.
 
-The planner's worlds are played through with the plan that it would propose, at one epsilon or
+The planner's worlds are simulated with the plan that it would propose, at one epsilon or
 number of examples after the other, until what is wanted is reached.
 """
 

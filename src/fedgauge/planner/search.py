@@ -19,7 +19,7 @@ from fedgauge.histograms.tables import NOISY_RANGES
 from fedgauge.histograms.two_round import TwoRound
 from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.plan.limits import NO_SMALL_CELLS
-from fedgauge.plan.plan import Instead, Prediction
+from fedgauge.plan.prediction import Instead, Prediction
 from fedgauge.plan.task import AnyTask, BinaryTask
 from fedgauge.plan.two_rounds import Found
 from fedgauge.planner.simulated import (
@@ -29,8 +29,8 @@ from fedgauge.planner.simulated import (
     drawn_worlds,
     errors_of,
     mechanism,
-    play,
     reference_axis,
+    simulate,
     worlds,
 )
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
@@ -155,8 +155,8 @@ def best(
 
     def error(plan: EvaluationPlan, draws: int, *, shrink: bool) -> float:
         hints = (scores, examples, positive_rate)
-        played = _play(plan, *hints, draws, groups=1, slice_=None, shrink=shrink)
-        return float(np.log(played[:, :2]).mean())
+        found = _simulate(plan, *hints, draws, groups=1, slice_=None, shrink=shrink)
+        return float(np.log(found[:, :2]).mean())
 
     if len(plans) == 1:
         return plans[0]
@@ -174,12 +174,12 @@ def expected(
 ) -> Prediction:
     """Errors to expect of a plan, of all rows or of one of so many groups."""
     hints = (scores, examples, positive_rate)
-    played = _play(plan, *hints, _DRAWS, groups=groups, slice_=slice_, shrink=True)
-    return Prediction.of_worlds(played)
+    found = _simulate(plan, *hints, _DRAWS, groups=groups, slice_=slice_, shrink=True)
+    return Prediction.of_worlds(found)
 
 
 @lru_cache(maxsize=256)
-def _play(
+def _simulate(
     plan: EvaluationPlan,
     scores: Scores,
     examples: int,
@@ -190,7 +190,7 @@ def _play(
     slice_: Slice | None,
     shrink: bool,
 ) -> Floats:
-    """Mean errors of a plan in each world, both rounds played through where there are two."""
+    """Mean errors of a plan in each world, both rounds simulated where there are two."""
     draws = draws if plan.is_noisy else 1
     errors = []
     for world in scaled_worlds(scores, max(examples // groups, 2), positive_rate):
@@ -403,7 +403,10 @@ class _Known(NamedTuple):
     def bins(self) -> int:
         """Of an exact sum."""
         rarer = self.examples * min(self.positive_rate, 1 - self.positive_rate)
-        return _exact_bins(rarer / max(_cells(self.task).values(), default=1))
+        rarer /= max(_cells(self.task).values(), default=1)
+        # A power of two that leaves a bin enough examples of the rarer class, on average.
+        filled = max(rarer / (_CELLS_PER_BIN * MIN_CELL), 1.0)
+        return min(max(1 << int(math.log2(filled)), _FEWEST_EXACT_BINS), EXACT_BINS)
 
     def designs(self, scores: Scores) -> tuple[list[EvaluationPlan], list[EvaluationPlan]]:
         """Plans of two rounds, and of one, to choose from."""
@@ -546,12 +549,6 @@ def _with_edge(axis: Axis, at: float | None) -> Axis:
     return Axis.from_edges([*edges[:nearest], at, *edges[nearest + 1 :]], axis.outside)
 
 
-def _exact_bins(rarer: float) -> int:
-    """A power of two that leaves a bin enough examples of the rarer class, on average."""
-    filled = max(rarer / (_CELLS_PER_BIN * MIN_CELL), 1.0)
-    return min(max(1 << int(math.log2(filled)), _FEWEST_EXACT_BINS), EXACT_BINS)
-
-
 def _by_regret(
     plans: Sequence[EvaluationPlan],
     examples: int,
@@ -565,9 +562,11 @@ def _by_regret(
     The mean over worlds, of ROC and PR alike: nobody knows which one the data are of, and errors
     of worlds that are hard for all designs say nothing.
     """
-    played = np.array([play(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans])
+    found = np.array(
+        [simulate(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans]
+    )
     rarer = examples * min(positive_rate, 1 - positive_rate)
-    errors = played[:, :, :2] + _NEGLIGIBLE / math.sqrt(max(rarer, 1.0))
+    errors = found[:, :, :2] + _NEGLIGIBLE / math.sqrt(max(rarer, 1.0))
     regrets = errors / errors.min(axis=0)
     order = np.argsort(regrets.mean(axis=(1, 2)), kind="stable")
     return [plans[place] for place in order]
@@ -619,7 +618,7 @@ def predict(plan: EvaluationPlan, *, examples: int, positive_rate: float) -> Pre
         few = max(examples // cells, 2)  # as if all groups were as large
         # Any group will do: all have as many channels, and so as much noise.
         of_group = next(each for each in plan.task.slices if each.group is not None)
-        played = play(plan, few, positive_rate, _DRAWS, of_group)
-        groups.append((name, Prediction.of_worlds(played)))
-    told = Prediction.of_worlds(play(plan, examples, positive_rate, _DRAWS))
+        found = simulate(plan, few, positive_rate, _DRAWS, of_group)
+        groups.append((name, Prediction.of_worlds(found)))
+    told = Prediction.of_worlds(simulate(plan, examples, positive_rate, _DRAWS))
     return told.but(groups=tuple(groups))

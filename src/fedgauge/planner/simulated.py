@@ -301,7 +301,7 @@ _WITHHELD: Final = 0.5  # error of a result that says nothing: as wrong as chanc
 _POINTS: Final = 9  # on a piece, enough for a mean over the curve
 
 
-def play(
+def simulate(
     plan: EvaluationPlan,
     examples: int,
     positive_rate: float,

@@ -205,12 +205,13 @@ def compose(
             f"these results protect different things ({named}), so their epsilons do not add up. "
             "Compose those of one unit and one kind of neighbours."
         )
-    pairs = [_cost(each) if isinstance(each, PrivacyStatement) else each for each in costs]
+    pairs = [
+        (math.inf if each.epsilon is None else each.epsilon, each.delta or 0.0)
+        if isinstance(each, PrivacyStatement)
+        else each
+        for each in costs
+    ]
     return math.fsum(e for e, _ in pairs), min(1.0, math.fsum(d for _, d in pairs))
-
-
-def _cost(stated: PrivacyStatement) -> tuple[float, float]:
-    return math.inf if stated.epsilon is None else stated.epsilon, stated.delta or 0.0
 
 
 class _Noise(NamedTuple):
