@@ -14,8 +14,8 @@ from plans import noisy_plan
 import fedgauge as fg
 from fedgauge import Examples, ScoreFile
 from fedgauge.data.columns import coded, pick, read_column, to_numpy
-from fedgauge.data.examples import LabelReader
 from fedgauge.engines.contribution import count_leniently
+from fedgauge.histograms.channels import LabelReader
 
 WORDS = ["no", "yes", None, "no", "maybe", "yes"]
 TEXT = {

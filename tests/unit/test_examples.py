@@ -12,7 +12,8 @@ import pytest
 
 import fedgauge as fg
 from fedgauge import Axis, Examples, InputError, ScoreHistogram
-from fedgauge.data.examples import LabelReader, read_batches
+from fedgauge.data.examples import read_batches
+from fedgauge.histograms.channels import LabelReader
 
 LABELS = [0, 1, 1, 0, 1]
 SCORES = [0.1, 0.9, 0.6, 0.3, 0.3]

@@ -17,11 +17,11 @@ from odd import Raises
 from plans import exact_plan, noisy_plan
 
 import fedgauge as fg
-from fedgauge.data.examples import LenientLabelReader
 from fedgauge.data.files import NamedColumns
 from fedgauge.data.row_checks import Oddities, RowSummary
 from fedgauge.engines.contribution import count_exactly, count_leniently, count_rows, to_numbers
 from fedgauge.histograms.axis import Axis
+from fedgauge.histograms.channels import LenientLabelReader
 from fedgauge.histograms.histogram import ScoreHistogram
 from fedgauge.plan.explain import summarise
 

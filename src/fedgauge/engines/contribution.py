@@ -33,7 +33,9 @@ def count_rows(
 
     A client without rows counts like any other, since its silence would tell that it has none.
     """
-    rows = limit_rows(read_batches(data), plan.privacy.unit_cap)
+    rows, cap = read_batches(data), plan.privacy.unit_cap
+    if cap is not None:
+        rows = limit_rows(rows, cap)
     return count_batches(plan, rows, may_be_empty=may_be_empty, draw=draw)
 
 
@@ -124,24 +126,20 @@ def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     A count above the plan's largest is refused, or under noise clipped: a refusal that depends
     on data would be a leak there.
     """
-    parts = _parts(plan, histogram)
+    largest, levels = plan.summed.largest, _levels_sent(plan, histogram)
+    counts, sums = histogram.counts, histogram.sums
+    cells = list(zip(plan.tables, histogram.tables, strict=True))
+    parts = [(level[plan.task.sent], largest) for level in levels]
+    if sums is not None:
+        parts.append((sums, largest * plan.final.sum_steps))
+    parts += [(values, largest * table.weight) for table, values in cells]
     if not plan.is_noisy:
-        check_size(histogram.counts, plan.summed.largest)  # sums may be larger, and then fit too
-        for values, most in parts[len(parts) - len(plan.tables) :]:
+        check_size(counts, largest)  # sums may be larger, and then fit too
+        for values, most in parts[len(parts) - len(cells) :]:
             check_size(values, most)
         return np.concatenate([values.ravel() for values, _ in parts])
     # Clipping moves nothing further than a row does: the sensitivity stays what it was.
     return np.concatenate([np.minimum(values, most).ravel() for values, most in parts])
-
-
-def _parts(plan: EvaluationPlan, histogram: ScoreHistogram) -> list[tuple[Numbers, int]]:
-    """Counts at the levels sent, score sums, tables; and the most that one of each may be."""
-    largest = plan.summed.largest
-    parts = [(level[plan.task.sent], largest) for level in _levels_sent(plan, histogram)]
-    if histogram.sums is not None:
-        parts.append((histogram.sums, largest * plan.final.sum_steps))
-    tables = zip(plan.tables, histogram.tables, strict=True)
-    return parts + [(values, largest * table.weight) for table, values in tables]
 
 
 def _levels_sent(plan: EvaluationPlan, histogram: ScoreHistogram) -> list[Numbers]:

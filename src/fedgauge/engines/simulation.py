@@ -119,12 +119,12 @@ class _Crowd:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
-        kinds = {(each.y_true.dtype, each.y_true.ndim) for _, each in waiting}
+        labels, scores = zip(*[(each.y_true, each.y_score) for _, each in waiting], strict=True)
+        kinds = {(each.dtype, each.ndim) for each in labels}
         if self._alike and len(kinds) == 1:  # labels of one kind join without being changed
             with suppress(InputError):
-                labels = np.concatenate([examples.y_true for _, examples in waiting])
-                scores = np.concatenate([examples.y_score for _, examples in waiting])
-                self._take(count_rows(self._plan, (labels, scores), draw=self._draw))
+                rows = np.concatenate(labels), np.concatenate(scores)
+                self._take(count_rows(self._plan, rows, draw=self._draw))
                 return
         for name, examples in waiting:
             self._count_alone(name, examples)
@@ -308,16 +308,17 @@ def evaluate(
     found = axis == "two-round" or isinstance(axis, TwoRound)
     paired = not (privacy.sends_reports or found or (axis == "auto" and hints.of_any_scale))
     told = _task(task, groups, models, positive, paired=paired)
-    check_hints(examples, positive_rate)
-    check_scores(scores)
+    hints.check()
     if plan is not None:
         asked = {"task": task, "groups": groups, "models": models, "positive": positive}
         _refuse_shortcuts(privacy, axis, tree, cohort, asked, hints, score_sums, calibrator)
         return simulate(clients, plan, estimator=estimator, seed=seed)
-    _warn_of_delta(privacy, examples)
+    if examples:
+        _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
-    expected = cohort or Cohort(known or _EXPECTED)
+    expected = _Expected(cohort, (known or _EXPECTED) if cohort is None else cohort.min_survivors)
     chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, told)
+    named = hints.named()
 
     def resolve(count: int) -> EvaluationPlan:
         everybody = Cohort(count) if privacy.needs_cohort else None
@@ -335,7 +336,7 @@ def evaluate(
     planned = resolve(known or _FEWEST)
     counted_only = resolve if known is None else None
     released, plan = _run(clients, planned, source_of(seed), "plain", counted_only)
-    statement = plan.statement("simulated", hints.named())
+    statement = plan.statement("simulated", named)
     return Evaluation(plan, statement, released, estimator=estimator)
 
 
@@ -534,6 +535,13 @@ class _Hints(NamedTuple):
         """Whether scores are no probabilities."""
         return self.scores in ("margins", "unknown")
 
+    def check(self) -> None:
+        """Refuse hints that nothing can be planned by."""
+        if self.are_planned:
+            check_hints(self.examples, self.positive_rate)
+        if self.scores is not None:
+            check_scores(self.scores)
+
     def named(self) -> tuple[str, ...]:
         """The hints given, for the record."""
         return tuple(
@@ -541,16 +549,23 @@ class _Hints(NamedTuple):
         )
 
 
+class _Expected(NamedTuple):
+    """Who is likely to take part: a cohort if one is named, and how many clients."""
+
+    cohort: Cohort | None
+    clients: int
+
+
 def _design(
     privacy: AnyPrivacyModel,
     axis: Axis | TwoRound | str,
     tree: Tree,
     hints: _Hints,
-    expected: Cohort,
+    expected: _Expected,
     score_sums: bool,
     task: AnyTask,
 ) -> tuple[Axis | TwoRound, tuple[int, ...] | None]:
-    """Axis and tree, from what is public; `expected` is who is likely to take part."""
+    """Axis and tree, from what is public."""
     noisy = privacy.adds_noise
     if axis == "auto" and hints.of_any_scale:
         axis = _any_scale(privacy, hints, expected, task)
@@ -576,8 +591,8 @@ def _design(
         if tree == "auto" and not paired:
             plan = propose(
                 privacy=privacy,
-                clients=expected.min_survivors,
-                cohort=expected if privacy.needs_cohort else None,
+                clients=expected.clients,
+                cohort=expected.cohort if privacy.needs_cohort else None,
                 examples=examples,
                 positive_rate=rate,
                 score_sums=score_sums,
@@ -590,15 +605,15 @@ def _design(
 
 
 def _any_scale(
-    privacy: AnyPrivacyModel, hints: _Hints, expected: Cohort, task: AnyTask
+    privacy: AnyPrivacyModel, hints: _Hints, expected: _Expected, task: AnyTask
 ) -> Axis | TwoRound:
     """Bins for scores that are no probabilities: planned where there are hints and noise."""
     if not (privacy.adds_noise and hints.are_planned):
         return default_search(privacy, task)
     plan = propose(
         privacy=privacy,
-        clients=expected.min_survivors,
-        cohort=expected if privacy.needs_cohort else None,
+        clients=expected.clients,
+        cohort=expected.cohort if privacy.needs_cohort else None,
         examples=hints.examples,
         positive_rate=hints.positive_rate,
         task=task,
@@ -623,9 +638,9 @@ def _auto_bins(privacy: PrivacyModel, task: AnyTask) -> int:
     return max(AUTO_NOISY_BINS // task.per_row, _FEWEST_BINS)
 
 
-def _warn_of_delta(privacy: PrivacyModel, examples: int | None) -> None:
+def _warn_of_delta(privacy: PrivacyModel, examples: int) -> None:
     delta = privacy.budget.delta if privacy.budget is not None else 0.0
-    if delta and examples and delta >= 1 / examples:
+    if delta and delta >= 1 / examples:
         warnings.warn(
             f"delta {delta:g} is not below 1 / {examples:,}, the share of one example: it would "
             "allow to publish one now and then.",

@@ -3,16 +3,17 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
-from fedgauge.data.columns import Column, distinct
-from fedgauge.data.examples import Y_TRUE, Examples, Label, LabelReader, LenientLabelReader, meaning
+from fedgauge.data.columns import Column, coded, codes_of, distinct
+from fedgauge.data.examples import Y_TRUE, Examples, Label, Meaning, meaning
 from fedgauge.errors import InputError, LabelError
 
 _DECIMAL_ZERO: Final = re.compile(r"(?<=\d)\.0+\Z")
@@ -29,6 +30,9 @@ class Block(NamedTuple):
     column: int
     grouping: tuple[str, ...]
     first: int
+
+
+_FOLLOWS: Final[Any] = field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,22 @@ class Layout:
         What columns of scores, or of labels, are called where a frame names them.
     together
         Whether rows of all classes are counted in one channel, by their score alone.
+    is_plain
+        Whether a row has one score and one label, of two classes, and no group.
+    by_block
+        Classes that a block tells apart.
+    scores
+        Scores that each model gives a row.
+    by_row
+        How many scores a row has, those of all models together.
+    groupings
+        The ways in which rows are grouped, each by some groupings together.
+    per_row
+        How many counts, at each level, one row adds to: so many times is it sensitive.
+    sizes
+        How many channels each block has.
+    channels
+        How many rows of counts there are.
     """
 
     positive: Label | None = None
@@ -65,28 +85,34 @@ class Layout:
     names: tuple[str, ...] = ()
     together: bool = False
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether a row has one score and one label, of two classes, and no group."""
-        return not (self.classes or self.models or self.groups) and self.labels == 1
+    is_plain: bool = _FOLLOWS
+    by_block: int = _FOLLOWS
+    scores: int = _FOLLOWS
+    by_row: int = _FOLLOWS
+    groupings: tuple[tuple[str, ...], ...] = _FOLLOWS
+    per_row: int = _FOLLOWS
+    sizes: tuple[int, ...] = _FOLLOWS
+    channels: int = _FOLLOWS
 
-    @property
-    def by_block(self) -> int:
-        """Classes that a block tells apart."""
-        return 1 if self.together else len(self.classes) or 2
-
-    @property
-    def scores(self) -> int:
-        """Scores that each model gives a row."""
-        return len(self.classes) or self.labels
-
-    @cached_property
-    def groupings(self) -> tuple[tuple[str, ...], ...]:
-        """The ways in which rows are grouped, each by some groupings together."""
+    def __post_init__(self) -> None:
+        by_block = 1 if self.together else len(self.classes) or 2
+        scores = len(self.classes) or self.labels
+        by_row = max(len(self.models), 1) * scores
         names = tuple(name for name, _ in self.groups)
-        if self.crossed:
-            return (names,)
-        return tuple((name,) for name in names) or ((),)
+        each = tuple((name,) for name in names) or ((),)
+        groupings = (names,) if self.crossed else each
+        of_score = tuple(self.cells(grouping) * by_block for grouping in groupings)
+        # Once: they are asked for at every batch.
+        vars(self).update(
+            is_plain=not (self.classes or self.models or self.groups) and self.labels == 1,
+            by_block=by_block,
+            scores=scores,
+            by_row=by_row,
+            groupings=groupings,
+            per_row=by_row * len(groupings),
+            sizes=of_score * by_row,
+            channels=by_row * sum(of_score),
+        )
 
     def cells(self, grouping: tuple[str, ...]) -> int:
         """How many groups there are in one of these ways, those of other values included."""
@@ -107,27 +133,6 @@ class Layout:
     def rows(self, block: Block) -> slice:
         """The channels of a block, which are next to each other."""
         return slice(block.first, block.first + self.cells(block.grouping) * self.by_block)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many channels each block has."""
-        of_score = tuple(self.cells(grouping) * self.by_block for grouping in self.groupings)
-        return of_score * self.by_row
-
-    @property
-    def channels(self) -> int:
-        """How many rows of counts there are."""
-        return self.by_row * self.by_block * sum(map(self.cells, self.groupings))
-
-    @property
-    def per_row(self) -> int:
-        """How many counts, at each level, one row adds to: so many times is it sensitive."""
-        return self.by_row * len(self.groupings)
-
-    @property
-    def by_row(self) -> int:
-        """How many scores a row has, those of all models together."""
-        return max(len(self.models), 1) * self.scores
 
     def channel(self, block: Block, cell: int, of_class: int) -> int:
         """The channel of one class in one group of a block."""
@@ -249,6 +254,122 @@ class ChannelReader:
                     raise InputError(_no_grouping(name, batch.groups))
                 cells = cells * (len(values) + 1) + group_codes(column, values)
         return cells
+
+
+class LabelReader:
+    """Turns the labels of one client, batch after batch, into 0 and 1.
+
+    Parameters
+    ----------
+    positive
+        The label of the positive class. Without it labels must be bool or 0/1.
+
+    Notes
+    -----
+    Text that spells a number or a truth value counts as that value, so that a label
+    read from CSV, typed on a command line or held in a data frame compares alike.
+    """
+
+    classes: ClassVar[int] = 2
+
+    def __init__(self, positive: Label | None) -> None:
+        self._positive = None if positive is None else meaning(positive)
+        self._negative: float | str | None = None
+        self._has_positive = False
+        self.missing = 0
+        self.unusable = 0
+
+    def __call__(self, labels: Column) -> NDArray[Any]:
+        """The labels as integers, 1 for positive; counts those that are neither."""
+        if isinstance(labels, pa.DictionaryArray):
+            return self._read_any(labels)
+        if labels.dtype.kind == "b":
+            labels = labels.view(np.uint8)
+        if labels.dtype.kind in "iu" and self._positive in (None, 1.0):
+            # A bitwise OR of 0 or 1 says all of them are 0 or 1.
+            union = int(np.bitwise_or.reduce(labels)) if labels.size else 0
+            if union in (0, 1) and self._negative in (None, 0.0):
+                # Later batches are compared with what this one held.
+                self._has_positive |= union == 1
+                if self._negative is None and labels.size and not np.bitwise_and.reduce(labels):
+                    self._negative = 0.0
+                return labels
+        return self._read_any(labels)
+
+    def _read_any(self, labels: Column) -> NDArray[Any]:
+        codes, meanings = self._encode(labels)
+        self.missing += int(np.count_nonzero(codes < 0))
+        judged = np.array([*map(self._judge, meanings), 0], dtype=np.int8)
+        read = judged.take(codes)  # a missing label, code -1, reads the 0 at the end
+        self.unusable += int(np.count_nonzero(read < 0))
+        return np.maximum(read, 0, out=read)
+
+    def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
+        """Codes of the labels (-1 where missing) and the meaning of each code."""
+        try:
+            encoded = coded(labels)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            # The reason would quote a label.
+            raise InputError(
+                "y_true mixes kinds of values, or holds none usable as labels."
+            ) from None
+        codes = codes_of(encoded)
+        values = encoded.dictionary.to_pylist()
+        return _drop_missing(codes, [math.nan if v is None else meaning(v) for v in values])
+
+    def _judge(self, meaning: Meaning) -> int:
+        """1 for positive, 0 for negative, -1 for a label that is neither."""
+        if meaning is None:
+            return -1
+        if meaning != meaning:  # missing, and counted as such
+            return 0
+        if self._positive is None:
+            return int(meaning) if meaning in (0.0, 1.0) else -1
+        if meaning == self._positive:
+            self._has_positive = True
+            return 1
+        if self._negative is None:
+            self._negative = meaning
+        return 0 if meaning == self._negative else -1
+
+    def complaint(self) -> str:
+        """What is wrong with unusable labels and how to mend it."""
+        if self._positive is None:
+            return "are neither bool nor 0/1. Name the positive label (positive=...)"
+        if not self._has_positive:
+            told = "are neither the positive label, which no row has, nor one other"
+            return f"{told}. Check its spelling"
+        return "are a third value beside the positive label and one other. Recode them"
+
+
+class LenientLabelReader(LabelReader):
+    """Reads any labels at all: one that is not positive is negative, a missing one too.
+
+    It counts what :class:`LabelReader` would complain of. Which label it saw first decides how
+    many it calls a third value, never how a row is read, nor in how much work.
+    """
+
+    def __call__(self, labels: Column) -> NDArray[Any]:
+        """The labels as integers, 1 for positive; counts those that are neither."""
+        return self._read_any(labels)
+
+    def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
+        codes, values = distinct(labels)
+        return _drop_missing(codes, [_meaning_if_any(value) for value in values])
+
+
+def _drop_missing(
+    codes: NDArray[Any], meanings: list[Meaning]
+) -> tuple[NDArray[Any], list[Meaning]]:
+    kept = [-1 if meaning != meaning else code for code, meaning in enumerate(meanings)]
+    return np.array([*kept, -1]).take(codes), meanings  # code -1 reads the last
+
+
+def _meaning_if_any(label: Any) -> Meaning:
+    try:
+        return math.nan if label is None else meaning(label)
+    except Exception:  # an object can raise anything
+        return None
 
 
 class ClassReader:

@@ -334,7 +334,8 @@ class _Tally:
             self._merge(tally)
 
     def _count_here(self, examples: Examples) -> None:
-        for batch in examples.split(max(_BATCH_ROWS, self._counts.size)):
+        most = max(_BATCH_ROWS, self._counts.size)
+        for batch in examples.split(most) if len(examples) > most else (examples,):
             self._rows += len(batch)
             rows = TableRows(self._layout, self._axis)
             drawn = None if self._draw is None else self._draw(len(batch))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from fedgauge.arrays import Floats
-from fedgauge.data.examples import Examples, Label, LabelReader
+from fedgauge.data.examples import Examples, Label
 from fedgauge.errors import InputError
 from fedgauge.estimation.distribution import (
     ParametricCurve,
@@ -16,6 +16,7 @@ from fedgauge.estimation.distribution import (
     linear_pieces,
     require_both_classes,
 )
+from fedgauge.histograms.channels import LabelReader
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -260,11 +260,11 @@ class EvaluationPlan(
         if self.not_after is not None:
             msgspec.structs.force_setattr(self, "not_after", written(self.not_after))
         check_levels(self.tree)
-        check_counts(self.task.per_row, self.task.rows * self.axis.bins)
         try:
             check_tree(self.tree, self.axis.bins)
         except AxisError as error:
             raise PlanError(str(error)) from None
+        check_counts(self.task.per_row, self.task.rows * self.axis.bins)
         if len(self.rounds) != 1 + self.has_two_rounds:
             raise PlanError(
                 f"a plan has one round, or two where it searches, got {len(self.rounds)}. Make "

@@ -286,7 +286,8 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
 
     def check(self, terms: RoundTerms) -> None:
         """Refuse what no plan of these terms holds."""
-        check_tables(self.tables, terms.layout, terms.axis)
+        if self.tables:
+            check_tables(self.tables, terms.layout, terms.axis)
         alone = are_alone(self.tables, terms)
         nodes = () if alone else _nodes_sent(terms.privacy, terms.tree)
         if self.nodes != nodes:
@@ -320,7 +321,8 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
 
     def laws(self, terms: RoundTerms, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise at each level; empty without noise."""
-        return terms.privacy.laws(self._level_noise, terms.sum_cohort, shares)
+        noise = self._level_noise
+        return terms.privacy.laws(noise, terms.sum_cohort, shares) if noise.levels else []
 
     def sums_law(self, terms: RoundTerms, shares: int) -> ShareLaw | None:
         """The law of the sum of `shares` clients' noise on score sums; None without noise."""

@@ -121,8 +121,8 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         Whether each row is sent by itself, randomised; else clients send counts.
     flips_labels
         Whether these are counts of labels that were flipped at random, which need no secure sum.
-    kind, trust
-        Words for people: what it is called, and what each site must trust.
+    kind
+        What it is called.
     """
 
     adds_noise: ClassVar[bool]
@@ -273,6 +273,9 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
 
     adds_noise: ClassVar[bool] = False
     sends_reports: ClassVar[bool] = False
+    flips_labels: ClassVar[bool] = False
+    needs_cohort: ClassVar[bool] = True
+    unit_cap: ClassVar[None] = None
     kind: ClassVar[str] = "secure aggregation"
 
     @property

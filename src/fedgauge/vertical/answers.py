@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from fedgauge import storage
 from fedgauge.data.columns import read_leniently
-from fedgauge.data.examples import LenientLabelReader
 from fedgauge.data.row_checks import (
     ID,
     NO_BIN,
@@ -41,6 +40,7 @@ from fedgauge.errors import (
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.sanity import chance_of_each, doubt, is_possible
+from fedgauge.histograms.channels import LenientLabelReader
 from fedgauge.keys import SigningKey, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import summarise

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats, Tree
 from fedgauge.data.columns import Column
-from fedgauge.data.examples import Label, LabelReader
+from fedgauge.data.examples import Label
 from fedgauge.data.files import ScoreTable
 from fedgauge.data.ids import IdTable
 from fedgauge.engines.simulation import Summation, run, source_of
 from fedgauge.errors import InputError, InputWarning, LabelError, PlanError, located
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.histograms.channels import LabelReader
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, PrivacyStatement
