@@ -519,7 +519,7 @@ def test_sizes_include_the_score_sums():
     assert plan.numbers == 2 * (64 + 64)
     assert plan.bytes_per_client == 2 * 128 * 8
     assert NOISY_SUMS.numbers == 2 * (8 + 64 + 64)
-    assert plan_for().sum_steps == 0
+    assert plan_for().final.sum_steps == 0
 
 
 def test_axes_of_known_values_need_no_sums():

@@ -119,13 +119,14 @@ class _Crowd:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
-        labels, scores = zip(*[(each.y_true, each.y_score) for _, each in waiting], strict=True)
-        kinds = {(each.dtype, each.ndim) for each in labels}
-        if self._alike and len(kinds) == 1:  # labels of one kind join without being changed
-            with suppress(InputError):
-                rows = np.concatenate(labels), np.concatenate(scores)
-                self._take(count_rows(self._plan, rows, draw=self._draw))
-                return
+        with suppress(InputError):
+            if self._alike:
+                rows = [(each.y_true, each.y_score) for _, each in waiting]
+                labels, scores = zip(*rows, strict=True)
+                if len({(each.dtype, each.ndim) for each in labels}) == 1:  # and join unchanged
+                    joined = np.concatenate(labels), np.concatenate(scores)
+                    self._take(count_rows(self._plan, joined, draw=self._draw))
+                    return
         for name, examples in waiting:
             self._count_alone(name, examples)
 

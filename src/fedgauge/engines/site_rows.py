@@ -212,6 +212,7 @@ def column_options(task: AnyTask) -> str:
 
     Examples
     --------
+    >>> from fedgauge.plan import BinaryTask
     >>> column_options(BinaryTask(models=["new", "old"], groups={"sex": ["women"]}))
     '--label COLUMN --model-score new=COLUMN --model-score old=COLUMN --group sex=COLUMN'
     """
