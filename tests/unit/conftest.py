@@ -5,6 +5,8 @@ import scene
 from ledgers import EXAMPLES, LIMIT, make_ledger, spend
 from plans import small_noisy_plan, small_plan
 
+from fedgauge.planner import search
+
 
 @pytest.fixture
 def ledger(tmp_path):
@@ -29,3 +31,10 @@ def sparse(monkeypatch):
 def both_kinds(request, monkeypatch):
     """Scenes of an exact sum, which everybody must vote for, and of one with noise."""
     monkeypatch.setattr(scene, "small_plan", request.param)
+
+
+@pytest.fixture
+def quick_search(monkeypatch):
+    """Few draws of few designs, for tests that do not ask which design is best."""
+    for name, few in (("_DRAWS", 1), ("_FEW_DRAWS", 1), ("_PROMISING", 2)):
+        monkeypatch.setattr(search, name, few)

@@ -3,7 +3,7 @@
 import json
 import os
 import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import numpy as np
@@ -57,15 +57,17 @@ def test_plans_for_reports_have_the_bytes_they_had():
     assert msgspec.json.encode(computed) == msgspec.json.encode(fg.LocalDP(1.0))
 
 
-@pytest.mark.parametrize("unit", ["subject", "client", "row", None, 1])
-def test_units_of_local_dp(unit):
-    with pytest.raises(fg.PlanError, match="unit must be one of example, label"):
-        fg.LocalDP(1.0, unit=unit)
-
-
-def test_a_label_has_no_oracle():
-    with pytest.raises(fg.PlanError, match=r"has no oracle\. Leave oracle out"):
-        fg.LocalDP(1.0, oracle="hadamard", unit="label")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        *(({"unit": unit}, "unit must be one of example, label") for unit in ("row", None, 1)),
+        *(({"unit": unit}, "unit must be one of example, label") for unit in ("subject", "client")),
+        ({"oracle": "hadamard", "unit": "label"}, r"has no oracle\. Leave oracle out"),
+    ],
+)
+def test_units_of_local_dp(options, told):
+    with pytest.raises(fg.PlanError, match=told):
+        fg.LocalDP(1.0, **options)
 
 
 def test_what_may_be_claimed():
@@ -97,14 +99,11 @@ def test_no_other_model_flips_labels(model):
 # The plan
 
 
-def test_a_plan_survives_the_journey():
+def test_a_plan_survives_the_journey_and_says_what_a_party_sends():
     assert fg.EvaluationPlan.from_bytes(PLAN.to_bytes()) == PLAN
     assert fg.EvaluationPlan.from_toml(PLAN.to_toml()) == PLAN
     assert fg.EvaluationPlan.under(LABEL, AXIS, task=LabelTask()) == PLAN
     PLAN.check_promise()
-
-
-def test_what_a_party_sends():
     assert (PLAN.numbers, PLAN.bytes_per_client, PLAN.cohort) == (16, 128, None)
     assert PLAN.is_noisy
     assert not PLAN.final.sends_reports
@@ -226,23 +225,18 @@ def test_without_flips_few_values_are_exact(positive):
 
 
 def test_a_seed_flips_the_same_labels_for_every_model():
-    """What two models are told of the same labels adds up to the same positives."""
-    labels, scores = drawn(4000)
-    one, other, apart = (
-        evaluate(labels, scores),
-        evaluate(labels, 1 - scores**2),
-        evaluate(labels, scores, seed=2),
-    )
-    counts = [result.released.counts[1].sum() for result in (one, other, apart)]
-    assert counts[0] == pytest.approx(counts[1], rel=1e-12)
-    assert counts[0] != pytest.approx(counts[2], rel=1e-6)
+    """What two models are told of the same labels adds up to the same positives.
 
-
-def test_without_a_seed_flips_differ():
-    """Alike with a chance below 1e-2 for each of four totals: all of them below 1e-6."""
+    Without a seed four totals are alike with a chance below 1e-2 each: all of them below 1e-6.
+    """
     labels, scores = drawn(4000)
-    totals = {evaluate(labels, scores, seed=None).released.counts[1].sum() for _ in range(5)}
-    assert len(totals) > 1
+
+    def total(scores=scores, seed=1):
+        return evaluate(labels, scores, seed=seed).released.counts[1].sum()
+
+    assert total() == pytest.approx(total(1 - scores**2), rel=1e-12)
+    assert total() != pytest.approx(total(seed=2), rel=1e-6)
+    assert len({total(seed=None) for _ in range(5)}) > 1
 
 
 def test_a_saved_result_is_the_same(tmp_path):
@@ -361,11 +355,14 @@ def kept(path, ids=IDS, labels=LABELS, epsilon=1.0):
     return Flips.kept(path, ids, labels, epsilon=epsilon)
 
 
-def test_asked_again_they_are_the_same(path):
+def test_asked_again_they_are_the_same_in_any_order_and_spelling(path):
     first, again = kept(path), kept(path)
     assert np.array_equal(first.told, again.told)
     assert first.digest == again.digest
     assert (first.epsilon, first.told.dtype, first.told.shape) == (1.0, bool, (ROWS,))
+    order = np.random.default_rng(0).permutation(ROWS)
+    assert np.array_equal(kept(path, IDS[order], LABELS[order]).told, first.told[order])
+    assert np.array_equal(kept(path, [str(i) for i in IDS]).told, first.told)
 
 
 def test_each_file_flips_anew(tmp_path):
@@ -373,17 +370,6 @@ def test_each_file_flips_anew(tmp_path):
     first, other = kept(tmp_path / "a"), kept(tmp_path / "b")
     assert not np.array_equal(first.told, other.told)
     assert first.digest != other.digest
-
-
-def test_rows_may_come_in_any_order(path):
-    first = kept(path)
-    order = np.random.default_rng(0).permutation(ROWS)
-    assert np.array_equal(kept(path, IDS[order], LABELS[order]).told, first.told[order])
-
-
-def test_text_and_numbers_are_the_same_ids(path):
-    first = kept(path)
-    assert np.array_equal(kept(path, [str(i) for i in IDS]).told, first.told)
 
 
 def test_a_positive_label_is_what_it_means(path):
@@ -402,44 +388,39 @@ def test_a_large_epsilon_flips_nothing(path):
     assert np.array_equal(flips.told, LABELS)
 
 
-def test_only_the_owner_can_read_the_file(path):
+def test_only_the_owner_can_read_and_change_the_file(path):
     before = os.umask(0)
     try:
         kept(path)
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644])
-def test_a_file_that_others_can_read_or_change_is_refused(path, mode):
-    kept(path)
-    path.chmod(mode)
-    with pytest.raises(fg.SiteError, match="chmod 600"):
-        kept(path)
+    for mode in (0o640, 0o604, 0o620, 0o602, 0o644):
+        path.chmod(mode)
+        with pytest.raises(fg.SiteError, match="chmod 600"):
+            kept(path)
     path.chmod(0o600)
     kept(path)
 
 
 OTHER_ROWS = {
-    "one more": (np.arange(ROWS + 1), np.append(LABELS, True)),
-    "one less": (IDS[1:], LABELS[1:]),
-    "another": (np.append(IDS[1:], 9999), np.append(LABELS[1:], LABELS[0])),
-    "none": (IDS[:0], LABELS[:0]),
+    "one more": (IDS, LABELS, np.arange(ROWS + 1), np.append(LABELS, True)),
+    "one less": (IDS, LABELS, IDS[1:], LABELS[1:]),
+    "another": (IDS, LABELS, np.append(IDS[1:], 9999), np.append(LABELS[1:], LABELS[0])),
+    "none": (IDS, LABELS, IDS[:0], LABELS[:0]),
+    "run together": (["a", "bc"], LABELS[:2], ["ab", "c"], LABELS[:2]),
+    "words": (["patient-17", "patient-18"], LABELS[:2], ["patient-17", "patient-19"], LABELS[:2]),
 }
 
 
-@pytest.mark.parametrize("rows", OTHER_ROWS.values(), ids=OTHER_ROWS)
-def test_other_ids_are_refused_with_what_they_cost(path, rows):
-    kept(path)
-    with pytest.raises(fg.SiteError, match=r"of other ids.*another file: that costs epsilon again"):
-        kept(path, *rows)
-
-
-def test_ids_do_not_run_into_one_another(path):
-    kept(path, ["a", "bc"], LABELS[:2])
-    with pytest.raises(fg.SiteError, match="of other ids"):
-        kept(path, ["ab", "c"], LABELS[:2])
+@pytest.mark.parametrize("name", OTHER_ROWS)
+def test_other_ids_are_refused_unnamed_with_what_they_cost(path, name):
+    ids, labels, *other = OTHER_ROWS[name]
+    kept(path, ids, labels)
+    told = r"of other ids.*another file: that costs epsilon again"
+    with pytest.raises(fg.SiteError, match=told) as caught:
+        kept(path, *other)
+    assert "patient" not in str(caught.value)
 
 
 def test_a_changed_label_is_refused(path):
@@ -467,20 +448,17 @@ def test_a_changed_file_is_refused(path, field):
         kept(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[1]"])
-def test_what_is_no_file_of_flips_is_refused_and_left_alone(path, data):
+@pytest.mark.parametrize(
+    "content",
+    [lambda _: b"", lambda _: b"{}", lambda _: b"\xff", lambda _: b"[1]", lambda f: f[:-20]],
+)
+def test_what_is_no_file_of_flips_is_refused_and_left_alone(path, content):
+    kept(path)
+    data = content(path.read_bytes())
     path.write_bytes(data)
-    path.chmod(0o600)
     with pytest.raises(fg.SiteError, match="does not keep flips"):
         kept(path)
     assert path.read_bytes() == data
-
-
-def test_a_file_cut_short_is_refused(path):
-    kept(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(fg.SiteError, match="does not keep flips"):
-        kept(path)
 
 
 def test_a_missing_folder_is_told(tmp_path):
@@ -511,22 +489,10 @@ def test_epsilon_is_one_that_a_label_can_have(path, epsilon):
 
 
 def test_who_asks_at_the_same_time_gets_the_same_flips(path):
-    found = []
-    asking = [threading.Thread(target=lambda: found.append(kept(path))) for _ in range(8)]
-    for thread in asking:
-        thread.start()
-    for thread in asking:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: kept(path), range(8)))
     assert len({flips.digest for flips in found}) == 1
     assert len({flips.told.tobytes() for flips in found}) == 1
-    assert len(found) == 8
-
-
-def test_errors_name_no_id_and_no_label(path):
-    kept(path, ["patient-17", "patient-18"], LABELS[:2])
-    with pytest.raises(fg.SiteError) as caught:
-        kept(path, ["patient-17", "patient-19"], LABELS[:2])
-    assert "patient" not in str(caught.value)
 
 
 def test_what_is_sent():

@@ -36,10 +36,14 @@ from fedgauge.site import Account
 HOSTILE = '</script><img src=x onerror="alert(1)">&amp;'
 
 
-def rows(number=900, seed=3):
+def rows(number=900, seed=3, skill=2.0):
     rng = np.random.default_rng(seed)
     labels = rng.random(number) < 0.3
-    return labels.astype(int), 1 / (1 + np.exp(-rng.normal(2.0 * labels - 1.0, 1.0)))
+    return labels.astype(int), 1 / (1 + np.exp(-rng.normal(skill * labels - 1.0, 1.0)))
+
+
+def rows_words(skill=1.0, number=600, seed=3):
+    return rows(number, seed, skill)
 
 
 def exact(**options):
@@ -90,15 +94,9 @@ def test_numbers_at_every_threshold_are_those_of_the_library(pair):
             assert value == round(estimate.value)
             assert bounds in ([], [round(end) for end in estimate.bounds])
             assert bounds or estimate.bounds[0] == estimate.bounds[1]
-
-
-def test_rates_for_another_prevalence_have_seven_digits(pair):
-    result, page = pair
-    shown = page.part["thresholds"]
-    for place, threshold in enumerate(thresholds_shown(result, page.part)):
-        there = result.at_threshold(threshold)
-        told = [column[place] for column in shown["rates"]]
-        assert told == pytest.approx([there.fpr.value, there.recall.value], rel=1e-6)
+        # For another prevalence the page computes with rates of seven digits.
+        rates = [column[place] for column in shown["rates"]]
+        assert rates == pytest.approx([there.fpr.value, there.recall.value], rel=1e-6)
 
 
 def test_wishes_are_granted_as_the_library_grants_them(pair):
@@ -351,12 +349,6 @@ GROUPS = ["women", "men", "few"]
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-def rows_words(skill=1.0, number=600, seed=3):
-    rng = np.random.default_rng(seed)
-    labels = rng.random(number) < 0.3
-    return labels.astype(int), 1 / (1 + np.exp(-rng.normal(skill * labels - 1.0, 1.0)))
-
-
 def short(result):
     return unescape(page.in_short(result, result.signature))
 
@@ -366,9 +358,8 @@ def privacy(result):
 
 
 def of_skill(skill, **options):
-    return fg.evaluate(
-        {"a": rows_words(skill), "b": rows_words(skill, seed=4)}, axis=BINS, **options
-    )
+    clients = {"a": rows_words(skill), "b": rows_words(skill, seed=4)}
+    return fg.evaluate(clients, axis=BINS, **options)
 
 
 @pytest.mark.parametrize(
@@ -382,23 +373,19 @@ def test_verdict_says_where_a_model_is_not_surely_better_than_chance(skill, told
     assert told is None or told in text
 
 
-def test_verdict_says_that_noise_makes_an_interval_wide():
-    words = "Most of what is uncertain is noise"
-    loud = of_skill(2.0, privacy=fg.DistributedDP(0.5), seed=1)
-    assert loud.roc_auc.parts["noise"] > loud.roc_auc.parts["sampling"]
-    assert words in short(loud)
-    assert words not in short(of_skill(2.0, privacy=fg.DistributedDP(8.0), seed=1))
-    assert words not in short(of_skill(2.0))
-
-
-def test_verdict_is_certain_only_without_noise():
-    assert "for certain" in short(of_skill(1.0))
-    noisy = short(of_skill(1.0, privacy=fg.DistributedDP(4.0), seed=1))
-    assert "for certain" not in noisy
-    assert "with 95% confidence" in noisy
-    values = fg.evaluate(
-        {"a": ([0, 1, 0, 1, 1] * 40, [1, 2, 3, 4, 5] * 40)}, axis=fg.Axis.from_values(range(8))
+def test_verdict_is_certain_without_noise_and_says_where_noise_makes_an_interval_wide():
+    wide = "Most of what is uncertain is noise"
+    loud, quiet = (
+        of_skill(2.0, privacy=fg.DistributedDP(epsilon), seed=1) for epsilon in (0.5, 8.0)
     )
+    assert loud.roc_auc.parts["noise"] > loud.roc_auc.parts["sampling"]
+    assert wide in short(loud)
+    assert wide not in short(quiet)
+    assert "for certain" not in short(quiet)
+    assert "with 95% confidence" in short(quiet)
+    assert "for certain" in short(of_skill(1.0))
+    assert wide not in short(of_skill(2.0))
+    values = CASES["values"]()
     assert f"would be {show(values.roc_auc.value)} to four decimals, for certain" in short(values)
 
 
@@ -463,13 +450,6 @@ def test_that_privacy_was_enforced_rests_on_a_signature(state, shown):
     assert ("by the word of this file alone" not in told) == shown
 
 
-def test_examples_next_to_each_other_are_about_so_many_under_noise():
-    noisy = of_skill(1.0, privacy=fg.DistributedDP(2.0), seed=1)
-    told = re.sub("<[^>]*>", "|", beside({"exact": of_skill(1.0), "noisy": noisy}))
-    assert f"|about {noisy.examples:,}||2||" in told
-    assert told.count("|about ") == 1
-
-
 def test_budget_is_that_of_a_ledger_or_said_to_be_unknown(tmp_path):
     result = of_skill(1.0, privacy=fg.DistributedDP(2.0), seed=1)
     assert "not known to this file" in privacy(result)
@@ -489,11 +469,12 @@ def test_several_results_stand_next_to_each_other():
     labels, scores = rows_words(1.0)
     hidden = fg.evaluate({"a": rows_words()}, axis=BINS, privacy=fg.LocalDP(0.01), seed=1)
     both = fg.evaluate(
-        {"a": fg.Examples(labels, {"new": scores, "old": scores})},
-        models=["new", "old"],
-        axis=BINS,
+        {"a": fg.Examples(labels, {"new": scores, "old": scores})}, models=["new", "old"], axis=BINS
     )
-    one = of_skill(2.0)
+    one, noisy = of_skill(2.0), of_skill(1.0, privacy=fg.DistributedDP(2.0), seed=1)
+    exact_and_noisy = re.sub("<[^>]*>", "|", beside({"exact": one, "noisy": noisy}))
+    assert f"|about {noisy.examples:,}||2||" in exact_and_noisy
+    assert exact_and_noisy.count("|about ") == 1
     told = re.sub("<[^>]*>", "|", beside({"week 1": one, "week 2": hidden, "pair": both}))
     assert f"|week 1||{show(one.roc_auc.value)} ({show(one.roc_auc.low)} to " in told
     assert "|week 2||undefined||undefined||undefined||hidden||0.01||simulated|" in told

@@ -41,16 +41,6 @@ def rows(*changes):
     return counts
 
 
-@pytest.mark.parametrize("place", range(8))
-def test_counts_of_an_exact_sum_lie_between_zero_and_the_largest_of_all(place):
-    for number in (0, MOST):
-        assert exact(rows((place, number))).counts.flat[place] == number
-    with pytest.raises(fg.ProtocolError, match="a count of the sum is negative"):
-        exact(rows((place, -1)))
-    with pytest.raises(fg.ProtocolError, match="above the plan's largest for all"):
-        exact(rows((place, MOST + 1)))
-
-
 BY = {"sex": ["women"], "age": ["old"]}
 SLICED = {
     "models": (fg.BinaryTask(models=("new", "old")), [(0, 2)]),
@@ -93,13 +83,19 @@ def test_models_agree_on_each_class_of_each_group():
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_score_sums_of_an_exact_sum_lie_between_zero_and_the_ends_of_the_bins(place):
+def test_numbers_of_an_exact_sum_lie_between_zero_and_the_largest_of_all(place):
+    for number in (0, MOST):
+        assert exact(rows((place, number))).counts.flat[place] == number
     for number in (0, 50 * 256):
         assert exact(rows(), rows((place, number))).sums.flat[place] == number
-    with pytest.raises(fg.ProtocolError, match="a score sum is negative"):
-        exact(rows(), rows((place, -1)))
-    with pytest.raises(fg.ProtocolError, match="a score sum is above"):
-        exact(rows(), rows((place, 50 * 256 + 1)))
+    for counts, sums, told in (
+        (rows((place, -1)), None, "a count of the sum is negative"),
+        (rows((place, MOST + 1)), None, "above the plan's largest for all"),
+        (rows(), rows((place, -1)), "a score sum is negative"),
+        (rows(), rows((place, 50 * 256 + 1)), "a score sum is above"),
+    ):
+        with pytest.raises(fg.ProtocolError, match=told):
+            exact(counts, sums)
 
 
 def test_the_largest_sums_of_many_clients_do_not_overflow():
@@ -111,12 +107,10 @@ def test_the_largest_sums_of_many_clients_do_not_overflow():
 
 
 def test_merging_small_cells_hides_no_negative_count():
-    counts = np.array([[50, 50, 50, 50], [5, -1, 50, 50]])
-    with pytest.raises(fg.ProtocolError, match="negative"):
-        release(exact_plan(bins=4, min_cell=10), counts.ravel(), CLIENTS)
-
-
-def test_negative_counts_everywhere_are_not_taken_for_no_examples():
+    plan = exact_plan(bins=4, min_cell=10)
+    for counts in (np.array([[50, 50, 50, 50], [5, -1, 50, 50]]), -rows()):
+        with pytest.raises(fg.ProtocolError, match="negative"):
+            release(plan, counts.ravel(), CLIENTS)
     with pytest.raises(fg.ProtocolError, match="negative"):
         exact(-rows())
 
@@ -186,8 +180,7 @@ def test_honest_rows_of_slices_are_not_cautioned():
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
-    [(-1e6, True), (0, False), (50 * 256, False), (50 * 256 + 1e6, True)],
+    ("number", "told"), [(-1e6, True), (0, False), (50 * 256, False), (50 * 256 + 1e6, True)]
 )
 def test_score_sums_under_noise(number, told):
     plan = noisy_plan(1.0, bins=4, score_sums=True)
@@ -207,11 +200,6 @@ def test_score_sums_are_held_against_counts_that_are_noisy_too():
         measured[1, 2] = (50 + reach + beyond) * 256
         released = noisy(bins_with(plan, 2, 50), plan, sums=measured)
         assert (impossible_caution(plan, released) is not None) == told
-
-
-def test_exact_sums_have_no_caution():
-    exactly = exact_plan(bins=4)
-    assert impossible_caution(exactly, noisy(-np.full((2, 4), 1e6), exactly)) is None
 
 
 REPORTS = 10_000
@@ -251,11 +239,13 @@ def test_reports_without_any_count_are_no_rows():
     assert impossible_caution(plan, released) is not None
 
 
-def test_rounding_of_huge_counts_is_no_alarm():
+def test_rounding_of_huge_counts_is_no_alarm_and_exact_sums_have_none():
     plan = noisy_plan(1.0, bins=4)
     counts = bins_with(plan, 0, 2.0**42)
     counts[1, 1] = -noise_reach(CLIENTS * plan.noise_laws(1)[0].variance, 2.5, 1e-6 / 16) - 1e-3
     assert impossible_caution(plan, noisy(counts, plan)) is None
+    exactly = exact_plan(bins=4)
+    assert impossible_caution(exactly, noisy(-np.full((2, 4), 1e6), exactly)) is None
 
 
 # The bound
@@ -451,42 +441,47 @@ def test_probabilities_have_none(axis, privacy):
     assert caution(rows_crowded(), axis, privacy) is None
 
 
-def test_the_end_and_what_is_clipped_into_it_are_named():
-    assert "the last bin of the axis, which also holds all scores above" in caution(
-        CLIPPED["percent"], AXES["uniform"]
-    )
-    assert "the first bin of the axis, which also holds all scores below" in caution(
-        CLIPPED["logits"], AXES["uniform"]
-    )
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (CLIPPED["percent"], "the last bin of the axis, which also holds all scores above"),
+        (CLIPPED["logits"], "the first bin of the axis, which also holds all scores below"),
+        (decisions(*rows_crowded()), "decisions of 0 and 1, are right"),  # which look the same
+    ],
+)
+def test_the_end_and_what_is_clipped_into_it_are_named(data, told):
+    assert told in caution(data, AXES["uniform"])
 
 
-def test_decisions_look_the_same_and_the_words_say_so():
-    assert "decisions of 0 and 1, are right" in caution(decisions(*rows_crowded()), AXES["uniform"])
+def clip(*ends):
+    return fg.Axis.uniform(*ends, outside="clip")
 
 
-def test_a_confident_model_that_works_has_none():
-    """Nearly all scores are in the end bins: each class at its own end."""
-    labels, scores = rows_crowded(apart=14.0, middle=-7.0)
+@pytest.mark.parametrize(
+    ("data", "axis"),
+    [
+        # A confident model that works: most scores are in the end bins, each class at its own.
+        (rows_crowded(apart=14.0, middle=-7.0), AXES["uniform"]),
+        # An axis that refuses.
+        (
+            (rows_crowded()[0], np.minimum(rows_crowded(100.0)[1] * 50, 100)),
+            fg.Axis.uniform(64, 0, 100),
+        ),
+        # The scores' own range.
+        (rows_crowded(100.0), clip(64, 0, 100)),
+        (CLIPPED["logits"], clip(64, -12, 12)),
+        # Bins as wide as a third: nothing could tell.
+        *((rows_crowded(scale), clip(bins)) for scale in (1.0, 100.0) for bins in (1, 2, 3)),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_crowd(data, axis):
+    assert caution(data, axis) is None
+
+
+def test_a_confident_model_has_scores_in_the_end_bins():
+    _, scores = rows_crowded(apart=14.0, middle=-7.0)
     assert np.mean((scores < 1 / 64) | (scores > 63 / 64)) > 0.9
-    assert caution((labels, scores), AXES["uniform"]) is None
-
-
-def test_an_axis_that_refuses_has_none():
-    axis = fg.Axis.uniform(64, 0, 100)
-    labels, scores = rows_crowded(100.0)
-    assert caution((labels, np.minimum(scores * 50, 100)), axis) is None
-
-
-def test_the_scores_own_range_ends_it():
-    assert caution(rows_crowded(100.0), fg.Axis.uniform(64, 0, 100, outside="clip")) is None
-    assert caution(CLIPPED["logits"], fg.Axis.uniform(64, -12, 12, outside="clip")) is None
-
-
-@pytest.mark.parametrize("bins", [1, 2, 3])
-def test_bins_as_wide_as_a_third_are_no_crowd(bins):
-    axis = fg.Axis.uniform(bins, outside="clip")
-    assert caution(rows_crowded(), axis) is None
-    assert caution(rows_crowded(100.0), axis) is None  # nothing could tell
 
 
 def test_few_examples_may_lie_there_by_chance():

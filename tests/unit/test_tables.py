@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedgauge as fg
-from fedgauge.engines.contribution import (
-    count_leniently,
-    draw_noise,
-    release,
-    to_numbers,
-)
+from fedgauge.engines.contribution import count_leniently, draw_noise, release, to_numbers
 from fedgauge.engines.simulation import simulate
 from fedgauge.estimation.suppression import is_large, kept_edges
 from fedgauge.histograms.tables import (
@@ -35,8 +30,9 @@ N = 4000
 Y = RNG.random(N) < 0.4
 NEW = np.clip(RNG.normal(0.4 + 0.2 * Y, 0.15), 0, 1)
 OLD = np.clip(NEW + RNG.normal(0, 0.07, N), 0, 1)
-PAIR = BinaryTask(models=("new", "old"), pairs=[("new", "old")])
-LOSSES = BinaryTask(models=("new", "old"), pairs=[("new", "old")], paired_brier=True)
+TOGETHER = {"models": ("new", "old"), "pairs": [("new", "old")]}
+PAIR = BinaryTask(**TOGETHER)
+LOSSES = BinaryTask(**TOGETHER, paired_brier=True)
 EXAMPLES = fg.Examples(Y, {"new": NEW, "old": OLD})
 SITES = {f"site-{k}": fg.Examples(Y[k::3], {"new": NEW[k::3], "old": OLD[k::3]}) for k in range(3)}
 
@@ -141,15 +137,11 @@ def test_under_noise_the_joint_histogram_is_all_that_is_sent():
     assert exact.final.nodes == (16,)
 
 
-def noisy_losses():
-    return plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
-
-
 @pytest.mark.parametrize("crossed", [False, True])
 def test_so_it_is_by_group(crossed):
     """By each way of grouping one, of which all counts are sums."""
     both = {"sex": ["w"], "age": ["young"]}
-    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups=both, crossed=crossed)
+    task = BinaryTask(**TOGETHER, groups=both, crossed=crossed)
     plan = plan_for(task, privacy=fg.DistributedDP(1.0))
     ways = 1 if crossed else 2
     assert plan.final.nodes == ()
@@ -165,15 +157,28 @@ def test_so_it_is_by_group(crossed):
     assert are_all(joint, task.layout, plan.axis) == crossed
 
 
-def changed(plan, **fields):
+def changed(plan, *tables):
     (sent,) = plan.rounds
-    return msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, **fields),))
+    return msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, tables=tables),))
 
 
-def twice(starts, others, models=("new", "old")):
-    """Both scores together in two ways: one less the other shows what lies between."""
-    one = JointScores(models=("new", "old"), starts=starts)
-    return one, JointScores(models=models, starts=others)
+def joint(*starts, models=("new", "old"), **options):
+    return JointScores(models=models, **({"starts": starts} if starts else {}), **options)
+
+
+def unequal_noise():
+    plan = plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+    tables = enumerate(plan.tables, start=1)
+    return changed(plan, *(msgspec.structs.replace(each, noise=0.1 * n) for n, each in tables))
+
+
+def signed_axis():
+    return fg.EvaluationPlan.for_histogram(fg.Axis.uniform(16, -1, 1), fg.Cohort(3), task=LOSSES)
+
+
+NOISY, SKELLAM = fg.DistributedDP(1.0), fg.DistributedDP(1.0, noise="skellam", delta=1e-6)
+CLASSES = MulticlassTask(labels=["a", "b"], models=("new", "old"))
+FOURS = (0, 4), (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -184,65 +189,21 @@ def twice(starts, others, models=("new", "old")):
         (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "a")]), "two of the models"),
         (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "b"), ("b", "a")]), "named twice"),
         (lambda: BinaryTask(models=("a", "b"), paired_brier=True), "for pairs of models"),
-        (lambda: changed(plan_for(), tables=(JointScores(models=("new", "third")),)), "two of the"),
-        (lambda: changed(plan_for(), tables=plan_for().tables * 2), "same table twice"),
-        (lambda: changed(plan_for(), tables=plan_for().tables * (MOST_TABLES + 1)), "at most 64"),
-        (lambda: changed(plan_for(), tables=twice(((0, 4), (0, 4)), ((0, 5), (0, 4)))), "one way"),
-        (
-            lambda: changed(
-                plan_for(), tables=twice(((0, 4), (0, 4)), ((0, 4), (0, 4)), ("old", "new"))
-            ),
-            "one way",
-        ),
-        (
-            lambda: changed(
-                plan_for(), tables=(JointScores(models=("new", "old"), starts=((1, 2), ())),)
-            ),
-            "start at rising bins",
-        ),
-        (
-            lambda: changed(plan_for(bins=2048), tables=(JointScores(models=("new", "old")),)),
-            "at most 1,048,576 cells",
-        ),
-        (
-            lambda: changed(
-                plan_for(MulticlassTask(labels=["a", "b"], models=("new", "old"))),
-                tables=(JointScores(models=("new", "old")),),
-            ),
-            "two classes and one label",
-        ),
-        (
-            lambda: changed(
-                plan_for(privacy=fg.DistributedDP(1.0)),
-                tables=(JointScores(models=("new", "old")),),
-            ),
-            "positive noise",
-        ),
-        (
-            lambda: changed(plan_for(), tables=(JointScores(models=("new", "old"), noise=1.0),)),
-            "adds no noise",
-        ),
-        (
-            lambda: changed(
-                noisy_losses(),
-                tables=tuple(
-                    msgspec.structs.replace(table, noise=0.1 * (place + 1))
-                    for place, table in enumerate(noisy_losses().tables)
-                ),
-            ),
-            "noise of one strength",
-        ),
+        (lambda: changed(plan_for(), joint(models=("new", "third"))), "two of the"),
+        (lambda: changed(plan_for(), *plan_for().tables * 2), "same table twice"),
+        (lambda: changed(plan_for(), *plan_for().tables * (MOST_TABLES + 1)), "at most 64"),
+        # Both scores together in two ways: one less the other shows what lies between.
+        (lambda: changed(plan_for(), joint(*FOURS), joint((0, 5), (0, 4))), "one way"),
+        (lambda: changed(plan_for(), joint(*FOURS), joint(*FOURS, models=("old", "new"))), "one w"),
+        (lambda: changed(plan_for(), joint((1, 2), ())), "start at rising bins"),
+        (lambda: changed(plan_for(bins=2048), joint()), "at most 1,048,576 cells"),
+        (lambda: changed(plan_for(CLASSES), joint()), "two classes and one label"),
+        (lambda: changed(plan_for(privacy=NOISY), joint()), "positive noise"),
+        (lambda: changed(plan_for(), joint(noise=1.0)), "adds no noise"),
+        (unequal_noise, "noise of one strength"),
         (lambda: plan_for(LOSSES, min_cell=10), "small cells cannot be merged"),
-        (
-            lambda: plan_for(LOSSES, privacy=fg.DistributedDP(1.0, noise="skellam", delta=1e-6)),
-            "need noise='polya'",
-        ),
-        (
-            lambda: fg.EvaluationPlan.for_histogram(
-                fg.Axis.uniform(16, -1, 1), fg.Cohort(3), task=LOSSES
-            ),
-            "scores from 0 to 1",
-        ),
+        (lambda: plan_for(LOSSES, privacy=SKELLAM), "need noise='polya'"),
+        (signed_axis, "scores from 0 to 1"),
         (lambda: plan_for(LOSSES, privacy=fg.DistributedDP(0.02)), "too wide to be drawn"),
         (lambda: plan_for(score_sums=True), "score sums are for one score"),
     ],
@@ -315,9 +276,7 @@ def test_no_small_cell_of_a_group_is_shown_nor_follows(seed, rows, least, how):
     named = {"sex": ["w", "m"]}
     if how != "one":
         groups["age"], named["age"] = rng.choice(["young", "old"], rows), ["young"]
-    task = BinaryTask(
-        models=("new", "old"), pairs=[("new", "old")], groups=named, crossed=how == "crossed"
-    )
+    task = BinaryTask(**TOGETHER, groups=named, crossed=how == "crossed")
     plan, plain = (plan_for(each, bins=128, min_cell=least) for each in (task, PAIR))
     numbers = [to_numbers(plan, counted(plan, fg.Examples(y, scores, group=groups)))]
     numbers.append(to_numbers(plain, counted(plain, fg.Examples(y, scores))))
@@ -359,7 +318,7 @@ def test_ranges_merged_for_groups_alone_would_differ_from_those_without():
     rows = 400
     y, new = rng.random(rows) < 0.5, rng.random(rows)
     old, sex = np.clip(new + rng.normal(0, 0.1, rows), 0, 1), rng.choice(["w", "m"], rows)
-    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups={"sex": ["w"]})
+    task = BinaryTask(**TOGETHER, groups={"sex": ["w"]})
     plan = plan_for(task, bins=64)
     histogram = counted(plan, fg.Examples(y, {"new": new, "old": old}, group=sex))
     ((table, values),) = zip(plan.tables, histogram.tables, strict=True)
@@ -451,11 +410,6 @@ def result():
     return fg.evaluate(SITES, models=["new", "old"])
 
 
-def test_two_models_are_a_pair(result):
-    assert result.plan.task == PAIR
-    assert fg.evaluate(SITES, models=["new"]).plan.task.pairs == ()
-
-
 def test_verdicts_in_words(result):
     verdict = result.compare("new", "old").verdict
     assert verdict.startswith("new is better than old")
@@ -506,9 +460,7 @@ BY_SEX = {"sex": ["w", "m"]}
 @pytest.mark.parametrize("brier", [False, True])
 @pytest.mark.parametrize("groups", [BY_SEX, BY_SEX | {"age": ["young"]}], ids=["one", "two"])
 def test_models_are_compared_within_groups_as_on_their_rows_alone(groups, brier):
-    task = BinaryTask(
-        models=("new", "old"), pairs=[("new", "old")], groups=groups, paired_brier=brier
-    )
+    task = BinaryTask(**TOGETHER, groups=groups, paired_brier=brier)
     given = {"sex": SEX, "age": np.where(NEW > 0.5, "young", "old")}
     rows = fg.Examples(Y, {"new": NEW, "old": OLD}, group={name: given[name] for name in groups})
     whole = fg.evaluate({"a": rows}, task=task)
@@ -527,7 +479,7 @@ def test_models_are_compared_within_groups_as_on_their_rows_alone(groups, brier)
 def test_a_group_that_is_counted_in_another_is_not_compared(tmp_path):
     """And a result that shows its cells is refused."""
     few = np.where(np.arange(N) < 6, "m", "w")
-    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups=BY_SEX)
+    task = BinaryTask(**TOGETHER, groups=BY_SEX)
     plan = plan_for(task, min_cell=10)
     rows = fg.Examples(Y, {"new": NEW, "old": OLD}, group=few)
     result = simulate({str(k): rows for k in range(1, 4)}, plan)
@@ -545,13 +497,15 @@ def test_a_group_that_is_counted_in_another_is_not_compared(tmp_path):
         fg.Evaluation.from_json(tmp_path / "r.json")
 
 
-def test_groups_and_models_in_short_are_counted_together_too():
-    result = fg.evaluate({"a": GROUPED}, groups=BY_SEX, models=["new", "old"])
-    assert result.select(group="m").compare("new", "old").is_paired
+def test_two_models_are_a_pair_also_by_group(result):
+    assert result.plan.task == PAIR
+    assert fg.evaluate(SITES, models=["new"]).plan.task.pairs == ()
+    by_group = fg.evaluate({"a": GROUPED}, groups=BY_SEX, models=["new", "old"])
+    assert by_group.select(group="m").compare("new", "old").is_paired
 
 
 def test_under_noise_a_group_has_the_noise_of_its_cells_and_all_rows_that_of_all():
-    task = BinaryTask(models=("new", "old"), pairs=[("new", "old")], groups=BY_SEX)
+    task = BinaryTask(**TOGETHER, groups=BY_SEX)
     plan = plan_for(task, privacy=fg.DistributedDP(8.0))
     result = simulate({f"{k}": GROUPED for k in range(3)}, plan, seed=3)
     (variance,) = plan.table_variances(3)

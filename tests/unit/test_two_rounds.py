@@ -8,15 +8,7 @@ import pytest
 from rows import draw_rows
 
 import fedgauge as fg
-from fedgauge import (
-    Axis,
-    Cohort,
-    DistributedDP,
-    EvaluationPlan,
-    LocalDP,
-    PlanError,
-    TwoRound,
-)
+from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan, LocalDP, PlanError, TwoRound
 from fedgauge.engines.contribution import find_bins
 from fedgauge.estimation.counts import Released
 from fedgauge.histograms.calibrator import Beta, Calibrator
@@ -154,7 +146,7 @@ def test_what_is_sent_is_that_of_both_rounds():
 # What the second round cannot be.
 
 
-def test_other_bins_than_the_first_round_implies_are_refused():
+def test_bins_and_counts_that_do_not_follow_from_each_other_are_refused():
     found = located_by(plan_for())
     edges = found.axis.edges.tolist()
     for other in ([*edges[:3], *edges[4:]], [*edges[:-2], edges[-2] + 0.5, edges[-1]]):
@@ -162,10 +154,6 @@ def test_other_bins_than_the_first_round_implies_are_refused():
         rounds = (found.rounds[0], changed(found.rounds[1], nodes=(axis.bins,)))
         with pytest.raises(PlanError, match="not those that follow from the counts"):
             changed(found, axis=axis, tree=(axis.bins,), rounds=rounds)
-
-
-def test_counts_that_imply_other_bins_are_refused():
-    found = located_by(plan_for())
     counts = (500, *found.found.counts[1:])
     with pytest.raises(PlanError, match="not those that follow from the counts"):
         changed(found, found=changed(found.found, counts=counts))
@@ -242,47 +230,41 @@ def test_only_a_first_round_finds_bins():
 # What two rounds are not for.
 
 
-def test_what_has_one_round_says_so():
-    mapped = Calibrator("platt", Beta(0.8, 0.8, -0.2))
-    for make, told in (
-        (lambda: plan_for().with_calibrator(mapped), "a map gives probabilities"),
+PAIRS = fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
+TABLES = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
+MAPPED = Calibrator("platt", Beta(0.8, 0.8, -0.2))
+REFUSING = TwoRound(8, coarse=Axis.uniform(16, -8.0, 8.0))
+
+
+def noisy_with(noise):
+    privacy = DistributedDP(1.0, delta=1e-6, noise=noise)
+    return EvaluationPlan.under(privacy, TWO, cohort=COHORT)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: plan_for().with_calibrator(MAPPED), "a map gives probabilities"),
         (lambda: plan_for(tree=(4, 2)), "two rounds have no tree"),
         (lambda: plan_for(score_sums=True), "neither weights nor score sums"),
+        (
+            lambda: EvaluationPlan.for_histogram(TWO, COHORT, weights=[1.0, 2.0]),
+            "neither weights nor score sums",
+        ),
         (lambda: plan_for(task=LabelTask()), "scores and labels in one place"),
-        (lambda: plan_for(task=pairs()), "one score at a time. Leave out pairs"),
-        (lambda: plan_for("exact", task=pairs()), "one score at a time. Leave out pairs"),
-        (lambda: plan_for(task=tables()), "one score at a time. Leave out pairs"),
-        (lambda: noisy_with(TWO, "skellam"), "Use noise='polya'"),
-        (lambda: noisy_with(TWO, "discrete-gaussian"), "Use noise='polya'"),
-        (lambda: plan_for(two=refusing()), 'outside="clip"'),
+        (lambda: plan_for(task=PAIRS), "one score at a time. Leave out pairs"),
+        (lambda: plan_for("exact", task=PAIRS), "one score at a time. Leave out pairs"),
+        (lambda: plan_for(task=TABLES), "one score at a time. Leave out pairs"),
+        (lambda: noisy_with("skellam"), "Use noise='polya'"),
+        (lambda: noisy_with("discrete-gaussian"), "Use noise='polya'"),
+        (lambda: plan_for(two=REFUSING), 'outside="clip"'),
         (lambda: plan_for(min_cell=10), "min_cell is for exact sums"),
-    ):
-        with pytest.raises(PlanError, match=told):
-            make()
-    with pytest.raises(PlanError, match="neither weights nor score sums"):
-        EvaluationPlan.for_histogram(TWO, COHORT, weights=[1.0, 2.0])
-
-
-def pairs():
-    return fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
-
-
-def tables():
-    return fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
-
-
-def refusing():
-    return TwoRound(8, coarse=Axis.uniform(16, -8.0, 8.0))
-
-
-def noisy_with(two, noise):
-    privacy = DistributedDP(1.0, delta=1e-6, noise=noise)
-    return EvaluationPlan.under(privacy, two, cohort=COHORT)
-
-
-def test_labels_that_are_flipped_have_one_round():
-    with pytest.raises(PlanError, match="one round"):
-        EvaluationPlan.under(LocalDP(1.0, unit="label"), TWO)
+        (lambda: EvaluationPlan.under(LocalDP(1.0, unit="label"), TWO), "one round"),
+    ],
+)
+def test_what_has_one_round_says_so(make, told):
+    with pytest.raises(PlanError, match=told):
+        make()
 
 
 # Plans that are small to send and dear to judge.
@@ -311,8 +293,7 @@ DEAR = {
     "found bins": written(located_by(plan_for()), found__two__bins=2**24),
     "classes": written(plan_for(), task__of={"kind": "multiclass", "labels": [0] * 1001}),
     "groups": written(
-        plan_for(),
-        task__of={"groups": {str(i): ["x"] for i in range(30)}, "crossed": True},
+        plan_for(), task__of={"groups": {str(i): ["x"] for i in range(30)}, "crossed": True}
     ),
 }
 
@@ -377,12 +358,9 @@ def test_an_officer_is_told_of_both_rounds(name, task):
             assert "What is told apart" in text
 
 
-def test_the_least_width_is_told():
+def test_how_wide_ranges_are_is_told():
     narrow = plan_for("exact", changed(TWO, narrowest=0.125))
     assert "and none but the outer two than 0.125" in explain(narrow)
-
-
-def test_of_probabilities_half_of_the_ranges_are_said_to_be_equally_wide():
     probabilities = plan_for("exact", TwoRound(8, coarse=Axis.uniform(16, outside="clip")))
     assert "half equally wide" in explain(probabilities)
     assert "equally many examples in each" not in explain(probabilities)
@@ -404,71 +382,30 @@ def test_a_plan_prints_both_rounds():
 CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(4)}
 
 
+MARGINS = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
+
+
 @pytest.fixture(scope="module", params=["noisy", "exact", "reports"])
 def result(request):
-    clients = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
-    return fg.evaluate(clients, plan_for(request.param), seed=1)
+    return fg.evaluate(MARGINS, plan_for(request.param), seed=1)
 
 
 def test_a_saved_result_has_the_bins_and_what_they_follow_from(result, tmp_path):
-    path = tmp_path / "result.json"
-    result.to_json(path)
-    again = fg.Evaluation.from_json(path)
+    result.to_json(tmp_path / "result.json")
+    again = fg.Evaluation.from_json(tmp_path / "result.json")
     assert again.axis == result.axis == result.plan.found.axis
     assert again.plan == result.plan
     assert again.privacy == result.privacy
     assert again.plan.whole.located(again.plan.found).axis == again.axis
 
 
-def counts_edited(record):
-    record["plan"]["found"]["counts"][3] += 100_000
-
-
-def edges_edited(record):
-    record["plan"]["axis"]["points"][2] += 0.25
-    record["plan"]["axis"]["digest"] = ""
-
-
-def coarse_edited(record):
-    record["plan"]["found"]["two"]["coarse"]["high"] = 9.0
-    record["plan"]["found"]["two"]["coarse"]["digest"] = ""
-
-
-def bins_edited(record):
-    record["plan"]["found"]["two"]["bins"] = 5
-
-
-def left_out(record):
-    del record["plan"]["found"]
-
-
-def shares_edited(record):
-    record["privacy"]["shares"] = [0.5, 0.5]
-
-
-@pytest.mark.parametrize(
-    "edit", [counts_edited, edges_edited, coarse_edited, bins_edited, left_out, shares_edited]
-)
-def test_a_result_whose_first_round_or_bins_were_edited_is_refused(result, tmp_path, edit):
-    path = tmp_path / "result.json"
-    result.to_json(path)
-    record = json.loads(path.read_text())
-    edit(record)
-    path.write_text(json.dumps(record))
-    with pytest.raises(fg.RecordError):
-        fg.Evaluation.from_json(path)
-
-
-def test_a_result_says_how_its_bins_were_found(result):
+def test_a_result_and_its_report_say_how_its_bins_were_found(result, tmp_path):
     text = str(result)
     assert f"{result.axis.bins} bins found in a first round" in text
     assert "given edges" not in text
     of = {"distributed-dp": "epsilon", "local-dp": "the reports"}.get(result.privacy.model)
     assert ("in two rounds" in text) == (of is not None)
     assert of is None or f"25% and 75% of {of} in two rounds" in text
-
-
-def test_a_report_says_how_its_bins_were_found(result, tmp_path):
     result.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "found in a first round over 16 bins, uniform" in page
@@ -476,9 +413,31 @@ def test_a_report_says_how_its_bins_were_found(result, tmp_path):
     assert ("25% and 75% of" in page) == result.plan.is_noisy
 
 
-# A public hint in the place of an axis.
+EDITS = {
+    "counts": lambda plan, _: plan["found"]["counts"].__setitem__(3, 100_000),
+    "edges": lambda plan, _: (
+        plan["axis"]["points"].__setitem__(2, plan["axis"]["points"][2] + 0.25),
+        plan["axis"].update(digest=""),
+    ),
+    "coarse": lambda plan, _: plan["found"]["two"]["coarse"].update(high=9.0, digest=""),
+    "bins": lambda plan, _: plan["found"]["two"].update(bins=5),
+    "left out": lambda plan, _: plan.pop("found"),
+    "shares": lambda _, privacy: privacy.update(shares=[0.5, 0.5]),
+}
 
-MARGINS = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_result_whose_first_round_or_bins_were_edited_is_refused(result, tmp_path, name):
+    path = tmp_path / "result.json"
+    result.to_json(path)
+    record = json.loads(path.read_text())
+    EDITS[name](record["plan"], record["privacy"])
+    path.write_text(json.dumps(record))
+    with pytest.raises(fg.RecordError):
+        fg.Evaluation.from_json(path)
+
+
+# A public hint in the place of an axis.
 
 
 def test_scores_that_are_no_probabilities_have_two_rounds():
