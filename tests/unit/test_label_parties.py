@@ -17,13 +17,7 @@ from fedgauge.data.row_checks import (
     ids_of,
 )
 from fedgauge.engines.contribution import count_leniently
-from fedgauge.errors import (
-    ExchangeError,
-    InputError,
-    PlanError,
-    ProtocolError,
-    SiteError,
-)
+from fedgauge.errors import ExchangeError, InputError, PlanError, ProtocolError, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.plan.task import LabelTask
 from fedgauge.site import create_site
@@ -59,22 +53,8 @@ def test_ids_are_compared_as_text_and_whole_numbers_as_digits():
     assert ids_of("x", ["007", "7 "]).to_pylist() == ["007", "7 "]
     assert ids_of("x", np.array([7.0, 8.0])).to_pylist() == ["7", "8"]
     assert ids_of("x", pa.array(["a", "b"]).dictionary_encode()).to_pylist() == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("ids", "told"),
-    [
-        ([1, None], "labels: 1 id is missing"),
-        ([1.5, 2.0], "labels: 1 id is no whole number"),
-        ([2.0**53, 1.0], "labels: 1 id is a decimal"),
-        ([[1], [2]], "text or whole numbers"),
-        ([True, False], "text or whole numbers"),
-        (["a", 1], "not both"),
-    ],
-)
-def test_what_is_no_id_is_refused_and_counted(ids, told):
-    with pytest.raises(InputError, match=told):
-        ids_of("labels", ids)
+    with pytest.raises(InputError, match="labels: 1 id is missing"):
+        ids_of("labels", [1, None])
 
 
 # Rosters
@@ -117,13 +97,9 @@ def test_a_roster_that_was_changed_is_refused(change, told):
         ({"scores": bytes(7), "rows": bytes(7)}, "cut off"),
         ({"scores": bytes(16), "rows": bytes(8)}, "how many examples"),
         ({"scores": bytes(8), "rows": bytes(8)}, "not as they must be"),
-        (
-            {"scores": np.array([0.5, 0.5]).tobytes(), "rows": np.array([1, 1]).tobytes()},
-            "not as they must be",
-        ),
-        (
-            {"scores": np.array([np.nan]).tobytes(), "rows": np.array([1]).tobytes()},
-            "not as they must be",
+        *(
+            ({"scores": np.array(s).tobytes(), "rows": np.array(n).tobytes()}, "not as they must")
+            for s, n in (([0.5, 0.5], [1, 1]), ([np.nan], [1]))
         ),
     ],
 )

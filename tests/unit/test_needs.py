@@ -131,6 +131,7 @@ def test_every_metric_at_a_threshold_can_be_asked_for(metric):
     assert 10 < needed.examples < 100_000
 
 
+@pytest.mark.usefixtures("quick_search")
 def test_no_epsilon_makes_up_for_too_few_examples():
     needed = find_needs(0.005, NOISY, metric="recall", at=0.3)
     assert textbook("recall", 5_000) > 0.01
@@ -138,6 +139,7 @@ def test_no_epsilon_makes_up_for_too_few_examples():
     assert textbook("recall", needed.examples) == pytest.approx(0.005, rel=0.15)
 
 
+@pytest.mark.usefixtures("quick_search")
 def test_no_data_make_up_for_wide_bins():
     """Between the edges 0.25 and 0.5 of four bins a fifth of the positives or so stays open."""
     axis = fg.Axis.uniform(4, outside="clip")
@@ -156,14 +158,11 @@ def test_small_cells_that_are_merged_widen_intervals():
     assert merged.expected > 1.5 * kept.expected
 
 
-def test_a_result_that_noise_hides_says_nothing():
+def test_a_result_that_noise_hides_or_that_is_withheld_says_nothing():
     hidden = fg.DistributedDP(0.001)
     assert expected_of(hidden, metric="recall", at=0.5) == 0.5
     assert expected_of(hidden, metric="mcc", at=0.5) == 1.0
     assert expected_of(hidden, metric="expected_calibration_error") == 0.5
-
-
-def test_a_result_that_is_withheld_says_nothing():
     assert expected_of(EXACT, 30, metric="recall", at=0.5) == 0.5  # 6 positives, cells of 10
 
 
@@ -215,6 +214,7 @@ def test_calibration_is_of_probabilities():
 
 
 @pytest.mark.parametrize("privacy", [EXACT, NOISY, REPORTS], ids=lambda p: p.kind)
+@pytest.mark.usefixtures("quick_search")
 def test_the_threshold_becomes_an_edge(privacy):
     for at in (0.003, 0.29, 0.5, 0.9999):
         plan = planner.propose(privacy=privacy, at=at, **HINTS)
@@ -265,20 +265,14 @@ def test_search_on_powers(power, wanted):
     assert len(asked) <= 6
 
 
-def test_search_beside_a_floor():
+def test_search_beside_a_floor_over_a_jump_and_to_the_ends():
     def falls(x):
         return 0.1 * math.hypot(1.0, 2.0 / x)
 
     assert requirements.solve(falls, 0.09, ENDS) is None
     assert falls(requirements.solve(falls, 0.12, ENDS)) == pytest.approx(0.12, rel=0.075)
-
-
-def test_search_over_a_jump_takes_the_side_that_is_enough():
-    found = requirements.solve(lambda x: 0.2 if x < 3.0 else 0.05, 0.1, ENDS)
-    assert 3.0 <= found < 3.2
-
-
-def test_search_ends_with_what_was_to_be_tried():
+    # Over a jump it takes the side that is enough.
+    assert 3.0 <= requirements.solve(lambda x: 0.2 if x < 3.0 else 0.05, 0.1, ENDS) < 3.2
     assert requirements.solve(lambda _: 0.01, 0.1, ENDS) == pytest.approx(1e-4)
     assert requirements.solve(lambda _: 0.3, 0.1, ENDS) is None
     assert requirements.solve(lambda x: 0.1 / x, 0.3, (0.01, 0.1)) == pytest.approx(0.33, rel=0.075)

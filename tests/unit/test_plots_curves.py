@@ -116,18 +116,14 @@ def test_band_is_that_of_the_result(result, display):
         ):
             np.testing.assert_array_equal(mine, theirs)
     assert display.from_evaluation(result, band=None).band is None
+    with pytest.raises(fg.InputError, match="band must be 'pointwise', 'simultaneous' or None"):
+        display.from_evaluation(result, band="wide")
 
 
 def test_lift_band_is_the_gain_band_over_the_share(result):
     gain, lift = (fg.GainDisplay.from_evaluation(result, lift=each).band for each in (False, True))
     np.testing.assert_allclose(lift.low * lift.x, gain.low[1:])
     np.testing.assert_allclose(lift.high * lift.x, gain.high[1:])
-
-
-@pytest.mark.parametrize("display", DISPLAYS)
-def test_unknown_band(result, display):
-    with pytest.raises(fg.InputError, match="band must be 'pointwise', 'simultaneous' or None"):
-        display.from_evaluation(result, band="wide")
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
@@ -141,15 +137,11 @@ def test_what_plot_leaves_behind(result, display):
     assert drawn.band_.get_zorder() < drawn.line_.get_zorder()
     assert legend(drawn)[1:] == ["95% band, pointwise", "chance"]
     assert drawn.ax_.get_box_aspect() == 1
-
-
-@pytest.mark.parametrize("display", DISPLAYS)
-def test_bare(result, display):
-    drawn = display.from_evaluation(result, band=None).plot(plot_chance_level=False)
-    assert drawn.band_ is None
-    assert drawn.chance_level_ is None
-    assert drawn.ax_.lines[:] == [drawn.line_]
-    assert not drawn.ax_.collections
+    bare = display.from_evaluation(result, band=None).plot(plot_chance_level=False)
+    assert bare.band_ is None
+    assert bare.chance_level_ is None
+    assert bare.ax_.lines[:] == [bare.line_]
+    assert not bare.ax_.collections
 
 
 @pytest.mark.parametrize(
@@ -387,29 +379,21 @@ def test_legend_leaves_the_chance_level_of_precision_gain_visible(result):
     assert drawn.ax_.get_legend().get_window_extent().y0 > zero + 2
 
 
-def test_a_name_that_starts_with_an_underscore_is_in_the_legend(result):
-    drawn = fg.RocCurveDisplay.from_evaluation(result, name="_new").plot()
-    assert legend(drawn)[0].strip().startswith("_new")
-
-
-def test_dollars_in_names_are_no_formulas(result):
-    drawn = fg.RocCurveDisplay.from_evaluation(result, name="$5 to $7").plot()
+@pytest.mark.parametrize(("name", "shown"), [("_new", "_new"), ("$5 to $7", r"\$5 to \$7")])
+def test_underscores_and_dollars_in_names_are_shown(result, name, shown):
+    drawn = fg.RocCurveDisplay.from_evaluation(result, name=name).plot()
     drawn.figure_.canvas.draw()
-    assert legend(drawn)[0].startswith(r"\$5 to \$7")
+    assert legend(drawn)[0].strip().startswith(shown)
 
 
-def test_dark_style(result):
+def test_dark_style_and_settings_of_matplotlib_are_left_alone(result):
     with pyplot.style.context("dark_background"):
+        before = dict(matplotlib.rcParams)
         drawn = fg.RocCurveDisplay.from_evaluation(result).plot()
+        assert dict(matplotlib.rcParams) == before
     assert to_rgb(drawn.chance_level_.get_color()) == (1, 1, 1)
     assert to_rgb(drawn.ax_.get_legend().get_frame().get_facecolor()) == (0, 0, 0)
     assert to_rgb(drawn.ax_.get_legend().get_texts()[0].get_color()) == (1, 1, 1)
-
-
-def test_settings_of_matplotlib_are_left_alone(result):
-    before = dict(matplotlib.rcParams)
-    fg.RocCurveDisplay.from_evaluation(result).plot()
-    assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
@@ -449,8 +433,6 @@ def test_matplotlib_is_loaded_only_to_draw():
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
-
-matplotlib.use("agg")
 
 AXIS_OVERLAID = fg.Axis.uniform(32)
 CURVES = [fg.RocCurveDisplay, fg.PrecisionRecallDisplay]
@@ -550,35 +532,33 @@ def test_groups_are_drawn_beside_all_rows(groups, cls):
 
 
 @pytest.mark.parametrize("cls", SOME)
-def test_by_none_is_one_curve_of_all_rows(groups, cls):
+def test_by_none_or_of_a_selected_slice_there_is_one_curve(groups, models, cls):
     drawn = cls.from_evaluation(groups, name="A", by=None).plot()
     assert names(drawn) == ["A"]
     assert drawn.overlaid is None
     assert drawn.band_ is not None
-
-
-@pytest.mark.parametrize("cls", SOME)
-def test_a_selected_slice_is_one_curve(groups, models, cls):
     for result in (groups.select(group="men"), models.select(model="old")):
         assert cls.from_evaluation(result).overlaid is None
 
 
-@pytest.mark.parametrize("cls", CURVES)
-def test_classes_have_an_average_in_bold(classes, cls):
+@pytest.mark.parametrize(
+    ("cls", "metric", "curve"),
+    [
+        (fg.RocCurveDisplay, "roc_auc", fg.Evaluation.macro_roc_curve),
+        (fg.PrecisionRecallDisplay, "average_precision", fg.Evaluation.macro_pr_curve),
+    ],
+)
+def test_classes_have_an_average_in_bold(classes, cls, metric, curve):
     drawn = cls.from_evaluation(classes).plot()
     assert names(drawn) == ["macro average", "c0", "c1", "c2"]
-    thin = {each.get_linewidth() for each in drawn.lines_[1:]}
-    assert drawn.line_.get_linewidth() > max(thin)
-    roc = cls is fg.RocCurveDisplay
-    metric, curve = (
-        ("roc_auc", classes.macro_roc_curve())
-        if roc
-        else ("average_precision", classes.macro_pr_curve())
-    )
+    assert drawn.line_.get_linewidth() > max(each.get_linewidth() for each in drawn.lines_[1:])
     assert drawn.area == classes.macro(metric)
-    np.testing.assert_array_equal(drawn.x, curve.points()[0])
+    np.testing.assert_array_equal(drawn.x, curve(classes).points()[0])
     for each, name in zip(drawn.overlaid.others, ("c0", "c1", "c2"), strict=True):
         assert_same(each, classes.select(label=name), cls)
+    alone = cls.from_evaluation(classes, by=None).plot()
+    assert alone.overlaid is None
+    assert len(alone.lines_) == 1
 
 
 @pytest.mark.parametrize("cls", [fg.DetCurveDisplay, fg.ReliabilityDisplay])
@@ -587,13 +567,6 @@ def test_classes_without_an_average(classes, cls):
     assert names(drawn) == ["c0", "c1", "c2"]
     assert_same(drawn, classes.select(label="c0"), cls)
     assert drawn.band_ is not None
-
-
-@pytest.mark.parametrize("cls", CURVES)
-def test_the_average_alone(classes, cls):
-    drawn = cls.from_evaluation(classes, by=None).plot()
-    assert drawn.overlaid is None
-    assert len(drawn.lines_) == 1
 
 
 def test_chance_of_an_average_is_that_of_all_classes(classes):
@@ -784,9 +757,3 @@ def test_unsure_points_of_many_calibration_curves_are_left_out():
         assert each.scores is None
     alone = fg.ReliabilityDisplay.from_evaluation(result.select(label="c0"))
     assert len(alone.x) > len(drawn.x)
-
-
-def test_dark_style_overlaid(classes):
-    with pyplot.style.context("dark_background"):
-        drawn = fg.RocCurveDisplay.from_evaluation(classes).plot()
-    assert to_rgb(drawn.line_.get_color()) == (1, 1, 1)

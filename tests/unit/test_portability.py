@@ -18,8 +18,11 @@ MADE = """
 import json, sys
 import fedgauge as fg
 from fedgauge.plan import EvaluationPlan
+from fedgauge.planner import search
 from fedgauge.privacy import Cohort
 from fedgauge.secagg.graph import choose_graph, is_safe
+
+search._DRAWS, search._FEW_DRAWS, search._PROMISING = 2, 1, 2  # the same arithmetic, less of it
 
 cohort = Cohort(min_survivors=5, max_colluding=1)
 hints = dict(clients=5, examples=20_000, positive_rate=0.1)
