@@ -12,13 +12,7 @@ from sklearn import metrics as sk
 import fedgauge as fg
 from fedgauge.estimation.counts import PooledCounts
 from fedgauge.estimation.remapping import RegroupedCounts, mapped
-from fedgauge.histograms.calibrator import (
-    Beta,
-    Calibrator,
-    Fitted,
-    LogOddsLine,
-    Steps,
-)
+from fedgauge.histograms.calibrator import Beta, Calibrator, Fitted, LogOddsLine, Steps
 from fedgauge.metrics import bands
 from fedgauge.metrics.estimate import metrics_of
 from fedgauge.metrics.ranking import Reading
@@ -64,6 +58,9 @@ def test_numbers_are_those_of_raw_scores_that_went_through_the_map(name, fine):
     close = 1e-4 if result.pooled.divided else 2e-6
     assert result.log_loss.value == pytest.approx(sk.log_loss(labels, scores), abs=close)
     assert result.brier_score.value == pytest.approx(np.mean((scores - labels) ** 2), abs=close)
+    # The other way to judge a map is new data, and the map in front of the axis.
+    large = fg.evaluate({"a": (labels, scores)}, axis=AXIS).calibration_in_the_large.value
+    assert result.calibration_in_the_large.value == pytest.approx(large, abs=2e-4)
     truth = sk.roc_auc_score(labels, scores)
     assert result.roc_auc.value == pytest.approx(truth, abs=max(close, 5e-6))
     assert result.average_precision.value == pytest.approx(
@@ -76,18 +73,6 @@ def test_numbers_are_those_of_raw_scores_that_went_through_the_map(name, fine):
         assert at.fpr.value == pytest.approx(flagged[labels == 0].mean(), abs=2e-4)
         for rate, truth in (at.recall, flagged[labels == 1]), (at.fpr, flagged[labels == 0]):
             assert rate.bounds[0] - 1e-12 <= truth.mean() <= rate.bounds[1] + 1e-12
-
-
-@every_map
-def test_losses_are_those_of_counting_mapped_scores(name, fine):
-    """The other way to judge a map: new data, and the map in front of the axis."""
-    mapped_rows = ROWS[0], MAPS[name].transform(ROWS[1])
-    counted = fg.evaluate({"a": mapped_rows}, axis=AXIS)
-    result = fine.with_calibrator(MAPS[name])
-    assert result.brier_score.value == pytest.approx(counted.brier_score.value, abs=5e-5)
-    assert result.calibration_in_the_large.value == pytest.approx(
-        counted.calibration_in_the_large.value, abs=2e-4
-    )
 
 
 @pytest.mark.parametrize("name", ["temperature", "beta", "line"])
@@ -178,9 +163,7 @@ def test_what_neighbours_suggest_divides_a_bin():
     view = mapped(pooled, Calibrator("binning", Steps([0.5], [0.2, 0.7])))
     assert 10 < view.counts[1, 0] < 50
     assert view.counts[0].tolist() == [0, 0]
-
-
-def test_a_step_within_the_only_bin_divides_it_by_width():
+    # The only bin is divided by width.
     pooled = PooledCounts(fg.Axis.uniform(1), np.array([[8], [4]]), (1,))
     view = mapped(pooled, Calibrator("binning", Steps([0.25], [0.2, 0.7])))
     np.testing.assert_allclose(view.counts, [[2, 6], [1, 3]])
@@ -191,13 +174,6 @@ def test_nothing_is_divided_where_steps_are_on_edges(fine):
     assert not fine.pooled.divided
     assert not fine.pooled.divides(7)
     assert fine.pooled.moved(negatives_up=True, positives_up=False) is fine.pooled
-
-
-def test_a_step_at_the_end_divides_the_last_bin_which_is_closed():
-    result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.99, 1.0])}, axis=fg.Axis.uniform(10))
-    top = result.with_calibrator(Calibrator("binning", Steps([1.0], [0.4, 0.9])))
-    assert top.at_threshold(0.9).recall.bounds == (0.0, 1.0)
-    assert top.at_threshold(0.4).recall.bounds == (1.0, 1.0)
 
 
 def test_the_same_axis_and_counts_under_the_map_that_does_nothing(any_result):
@@ -264,13 +240,14 @@ def test_an_axis_that_clips_is_mapped_from_0_to_1():
 
 
 def test_score_sums_say_nothing_of_mapped_scores():
-    axis, result = fg.Axis.uniform(20), {}
-    for sums in (False, True):
-        result[sums] = fg.evaluate({"a": ROWS}, axis=axis, score_sums=sums)
-    assert result[True].log_loss != result[False].log_loss
-    plain, summed = (result[sums].with_calibrator(MAPS["beta"]) for sums in (False, True))
-    assert summed.log_loss == plain.log_loss
-    assert summed.with_calibrator(None).log_loss == result[True].log_loss
+    plain, summed = (
+        fg.evaluate({"a": ROWS}, axis=fg.Axis.uniform(20), score_sums=sums)
+        for sums in (False, True)
+    )
+    assert summed.log_loss != plain.log_loss
+    mapped_ones = [each.with_calibrator(MAPS["beta"]) for each in (plain, summed)]
+    assert mapped_ones[0].log_loss == mapped_ones[1].log_loss
+    assert mapped_ones[1].with_calibrator(None).log_loss == summed.log_loss
 
 
 @every_map
@@ -368,9 +345,7 @@ def test_the_map_stays_under_another_level_and_estimator(fine):
 
 def fitted_on(result, **facts):
     return Calibrator(
-        "beta",
-        FORMS["beta"],
-        Fitted(20_000, 6_000, "exact sum", plan=result.plan.digest, **facts),
+        "beta", FORMS["beta"], Fitted(20_000, 6_000, "exact sum", plan=result.plan.digest, **facts)
     )
 
 
@@ -395,6 +370,12 @@ def test_of_noisy_counts_a_map_says_about_how_many(fine):
     noisy = Fitted(4_980, 1_000, "epsilon 1", epsilon=1.0)
     told = str(fine.with_calibrator(Calibrator("beta", FORMS["beta"], noisy)))
     assert told.endswith("fitted on about 4,980 examples")
+
+
+def test_exact_counts_are_read_as_they_are_under_a_map(fine):
+    tied = fine.with_calibrator(Calibrator("binning", Steps([0.5], [0.2, 0.7]))).pooled
+    assert not tied.is_shrunk
+    assert tied.likely is tied.counts
 
 
 def test_a_digest_of_counts_survives_saving_and_tells_others_apart(any_result, fine, tmp_path):
@@ -443,9 +424,3 @@ def test_maps_to_the_ends_of_floats_leave_a_result_to_read(name, tmp_path):
     view.to_json(tmp_path / "result.json")
     again = fg.Evaluation.from_json(tmp_path / "result.json")
     assert np.isfinite([again.log_loss.value, again.brier_score.value, again.roc_auc.value]).all()
-
-
-def test_exact_counts_are_read_as_they_are_under_a_map(fine):
-    tied = fine.with_calibrator(Calibrator("binning", Steps([0.5], [0.2, 0.7]))).pooled
-    assert not tied.is_shrunk
-    assert tied.likely is tied.counts

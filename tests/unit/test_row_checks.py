@@ -74,27 +74,20 @@ ROWS = [
 
 @pytest.mark.parametrize(("label", "score", "cell", "odd"), ROWS)
 def test_every_row_has_a_stated_place(label, score, cell, odd):
+    """In lists, wherever it stands, in arrays and in chunks."""
     for place in range(3):
         labels, scores = [0, 1], [LOW, HIGH]
         labels.insert(place, label)
         scores.insert(place, score)
-        histogram, oddities = count(labels, scores)
-        assert cells(histogram) == sorted([NEGATIVE_LOW, cell, POSITIVE_HIGH])
-        assert oddities == Oddities(rows=3, **dict.fromkeys(odd, 1))
+        check_place(lambda lists=(labels, scores): lists, cell, odd)
+    arrays = [np.fromiter(each, dtype=object, count=3) for each in (labels, scores)]
+    check_place(lambda: tuple(arrays), cell, odd)
+    chunks = [([0, 1], [LOW, HIGH]), tuple(each[2:] for each in arrays)]
+    check_place(lambda: lambda: iter(chunks), cell, odd)
 
 
-@pytest.mark.parametrize(("label", "score", "cell", "odd"), ROWS)
-@pytest.mark.parametrize("kind", ["objects", "chunks"])
-def test_the_place_is_the_same_in_arrays_and_chunks(label, score, cell, odd, kind):
-    labels = np.fromiter([0, 1, label], dtype=object, count=3)
-    scores = np.fromiter([LOW, HIGH, score], dtype=object, count=3)
-    data = (labels, scores)
-    if kind == "chunks":
-
-        def data():
-            return iter([([0, 1], [LOW, HIGH]), (labels[2:], scores[2:])])
-
-    histogram, oddities = count_leniently(PLAN, lambda: data)
+def check_place(data, cell, odd):
+    histogram, oddities = count_leniently(PLAN, data)
     assert cells(histogram) == sorted([NEGATIVE_LOW, cell, POSITIVE_HIGH])
     assert oddities == Oddities(rows=3, **dict.fromkeys(odd, 1))
 
@@ -155,6 +148,10 @@ def test_one_row_does_not_change_the_kind_of_the_others(labels):
     plan = noisy_plan(bins=4, task=fg.BinaryTask(2**53 + 1))
     histogram, _ = count(labels, [HIGH] * len(labels), plan)
     assert histogram.counts.sum(axis=1).tolist() == [len(labels) - 1, 1]
+
+
+class Panic(BaseException):
+    """As PyO3 raises when a library in Rust, such as polars, panics."""
 
 
 def test_clean_rows_count_as_in_strict_counting():
@@ -221,6 +218,9 @@ def by_subject(ids, most=1):
     return count_leniently(plan, lambda: lambda: chunks)
 
 
+NOT_UTF8 = pa.array([b"a", b"\xfc", b"\xf6", b"\xfc"]).cast(pa.string(), safe=False)
+
+
 @pytest.mark.parametrize(
     ("ids", "subjects", "without"),
     [
@@ -236,17 +236,13 @@ def by_subject(ids, most=1):
         pytest.param([pa.array([2**60, 2**60 + 1, None, 2**60])], 2, 1, id="long ids"),
         pytest.param([pa.array(["a", None, "b", "a"])], 2, 1, id="arrow text"),
         pytest.param([[], ["a"]], 1, 0, id="empty chunk"),
+        pytest.param([NOT_UTF8], 3, 0, id="not utf-8"),
     ],
 )
 def test_ids_of_any_kind(ids, subjects, without):
     histogram, oddities = by_subject(ids)
     assert histogram.sum() == subjects
     assert oddities == Oddities(rows=subjects, no_subject=without)
-
-
-def test_text_that_is_not_utf8_is_an_id_like_any_other():
-    broken = pa.array([b"a", b"\xfc", b"\xf6", b"\xfc"]).cast(pa.string(), safe=False)
-    assert by_subject([broken])[0].sum() == 3
 
 
 def test_rows_without_an_id_are_left_out():
@@ -309,26 +305,13 @@ def test_what_cannot_be_read_counts_as_no_rows(data):
     assert "987654321" not in told
 
 
-def test_who_ends_the_process_is_obeyed():
-    with pytest.raises(KeyboardInterrupt):
-        count_leniently(PLAN, raises(KeyboardInterrupt()))
-
-
-class Panic(BaseException):
-    """As PyO3 raises when a library in Rust, such as polars, panics."""
-
-
 @pytest.mark.parametrize("error", [SystemExit(1), Panic(), GeneratorExit(), CancelledError()])
 def test_a_score_function_that_exits_counts_as_no_rows(error):
     histogram, oddities = count_leniently(PLAN, raises(error))
     assert histogram == PLAN.histogram()
     assert type(error).__name__ in oddities.failure
-
-
-def test_no_rows_are_not_odd():
-    histogram, oddities = count([], [])
-    assert histogram.sum() == 0
-    assert oddities == Oddities()
+    with pytest.raises(KeyboardInterrupt):  # who ends the process is obeyed
+        count_leniently(PLAN, raises(KeyboardInterrupt()))
 
 
 def test_counts_above_the_largest_are_told():
@@ -346,15 +329,11 @@ def test_every_oddity_has_its_words():
 
 
 def test_one_process_still_refuses_broken_rows():
+    axis, clean = Axis.uniform(4, outside="clip"), ([0, 1], [LOW, HIGH])
     for privacy in (fg.DistributedDP(1.0), fg.LocalDP(1.0), fg.SecureAggregation()):
-        for labels, scores in (([0, 1], [LOW, NAN]), ([0, 1, 2], [LOW, HIGH, HIGH])):
-            clients = {
-                "a": (labels, scores),
-                "b": ([0, 1], [LOW, HIGH]),
-                "c": ([0, 1], [LOW, HIGH]),
-            }
+        for odd in (([0, 1], [LOW, NAN]), ([0, 1, 2], [LOW, HIGH, HIGH])):
             with pytest.raises(fg.InputError, match="1 of"):
-                fg.evaluate(clients, privacy=privacy, examples=100)
+                fg.evaluate({"a": odd, "b": clean, "c": clean}, privacy=privacy, axis=axis)
 
 
 # What an operator is told of all rows together
@@ -550,7 +529,8 @@ def test_text_of_a_parquet_file_that_is_not_utf8(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"], ids=["nothing", "newline", "blank"])
-def test_a_header_alone_is_no_failure(tmp_path, end):
+def test_no_rows_are_not_odd_and_a_header_alone_is_no_failure(tmp_path, end):
+    assert count([], []) == (PLAN.histogram(), Oddities())
     file = csv(tmp_path, end, header="y,p,who")
     file.check()
     assert count_files(file) == (PLAN.histogram(), Oddities())
@@ -576,32 +556,22 @@ def refusal(file):
     return str(caught.value)
 
 
-def test_a_score_column_without_a_number_is_refused(tmp_path):
+def test_a_score_column_without_a_number_is_refused_and_some_numbers_are_enough(tmp_path):
     told = refusal(csv(tmp_path, "0,Ann,a\n1,Bob,b\n"))
     assert "s.csv: column 'p' holds values that are not numbers. Check which column" in told
-
-
-def test_some_numbers_are_enough(tmp_path):
     csv(tmp_path, "0,Ann,a\n1,0.5,b\n").check()
     csv(tmp_path, "0,,a\n1,,b\n").check()  # nothing but missing scores may be all there is
 
 
 @pytest.mark.parametrize(
     "scores",
-    [
-        pytest.param(["Ann", "Bob"], id="text"),
-        pytest.param(pa.array([[0.1], [0.2]]), id="lists"),
-        pytest.param(pa.array([1, 2], pa.timestamp("s")), id="times"),
-    ],
+    [["Ann", "Bob"], pa.array([[0.1], [0.2]]), pa.array([1, 2], pa.timestamp("s"))],
+    ids=["text", "lists", "times"],
 )
 def test_parquet_scores_of_a_wrong_type_are_refused(tmp_path, scores):
-    assert "column 'p' holds values that are not numbers" in refusal(
-        parquet(tmp_path, y=[0, 1], p=scores)
-    )
-
-
-def test_parquet_floats_are_no_wrong_type_whatever_they_are(tmp_path):
-    """A model that gives nothing but NaN must not silence a site."""
+    told = refusal(parquet(tmp_path, y=[0, 1], p=scores))
+    assert "column 'p' holds values that are not numbers" in told
+    # A model that gives nothing but NaN must not silence a site.
     parquet(tmp_path, y=[0, 1], p=[np.nan, np.nan]).check()
 
 

@@ -212,12 +212,6 @@ def test_a_limit_below_what_is_spent_stops_flips_too(ledger):
     reserve_flips(ledger, 2)
 
 
-def test_flips_have_one_epsilon(ledger):
-    reserve_flips(ledger, 1, epsilon=0.1)
-    with pytest.raises(LedgerError, match=r"11111111 were charged as epsilon 0\.1"):
-        reserve_flips(ledger, 2, epsilon=1.0)
-
-
 @pytest.mark.parametrize(
     ("account", "cost", "flips"),
     [(EXAMPLES, 1.0, ONE), (LABELS, 1.0, "labels.flips"), (LABELS, 1.0, ONE.upper() + "A")],
@@ -245,11 +239,13 @@ def test_a_session_of_flips_is_taken_up_where_it_was(ledger):
             reserve_flips(ledger, 1, flips)
 
 
-def test_a_session_of_flips_that_was_released_is_over(ledger):
-    reserve_flips(ledger, 1)
+def test_flips_have_one_epsilon_and_a_session_that_was_released_is_over(ledger):
+    reserve_flips(ledger, 1, epsilon=0.1)
+    with pytest.raises(LedgerError, match=r"11111111 were charged as epsilon 0\.1"):
+        reserve_flips(ledger, 2, epsilon=1.0)
     ledger.release(session(1))
     with pytest.raises(LedgerError, match="as released"):
-        reserve_flips(ledger, 1)
+        reserve_flips(ledger, 1, epsilon=0.1)
 
 
 # At a site
@@ -309,13 +305,9 @@ def show(site, *more):
     return commands.run("ledger", "show", *more, "--site", site.path, columns=200).stdout
 
 
-def test_a_site_without_labels_is_shown_as_before(site):
-    site.reserve(session(1), noisy_plan())
-    assert "label" not in show(site)
-
-
 def test_labels_are_shown_with_what_all_plans_cost_them(site):
     site.reserve(session(1), noisy_plan())
+    assert "label" not in show(site)
     site.reserve(session(2), label_plan(0.5))
     site.reserve(session(3), flips_plan(), flips=ONE)
     told = show(site, "--entries")
@@ -495,14 +487,6 @@ def test_a_plan_asks_for_as_many_counts_as_the_site_allows(tmp_path, privacy):
         judge(make_site(tmp_path / "few", max_counts=584, labels=labels), plan)
 
 
-def test_local_reports_are_judged_by_the_same_rules(tmp_path):
-    axis = Axis.uniform(64, outside="clip")
-    plan = EvaluationPlan.for_reports(axis, LocalDP(1.0))
-    make_site(tmp_path / "enough").judge_reports(plan)
-    with pytest.raises(PlanRefused, match=r"\(max_counts\)"):
-        make_site(tmp_path / "few", max_counts=127).judge_reports(plan)
-
-
 # Local reports
 
 
@@ -516,5 +500,9 @@ def test_reports_are_judged_as_sums_are(tmp_path):
     judge_task(MulticlassTask(labels=CLASSES.labels, groups={"sex": ["women", "men"]}))
     with pytest.raises(PlanRefused, match=r"tells the class 'ant' apart"):
         judge_task(MulticlassTask(labels=["cat", "ant"]))
+    plan = report_plan(privacy, (64,))
+    make_site(tmp_path / "enough").judge_reports(plan)
+    with pytest.raises(PlanRefused, match=r"\(max_counts\)"):
+        make_site(tmp_path / "few", max_counts=127).judge_reports(plan)
     with pytest.raises(PlanRefused, match=r"5 groups apart.*\(max_groups; "):
         judge_task(MulticlassTask(labels=CLASSES.labels, groups={"ward": ["a", "b", "c", "d"]}))

@@ -119,44 +119,29 @@ def test_a_saved_result_names_what_is_joined(saved):
     assert "joined" not in json.loads(saved.read_bytes())
 
 
-def _unknown(plain):
-    plain["joined"] = ["b", "c", "d"]
+def moved(plain, *changes, slices=True):
+    """Counts of the first bin, changed by channel, and in the slices that they are in."""
+    for channel, change in changes:
+        plain["channels"][channel][0] += change
+        if slices:
+            plain["slices"][channel // 2 + 1]["counts"][0][0] += change
 
 
-def _the_last(plain):
-    plain["joined"] = ["b", "c", "other"]
+BREAKS = {
+    "an unknown group": lambda plain: plain.update(joined=["b", "c", "d"]),
+    "the last": lambda plain: plain.update(joined=["b", "c", "other"]),
+    "a shown one": lambda plain: plain.update(joined=["a", "b", "c"]),
+    "no rule": lambda plain: plain["plan"].pop("min_cell"),
+    "renamed": lambda plain: plain["slices"][1].update(group="c"),
+    "small": lambda plain: moved(plain, (2, 3), (6, -3)),
+    "negative": lambda plain: moved(plain, (2, -3), (6, 3), slices=False),
+}
 
 
-def _shown(plain):
-    plain["joined"] = ["a", "b", "c"]
-
-
-def _no_rule(plain):
-    del plain["plan"]["min_cell"]
-
-
-def _renamed(plain):
-    plain["slices"][1]["group"] = "c"
-
-
-def _small(plain):
-    for counts in (plain["channels"][2], plain["slices"][2]["counts"][0]):
-        counts[0] += 3
-    plain["channels"][6][0] -= 3
-    plain["slices"][4]["counts"][0][0] -= 3
-
-
-def _negative(plain):
-    for place, change in ((2, -3), (6, 3)):
-        plain["channels"][place][0] += change
-
-
-@pytest.mark.parametrize(
-    "change", [_unknown, _the_last, _shown, _no_rule, _renamed, _small, _negative]
-)
-def test_saved_results_that_break_the_rule_are_refused(saved, change):
+@pytest.mark.parametrize("name", BREAKS)
+def test_saved_results_that_break_the_rule_are_refused(saved, name):
     plain = json.loads(saved.read_bytes())
-    change(plain)
+    BREAKS[name](plain)
     saved.write_text(json.dumps(plain))
     with pytest.raises(fg.RecordError, match="not a fedgauge result"):
         fg.Evaluation.from_json(saved)
@@ -205,13 +190,3 @@ def test_what_leaves_names_groups_classes_and_models():
     assert "for each label (fever, cough) how many positive" in labels["What leaves each site"]
     many, _ = words(fg.BinaryTask(groups={"g": [f"g{i}" for i in range(40)]}))
     assert "g19 and 21 more)" in many["What leaves each site"]
-
-
-def test_score_sums_are_not_made_of_groups():
-    with pytest.raises(fg.PlanError, match="without groups"):
-        fg.EvaluationPlan.for_histogram(
-            fg.Axis.uniform(4),
-            fg.Cohort(3),
-            task=fg.BinaryTask(groups={"g": ["a"]}),
-            score_sums=True,
-        )

@@ -44,19 +44,6 @@ def limited(limiter, rows, owners):
     return rows.select(limiter.within_cap(rows, owners))
 
 
-def test_the_first_rows_of_each_subject_stay():
-    rows = batch(list("abacabba"))
-    assert kept(limit_rows([rows], subjects(1))) == [0, 1, 3]
-    assert kept(limit_rows([rows], subjects(2))) == [0, 1, 2, 3, 5]
-    assert kept(limit_rows([rows], subjects(4))) == list(range(8))
-
-
-def test_the_cap_holds_over_batches():
-    batches = [batch(list("aab")), batch(list("bac"), 3), batch([], 6), batch(list("cca"), 6)]
-    assert kept(limit_rows(batches, subjects(2))) == [0, 1, 2, 3, 5, 6]
-    assert kept(limit_rows(batches, subjects(3))) == [0, 1, 2, 3, 4, 5, 6, 7]
-
-
 def test_labels_scores_and_ids_stay_together():
     rows = Examples([1, 0, 1, 0], [0.9, 0.1, 0.8, 0.2], subject=["b", "a", "b", "c"])
     (part,) = limit_rows([rows], subjects(1))
@@ -150,15 +137,18 @@ def test_ids_of_any_kind_are_told_apart_within_and_between_batches(name):
     assert kept(limit_rows(batches, subjects(3))) == [0, 1, 2, 3, 4]
 
 
-def test_neighbouring_large_numbers_are_different_subjects():
-    assert kept(limit_rows([batch([2**60, 2**60 + 1, 2**60])], subjects(1))) == [0, 1]
-
-
 @pytest.mark.parametrize(
-    ("first", "second"), [([7, 8], [7.0, 9.0]), (["7", "8"], np.array(["7", "9"], dtype=object))]
+    ("batches", "stay"),
+    [
+        ([[2**60, 2**60 + 1, 2**60]], [0, 1]),  # neighbouring large numbers are two subjects
+        # A subject stays one when batches are typed differently.
+        ([[7, 8], [7.0, 9.0]], [0, 1, 3]),
+        ([["7", "8"], np.array(["7", "9"], dtype=object)], [0, 1, 3]),
+    ],
 )
-def test_a_subject_stays_one_when_batches_are_typed_differently(first, second):
-    assert kept(limit_rows([batch(first), batch(second, 2)], subjects(1))) == [0, 1, 3]
+def test_which_ids_are_one_subject(batches, stay):
+    parts = [batch(ids, 2 * place) for place, ids in enumerate(batches)]
+    assert kept(limit_rows(parts, subjects(1))) == stay
 
 
 def test_ids_that_turn_from_numbers_to_text_do_not_escape_the_cap():
@@ -177,9 +167,6 @@ def test_ids_that_turn_from_numbers_to_text_do_not_escape_the_cap():
 def test_ids_that_are_not_of_one_kind_are_refused(ids):
     with pytest.raises(InputError, match="subject"):
         list(limit_rows([batch(ids)], subjects(1)))
-
-
-def test_as_many_ids_as_rows():
     with pytest.raises(InputError, match="subject has 1 rows and y_score 2"):
         Examples([0, 1], [0.1, 0.2], subject=["a"])
 
@@ -262,10 +249,3 @@ def test_a_table_of_many_clients_is_capped_alike(tmp_path, suffix):
     assert totals(ScoreTable([path], **columns), DistributedDP(40.0)) == (7, 5)
     with pytest.raises(InputError, match="subject"):
         totals(ScoreTable([path], **columns), protecting("subject", 1))
-
-
-@pytest.mark.parametrize("privacy", [protecting("client", 1), protecting("subject", 1)])
-def test_a_client_named_twice_does_not_get_two_caps(privacy):
-    twice = [("a", HEAVY["a"]), ("a", HEAVY["b"]), ("c", HEAVY["c"])]
-    with pytest.raises(InputError, match="'a' is named twice"):
-        fedgauge.evaluate(twice, privacy=privacy, tree=(2,))
