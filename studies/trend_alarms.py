@@ -28,7 +28,7 @@ from scipy.stats import norm
 import fedgauge as fg
 from fedgauge.estimation import repair
 from fedgauge.estimation.counts import redraw
-from fedgauge.metrics.drift import (
+from fedgauge.monitoring.drift import (
     Judged,
     Looks,
     Noise,

@@ -15,7 +15,8 @@ from scipy.stats import gamma, norm
 
 import fedgauge as fg
 from fedgauge.estimation.repair import consistent
-from fedgauge.metrics.drift import (
+from fedgauge.metrics.estimate import show
+from fedgauge.monitoring.drift import (
     WINDOW,
     Looks,
     Moved,
@@ -31,7 +32,6 @@ from fedgauge.metrics.drift import (
     shift,
     watch,
 )
-from fedgauge.metrics.estimate import show
 from fedgauge.monitoring.page import trend_page
 from fedgauge.monitoring.trend import dated_files
 from fedgauge.results.signature import Signature

@@ -418,7 +418,7 @@ def _index_of(forecasts: Forecasts, fit: Fit) -> Callable[[Floats], Floats]:
     design, odds, scores = (
         shares @ each for each in (fit.design, forecasts.log_odds, forecasts.scores)
     )
-    odds = np.where(np.count_nonzero(shares, axis=1) == 1, odds, _log_odds(scores))
+    odds = np.where(np.count_nonzero(shares, axis=1) == 1, odds, np.log(scores) - np.log1p(-scores))
     weights = groups.counts / groups.counts.sum()
 
     def index(coefficients: Floats) -> Floats:
@@ -427,11 +427,6 @@ def _index_of(forecasts: Forecasts, fit: Fit) -> Callable[[Floats], Floats]:
         return distances
 
     return index
-
-
-def _log_odds(scores: Floats) -> Floats:
-    odds: Floats = np.log(scores) - np.log1p(-scores)
-    return odds
 
 
 def _smooth(forecasts: Forecasts) -> tuple[Fit, str | None]:

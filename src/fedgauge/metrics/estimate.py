@@ -228,7 +228,9 @@ class Estimate(Number):
             value, low, high = self._without_interval()
             return f"Estimate({value}, bounds {low}..{high})"
         level = f"{self.level * 100:g}%"
-        return f"Estimate({show(self.value)}, interval {_span(self.low, self.high)} at {level})"
+        return (
+            f"Estimate({show(self.value)}, interval {show(self.low)}..{show(self.high)} at {level})"
+        )
 
     def _without_interval(self) -> tuple[str, str, str]:
         """Value and bounds: without decimals where they count, as all that reach above 1 do."""
@@ -247,10 +249,6 @@ def show(number: float) -> str:
 def show_count(number: float) -> str:
     """A number of examples or pairs, which under noise is an estimate: no decimals."""
     return f"{number:,.0f}"
-
-
-def _span(low: float, high: float) -> str:
-    return f"{show(low)}..{show(high)}"
 
 
 def check_level(level: float) -> float:

@@ -575,7 +575,7 @@ def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
     else:
         off = Interval(lowest - value, highest - value)
     # What binning allows is an offset, not an error that averages out: it adds up in full.
-    join = math.hypot if pooled.noisy else _in_full
+    join = math.hypot if pooled.noisy else lambda error, offset: error + abs(offset)
     low = centre - join(value - ingredients.interval.low, off.low)
     high = centre + join(ingredients.interval.high - value, off.high)
     interval = within(holding(Interval(low, high), value), *ingredients.scale)
@@ -591,10 +591,6 @@ def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
         parts,
         ingredients.caution or pooled.faint,
     )
-
-
-def _in_full(error: float, offset: float) -> float:
-    return error + abs(offset)
 
 
 def _few_examples(pooled: PooledCounts) -> str | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+from msgspec.structs import asdict, astuple
 
 from fedgauge import _html
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
 from fedgauge.metrics.differences import gap
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.metrics.thresholds import AtThreshold, Formula, ThresholdMetrics
-from fedgauge.plan.task import Slice
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.summary import Backend, frame_of
 
@@ -277,7 +278,9 @@ class Differences:
         mine = {part.slice for part in self.first.slices}
         if len(mine) == 1 == len(theirs):
             return (self,)
-        return tuple(self._part(part.slice) for part in self.first.slices if part.slice in theirs)
+        return tuple(
+            self.select(**asdict(part.slice)) for part in self.first.slices if part.slice in theirs
+        )
 
     def select(
         self, *, model: str | None = None, group: Any = None, label: Any = None
@@ -305,13 +308,14 @@ class Differences:
         (`first`, `second`), their difference (`value`) with its interval (`low`, `high`), `level`
         and `caution`, which says why where there is none.
         """
-        chosen = list(thresholds)
+        asked: list[tuple[float | None, str]] = [(None, name) for name in _TITLES]
+        asked += [(float(at), name) for at in thresholds for name in _OF_PART]
         rows = [
-            _DifferenceRow(*_named(part.first.slice), at, name, *_numbers(part, name, at))
+            (*astuple(part.first.slice), at, name, *_numbers(part, name, at))
             for part in self.slices
-            for at, name in _asked(chosen)
+            for at, name in asked
         ]
-        return frame_of(_DifferenceRow._fields, rows, backend)
+        return frame_of(_COLUMNS, rows, backend)
 
     def __repr__(self) -> str:
         return f"<Differences of {self.names[0]} less {self.names[1]}: {len(self.slices)} slices>"
@@ -334,9 +338,6 @@ class Differences:
             ]
         return [*rows, ("intervals", self.basis), *(("note", note) for note in self.notes)]
 
-    def _part(self, slice_: Slice) -> Differences:
-        return self.select(model=slice_.model, group=slice_.group, label=slice_.label)
-
     def _of(self, read: Callable[[Evaluation], Estimate]) -> Estimate:
         return gap(read(self.first), read(self.second), overlapping=self.overlapping)
 
@@ -353,19 +354,10 @@ _TITLES: Final = {
 }
 
 
-class _DifferenceRow(NamedTuple):
-    model: str | None
-    group: str | None
-    label: str | None
-    threshold: float | None
-    metric: str
-    first: float | None
-    second: float | None
-    value: float | None
-    low: float | None
-    high: float | None
-    level: float | None
-    caution: str | None
+_COLUMNS: Final = (
+    *("model", "group", "label", "threshold", "metric"),
+    *("first", "second", "value", "low", "high", "level", "caution"),
+)
 
 
 def diff(
@@ -424,11 +416,6 @@ def diff(
     return Differences(first, second, names, basis, notes, overlapping)
 
 
-def _asked(thresholds: Iterable[float]) -> Iterator[tuple[float | None, str]]:
-    yield from ((None, name) for name in _TITLES)
-    yield from ((float(at), name) for at in thresholds for name in _OF_PART)
-
-
 def _read(of: Any, name: str, at: float | None) -> Estimate:
     if name == "prevalence" and at is None and isinstance(of, Evaluation):
         at = float("-inf")
@@ -444,10 +431,6 @@ def _numbers(part: Differences, name: str, at: float | None) -> tuple[Any, ...]:
     except UndefinedMetric as error:  # as the loss of what is no probability
         return (None,) * 6 + (str(error),)
     return one, other, d.value, d.low, d.high, d.level, d.caution
-
-
-def _named(slice_: Slice) -> tuple[str | None, str | None, str | None]:
-    return slice_.model, slice_.group, slice_.label
 
 
 def _told(part: Differences, name: str) -> str:

@@ -16,8 +16,8 @@ from string import Template
 from typing import Any, Final
 
 from fedgauge.escaping import printable
-from fedgauge.metrics.drift import DISTRIBUTION
 from fedgauge.metrics.estimate import show
+from fedgauge.monitoring.drift import DISTRIBUTION
 from fedgauge.monitoring.trend import Trend
 from fedgauge.report.html import facts, folded, paragraph, plain_json, policy, table, text_of
 from fedgauge.storage import open_regular, write_whole

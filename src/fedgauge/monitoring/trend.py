@@ -16,7 +16,11 @@ import msgspec
 
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.escaping import in_one_line
-from fedgauge.metrics.drift import (
+from fedgauge.metrics.estimate import Estimate
+from fedgauge.metrics.thresholds import check_threshold
+from fedgauge.monitoring import trend_file
+from fedgauge.monitoring.diff import require_series
+from fedgauge.monitoring.drift import (
     RATE,
     Looks,
     Run,
@@ -27,10 +31,6 @@ from fedgauge.metrics.drift import (
     shift,
     watch,
 )
-from fedgauge.metrics.estimate import Estimate
-from fedgauge.metrics.thresholds import check_threshold
-from fedgauge.monitoring import trend_file
-from fedgauge.monitoring.diff import require_series
 from fedgauge.monitoring.trend_file import Alarm, TrendRow, record_of, rows_of, spent_on, to_csv
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.record import FORMAT

@@ -12,9 +12,9 @@ import numpy as np
 from fedgauge.errors import InputError
 from fedgauge.escaping import csv_text
 from fedgauge.estimation.distribution import Aligned
-from fedgauge.metrics.drift import DISTRIBUTION, POWER, WINDOW, Run, Watched
 from fedgauge.metrics.estimate import metrics_of, show
 from fedgauge.metrics.thresholds import AtThreshold
+from fedgauge.monitoring.drift import DISTRIBUTION, POWER, WINDOW, Run, Watched
 from fedgauge.privacy.accounting import compose
 from fedgauge.privacy.models import PrivacyStatement
 from fedgauge.results.evaluation import Evaluation

@@ -223,7 +223,9 @@ def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
     ``why`` says why there are no curves and thresholds, where there are none.
     """
     part: dict[str, Any] = {"name": str(result.slice), "level": f"{result.level * 100:g}%"}
-    part["metrics"] = [_metric(result, row.name, row.title) for row in _listed()]
+    part["metrics"] = [
+        _metric(result, row.name, row.title) for row in metrics_of(Evaluation) if row.listed
+    ]
     part["histogram"] = _histogram(result)
     try:
         part["curves"] = [_curve(result, kind) for kind in _CURVES[: 2 if brief else None]]
@@ -231,10 +233,6 @@ def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
     except UndefinedMetric as error:
         return part | {"why": str(error)}
     return part | _of_probabilities(result, _few_risks(result) if brief else None)
-
-
-def _listed() -> list[Any]:
-    return [row for row in metrics_of(Evaluation) if row.listed]
 
 
 def _metric(result: Evaluation, name: str, title: str) -> dict[str, Any]:
@@ -247,7 +245,9 @@ def _metric(result: Evaluation, name: str, title: str) -> dict[str, Any]:
     told["value"] = show(estimate.value)
     told["interval"] = _shown(estimate.interval)
     told["bounds"] = _shown(estimate.bounds)
-    told["parts"] = {source: _size(error) for source, error in estimate.parts.items()}
+    told["parts"] = {
+        source: f"{error:.2g}" if error else "0" for source, error in estimate.parts.items()
+    }
     told["sizes"] = {source: float(f"{error:.3g}") for source, error in estimate.parts.items()}
     return told | ({"caution": estimate.caution} if estimate.caution else {})
 
@@ -257,11 +257,6 @@ def _shown(ends: tuple[float, float] | None) -> list[str] | None:
     if ends is None or not all(map(math.isfinite, ends)):
         return None
     return [show(end) for end in ends]
-
-
-def _size(error: float) -> str:
-    """How large an error is: two digits say enough, however small it is."""
-    return "0" if error == 0 else f"{error:.2g}"
 
 
 def _curve(result: Evaluation, kind: CurveKind[Any]) -> dict[str, Any]:

@@ -162,7 +162,10 @@ def privacy(result: Evaluation, signature: Signature, budget: str | None) -> str
     if result.privacy.public_inputs:
         rows.append(("public", ", ".join(result.privacy.public_inputs)))
     told = [(title, text) for title, text in paragraphs(result.plan) if title != LEARNT]
-    words = "".join(f"<h3>{escape(title)}</h3>{_lines(text)}" for title, text in told)
+    words = "".join(
+        f"<h3>{escape(title)}</h3>{''.join(paragraph(line.strip()) for line in text.splitlines())}"
+        for title, text in told
+    )
     return facts(rows) + _learnt(result) + folded("The plan in words, and an example", words)
 
 
@@ -216,10 +219,6 @@ def _learnt(result: Evaluation) -> str:
     first = paragraph(_WAS_SIMULATED) if simulated else ""
     rows = plan.privacy.learned(plan.cohort, plan.min_cell)
     return f"<h3>Who could have learnt what, in the worst case</h3>{first}{facts(rows)}"
-
-
-def _lines(text: str) -> str:
-    return "".join(paragraph(line.strip()) for line in text.splitlines())
 
 
 def plan(result: Evaluation) -> str:

@@ -235,7 +235,8 @@ def _in_brief(part: Evaluation) -> list[str]:
     if part.withheld is not None:
         return ["withheld"] * 4
     numbers = [show_count(part.examples), show_count(part.positives)]
-    return numbers + [_in_words(_read(part, name)) for name in _AVERAGED]
+    averages = (_read(part, name) for name in _AVERAGED)
+    return numbers + ["undefined" if each is None else words(each) for each in averages]
 
 
 def _read(part: Evaluation, metric: str) -> Estimate | None:
@@ -244,10 +245,6 @@ def _read(part: Evaluation, metric: str) -> Estimate | None:
     except UndefinedMetric:
         return None
     return estimate
-
-
-def _in_words(estimate: Estimate | None) -> str:
-    return "undefined" if estimate is None else words(estimate)
 
 
 def _averages(result: Evaluation) -> Iterator[str]:

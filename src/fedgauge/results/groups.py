@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from fedgauge import _html
 from fedgauge.errors import InputError, NoSignal, UndefinedMetric
@@ -138,22 +138,14 @@ class Gaps:
         others (`joint_low`, `joint_high`), `level` and `caution`.
         """
         rows = [
-            _GapRow(
-                each.group,
-                each.against,
-                each.first.value,
-                each.second.value,
-                each.difference.value,
-                each.difference.low,
-                each.difference.high,
-                each.joint.low,
-                each.joint.high,
-                each.difference.level,
-                each.difference.caution,
+            (
+                *(each.group, each.against, each.first.value, each.second.value),
+                *(d.value, d.low, d.high, *each.joint, d.level, d.caution),
             )
             for each in self.pairs
+            for d in (each.difference,)
         ]
-        return frame_of(_GapRow._fields, rows, backend)
+        return frame_of(_COLUMNS, rows, backend)
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -191,18 +183,10 @@ class Gaps:
         )
 
 
-class _GapRow(NamedTuple):
-    group: str
-    against: str
-    first: float
-    second: float
-    value: float
-    low: float | None
-    high: float | None
-    joint_low: float
-    joint_high: float
-    level: float | None
-    caution: str | None
+_COLUMNS: Final = (
+    *("group", "against", "first", "second", "value", "low", "high"),
+    *("joint_low", "joint_high", "level", "caution"),
+)
 
 
 class _Reader:

@@ -232,7 +232,9 @@ class Record(msgspec.Struct, frozen=True):
             raise RecordError("this is not a fedgauge result: its score sums do not fit its plan.")
         if not self._tables_fit():
             raise RecordError("this is not a fedgauge result: its tables do not fit its plan.")
-        if not self._doubts_fit():
+        # Whoever is doubted answered alone, and has a name that can be printed.
+        alone = len(self._doubted) <= (self.clients if self.plan.is_alone else 0)
+        if not (alone and are_names(self._doubted)):
             raise RecordError("this is not a fedgauge result: it doubts who did not answer alone.")
 
     def _channels_fit(self) -> bool:
@@ -291,11 +293,6 @@ class Record(msgspec.Struct, frozen=True):
             and not self._of_joined(told).any()
             for told in released.tables
         )
-
-    def _doubts_fit(self) -> bool:
-        """Whether those who are doubted answered alone, and have names that can be printed."""
-        few = len(self._doubted) <= (self.clients if self.plan.is_alone else 0)
-        return few and are_names(self._doubted)
 
     def _of_joined(self, told: TableSum) -> NDArray[Any]:
         """A table's cells of groups that are counted elsewhere, which are empty."""

@@ -163,7 +163,8 @@ def by_round(result: Evaluation) -> str | None:
 
 def _slices(result: Evaluation) -> list[str]:
     others = [each for each in result.slices if each.slice != result.slice]
-    names = [_short(str(each.slice)) for each in others[:_MOST_SLICES]]
+    names = [str(each.slice) for each in others[:_MOST_SLICES]]
+    names = [name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..." for name in names]
     width = max([17, *map(len, names)])
     lines = [
         f"{name:<{width}}  {_in_brief(each)}"
@@ -193,11 +194,6 @@ def _one(result: Evaluation) -> list[str]:
         ]
     except UndefinedMetric as error:
         return ["ROC AUC            undefined", f"average precision  undefined: {error}"]
-
-
-def _short(name: str) -> str:
-    """A name as the title of a line."""
-    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
 
 
 def _in_brief(result: Evaluation) -> str:
@@ -233,7 +229,7 @@ def _protection(result: Evaluation) -> str:
 def _measurement(result: Evaluation) -> str:
     axis, size = result.released.axis, result.plan.bytes_per_client
     whose = "client" if result.reports is None else "report"
-    amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else _bytes(size)
+    amount = f"{size / 1024:,.0f} KiB" if size >= 1024 else f"{size} byte{'s' * (size != 1)}"
     bins = f"{axis.bins:,} {_AXIS_WORDS[axis.kind]}"
     if result.plan.found is not None:
         bins = f"{_bins(result.plan.axis.bins)} found in a first round"
@@ -250,10 +246,6 @@ def _measurement(result: Evaluation) -> str:
 
 def _bins(number: int) -> str:
     return "1 bin" if number == 1 else f"{number:,} bins"
-
-
-def _bytes(size: int) -> str:
-    return "1 byte" if size == 1 else f"{size} bytes"
 
 
 Backend = Literal["pandas", "polars", "pyarrow"]
