@@ -7,6 +7,7 @@ from typing import get_args
 import msgspec
 import numpy as np
 import pytest
+from plans import plan_for
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 import fedgauge as fg
@@ -77,16 +78,18 @@ def test_under_noise_and_where_binning_is_no_bound_distances_add_in_squares():
     beyond = estimate(0.5, 0.3, 0.7, (0.1, 0.9), binning=0.4, sampling=0.05)
     for each in (noisy, beyond):
         assert gap(each, each).high == pytest.approx(math.hypot(0.2, 0.2))
-
-
-def test_a_gap_has_no_bounds_where_a_metric_has_none():
     unbounded = estimate(1.0, 0.5, 2.0, (0.5, math.inf))
     assert gap(unbounded, unbounded).bounds == (-math.inf, math.inf)
-
-
-def test_levels_of_several_add_up():
-    assert level_of_each(0.95, 1) == 0.95
+    assert level_of_each(0.95, 1) == 0.95  # levels of several add up
     assert 45 * (1 - level_of_each(0.95, 45)) == pytest.approx(0.05)
+
+
+def test_both_ends_of_an_exact_and_a_noisy_estimate_are_kept():
+    exact = estimate(0.5, 0.3, 0.7, (0.4, 0.6), binning=0.1, sampling=0.05)
+    noisy = estimate(0.5, 0.2, 0.8, (0.3, 0.7), noise=0.1, sampling=0.1)
+    one, other = gap(exact, noisy), gap(noisy, exact)
+    assert one.low == pytest.approx(-other.high)
+    assert one.low == pytest.approx(-0.1 - math.hypot(0.1, 0.3))
 
 
 # Values
@@ -319,116 +322,112 @@ def test_frames_of_slices_have_a_column_for_what_there_is():
 
 
 NAN, INF = float("nan"), float("inf")
-APPROXIMATE = ("skellam", "discrete-gaussian")
-
-
-@pytest.mark.parametrize("epsilon", [0, 0.0, -1, -0.5, NAN, INF, -INF, "1", None, [1.0], 1j, True])
-def test_epsilon_is_a_positive_number(epsilon):
-    with pytest.raises(PlanError, match="epsilon"):
-        DistributedDP(epsilon)
-
-
-@pytest.mark.parametrize("epsilon", [1, 1e-3, 20, np.float64(0.5)])
-def test_a_usual_epsilon_passes_quietly(epsilon):
-    assert DistributedDP(epsilon).epsilon == epsilon
-
-
-@pytest.mark.parametrize("epsilon", [20.1, 50.0, 1e6])
-def test_an_absurd_epsilon_warns(epsilon):
-    with pytest.warns(PrivacyWarning, match="protects nobody") as caught:
-        DistributedDP(epsilon)
-    assert len(caught) == 1
-
-
-def test_the_warning_points_at_the_caller():
-    with pytest.warns(PrivacyWarning) as caught:
-        DistributedDP(100.0)
-    assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize("delta", [1e-6, 0.0, 0.5])
-def test_polya_refuses_a_delta_and_says_why(delta):
-    with pytest.raises(PlanError, match=r"polya.*takes no delta.*skellam"):
-        DistributedDP(1.0, delta)
-
-
-@pytest.mark.parametrize("noise", APPROXIMATE)
-@pytest.mark.parametrize("delta", [None, 0, 0.0, 1, 1.0, -1e-6, 2.0, NAN, INF, "1e-6", True])
-def test_other_noise_needs_a_delta_between_0_and_1(noise, delta):
-    with pytest.raises(PlanError, match="delta"):
-        DistributedDP(1.0, delta, noise=noise)
-
-
-@pytest.mark.parametrize("noise", APPROXIMATE)
-def test_other_noise_takes_a_delta(noise):
-    assert DistributedDP(1.0, 1e-6, noise=noise).delta == 1e-6
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "choice"),
+    ("make", "told"),
     [
-        ("noise", "laplace", "discrete-gaussian"),
-        ("noise", None, "polya"),
-        ("unit", "row", "subject"),
-        ("unit", 1, "client"),
-        ("neighbours", "zero-out", "replace-one"),
-        ("neighbours", ["add-remove"], "add-remove"),
+        *(
+            (lambda e=e: DistributedDP(e), "epsilon")
+            for e in (0, 0.0, -1, -0.5, NAN, INF, -INF, "1", None, [1.0], 1j, True)
+        ),
+        *(
+            (lambda d=d: DistributedDP(1.0, d), r"polya.*takes no delta.*skellam")
+            for d in (1e-6, 0.0, 0.5)
+        ),
+        *(
+            (lambda n=n, d=d: DistributedDP(1.0, d, noise=n), "delta")
+            for n in ("skellam", "discrete-gaussian")
+            for d in (None, 0, 0.0, 1, 1.0, -1e-6, 2.0, NAN, INF, "1e-6", True)
+        ),
+        *(
+            (
+                lambda name=name, value=value: DistributedDP(1.0, **{name: value}),
+                rf"{name} must be one of .*{choice}",
+            )
+            for name, value, choice in (
+                ("noise", "laplace", "discrete-gaussian"),
+                ("noise", None, "polya"),
+                ("unit", "row", "subject"),
+                ("unit", 1, "client"),
+                ("neighbours", "zero-out", "replace-one"),
+                ("neighbours", ["add-remove"], "add-remove"),
+            )
+        ),
+        *(
+            (lambda u=u, cap=cap: DistributedDP(1.0, unit=u, max_per_unit=cap), "max_per_unit")
+            for u in ("subject", "client")
+            for cap in (0, -1, 10**30, True, 1.0, 2.5, "2", None, NAN)
+        ),
+        (lambda: DistributedDP(1.0, max_per_unit=2), "one row"),
+        *(
+            (lambda name=name, value=value: Cohort(**{name: value}), name)
+            for name in ("min_survivors", "max_colluding")
+            for value in (1.5, "3", True, None, -1)
+        ),
+        (lambda: Cohort(min_survivors=0), "min_survivors"),
+        (
+            lambda: EvaluationPlan.for_histogram(
+                Axis.uniform(4), Cohort(), privacy=DistributedDP(1.0)
+            ),
+            "leak",
+        ),
+        (
+            lambda: DistributedDP(1.0).state(None, draws=[], claim="simulated"),
+            "noise comes from a cohort",
+        ),
+        *(
+            (
+                lambda model=model: EvaluationPlan.for_reports(
+                    Axis.uniform(4, outside="clip"), model
+                ),
+                f"{model.kind} sends no reports",
+            )
+            for model in (SecureAggregation(), DistributedDP(1.0))
+        ),
     ],
 )
-def test_unknown_choices_are_refused_with_the_known(name, value, choice):
-    with pytest.raises(PlanError, match=rf"{name} must be one of .*{choice}"):
-        DistributedDP(1.0, **{name: value})
+def test_what_promises_nothing_is_refused(make, told):
+    with pytest.raises(PlanError, match=told):
+        make()
 
 
-@pytest.mark.parametrize("cap", [0, -1, 10**30, True, 1.0, 2.5, "2", None, NAN])
-@pytest.mark.parametrize("unit", ["subject", "client"])
-def test_max_per_unit_is_a_positive_whole_number(unit, cap):
-    with pytest.raises(PlanError, match="max_per_unit"):
-        DistributedDP(1.0, unit=unit, max_per_unit=cap)
-
-
-def test_an_example_is_one_row():
+def test_usual_parameters_pass_quietly():
+    for epsilon in (1, 1e-3, 20, np.float64(0.5)):
+        assert DistributedDP(epsilon).epsilon == epsilon
+    for noise in ("skellam", "discrete-gaussian"):
+        assert DistributedDP(1.0, 1e-6, noise=noise).delta == 1e-6
     assert DistributedDP(1.0, max_per_unit=1).max_per_unit == 1
-    with pytest.raises(PlanError, match="one row"):
-        DistributedDP(1.0, max_per_unit=2)
+    assert Cohort(np.int64(4), np.int64(0)) == Cohort(min_survivors=4, max_colluding=0)
 
 
-def test_specs_are_frozen_and_strict():
-    spec = DistributedDP(1.0)
+def test_an_absurd_epsilon_warns_at_the_caller():
+    for epsilon in (20.1, 50.0, 1e6):
+        with pytest.warns(PrivacyWarning, match="protects nobody") as caught:
+            DistributedDP(epsilon)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+
+
+def test_specs_are_frozen_strict_and_travel_in_plans():
+    spec = DistributedDP(0.3)
     with pytest.raises(AttributeError):
         spec.epsilon = 2.0
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"model": "distributed-dp", "epsilon": 1.0, "seed": 3}, DistributedDP)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
+    for spec in (
         DistributedDP(0.3),
         DistributedDP(1.0, 1e-7, noise="skellam", unit="client", max_per_unit=9),
         DistributedDP(1.0, unit="subject", max_per_unit=2, neighbours="replace-one"),
-    ],
-)
-def test_specs_survive_the_journey_in_a_plan(spec):
-    plan = EvaluationPlan.for_histogram(Axis.uniform(4, outside="clip"), Cohort(), privacy=spec)
-    assert EvaluationPlan.from_bytes(plan.to_bytes()).privacy == spec
-    assert EvaluationPlan.from_toml(plan.to_toml()).privacy == spec
-
-
-def test_a_distributed_plan_cannot_smuggle_in_a_bad_spec():
-    plan = EvaluationPlan.for_histogram(
-        Axis.uniform(4, outside="clip"), Cohort(), privacy=DistributedDP(0.3)
-    )
-    data = plan.to_bytes()
+    ):
+        plan = plan_for(spec, bins=4)
+        assert EvaluationPlan.from_bytes(plan.to_bytes()).privacy == spec
+        assert EvaluationPlan.from_toml(plan.to_toml()).privacy == spec
+    data = plan_for(DistributedDP(0.3), bins=4).to_bytes()
     assert b'"epsilon":0.3' in data
     for bad in (b"0.0", b"-1.0", b'"x"'):
         with pytest.raises(FedgaugeError):
             EvaluationPlan.from_bytes(data.replace(b'"epsilon":0.3', b'"epsilon":' + bad))
-
-
-def test_an_axis_that_refuses_scores_is_refused_under_privacy():
-    with pytest.raises(PlanError, match="leak"):
-        EvaluationPlan.for_histogram(Axis.uniform(4), Cohort(), privacy=DistributedDP(1.0))
 
 
 def node_counts(tree, rows):
@@ -462,21 +461,6 @@ def test_sensitivity_is_the_largest_change_of_all_counts(tree, unit, cap, neighb
     assert spec.level_sensitivity * len(tree) == sensitivity.l1
 
 
-@pytest.mark.parametrize("value", [1.5, "3", True, None])
-@pytest.mark.parametrize("name", ["min_survivors", "max_colluding"])
-def test_cohorts_are_whole_numbers(name, value):
-    with pytest.raises(PlanError, match=name):
-        Cohort(**{name: value})
-
-
-def test_cohorts_have_somebody():
-    with pytest.raises(PlanError, match="min_survivors"):
-        Cohort(min_survivors=0)
-    with pytest.raises(PlanError, match="max_colluding"):
-        Cohort(max_colluding=-1)
-    assert Cohort(np.int64(4), np.int64(0)) == Cohort(min_survivors=4, max_colluding=0)
-
-
 # What every model answers
 
 
@@ -489,12 +473,9 @@ EVERY_MODEL = (
 )
 
 
-def test_the_list_is_complete():
-    assert {type(model) for model in EVERY_MODEL} == set(get_args(AnyPrivacyModel))
-
-
 @pytest.mark.parametrize("model", EVERY_MODEL, ids=repr)
 def test_a_model_that_says_it_adds_noise_does_and_claims_epsilon_for_it(model):
+    assert {type(each) for each in EVERY_MODEL} == set(get_args(AnyPrivacyModel))
     cohort = Cohort(5) if model.needs_cohort else None
     task = LabelTask() if model.flips_labels else None
     plan = EvaluationPlan.under(model, Axis.uniform(8, outside="clip"), cohort=cohort, task=task)
@@ -524,15 +505,3 @@ def test_a_model_that_forgets_its_noise_cannot_be_planned_with():
 
     with pytest.raises(NotImplementedError):
         EvaluationPlan.under(Forgetful(), Axis.uniform(8, outside="clip"), cohort=Cohort(5))
-
-
-def test_noise_without_a_cohort_is_not_stated():
-    with pytest.raises(PlanError, match="noise comes from a cohort"):
-        DistributedDP(1.0).state(None, draws=[], claim="simulated")
-
-
-@pytest.mark.parametrize("model", [SecureAggregation(), DistributedDP(1.0)], ids=lambda m: m.kind)
-def test_a_model_of_sums_has_no_reports(model):
-    axis = Axis.uniform(4, outside="clip")
-    with pytest.raises(PlanError, match=f"{model.kind} sends no reports"):
-        EvaluationPlan.for_reports(axis, model)

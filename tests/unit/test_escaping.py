@@ -41,13 +41,6 @@ def test_what_is_no_letter_is_written_out(name):
     assert printable(printable(name)) == printable(name)
 
 
-def test_a_long_line_keeps_its_ends():
-    line = in_one_line("a" * 50_000 + " Remedy.")
-    assert len(line) < 2_100
-    assert line.startswith("aaa")
-    assert line.endswith("a Remedy.")
-
-
 _BLANKS = ("", " ", "\n", "\t", "\r", "\u00a0", "\u3000", "\ufeff", "\u200b", " \n ")
 _STARTS = ("=1", "+1", "-1", "@A", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20A", "\ufe661", "\u22121")
 
@@ -58,9 +51,6 @@ def test_no_cell_is_a_formula(blank, start):
     cell = csv_text([[f"{blank}{start}", 1]]).removesuffix(",1\n")
     assert cell.lstrip('" \u00a0\u3000')[0] in "'["
     assert dangers(cell) == []
-
-
-def test_cells_are_cells_wherever_they_are_split():
     text = csv_text([["a;=1", 'b"=1', "c,=1", "plain", -0.5, None, "d\t=1"]])
     assert text == '"a;=1","b""=1","c,=1",plain,-0.5,,d[U+0009]=1\n'
 
@@ -86,6 +76,10 @@ def test_errors_and_warnings_hold_no_odd_character():
         assert dangers(told) == []
         assert "\n" not in told
         assert told.endswith(": no.")
+    line = in_one_line("a" * 50_000 + " Remedy.")  # a long line keeps its ends
+    assert len(line) < 2_100
+    assert line.startswith("aaa")
+    assert line.endswith("a Remedy.")
 
 
 @pytest.mark.parametrize("name", ["fedgauge", "flwr.fedgauge"])

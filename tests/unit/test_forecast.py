@@ -41,16 +41,12 @@ def test_flips_are_predicted():
     ids = np.arange(4000)
     labels = rng.random(4000) < 0.2
     scores = rng.normal(1.466 * labels)  # an AUC of 0.85
-    found = [
-        fg.evaluate_vertical(
-            (ids, scores),
-            {"a": (ids, labels)},
-            privacy=fg.LocalDP(2.0, unit="label"),
-            tree=(64,),
-            seed=seed,
-        ).roc_auc.value
+    told = {"privacy": fg.LocalDP(2.0, unit="label"), "tree": (64,)}
+    results = [
+        fg.evaluate_vertical((ids, scores), {"a": (ids, labels)}, seed=seed, **told)
         for seed in range(60)
     ]
+    found = [result.roc_auc.value for result in results]
     privacy = fg.DistributedDP(2.0, unit="label", neighbours="flip")
     outlook = fg.plan_vertical(parties=1, examples=4000, privacy=privacy)
     assert np.std(found) == pytest.approx(outlook.flipped, rel=0.4)
@@ -67,18 +63,14 @@ def test_what_is_needed_is_enough():
     assert outlook.needs(0.001, metric="roc_area_error").epsilon > 1.0
 
 
-def test_sampling_is_a_floor():
+def test_sampling_is_a_floor_and_gaussian_noise_has_a_mechanism_of_its_own():
     outlook = fg.plan_vertical(**KNOWN)
     assert outlook.over_sampling(0.0) == 1.0
     assert outlook.half_width() == pytest.approx(
         1.96 * math.hypot(outlook.sampling, outlook.alike["histogram"])
     )
-
-
-def test_gaussian_noise_has_a_mechanism_of_its_own():
-    privacy = fg.DistributedDP(
-        1.0, noise="discrete-gaussian", delta=1e-6, unit="label", neighbours="flip"
-    )
+    gaussian = {"noise": "discrete-gaussian", "delta": 1e-6}
+    privacy = fg.DistributedDP(1.0, unit="label", neighbours="flip", **gaussian)
     assert set(fg.plan_vertical(**KNOWN, privacy=privacy).alike) == {"histogram", "gaussian"}
 
 
