@@ -66,32 +66,32 @@ def copied(request):
     return WAYS[request.param]
 
 
-def test_result(result, copied):
+def test_results_and_all_that_is_read_off_them(result, copied):
     again = copied(result)
     assert numbers(again) == numbers(result)
-    assert again.record == result.record
     assert again.record.to_json() == result.record.to_json()
     assert again.signature == result.signature
     assert str(again) == str(result)
     assert again.at_level(0.9).roc_auc == result.at_level(0.9).roc_auc
-
-
-def test_result_in_use(result, copied):
     result.roc_auc, result.auprg, result.roc_band(), result.record, result.caution
     result.plan.axis.index([0.5])
-    assert numbers(copied(result)) == numbers(result)
-
-
-def test_numbers_and_records(result, copied):
-    for made in (result.roc_auc, result.privacy, result.record, result.estimator):
+    assert numbers(copied(result)) == numbers(result)  # in use
+    for made in (result.roc_auc, result.privacy, result.record, result.estimator, result.plan):
         assert copied(made) == made
     assert dict(copied(result.roc_auc).parts) == dict(result.roc_auc.parts)
-
-
-def test_plan(result, copied):
     plan = copied(result.plan)
-    assert plan == result.plan
     assert (plan.digest, plan.to_bytes()) == (result.plan.digest, result.plan.to_bytes())
+    at = result.at_threshold(0.52)
+    at.precision  # noqa: B018
+    assert copied(at).as_dict() == at.as_dict()
+    assert copied(at).confusion_matrix == copied(at.confusion_matrix) == at.confusion_matrix
+    grid = np.linspace(0.0, 1.0, 11)
+    for kind in ("roc", "pr", "det", "prg", "gain"):
+        curve = getattr(result, f"{kind}_curve")()
+        again = copied(curve)
+        np.testing.assert_array_equal(again(grid), curve(grid))
+        for new, old in zip(again, curve, strict=True):
+            np.testing.assert_array_equal(new, old)
 
 
 def test_plan_with_a_prediction(copied):
@@ -99,25 +99,6 @@ def test_plan_with_a_prediction(copied):
     assert plan.predicted is not None
     assert copied(plan).predicted == plan.predicted
     assert copied(plan) == plan
-
-
-def test_threshold(result, copied):
-    at = result.at_threshold(0.52)
-    at.precision  # noqa: B018
-    again = copied(at)
-    assert again.as_dict() == at.as_dict()
-    assert again.confusion_matrix == at.confusion_matrix
-    assert copied(at.confusion_matrix) == at.confusion_matrix
-
-
-@pytest.mark.parametrize("kind", ["roc", "pr", "det", "prg", "gain"])
-def test_curve(result, copied, kind):
-    curve = getattr(result, f"{kind}_curve")()
-    again = copied(curve)
-    grid = np.linspace(0.0, 1.0, 11)
-    np.testing.assert_array_equal(again(grid), curve(grid))
-    for new, old in zip(again, curve, strict=True):
-        np.testing.assert_array_equal(new, old)
 
 
 @pytest.mark.parametrize("axis", AXES.values(), ids=AXES)
@@ -140,17 +121,14 @@ def test_an_axis_that_was_altered_on_the_way_is_refused():
         pickle.loads(altered)  # noqa: S301
 
 
-def test_a_signed_result_stays_signed(copied):
+def test_a_signed_result_stays_signed_and_an_edited_one_edited(copied, tmp_path):
     result = fg.Evaluation.from_json(SIGNED)
     assert result.signature.state == "unknown key"  # signed, and nobody said whose key it is
     assert copied(result).signature == result.signature
     assert copied(result.at_level(0.9)).signature == result.signature
-
-
-def test_an_edited_result_stays_edited(copied, tmp_path):
-    edited = tmp_path / "r.json"
-    edited.write_bytes(SIGNED.read_bytes().replace(b'"clients":', b'"added":1,"clients":', 1))
-    result = fg.Evaluation.from_json(edited)
+    path = tmp_path / "r.json"
+    path.write_bytes(SIGNED.read_bytes().replace(b'"clients":', b'"added":1,"clients":', 1))
+    result = fg.Evaluation.from_json(path)
     assert result.signature.state == "broken"
     assert copied(result).signature.state == "broken"
 
@@ -293,13 +271,10 @@ def test_an_absent_witness_stops_everything(ledger, place):
     assert ledger.status(session(1)) == "committed"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"fedgauge-head/1 5\n"])
-def test_a_damaged_witness(ledger, place, content):
-    place.write_bytes(content)
-    every_call_fails(ledger, "witness .* is damaged.*take the line `witness` out")
-
-
-def test_a_folder_in_the_place_of_a_witness(ledger, place):
+def test_a_damaged_witness_or_a_folder_in_its_place(ledger, place):
+    for content in (b"", b"\xff", b"fedgauge-head/1 5\n"):
+        place.write_bytes(content)
+        every_call_fails(ledger, "witness .* is damaged.*take the line `witness` out")
     place.unlink()
     place.mkdir()
     every_call_fails(ledger, "cannot use the witness .*: Is a directory")
@@ -370,24 +345,21 @@ def test_a_path_in_the_site_file_is_relative_to_it(site, place, monkeypatch):
 
 
 @pytest.mark.parametrize("inside", ["a.head", "sub/a.head", "../site/a.head", "../link/a.head"])
-def test_a_witness_in_the_sites_folder_is_none(site, tmp_path, inside):
+def test_a_witness_in_the_sites_folder_is_none(site, place, tmp_path, inside):
     (site.folder / "sub").mkdir()
     (tmp_path / "link").symlink_to(site.folder)
+    # A link in it to somewhere else would be replaced by a file.
+    (site.folder / "b.head").symlink_to(place)
     before = site.path.read_text()
-    with pytest.raises(SiteError, match="own folder, and a copy of that would bring it along"):
-        add_witness(site.path, site.folder / inside)
+    for path in (site.folder / inside, site.folder / "b.head"):
+        with pytest.raises(SiteError, match="own folder, and a copy of that would bring it along"):
+            add_witness(site.path, path)
+    assert (site.folder / "b.head").is_symlink()
     assert site.path.read_text() == before
     assert not (site.folder / inside).exists()
     edit(site, "\n[policy]", f'witness = "{inside}"\n[policy]')
     with pytest.raises(SiteError, match="own folder"):
         Site.from_toml(site.path)
-
-
-def test_a_link_in_the_sites_folder_would_be_replaced_by_a_file(site, place):
-    (site.folder / "a.head").symlink_to(place)
-    with pytest.raises(SiteError, match="own folder"):
-        add_witness(site.path, site.folder / "a.head")
-    assert (site.folder / "a.head").is_symlink()
 
 
 @pytest.mark.parametrize("spoil", ["ledger", "disk"])
@@ -404,16 +376,14 @@ def test_a_site_file_names_no_witness_that_could_not_be_written(site, place, spo
 
 
 def test_a_file_written_by_hand(site, place):
+    edit(site, "\n[policy]", 'witness = ""\n[policy]')
+    with pytest.raises(SiteError, match="witness must be the path of a file"):
+        Site.from_toml(site.path)
+    edit(site, 'witness = ""\n[policy]', "\n[policy]")
     edit(site, "ledger = ", '"ledger" = ')
     with pytest.raises(SiteError, match="no line that begins with ledger"):
         add_witness(site.path, place)
     assert not place.exists()
-
-
-def test_no_path(site):
-    edit(site, "\n[policy]", 'witness = ""\n[policy]')
-    with pytest.raises(SiteError, match="witness must be the path of a file"):
-        Site.from_toml(site.path)
 
 
 def test_other_changes_keep_the_witness(site, place):

@@ -33,6 +33,10 @@ def of(labels=LABELS, scores=SCORES, subjects=SUBJECTS, **options):
     return taken(Examples(labels, scores, subject=subjects), **options)
 
 
+def lenient(*labels):
+    return Examples.leniently(np.array(labels, dtype=object), np.full(len(labels), 0.5))
+
+
 def with_one(column, place, value):
     return [*column[:place], value, *column[place + 1 :]]
 
@@ -78,9 +82,6 @@ def test_watching_changes_nothing():
     fingerprinter = Fingerprinter(KEY)
     assert list(fingerprinter.watch(iter(batches))) == batches
     assert fingerprinter.fingerprint() == taken(*batches)
-
-
-def test_no_rows():
     assert taken() == taken(Examples([], [])) == Fingerprint(0, "00" * 16, "00" * 16)
 
 
@@ -88,36 +89,18 @@ def test_no_rows():
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_every_label_matters(place):
+def test_every_value_and_row_matters(place):
     other = of(with_one(LABELS, place, 1 - LABELS[place]))
-    assert other.rows == ROWS.rows
-    assert other.labels != ROWS.labels
-    assert other.scores != ROWS.scores
-
-
-@pytest.mark.parametrize("place", range(5))
-def test_every_subject_matters(place):
-    other = of(subjects=with_one(SUBJECTS, place, "dee"))
-    assert other.labels != ROWS.labels
-    assert other.scores != ROWS.scores
-
-
-@pytest.mark.parametrize("place", range(5))
-def test_every_score_matters_and_is_apart_from_the_labels(place):
-    other = of(scores=with_one(SCORES, place, np.nextafter(SCORES[place], 1)))
-    assert other.labels == ROWS.labels
-    assert other.scores != ROWS.scores
-
-
-@pytest.mark.parametrize("place", range(5))
-def test_one_row_more_or_less_matters(place):
+    subject = of(subjects=with_one(SUBJECTS, place, "dee"))
+    score = of(scores=with_one(SCORES, place, np.nextafter(SCORES[place], 1)))
     columns = LABELS, SCORES, SUBJECTS
     less = of(*([*c[:place], *c[place + 1 :]] for c in columns))
     more = of(*([*c, c[place]] for c in columns))  # the same row twice
-    for other in (less, more):
-        assert len({other.rows, ROWS.rows}) == 2
-        assert other.labels != ROWS.labels
-        assert other.scores != ROWS.scores
+    for changed in (other, subject, less, more):
+        assert changed.labels != ROWS.labels
+        assert changed.scores != ROWS.scores
+    assert (score.labels, score.scores != ROWS.scores) == (ROWS.labels, True)
+    assert (other.rows, less.rows, more.rows) == (5, 4, 6)
     assert less != more
 
 
@@ -140,33 +123,24 @@ def test_what_belongs_together_matters():
     subjects = of(subjects=[SUBJECTS[i] for i in (0, 3, 2, 1, 4)])
     assert subjects.labels != ROWS.labels
     assert of(labels=SUBJECTS, subjects=LABELS).labels != ROWS.labels
+    one, other = (of(subjects=[2**53 + i, 1, 2, 3, 4]) for i in (0, 1))
+    assert one.labels != other.labels  # large numbers are not rounded
+    other = of(key=b"K" * 32)
+    assert (other.rows, other.labels != ROWS.labels, other.scores != ROWS.scores) == (5, True, True)
     assert of(subjects=None).labels != ROWS.labels
 
 
 @pytest.mark.parametrize("absent", [None, math.nan])
-def test_what_is_missing_is_a_value_of_its_own(absent):
-    def batch(*labels):
-        return Examples.leniently(np.array(labels, dtype=object), np.full(len(labels), 0.5))
-
-    missing = taken(batch(1, absent))
-    assert missing == taken(batch(absent), batch(1))
-    assert missing != taken(batch(1, 0))
-    assert missing != taken(batch(1, "None"))
-    assert missing != taken(batch(1, "nan"))
-
-
-@pytest.mark.parametrize("absent", [None, math.nan])
-def test_mixed_kinds_are_told_apart_row_by_row(absent):
+def test_missing_values_and_mixed_kinds_are_told_apart_row_by_row(absent):
+    missing = taken(lenient(1, absent))
+    assert missing == taken(lenient(absent), lenient(1))
+    for other in (0, "None", "nan"):
+        assert missing != taken(lenient(1, other))
     values = [1, "ill", 2.5, absent, b"raw", True]
-
-    def batch(*labels):
-        return Examples.leniently(np.array(labels, dtype=object), np.full(len(labels), 0.5))
-
-    whole = taken(batch(*values))
-    assert whole == taken(*(batch(value) for value in values))
-    assert whole == taken(batch(*values[::-1]))
+    whole = taken(lenient(*values))
+    assert whole == taken(*map(lenient, values)) == taken(lenient(*values[::-1]))
     for place in range(6):
-        assert taken(batch(*with_one(values, place, "other"))) != whole
+        assert taken(lenient(*with_one(values, place, "other"))) != whole
 
 
 def grouped(*groups):
@@ -185,10 +159,7 @@ def test_groups_that_are_counted_apart_matter(one, other):
         *(group_codes(np.array([each], object), (str(one),)) for each in (one, other))
     )
     assert grouped(one, 5, 5).groups != grouped(other, 5, 5).groups
-
-
-def test_groups_that_are_counted_together_do_not():
-    assert grouped(7, 5, 5) == grouped(7.0, 5, 5) == grouped("7", 5, 5)
+    assert grouped(7, 5, 5) == grouped(7.0, 5, 5) == grouped("7", 5, 5)  # counted together
 
 
 def named(names, columns, **options):
@@ -216,6 +187,8 @@ def test_what_columns_are_called_matters(what, names):
     one, other = (taken(TABLES[what](each)) for each in ("ab", names))
     assert not one.fits(other)
     assert one.fits(taken(TABLES[what]("ab")))
+    assert one.named is not None
+    assert one.fits(msgspec.structs.replace(one, named=None))
 
 
 def test_what_columns_are_called_matters_row_by_row():
@@ -225,32 +198,13 @@ def test_what_columns_are_called_matters_row_by_row():
     assert taken(make("ab"), make("ba")) == taken(make("ba"), make("ab"))
 
 
-@pytest.mark.parametrize("what", TABLES)
-def test_names_that_were_not_taken_fit_all_names(what):
-    found = taken(TABLES[what]("ab"))
-    assert found.named is not None
-    assert found.fits(msgspec.structs.replace(found, named=None))
-
-
 def test_rows_without_several_columns_have_no_names():
     assert of().named is of(subjects=pa.array(SUBJECTS).dictionary_encode()).named is None
     assert of(pa.array(list("01101")).dictionary_encode()).named is None
     assert grouped(1, 2).named is None
 
 
-def test_large_numbers_are_not_rounded():
-    one, other = (of(subjects=[2**53 + i, 1, 2, 3, 4]) for i in (0, 1))
-    assert one.labels != other.labels
-
-
 # The key
-
-
-def test_another_key_gives_another_fingerprint():
-    other = of(key=b"K" * 32)
-    assert other.rows == ROWS.rows
-    assert other.labels != ROWS.labels
-    assert other.scores != ROWS.scores
 
 
 def test_a_fingerprint_holds_nothing_of_the_rows():
