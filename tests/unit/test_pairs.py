@@ -62,10 +62,7 @@ def test_pairs_without_noise_give_the_auc(name, number):
     known = PartyRanks.of(ranks, party, number)
     pairs = [
         noisy_pair(
-            labels[party == k],
-            ranks[party == k],
-            PartyTerms(terms.centre, NOTHING, NOTHING),
-            None,
+            labels[party == k], ranks[party == k], PartyTerms(terms.centre, NOTHING, NOTHING), None
         )
         for k, terms in enumerate(MECHANISMS[name].terms(known, privacy_of(name)))
     ]
@@ -146,7 +143,7 @@ def test_flipped_labels_leave_nothing_to_choose():
     assert (alone.mechanism, list(alone.predicted)) == ("histogram", ["histogram"])
 
 
-def test_labels_choose_nothing():
+def test_labels_choose_nothing_and_a_histogram_may_give_the_auc_alone():
     labels, scores = drawn()
     one, other = (
         fg.evaluate_vertical(None, by_party(read, scores, 3), only="roc_auc", seed=1)
@@ -154,28 +151,20 @@ def test_labels_choose_nothing():
     )
     assert one.predicted == other.predicted
     assert one.mechanism == other.mechanism
-
-
-def test_a_histogram_may_give_the_auc_alone():
-    labels, scores = drawn()
-    parties = by_party(labels, scores, 5)
-    same = {"tree": (16,), "seed": 1}
+    parties, same = by_party(labels, scores, 5), {"tree": (16,), "seed": 1}
     alone = fg.evaluate_vertical(None, parties, only="roc_auc", mechanism="histogram", **same)
     assert alone.roc_auc == fg.evaluate_vertical(None, parties, **same).roc_auc
 
 
-def test_hidden_positives_are_told():
-    labels, scores = np.arange(40) < 2, np.arange(40.0)
+def test_hidden_classes_are_told_and_an_impossible_auc_is_brought_back():
+    parties = by_party(np.arange(40) < 2, np.arange(40.0), 4)
     with pytest.raises(fg.NoSignal, match="hides the number of positives"):
-        fg.evaluate_vertical(
-            None, by_party(labels, scores, 4), only="roc_auc", mechanism="adaptive", seed=1
-        )
-
-
-def test_hidden_negatives_are_told():
+        fg.evaluate_vertical(None, parties, only="roc_auc", mechanism="adaptive", seed=1)
     known = PartyRanks.of(np.arange(0, 2000, 2), np.zeros(1000, dtype=int), 1)
     with pytest.raises(fg.NoSignal, match="hides the number of negatives"):
         auc_estimate([PairAnswer(998, 10**6)], MECHANISMS["laplace-local"], known, LABEL_DP)
+    found = auc_estimate([PairAnswer(300, 10**6)], MECHANISMS["laplace-local"], known, LABEL_DP)
+    assert (found.value, found.bounds[1], found.high) == (1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +181,6 @@ def test_bounds_and_intervals_know_the_noise(name, least, most):
     reach = (found.bounds[1] - found.bounds[0]) / 2
     assert least <= reach / noise <= most
     assert (found.high - found.low) / 2 == pytest.approx(np.hypot(reach, 1.96 * sampling), rel=0.01)
-
-
-def test_an_impossible_auc_is_brought_back():
-    known = PartyRanks.of(np.arange(0, 2000, 2), np.zeros(1000, dtype=int), 1)
-    found = auc_estimate([PairAnswer(300, 10**6)], MECHANISMS["laplace-local"], known, LABEL_DP)
-    assert (found.value, found.bounds[1], found.high) == (1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +225,14 @@ def result():
     )
 
 
-def test_a_result_is_saved_and_loaded(result, tmp_path):
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_result_is_saved_and_loaded(result, tmp_path, exact):
+    """Also an exact one, which has no noise and no epsilon."""
+    if exact:
+        result = fg.evaluate_vertical(
+            None, by_party(*drawn(), 1), only="roc_auc", privacy=fg.SecureAggregation()
+        )
+        assert "no differential privacy" in str(result)
     result.to_json(tmp_path / "auc.json")
     again = fg.LabelAuc.from_json(tmp_path / "auc.json")
     assert str(again) == str(result)
@@ -251,10 +241,14 @@ def test_a_result_is_saved_and_loaded(result, tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"{}", b"\xff", b'{"format": "fedgauge-evaluation/1"}'])
-def test_other_files_are_refused(text, tmp_path):
+def test_other_files_and_versions_are_refused(result, text, tmp_path):
     path = tmp_path / "other.json"
     path.write_bytes(text)
     with pytest.raises(fg.RecordError, match=r"other\.json"):
+        fg.LabelAuc.from_json(path)
+    result.to_json(path)
+    path.write_text(path.read_text().replace("label-auc/1", "label-auc/2"))
+    with pytest.raises(fg.RecordError, match="another version"):
         fg.LabelAuc.from_json(path)
 
 
@@ -293,24 +287,6 @@ def test_fields_that_are_missing_or_odd_are_one_line(result, tmp_path, change):
     for command in ("show", "verify"):
         told = commands.complaint(commands.run(command, path), 1)
         assert "not an AUC that fedgauge saved" in told
-
-
-def test_an_exact_auc_alone_is_shown_and_saved(tmp_path):
-    """It was a traceback: there is no noise, and no epsilon."""
-    exact = fg.evaluate_vertical(
-        None, by_party(*drawn(), 1), only="roc_auc", privacy=fg.SecureAggregation()
-    )
-    assert "no differential privacy" in str(exact)
-    exact.to_json(tmp_path / "auc.json")
-    assert str(fg.LabelAuc.from_json(tmp_path / "auc.json")) == str(exact)
-
-
-def test_another_version_is_told(result, tmp_path):
-    path = tmp_path / "auc.json"
-    result.to_json(path)
-    path.write_text(path.read_text().replace("label-auc/1", "label-auc/2"))
-    with pytest.raises(fg.RecordError, match="another version"):
-        fg.LabelAuc.from_json(path)
 
 
 def test_a_result_says_what_it_is(result):
