@@ -9,7 +9,8 @@ from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
-from fedgauge.histograms.calibrator import Beta, LogOddsLine, Steps, mapped
+from fedgauge.histograms.calibrator import Beta, LogOddsLine, Steps
+from fedgauge.histograms.histogram import mapped
 
 NUMBERS = st.floats(-30, 30)
 SHARES = st.floats(0, 1)

@@ -37,8 +37,8 @@ from fedgauge.histograms.calibrator import (
     Fitted,
     LogOddsLine,
     Steps,
-    mapped,
 )
+from fedgauge.histograms.histogram import mapped
 from fedgauge.local.encode import result_of
 from fedgauge.local.server import ReportServer
 from fedgauge.plan.explain import explain

@@ -13,8 +13,7 @@ from fedgauge.estimation.counts import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.sanity import check_exact
 from fedgauge.estimation.suppression import edges_beside, hide_small, merge_at
-from fedgauge.histograms.calibrator import mapped
-from fedgauge.histograms.histogram import Draw, ScoreHistogram
+from fedgauge.histograms.histogram import Draw, ScoreHistogram, mapped
 from fedgauge.histograms.tables import MergedEdges, TableSum
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import summarise
@@ -176,6 +175,8 @@ def same_contribution(plan: EvaluationPlan, histogram: ScoreHistogram, key: byte
     must not add other noise to the same numbers there, nor the same noise to others.
     """
     numbers = to_numbers(plan, histogram)
+    if not plan.is_noisy:
+        return numbers
     return numbers + draw_noise(plan, KeptKeystream(key, b"noise on " + numbers.tobytes()))
 
 

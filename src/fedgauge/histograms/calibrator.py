@@ -263,7 +263,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-__all__ = ["Beta", "Calibrator", "Fitted", "LogOddsLine", "Steps", "mapped"]
+__all__ = ["Beta", "Calibrator", "Fitted", "LogOddsLine", "Steps"]
 
 MOST_BYTES: Final = 1 << 22  # holds the most knots, at two numbers of 25 bytes each
 FORMAT: Final = "fedgauge-calibrator/1"
@@ -405,7 +405,7 @@ class Calibrator(
         return self.form.apply(numbers)
 
     def pull_back(self, edges: Floats) -> Floats:
-        """The least score that :func:`mapped` takes to each edge or above it.
+        """The least score that the map takes to each edge or above it.
 
         So bins of mapped scores are bins of scores: a map that never falls, and an axis, are
         another axis. Edges lie in (0, 1]; where only scores above 1 get there, the next float
@@ -488,20 +488,6 @@ class Calibrator(
             return cls.from_bytes(data)
         except CalibratorError as error:
             raise CalibratorError(f"{path}: {error}") from None
-
-
-def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
-    """The scores of rows on their way to bins; as they came where there is no map.
-
-    Scores outside 0 to 1, and what is no number, also stay as they came. What becomes of them is
-    the axis's to say, and they are noticed there.
-    """
-    if calibrator is None:
-        return scores
-    # NumPy's logarithm of a number depends on how its array lies in memory, and a row that stays as
-    # it is must not change that for the others, nor the time that they take.
-    inside = (scores >= 0.0) & (scores <= 1.0)
-    return np.where(inside, calibrator.form.apply(np.where(inside, scores, 0.5)), scores)
 
 
 class _CalibratorHeader(msgspec.Struct):

@@ -15,7 +15,7 @@ from fedgauge.data.examples import Examples, Label
 from fedgauge.data.row_checks import Oddities
 from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError, LabelError
 from fedgauge.histograms.axis import Axis
-from fedgauge.histograms.calibrator import Calibrator, mapped
+from fedgauge.histograms.calibrator import Calibrator
 from fedgauge.histograms.channels import PLAIN, Block, ChannelReader, Layout
 from fedgauge.histograms.tables import AnyTable, TableRows
 
@@ -287,6 +287,20 @@ class ScoreHistogram:
         return f"ScoreHistogram({self._axis!r}, {self.sum():,} examples)"
 
 
+def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
+    """The scores of rows on their way to bins; as they came where there is no map.
+
+    Scores outside 0 to 1, and what is no number, also stay as they came. What becomes of them is
+    the axis's to say, and they are noticed there.
+    """
+    if calibrator is None:
+        return scores
+    # NumPy's logarithm of a number depends on how its array lies in memory, and a row that stays as
+    # it is must not change that for the others, nor the time that they take.
+    inside = (scores >= 0.0) & (scores <= 1.0)
+    return np.where(inside, calibrator.form.apply(np.where(inside, scores, 0.5)), scores)
+
+
 class _Tally:
     """Counts of one client's rows so far, and of the rows that cannot be counted."""
 
@@ -337,18 +351,18 @@ class _Tally:
         most = max(_BATCH_ROWS, self._counts.size)
         for batch in examples.split(most) if len(examples) > most else (examples,):
             self._rows += len(batch)
-            rows = TableRows(self._layout, self._axis)
+            rows = TableRows(self._layout, self._axis) if self._tables else None
             drawn = None if self._draw is None else self._draw(len(batch))
             for number, (raw, channels) in enumerate(self._reader(batch)):
                 block = self._layout.blocks[number]
                 placed = self._place(mapped(raw, self._calibrator))
                 if placed is not None:
-                    if self._tables:
+                    if rows is not None:
                         rows.add(block, channels, *placed)
                     mine = slice(None) if drawn is None else drawn == number
                     index, scores = placed
                     self._count_block(block, channels[mine], index[mine], scores[mine])
-            if self._tables and rows.is_whole:
+            if rows is not None and rows.is_whole:
                 for table, counted in zip(self._tables, self._counted, strict=True):
                     counted += table.count(rows)
 

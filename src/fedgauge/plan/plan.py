@@ -518,7 +518,7 @@ class EvaluationPlan(
     @cached_property
     def terms(self) -> RoundTerms:
         """What the round works within that is run under this plan."""
-        return two_rounds.terms_within(self, self.task, self.axis, self.tree)
+        return RoundTerms.of(self.privacy, self.cohort, self.task, self.axis, self.tree)
 
     @property
     def terms_by_round(self) -> tuple[RoundTerms, ...]:

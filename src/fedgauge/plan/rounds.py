@@ -13,7 +13,7 @@ from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.channels import PLAIN, Layout
 from fedgauge.histograms.histogram import check_sums
 from fedgauge.histograms.tables import AnyTable, are_all, check_tables
-from fedgauge.plan.task import TWO_CLASSES
+from fedgauge.plan.task import TWO_CLASSES, Task
 from fedgauge.privacy import Cohort, PrivacyModel, models, oracles
 from fedgauge.privacy.models import LevelNoise, ReportNoise
 from fedgauge.privacy.noise import ShareLaw, honest_parties
@@ -57,6 +57,19 @@ class RoundTerms(NamedTuple):
     per_row: int = 1
     layout: Layout = PLAIN
     counted: str = TWO_CLASSES
+
+    @classmethod
+    def of(
+        cls,
+        privacy: PrivacyModel,
+        cohort: Cohort | None,
+        task: Task,
+        axis: Axis,
+        tree: tuple[int, ...],
+    ) -> Self:
+        """What a round of a task works within."""
+        counts = task.rows_sent, task.per_row, task.layout, task.counted
+        return cls(privacy, cohort, axis, tree, *counts)
 
     @property
     def sum_cohort(self) -> Cohort:

@@ -16,7 +16,7 @@ from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.two_round import PARTS, CoarseGroups, TwoRound
 from fedgauge.plan.limits import check_counts, is_session
 from fedgauge.plan.rounds import HistogramRound, ReportRound, RoundTerms
-from fedgauge.plan.task import ScoredTask, SearchTask, Task, measured_by
+from fedgauge.plan.task import ScoredTask, SearchTask, measured_by
 from fedgauge.privacy import Cohort, PrivacyModel
 from fedgauge.privacy.models import LevelNoise
 
@@ -120,8 +120,8 @@ def terms_of(plan: "EvaluationPlan") -> tuple[RoundTerms, RoundTerms]:
     bins = plan.axis if plan.found is not None else coarse
     tree = plan.tree if plan.found is not None else (two.bins,)
     return (
-        terms_within(plan, search, coarse, (coarse.bins,)),
-        terms_within(plan, task, bins, tree),
+        RoundTerms.of(plan.privacy, plan.cohort, search, coarse, (coarse.bins,)),
+        RoundTerms.of(plan.privacy, plan.cohort, task, bins, tree),
     )
 
 
@@ -131,22 +131,6 @@ def _parts(plan: "EvaluationPlan") -> tuple[ScoredTask, TwoRound]:
     if two is None or not isinstance(task, ScoredTask):
         raise PlanError("a plan of two rounds is for scores and labels in one place.")
     return task, two
-
-
-def terms_within(
-    plan: "EvaluationPlan", task: Task, axis: Axis, tree: tuple[int, ...]
-) -> RoundTerms:
-    """What a round works within."""
-    return RoundTerms(
-        plan.privacy,
-        plan.cohort,
-        axis,
-        tree,
-        task.rows_sent,
-        task.per_row,
-        task.layout,
-        task.counted,
-    )
 
 
 def check(plan: "EvaluationPlan") -> None:
